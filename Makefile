@@ -1,0 +1,58 @@
+# Two commands for a stranger: `make demo` and `make test`. Everything they need is installed by them, into $(SWERL_HOME).
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export SWERL_HOME ?= $(HOME)/.cache/swerl
+export PYTHONPATH := $(CURDIR)/crds:$(CURDIR)/operator:$(CURDIR)/agent:$(CURDIR)/trainer:$(CURDIR)
+export PATH := $(SWERL_HOME)/bin:$(PATH)
+VENV := $(SWERL_HOME)/venv
+PYTHON := $(VENV)/bin/python
+PYTEST := $(PYTHON) -m pytest -q --durations=10
+
+-include cluster/cluster.mk
+-include tiny_model/tiny_model.mk
+
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-e2e lint bench-exec bench-demo
+
+help: ## what can be made here
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+
+venv: ## the light Python environment (operator, agent, tests); made again only when its pins change
+	@python3 -m demo.environment $(VENV) requirements/dev.txt
+
+images: venv cluster ## build what changed and push it to the registry
+	@$(PYTHON) -m images
+
+crds: venv ## write the CRDs from the models
+	@$(PYTHON) -m swerl_api
+
+demo: ## set everything up, train the tiny agent on a real Kubernetes, show the reward climb
+	@python3 -m demo
+
+demo-down: ## remove the demo's job and namespace, keep the cluster
+	@python3 -m demo down
+
+test: lint test-unit cluster images test-trainer test-control-plane test-e2e ## everything, against the real parts
+	@echo "make test: all suites passed"
+
+test-unit: venv ## seconds, no cluster
+	@command -v busybox >/dev/null || { apt-get -qq update && apt-get -qq -y install busybox >/dev/null; }
+	$(PYTEST) tests/unit
+
+test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
+	@$(PYTHON) -m images trainer -- python -m pytest -q tests/trainer
+
+test-control-plane: venv cluster images ## real API server, operator, exec, grading
+	$(PYTEST) tests/control_plane
+
+test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
+	$(PYTEST) tests/e2e
+
+lint: venv ## ruff and mypy
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy crds operator agent images demo cluster tasks
+
+bench-exec: venv cluster images ## exec session against one-shot exec
+	@$(PYTHON) tests/bench/exec_bench.py
+
+bench-demo: venv ## the demo over three seeds; table in docs/
+	@$(PYTHON) tests/bench/demo_bench.py

@@ -1,0 +1,47 @@
+"""The `swerl` command.
+
+Exit codes: 0 everything as wished, 1 a check failed or an episode did not solve its task, 2 wrong usage or input, 3 the
+infrastructure failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from swerl_agent.episode import EngineError, PromptError, TokenizerError
+from swerl_agent.grading import GradingError
+from swerl_agent.kube import ConfigError, KubeError
+from swerl_agent.sandbox import SandboxError
+from swerl_agent.tasks import TaskError
+
+from . import episode, tasks
+
+USAGE_ERRORS = (ConfigError, PromptError, TaskError, TokenizerError, argparse.ArgumentTypeError)
+INFRASTRUCTURE_ERRORS = (EngineError, GradingError, KubeError, SandboxError)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    root = argparse.ArgumentParser(prog="swerl", description="Tasks, episodes and grading on Kubernetes.")
+    nouns = root.add_subparsers(dest="noun", required=True, metavar="tasks|episode")
+    tasks.add_parsers(nouns.add_parser("tasks", help="look at and check task sets"))
+    episode.add_parsers(nouns.add_parser("episode", help="run one attempt at one task"))
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(asyncio.run(options.run(options)))
+    except USAGE_ERRORS as error:
+        print(f"swerl: {error}", file=sys.stderr)
+        return 2
+    except INFRASTRUCTURE_ERRORS as error:
+        print(f"swerl: {type(error).__name__}: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        return 130

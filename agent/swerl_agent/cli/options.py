@@ -1,0 +1,59 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from swerl_api import RegistryRewrite
+
+from swerl_agent.kube import KubeClient
+from swerl_agent.tasks import Format, Task, load_tasks
+
+
+def add_task_options(parser: argparse.ArgumentParser) -> None:
+    """Which tasks."""
+    parser.add_argument("--format", choices=["swebench-task-repo", "jsonl"], help="default: jsonl for .jsonl files")
+    parser.add_argument("--filter", metavar="REGEX", help="only ids that begin with a match")
+    parser.add_argument("--slice", metavar="A:B", help="python slice of the sorted ids, after the filter")
+    parser.add_argument("--split", help="only tasks of this split")
+    parser.add_argument(
+        "--registry-rewrite",
+        metavar="PREFIX=REPLACEMENT",
+        type=registry_rewrite,
+        action="append",
+        default=[],
+        help="rewrite image references; an empty PREFIX matches all; repeatable, the first match counts",
+    )
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Which cluster and namespace."""
+    parser.add_argument("--kubeconfig", help="default: $KUBECONFIG, the Pod's service account, ~/.kube/config")
+    parser.add_argument("--namespace", "-n", help="default: the context's")
+
+
+def registry_rewrite(text: str) -> RegistryRewrite:
+    """PREFIX=REPLACEMENT."""
+    prefix, equals, replacement = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form PREFIX=REPLACEMENT")
+    return RegistryRewrite(prefix=prefix, replacement=replacement)
+
+
+def chosen_tasks(options: argparse.Namespace, path: Path) -> list[Task]:
+    """The tasks at `path` that the options choose; raises TaskError."""
+    guessed: Format = "jsonl" if path.suffix == ".jsonl" else "swebench-task-repo"
+    return load_tasks(
+        path,
+        options.format or guessed,
+        filter=options.filter,
+        slice=options.slice,
+        split=options.split,
+        registry_rewrite=options.registry_rewrite,
+    )
+
+
+def open_client(options: argparse.Namespace) -> KubeClient:
+    """A client of the chosen cluster; use with `async with`."""
+    return KubeClient.from_environment(options.kubeconfig)

@@ -1,0 +1,32 @@
+"""Episodes: one attempt of the model at one task, token-in/token-out.
+
+Guarantees: the tokens an episode reports are those the engine read and sampled, never re-encoded text; infrastructure
+failures end an episode and are never shown to the model; whatever ended it, the episode is reported whole.
+"""
+
+from .artifacts import write_artifacts
+from .engine import Engine, EngineError, Generation, SGLangEngine
+from .episode import AgentLimits, Episode
+from .loop import run_episode
+from .parsing import find_actions, is_valid_patch, submission
+from .prompts import PromptError, Prompts
+from .tokens import HFTokenizer, Tokenizer, TokenizerError
+
+__all__ = [
+    "AgentLimits",
+    "Engine",
+    "EngineError",
+    "Episode",
+    "Generation",
+    "HFTokenizer",
+    "PromptError",
+    "Prompts",
+    "SGLangEngine",
+    "Tokenizer",
+    "TokenizerError",
+    "find_actions",
+    "is_valid_patch",
+    "run_episode",
+    "submission",
+    "write_artifacts",
+]

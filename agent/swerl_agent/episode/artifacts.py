@@ -1,0 +1,78 @@
+"""What an episode leaves on disk.
+
+Guarantees: one folder per episode; files appear whole or not at all; nothing of the task's Evaluation is among them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .episode import Episode
+
+if TYPE_CHECKING:
+    from swerl_agent.grading import Verdict
+
+TRAJECTORY_FORMAT = "swerl-trajectory-1"
+
+
+def artifact_name(episode: Episode) -> str:
+    """Folder name: id, group, index and the time in nanoseconds, so that attempts never collide."""
+    safe = [re.sub(r"[^A-Za-z0-9._-]", "_", part) for part in (episode.instance_id, episode.group)]
+    return f"{safe[0]}__g{safe[1]}__i{episode.index}__{time.time_ns()}"
+
+
+def write_artifacts(
+    directory: Path, episode: Episode, verdict: Verdict | None, *, meta: Mapping[str, Any] | None = None
+) -> Path:
+    """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
+
+    `meta` is added to meta.json (sampling parameters, step, reward). Raises OSError when the disk refuses.
+    """
+    folder = directory / artifact_name(episode)
+    folder.mkdir(parents=True)
+    info = {
+        "instance_id": episode.instance_id,
+        "group": episode.group,
+        "index": episode.index,
+        "exit_status": episode.exit_status,
+        "error": episode.error,
+        "infrastructure_error": episode.infrastructure_error,
+        "steps": len(episode.steps),
+        "patch_source": episode.patch_source,
+        "verdict": asdict(verdict) if verdict else None,
+        "timings": episode.timings,
+    }
+    trajectory = {
+        "trajectory_format": TRAJECTORY_FORMAT,
+        "info": info,
+        "messages": episode.messages,
+        "step_debug": episode.steps,
+        "tokens": {
+            "ids": episode.tokens,
+            "loss_mask": episode.loss_mask,
+            "logprobs": episode.logprobs,
+            "prompt_length": episode.prompt_length,
+            "weight_versions": episode.weight_versions,
+        },
+    }
+    if episode.patch is not None:
+        _write(folder / "patch.diff", episode.patch.encode("utf-8", "surrogateescape"))
+    _write(folder / "meta.json", _json({**info, **(meta or {})}))
+    _write(folder / "traj.json", _json(trajectory))
+    return folder
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, ensure_ascii=True) + "\n").encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial = path.with_name(path.name + ".part")
+    partial.write_bytes(content)
+    partial.replace(path)

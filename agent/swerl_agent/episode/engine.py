@@ -1,0 +1,157 @@
+"""Inference engines, spoken to in tokens.
+
+Guarantees: ids and log-probs of a `Generation` have equal length and belong together; an answer that the server aborted
+(for a weight update, say) is continued from the tokens it has, and the spans say which weights sampled which; whatever
+still fails after the retries is an EngineError, an infrastructure failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import aiohttp
+
+ROUTING_HEADER = "X-SMG-Routing-Key"  # the router sends requests of one key to one engine, which holds their prefix
+
+RETRIES = 8
+FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
+LAST_DELAY = 15.0
+
+
+class EngineError(Exception):
+    """No usable answer from the inference engine: an infrastructure failure, never the policy's."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What was sampled after the input ids."""
+
+    output_ids: list[int]
+    logprobs: list[float]  # natural log, of the temperature-scaled distribution; one per output id
+    finish_reason: str  # stop | length
+    weight_versions: list[tuple[str, int, int]] = field(default_factory=list)  # (version, start, end) in output_ids
+
+
+class Engine(Protocol):
+    """Samples tokens."""
+
+    async def generate(
+        self,
+        input_ids: Sequence[int],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        stop_token_ids: Sequence[int],
+        routing_key: str,
+    ) -> Generation:
+        """Sample until a stop token or `max_new_tokens`; raises EngineError."""
+        ...
+
+
+class SGLangEngine:
+    """The native `/generate` of an SGLang server, or of the router before several.
+
+    `timeout`: seconds for one request, queueing included.
+    """
+
+    def __init__(self, base_url: str, session: aiohttp.ClientSession, *, timeout: float = 1800) -> None:
+        self._url = base_url.rstrip("/") + "/generate"
+        self._session = session
+        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=30)
+
+    async def generate(
+        self,
+        input_ids: Sequence[int],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        stop_token_ids: Sequence[int],
+        routing_key: str,
+    ) -> Generation:
+        """Sample until a stop token or `max_new_tokens`; raises EngineError."""
+        whole = Generation([], [], "length")
+        while len(whole.output_ids) < max_new_tokens:
+            sampling = {
+                "max_new_tokens": max_new_tokens - len(whole.output_ids),
+                "temperature": temperature,
+                "top_p": 1.0,
+                "top_k": -1,
+                "stop_token_ids": list(stop_token_ids),
+                "skip_special_tokens": False,
+            }
+            body = await self._post([*input_ids, *whole.output_ids], sampling, routing_key)
+            whole = _joined(whole, _generation(body))
+            if whole.finish_reason != "abort":
+                return whole
+        return Generation(whole.output_ids, whole.logprobs, "length", whole.weight_versions)
+
+    async def _post(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
+        for attempt in range(RETRIES + 1):
+            try:
+                return await self._post_once(input_ids, sampling, routing_key)
+            except (aiohttp.ClientError, TimeoutError, _Transient) as error:
+                if attempt == RETRIES:
+                    raise EngineError(
+                        f"{self._url} gave no answer in {RETRIES + 1} tries: {type(error).__name__}: {error}"
+                    ) from error
+                await asyncio.sleep(random.uniform(0, min(LAST_DELAY, FIRST_DELAY * 2**attempt)))
+        raise AssertionError("unreachable")
+
+    async def _post_once(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
+        request = {
+            "input_ids": input_ids,
+            "sampling_params": sampling,
+            "return_logprob": True,
+            "rid": uuid.uuid4().hex,  # new per try: the server matches ids by prefix and may still hold the last one
+        }
+        async with self._session.post(
+            self._url, json=request, headers={ROUTING_HEADER: routing_key}, timeout=self._timeout
+        ) as response:
+            if response.status == 429 or response.status >= 500:
+                raise _Transient(f"HTTP {response.status}: {(await response.text())[:300]}")
+            if response.status != 200:
+                refusal = (await response.text())[:500]
+                raise EngineError(f"{self._url} refused the request: HTTP {response.status}: {refusal}")
+            body = await response.json(content_type=None)
+        if not isinstance(body, dict) or not isinstance(body.get("meta_info"), dict):
+            raise EngineError(f"{self._url} answered something that is no SGLang result: {str(body)[:200]}")
+        return body
+
+
+class _Transient(Exception):
+    """An answer that another try may better."""
+
+
+def _generation(body: Mapping[str, Any]) -> Generation:
+    meta = body["meta_info"]
+    entries = meta.get("output_token_logprobs") or []
+    ids = [int(entry[1]) for entry in entries]
+    output_ids = [int(index) for index in body.get("output_ids") or ids]
+    if ids != output_ids:
+        raise EngineError(f"the engine's log-probs cover {len(ids)} tokens, not the {len(output_ids)} it sampled")
+    finish = meta.get("finish_reason") or {}
+    if finish.get("type") == "abort" and finish.get("status_code"):
+        raise EngineError(f"the engine aborted the request: {finish.get('message')} ({finish['status_code']})")
+    return Generation(ids, [float(entry[0]) for entry in entries], str(finish.get("type")), _spans(meta, len(ids)))
+
+
+def _spans(meta: Mapping[str, Any], length: int) -> list[tuple[str, int, int]]:
+    spans = meta.get("weight_versions")
+    if spans:
+        return [(str(span["version"]), int(span["start"]), int(span["end"])) for span in spans]
+    return [(str(meta.get("weight_version", "default")), 0, length)] if length else []
+
+
+def _joined(first: Generation, second: Generation) -> Generation:
+    offset = len(first.output_ids)
+    return Generation(
+        first.output_ids + second.output_ids,
+        first.logprobs + second.logprobs,
+        second.finish_reason,
+        first.weight_versions + [(version, offset + a, offset + b) for version, a, b in second.weight_versions],
+    )

@@ -1,0 +1,147 @@
+"""Prompts: jinja2 templates, checked when they are read.
+
+Guarantee: a `Prompts` object renders; a template that is missing, malformed or uses an unknown variable is refused by
+`Prompts.from_yaml`, before any sandbox exists.
+
+Variables: `task` (the problem statement), `instance_id`, `repo`, `workdir`, `step_limit` in instance_template;
+`actions` (list of str), `truncated` (bool) in format_error_template; `output` (Output) and `observation` (Cut) in
+action_observation_template; `remaining` (int) in turn_reminder_template, which may be '' for no reminder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+import yaml
+
+from swerl_agent.tasks import TaskView
+
+
+class PromptError(ValueError):
+    """A prompt configuration that cannot be used; the message names the template and the fault."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How long output is cut, in characters."""
+
+    max_chars: int = 10_000  # output of at least this length is cut
+    head_chars: int = 5_000
+    tail_chars: int = 5_000
+
+
+@dataclass(frozen=True)
+class Output:
+    """A command's result as templates see it."""
+
+    returncode: int
+    output: str
+    chars: int  # length of all that was printed, also of what was cut before it came here
+    head: str
+    tail: str
+    elided: int
+    timed_out: bool = False
+    timeout: float = 0
+
+    @classmethod
+    def of(cls, text: str, *, returncode: int, hidden: int, cut: Cut, timed_out: bool, timeout: float) -> Output:
+        """`text` is what is known of the output, `hidden` the count of characters already missing inside it."""
+        chars = len(text) + hidden
+        tail = text[-cut.tail_chars :] if cut.tail_chars else ""
+        elided = chars - cut.head_chars - cut.tail_chars
+        return cls(returncode, text, chars, text[: cut.head_chars], tail, elided, timed_out, timeout)
+
+
+_ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=False, autoescape=False)
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The five templates of an agent."""
+
+    system_template: str
+    instance_template: str
+    format_error_template: str
+    action_observation_template: str
+    turn_reminder_template: str = ""
+
+    @classmethod
+    def default(cls) -> Prompts:
+        """The built-in prompts."""
+        return cls.from_yaml(resources.files(__package__).joinpath("default_prompts.yaml").read_text(encoding="utf-8"))
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Prompts:
+        """Prompts of a YAML document with these templates under `agent`; other keys are left to other readers."""
+        try:
+            document = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise PromptError(f"prompts are not valid YAML: {error}") from error
+        agent = document.get("agent") if isinstance(document, dict) else None
+        if not isinstance(agent, dict):
+            raise PromptError("prompts need a mapping `agent` with the templates")
+        names = [field.name for field in fields(cls)]
+        missing = [name for name in names[:-1] if not isinstance(agent.get(name), str)]
+        if missing:
+            raise PromptError(f"prompts lack agent.{', agent.'.join(missing)}")
+        prompts = cls(**{name: str(agent.get(name) or "") for name in names})
+        prompts._try_all()
+        return prompts
+
+    def system(self) -> str:
+        """The system message."""
+        return _render("system_template", self.system_template)
+
+    def instance(self, task: TaskView, *, workdir: str, step_limit: int) -> str:
+        """The first user message."""
+        return _render(
+            "instance_template",
+            self.instance_template,
+            task=task.problem_statement,
+            instance_id=task.instance_id,
+            repo=task.repo,
+            workdir=workdir,
+            step_limit=step_limit,
+        )
+
+    def format_error(self, actions: list[str], *, truncated: bool) -> str:
+        """What the model is told when its answer holds not exactly one action."""
+        return _render("format_error_template", self.format_error_template, actions=actions, truncated=truncated)
+
+    def observation(self, output: Output, cut: Cut) -> str:
+        """What the model sees of a command's result."""
+        return _render("action_observation_template", self.action_observation_template, output=output, observation=cut)
+
+    def reminder(self, remaining: int) -> str:
+        """The note on turns left, '' when there is none to give."""
+        return _render("turn_reminder_template", self.turn_reminder_template, remaining=remaining).strip()
+
+    def _try_all(self) -> None:
+        cut = Cut()
+        self.system()
+        self.instance(TaskView("o__r-1", "o/r", "0" * 40, "1", "text", "image"), workdir="/testbed", step_limit=2)
+        for actions, truncated in (([], False), (["a", "b"], True)):
+            self.format_error(actions, truncated=truncated)
+        for length in (1, cut.max_chars):
+            for timed_out in (False, True):
+                text = "x" * length
+                shown = Output.of(text, returncode=0, hidden=0, cut=cut, timed_out=timed_out, timeout=1)
+                self.observation(shown, cut)
+        for remaining in (2, 1, 0):
+            self.reminder(remaining)
+
+
+@cache
+def _compile(template: str) -> jinja2.Template:
+    return _ENVIRONMENT.from_string(template)
+
+
+def _render(name: str, template: str, **variables: Any) -> str:
+    try:
+        return _compile(template).render(**variables)
+    except jinja2.TemplateError as error:
+        raise PromptError(f"agent.{name} does not render: {type(error).__name__}: {error}") from error

@@ -1,0 +1,193 @@
+"""Tokens of a conversation, from the model's own chat template.
+
+Guarantees:
+* A conversation's prompt is rendered once; afterwards only the delta of each new user message is encoded, so that
+  sampled tokens are never decoded and encoded again.
+* Message content never becomes a control token: text such as `<|im_end|>` in a command's output is plain text.
+* The delta is derived from the chat template and checked against it when the tokenizer is loaded.
+* Every id given out lies inside the model's vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+Messages = Sequence[Mapping[str, str]]
+
+
+class TokenizerError(ValueError):
+    """A tokenizer or chat template that cannot carry a conversation; the message says what is wrong with it."""
+
+
+class Tokenizer(Protocol):
+    """What an episode needs of a tokenizer."""
+
+    stop_token_ids: tuple[int, ...]  # any of these ends an answer
+    turn_end_id: int  # the token that closes an answer in the chat template
+    vocab_size: int
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of plain text; control tokens in it stay text."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, control tokens included."""
+        ...
+
+    def prompt(self, messages: Messages) -> list[int]:
+        """Ids of a whole conversation with the header of the next answer."""
+        ...
+
+    def delta(self, content: str) -> list[int]:
+        """Ids that follow a closed answer: the user message `content` and the header of the next answer."""
+        ...
+
+
+# Placeholders of message content in a rendered template: private-use characters around a number.
+_MARK = "\ue000{}\ue001"
+_MARKED = re.compile("\ue000(\\d+)\ue001")
+
+
+@dataclass(frozen=True)
+class _Text:
+    text: str
+    trusted: bool  # from the chat template, where control tokens count
+
+
+class HFTokenizer:
+    """A Hugging Face tokenizer folder (tokenizer.json, chat template), without torch.
+
+    `chat_template` replaces the tokenizer's own. Raises TokenizerError when the folder has no usable tokenizer, no chat
+    template, or one whose messages cannot be appended one by one.
+    """
+
+    def __init__(self, path: str | Path, *, chat_template: str | None = None) -> None:
+        if not Path(path).is_dir():
+            raise TokenizerError(f"no tokenizer at {path}: no such folder")
+        from transformers import AutoTokenizer  # seconds of import that light commands need not pay
+
+        try:
+            self._inner: Any = AutoTokenizer.from_pretrained(str(path), use_fast=True)
+        except (OSError, ValueError) as error:
+            raise TokenizerError(f"no tokenizer at {path}: {error}") from error
+        if chat_template:
+            self._inner.chat_template = chat_template
+        if not self._inner.chat_template:
+            raise TokenizerError(f"the tokenizer at {path} has no chat template; give one with agent.chatTemplate")
+        self._control: dict[str, int] = {
+            token.content: index for index, token in self._inner.added_tokens_decoder.items()
+        }
+        self._split = re.compile("|".join(map(re.escape, sorted(self._control, key=len, reverse=True))) or r"(?!)")
+        self.vocab_size = _vocab_size(Path(path), len(self._inner))
+        self._before, self._after, self.turn_end_id = self._derive_delta()
+        eos = self._inner.eos_token_id
+        self.stop_token_ids: tuple[int, ...] = tuple(dict.fromkeys([self.turn_end_id, *([] if eos is None else [eos])]))
+        self._verify()
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of plain text; control tokens in it stay text."""
+        return self._encode([_Text(text, trusted=False)])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, control tokens included."""
+        return str(self._inner.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def prompt(self, messages: Messages) -> list[int]:
+        """Ids of a whole conversation with the header of the next answer."""
+        return self._encode(self._fill(messages))
+
+    def delta(self, content: str) -> list[int]:
+        """Ids that follow a closed answer: the user message `content` and the header of the next answer."""
+        return self._encode([_Text(self._before, True), _Text(content, False), _Text(self._after, True)])
+
+    def _render(self, messages: Messages) -> str:
+        try:
+            return str(
+                self._inner.apply_chat_template(
+                    [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
+                )
+            )
+        except Exception as error:  # jinja2 errors and whatever a template raises
+            raise TokenizerError(f"the chat template does not render: {type(error).__name__}: {error}") from error
+
+    def _fill(self, messages: Messages) -> list[_Text]:
+        """The rendered conversation, split into the template's text and the messages' content."""
+        marked = [{**message, "content": _MARK.format(index)} for index, message in enumerate(messages)]
+        pieces = _MARKED.split(self._render(marked))
+        if [int(index) for index in pieces[1::2]] != list(range(len(messages))):
+            raise TokenizerError("the chat template does not show every message exactly once and in order")
+        return [
+            _Text(messages[int(piece)]["content"], False) if position % 2 else _Text(piece, True)
+            for position, piece in enumerate(pieces)
+        ]
+
+    def _encode(self, parts: Sequence[_Text]) -> list[int]:
+        ids: list[int] = []
+        plain = ""
+        for part in parts:
+            if not part.trusted:
+                plain += part.text
+                continue
+            position = 0
+            for match in self._split.finditer(part.text):
+                ids += self._plain(plain + part.text[position : match.start()])
+                ids.append(self._control[match.group()])
+                plain, position = "", match.end()
+            plain += part.text[position:]
+        return self._checked(ids + self._plain(plain))
+
+    def _plain(self, text: str) -> list[int]:
+        if not text:
+            return []
+        text = text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates have no encoding
+        ids: list[int] = []
+        position = 0
+        for match in self._split.finditer(text):  # a control token's text, cut in two, is ordinary text
+            ids += self._piece(text[position : match.start() + 1])
+            position = match.start() + 1
+        return ids + self._piece(text[position:])
+
+    def _piece(self, text: str) -> list[int]:
+        return list(self._inner.encode(text, add_special_tokens=False)) if text else []
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        if ids and not (min(ids) >= 0 and max(ids) < self.vocab_size):
+            outside = [index for index in ids if not 0 <= index < self.vocab_size]
+            raise TokenizerError(f"token ids {outside[:5]} lie outside the model's vocabulary of {self.vocab_size}")
+        return ids
+
+    def _derive_delta(self) -> tuple[str, str, int]:
+        """Template text before and after an appended user message, and the id of the token that closes an answer."""
+        roles = ("system", "user", "assistant", "user")
+        pieces = self._fill([{"role": role, "content": role} for role in roles])
+        between, after = pieces[6].text, pieces[8].text
+        match = self._split.match(between)
+        if not match:
+            raise TokenizerError(
+                f"the chat template does not close an answer with a control token but {between[:20]!r}"
+            )
+        return between[match.end() :], after, self._control[match.group()]
+
+    def _verify(self) -> None:
+        messages = [
+            {"role": "system", "content": "You are terse."},
+            {"role": "user", "content": "List the files."},
+            {"role": "assistant", "content": "```bash\nls\n```"},
+            {"role": "user", "content": "<returncode>0</returncode>\nREADME.md"},
+        ]
+        whole = self._piece(self._render(messages))
+        delta = self.delta(messages[-1]["content"])
+        if whole[-len(delta) :] != delta or whole[-len(delta) - 1] != self.turn_end_id:
+            raise TokenizerError("the chat template does not append messages: their tokens depend on what comes later")
+
+
+def _vocab_size(path: Path, known: int) -> int:
+    """Rows of the model's embedding when its config lies beside the tokenizer, else the tokenizer's own size."""
+    config = path / "config.json"
+    size = json.loads(config.read_text(encoding="utf-8")).get("vocab_size") if config.is_file() else None
+    return int(size or known)

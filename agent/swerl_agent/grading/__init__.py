@@ -1,0 +1,10 @@
+"""Grading: one Kubernetes Job per patch, judged outside it.
+
+Guarantees: the Pod that runs a patch decides nothing; it reports a log, and the trusted side grades that log with the
+`swebench` library. An infrastructure failure is retried on a fresh Job and is never a verdict on the patch.
+"""
+
+from .grader import Grader, GradingError, Placement
+from .verdict import Status, Verdict
+
+__all__ = ["Grader", "GradingError", "Placement", "Status", "Verdict"]

@@ -1,0 +1,254 @@
+"""The Grader: from a task and a patch to a verdict.
+
+Guarantees: identical requests in flight share one Job; a verdict on the patch is never retried, an infrastructure
+failure is, on a fresh Job; at most `settings.max_concurrent` Jobs of one Grader exist at once; before the first Job the
+namespace has the policy that cuts grading Pods off the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from swerl_api import Grading
+from swerl_api.names import GRADING_PREFIX
+
+from swerl_agent.kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
+from swerl_agent.tasks import Task
+
+from .cache import VerdictCache, cache_key
+from .eval_script import instrumented
+from .framing import Report
+from .job import Exhausted, Infrastructure, NoReport, Outcome, run_job
+from .manifests import (
+    GRADER_LABEL,
+    POLICY_NAME,
+    PULL_ALLOWANCE,
+    Placement,
+    deny_all_policy,
+    grading_job,
+    grading_labels,
+    payload_maps,
+)
+from .pods import PodWatch
+from .policy import exempt_paths, forbidden, protected_globs
+from .swebench_report import check_parser, grade_log, library
+from .verdict import Status, Verdict
+
+__all__ = ["Grader", "GradingError", "Placement"]
+
+DEADLINE_SLACK = 30  # seconds after Kubernetes' own deadline
+APPLY_LOG_CHARS = 1_000  # of git's output in the detail of a patch that did not apply
+
+
+class GradingError(Exception):
+    """Grading cannot work here at all: no permission, unknown parser. The message says what to change."""
+
+
+class Grader:
+    """Grades patches in `namespace`; use with `async with`.
+
+    `labels` and `owner_refs` go onto every object, so that nothing outlives the job; `cache_directory` keeps verdicts
+    across processes.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        settings: Grading,
+        labels: Mapping[str, str] | None = None,
+        owner_refs: Sequence[Mapping[str, Any]] = (),
+        *,
+        placement: Placement | None = None,
+        cache_directory: Path | None = None,
+    ) -> None:
+        self._client, self._namespace, self._settings = client, namespace, settings
+        self._labels, self._owners = dict(labels or {}), [dict(owner) for owner in owner_refs]
+        self._placement = placement or Placement()
+        self._id = os.urandom(6).hex()
+        self._watch = PodWatch(client, namespace, f"{GRADER_LABEL}={self._id}")
+        self._slots = asyncio.Semaphore(settings.max_concurrent)
+        self._cache = VerdictCache(cache_directory) if settings.cache else None
+        self._running: dict[str, asyncio.Task[Verdict]] = {}
+        self._ready: asyncio.Task[None] | None = None
+        self._wrapper = resources.files(__package__).joinpath("grade.sh").read_bytes()
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait for a Job or its report."""
+        return len(self._running)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop what still runs and delete its Jobs."""
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await self._watch.close()
+
+    async def grade(self, task: Task, patch: str) -> Verdict:
+        """The verdict on `patch` (a git diff, '' for no change) for `task`.
+
+        Raises GradingError when the cluster or the task's parser makes grading impossible.
+        """
+        blocked = forbidden(patch)
+        if blocked:
+            return Verdict("policy_blocked", detail=blocked)
+        files = self._payload(task, patch)
+        key = cache_key([task.image, task.base_commit, self._placement.workdir, *files.values()])
+        cached = self._cache.get(key) if self._cache else None
+        if cached:
+            return cached
+        running = self._running.get(key)
+        if running is None:
+            running = self._running[key] = asyncio.create_task(self._grade(task, files, key))
+            running.add_done_callback(lambda done: self._forget(key, done))
+        return await asyncio.shield(running)
+
+    def _forget(self, key: str, done: asyncio.Task[Verdict]) -> None:
+        self._running.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # every waiter may have gone away
+
+    def _payload(self, task: Task, patch: str) -> dict[str, bytes]:
+        evaluation = task.evaluation
+        globs = protected_globs(evaluation, self._settings.protected_paths)
+        return {
+            "grade.sh": self._wrapper,
+            "eval.sh": _bytes(instrumented(evaluation.eval_script)),
+            "patch.diff": _bytes(patch if patch.endswith("\n") or not patch else patch + "\n"),
+            "protected": _bytes("".join(glob + "\n" for glob in globs)),
+            "exempt": _bytes("".join(path + "\n" for path in exempt_paths(evaluation))),
+        }
+
+    async def _grade(self, task: Task, files: Mapping[str, bytes], key: str) -> Verdict:
+        started = time.monotonic()
+        await self._make_ready()
+        try:
+            await asyncio.to_thread(check_parser, task.evaluation)
+        except ValueError as error:
+            raise GradingError(f"task {task.instance_id}: {error}") from error
+        async with self._slots:
+            verdict = await self._with_retries(task, files)
+        verdict = replace(verdict, duration=time.monotonic() - started)
+        if self._cache:
+            self._cache.put(key, verdict)
+        return verdict
+
+    async def _with_retries(self, task: Task, files: Mapping[str, bytes]) -> Verdict:
+        failures: list[Infrastructure] = []
+        for _ in range(self._settings.retries + 1):
+            try:
+                outcome = await self._run(task, files)
+                return await asyncio.to_thread(_judge, task, outcome, len(failures))
+            except Infrastructure as error:
+                failures.append(error)
+        if all(isinstance(error, NoReport) for error in failures):
+            return Verdict("unresolved", {"attempts": len(failures)}, detail=f"every try was cut short: {failures[-1]}")
+        return Verdict("infra_error", {"attempts": len(failures)}, detail=str(failures[-1]))
+
+    async def _run(self, task: Task, files: Mapping[str, bytes]) -> Outcome:
+        name = GRADING_PREFIX + cache_key([*files.values(), os.urandom(16)])[:12]
+        labels = grading_labels(self._labels, self._id, task.instance_id)
+        maps = payload_maps(name, files, labels, self._owners)
+        timeout = self._settings.timeout_seconds
+        job = grading_job(
+            name,
+            task.image,
+            [task.base_commit, self._placement.workdir, str(timeout)],
+            [payload["metadata"]["name"] for payload in maps],
+            settings=self._settings,
+            placement=self._placement,
+            labels=labels,
+            owners=self._owners,
+        )
+        deadline = timeout + PULL_ALLOWANCE + DEADLINE_SLACK
+        return await run_job(self._client, self._watch, self._namespace, job, maps, deadline=deadline)
+
+    async def _make_ready(self) -> None:
+        """Ensure the network policy, and load swebench meanwhile; once per Grader."""
+        if self._ready is None or (self._ready.done() and self._ready.exception()):
+            self._ready = asyncio.create_task(self._prepare())
+        await asyncio.shield(self._ready)
+
+    async def _prepare(self) -> None:
+        loading = asyncio.to_thread(library)
+        await asyncio.gather(self._ensure_policy(), loading)
+
+    async def _ensure_policy(self) -> None:
+        api, resource = "networking.k8s.io/v1", "networkpolicies"
+        try:
+            try:
+                await self._client.get(api, resource, self._namespace, POLICY_NAME)
+            except NotFound:
+                await self._client.create(api, resource, self._namespace, deny_all_policy())
+        except Conflict:
+            pass
+        except NotFound as error:
+            raise GradingError(f"namespace {self._namespace} does not exist; create it or choose another") from error
+        except Forbidden as error:
+            raise GradingError(
+                f"cannot ensure NetworkPolicy {self._namespace}/{POLICY_NAME}, without which patches would run with"
+                f" network: {error}; let this account get and create networkpolicies there"
+            ) from error
+        except KubeError as error:
+            raise GradingError(f"cannot ensure NetworkPolicy {self._namespace}/{POLICY_NAME}: {error}") from error
+
+
+def _judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
+    """The verdict of what a Job reported; raises Infrastructure when it says nothing about the patch."""
+    if isinstance(outcome, Exhausted):
+        return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
+    facts = {
+        "seconds": round(outcome.seconds, 3),
+        "log_bytes": outcome.total_bytes,
+        "protected": list(outcome.notes),
+        "retries": failures,
+    }
+    text = outcome.log.decode("utf-8", "replace")
+    if outcome.stage == "apply_failed":
+        return Verdict("patch_apply_failed", facts, detail=f"git: {text[-APPLY_LOG_CHARS:].strip()}")
+    if outcome.stage != "eval":
+        raise Infrastructure(f"image {task.image}: {_STAGES.get(outcome.stage, outcome.stage)} {text[-300:]}".strip())
+    report = grade_log(task, outcome.log) | facts
+    return Verdict(_status(report, outcome), report, detail=_detail(report, outcome))
+
+
+_STAGES = {
+    "no_work_tree": "it has no repository at the work tree",
+    "wrong_base": "its repository does not hold the task's base commit",
+}
+TIMEOUT_CODES = (124, 137)  # of timeout(1), for TERM and KILL
+
+
+def _status(report: Mapping[str, Any], outcome: Report) -> Status:
+    if outcome.exit_code in TIMEOUT_CODES and not report["resolved"]:
+        return "timeout"
+    return "resolved" if report["resolved"] else "unresolved"
+
+
+def _detail(report: Mapping[str, Any], outcome: Report) -> str:
+    status = report.get("tests_status")
+    if not status:
+        return f"no readable test result; the eval script ended with {outcome.exit_code}"
+    counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]
+    return ", ".join(f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

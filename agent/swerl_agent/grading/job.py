@@ -1,0 +1,186 @@
+"""One run of one grading Job: create it, read what its wrapper reports, delete it.
+
+Guarantees: what it made is deleted whatever happens (and by Kubernetes if this process dies: the ConfigMaps belong to
+the Job, the Job has a time to live); an outcome that the patch cannot have caused is an `Infrastructure` error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from swerl_agent.kube import KubeClient, KubeError, NotFound
+
+from .framing import Framer, Malformed, Report
+from .pods import PodState, PodWatch, follow_log
+
+Manifest = dict[str, Any]
+T = TypeVar("T")
+
+# Waiting reasons that more waiting does not cure.
+STUCK = {
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+}
+OWN_STORAGE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
+LOG_GRACE = 15.0  # seconds for the rest of the log after the container has ended
+REOPEN_PAUSE = 0.2  # seconds between tries at a log that is not there yet
+
+
+class Infrastructure(Exception):
+    """The Job gave no report for a reason outside the patch; another Job may."""
+
+
+class NoReport(Infrastructure):
+    """The wrapper began and was gone without its report: it was killed or tampered with."""
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """The patch used up what its Pod may use."""
+
+    what: str  # memory | storage
+    message: str
+
+
+Outcome = Report | Exhausted
+
+
+async def run_job(
+    client: KubeClient, watch: PodWatch, namespace: str, job: Manifest, maps: Sequence[Manifest], *, deadline: float
+) -> Outcome:
+    """What the Job reported; raises Infrastructure after `deadline` seconds or when no report can come."""
+    name = job["metadata"]["name"]
+    adoption: asyncio.Task[None] | None = None
+    with watch.subscribe(name) as states:
+        try:
+            for payload in maps:
+                await client.create("v1", "configmaps", namespace, payload)
+            made = await client.create("batch/v1", "jobs", namespace, job)
+            adoption = asyncio.create_task(_adopt(client, namespace, made, maps))
+            async with asyncio.timeout(deadline):
+                return await _outcome(client, namespace, states)
+        except TimeoutError as error:
+            raise Infrastructure(f"Job {namespace}/{name} gave no report in {deadline:.0f} s") from error
+        except KubeError as error:
+            raise Infrastructure(f"Job {namespace}/{name}: {error}") from error
+        finally:
+            await asyncio.shield(_delete(client, namespace, name, maps, adoption))
+
+
+async def _adopt(client: KubeClient, namespace: str, job: Mapping[str, Any], maps: Sequence[Manifest]) -> None:
+    """Make the Job owner of its payload, so that Kubernetes deletes both together."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+    for payload in maps:
+        body = {"metadata": {"ownerReferences": [owner]}}
+        await client.patch("v1", "configmaps", namespace, payload["metadata"]["name"], body)
+
+
+async def _delete(
+    client: KubeClient,
+    namespace: str,
+    name: str,
+    maps: Sequence[Manifest],
+    adoption: asyncio.Task[None] | None,
+) -> None:
+    if adoption is not None:
+        await asyncio.wait([adoption])
+    adopted = adoption is not None and not adoption.cancelled() and adoption.exception() is None
+    doomed = [("batch/v1", "jobs", name)]
+    doomed += [] if adopted else [("v1", "configmaps", payload["metadata"]["name"]) for payload in maps]
+    for api, resource, target in doomed:
+        try:
+            await client.delete(api, resource, namespace, target, propagation="Background")
+        except NotFound:
+            pass
+        except KubeError:
+            continue  # the Job's time to live and the owner references end it later
+
+
+async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[PodState | KubeError]) -> Outcome:
+    """The report, read while the Pod runs; the Pod's end decides only when there is no report."""
+    reader = _LogReader(client, namespace)
+    try:
+        while True:
+            state = await reader.unless_done(states.get())
+            if isinstance(state, Report):
+                return state
+            if isinstance(state, KubeError):
+                raise Infrastructure(f"the watch of grading Pods ended: {state}")
+            if state.started:
+                reader.start(state.name)
+            if state.ended:
+                return await _last_words(reader, state)
+            if state.reason in STUCK:
+                raise Infrastructure(f"Pod {state.name} cannot start: {state.reason}: {state.message}")
+    finally:
+        reader.stop()
+
+
+class _LogReader:
+    """Reads one Pod's log in the background until the report is there."""
+
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._task: asyncio.Task[Report] | None = None
+        self.begun = False  # the wrapper has said something
+
+    def start(self, pod: str) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._read(pod))
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def unless_done(self, other: Coroutine[Any, Any, T]) -> T | Report:
+        """What comes first: the result of `other`, or the report (or the reader's error)."""
+        task = asyncio.create_task(other)
+        try:
+            await asyncio.wait([task, *([self._task] if self._task else [])], return_when=asyncio.FIRST_COMPLETED)
+            return self._task.result() if self._task and self._task.done() else task.result()
+        finally:
+            task.cancel()
+
+    async def rest(self) -> Report | None:
+        """The report if the log of an ended container still holds one."""
+        if self._task is None:
+            return None
+        done, _ = await asyncio.wait([self._task], timeout=LOG_GRACE)
+        return self._task.result() if done else None
+
+    async def _read(self, pod: str) -> Report:
+        while True:  # a broken stream is opened again, from the log's start
+            framer = Framer()
+            try:
+                async for chunk in follow_log(self._client, self._namespace, pod):
+                    report = framer.feed(chunk)
+                    self.begun |= framer.begun
+                    if report:
+                        return report
+            except Malformed as error:
+                raise NoReport(f"Pod {pod}: {error}") from error
+            except NotFound as error:
+                raise Infrastructure(f"Pod {pod} is gone: {error}") from error
+            except KubeError:
+                pass
+            await asyncio.sleep(REOPEN_PAUSE)
+
+
+async def _last_words(reader: _LogReader, state: PodState) -> Outcome:
+    """The rest of the log of a Pod that has ended, or what its end means."""
+    report = await reader.rest() if state.reason in ("Completed", "Error", "OOMKilled") else None
+    if report:
+        return report
+    if state.reason == "OOMKilled":
+        return Exhausted("memory", f"Pod {state.name} was stopped for using more memory than its limit")
+    if state.reason == "Evicted" and any(text in state.message for text in OWN_STORAGE):
+        return Exhausted("storage", state.message)
+    kind = NoReport if reader.begun and state.reason in ("Completed", "Error") else Infrastructure
+    raise kind(f"Pod {state.name} ended without a report: {state.reason} {state.message}".strip())

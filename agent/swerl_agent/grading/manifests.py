@@ -1,0 +1,172 @@
+"""Kubernetes objects of grading, as plain dicts."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from swerl_api import Grading, Sandbox
+from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL
+
+Manifest = dict[str, Any]
+
+CONTAINER = "grading"
+PAYLOAD = "/swerl"
+GRADER_LABEL = "swerl.dev/grader"  # which Grader made it
+POLICY_NAME = "swerl-deny-all"
+PART_BYTES = 700_000  # of payload per ConfigMap; base64 makes a third more of it, the limit is 1 MiB
+PULL_ALLOWANCE = 600  # seconds for scheduling and pulling, besides the eval script's own limit
+TTL_SECONDS = 300  # a finished Job that nobody deleted
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where grading Pods may run and how their images are pulled."""
+
+    runtime_class_name: str | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    pull_secrets: Sequence[str] = ()
+    workdir: str = "/testbed"
+
+    @classmethod
+    def of(cls, sandbox: Sandbox) -> Placement:
+        """The placement of a job's `sandbox` section, which grading Pods share."""
+        return cls(
+            runtime_class_name=sandbox.runtime_class_name,
+            node_selector=dict(sandbox.node_selector),
+            tolerations=[item.model_dump(by_alias=True, exclude_none=True) for item in sandbox.tolerations],
+            pull_secrets=list(sandbox.pull_secrets),
+            workdir=sandbox.workdir,
+        )
+
+
+def deny_all_policy() -> Manifest:
+    """No traffic in or out for Pods labelled as having no egress."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": POLICY_NAME},
+        "spec": {
+            "podSelector": {"matchLabels": {EGRESS_LABEL: "none"}},
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
+
+
+def payload_maps(
+    name: str, files: Mapping[str, bytes], labels: Mapping[str, str], owners: Sequence[Manifest]
+) -> list[Manifest]:
+    """ConfigMaps that together hold `files`, each file cut into parts <file>.NNN."""
+    maps: list[Manifest] = []
+    room = 0
+    for file, content in files.items():
+        parts = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)] or [b""]
+        for number, part in enumerate(parts):
+            if len(part) > room or not maps:
+                maps.append(_payload_map(f"{name}-{len(maps)}" if maps else name, labels, owners))
+                room = PART_BYTES
+            maps[-1]["binaryData"][f"{file}.{number:03}"] = base64.b64encode(part).decode()
+            room -= len(part)
+    return maps
+
+
+def _payload_map(name: str, labels: Mapping[str, str], owners: Sequence[Manifest]) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": dict(labels), "ownerReferences": list(owners)},
+        "immutable": True,
+        "binaryData": {},
+    }
+
+
+def grading_labels(base: Mapping[str, str], grader: str, instance_id: str) -> dict[str, str]:
+    """Labels of everything one grading makes."""
+    return {
+        **base,
+        ROLE_LABEL: ROLE_GRADING,
+        EGRESS_LABEL: "none",
+        GRADER_LABEL: grader,
+        TASK_LABEL: label_value(instance_id),
+    }
+
+
+def label_value(text: str) -> str:
+    """`text` as a label value: at most 63 of the allowed characters, letters or digits at both ends."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
+
+
+def grading_job(
+    name: str,
+    image: str,
+    arguments: Sequence[str],
+    maps: Sequence[str],
+    *,
+    settings: Grading,
+    placement: Placement,
+    labels: Mapping[str, str],
+    owners: Sequence[Manifest],
+) -> Manifest:
+    """The Job that runs `grade.sh` with `arguments` on the payload of the ConfigMaps named `maps`."""
+    deadline = settings.timeout_seconds + PULL_ALLOWANCE
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": dict(labels), "ownerReferences": list(owners)},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": deadline,
+            "ttlSecondsAfterFinished": TTL_SECONDS,
+            "template": {
+                "metadata": {"labels": dict(labels)},
+                "spec": _pod(image, arguments, maps, settings, placement),
+            },
+        },
+    }
+
+
+def _pod(
+    image: str, arguments: Sequence[str], maps: Sequence[str], settings: Grading, placement: Placement
+) -> Manifest:
+    pod: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": dict(placement.node_selector),
+        "tolerations": [dict(toleration) for toleration in placement.tolerations],
+        "imagePullSecrets": [{"name": name} for name in placement.pull_secrets],
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "volumes": [{"name": "payload", "projected": {"sources": [{"configMap": {"name": name}} for name in maps]}}],
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["bash", f"{PAYLOAD}/grade.sh.000", *arguments, PAYLOAD],
+                "workingDir": "/",
+                "resources": _guaranteed(settings),
+                "volumeMounts": [{"name": "payload", "mountPath": PAYLOAD, "readOnly": True}],
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {
+                        "drop": ["ALL"],
+                        "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"],
+                    },
+                },
+            }
+        ],
+    }
+    if placement.runtime_class_name:
+        pod["runtimeClassName"] = placement.runtime_class_name
+    return pod
+
+
+def _guaranteed(settings: Grading) -> Manifest:
+    """Requests equal to limits, the limit where both are given: timing-sensitive tests need their CPU."""
+    amounts = {**settings.resources.requests, **settings.resources.limits}
+    return {"requests": dict(amounts), "limits": dict(amounts)}

@@ -1,0 +1,115 @@
+"""Grading Pods as one process sees them: one shared watch for all Jobs of a Grader, and a Pod's log as it grows.
+
+Guarantee: however many Jobs run, there is one watch; every subscriber gets each state of its Job's Pod, or the error
+that ended the watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from swerl_agent.kube import KubeClient, KubeError, Unreachable
+from swerl_agent.kube.errors import api_error
+from swerl_agent.kube.paths import resource_path
+
+from .manifests import CONTAINER
+
+JOB_LABEL = "batch.kubernetes.io/job-name"
+LOG_SILENCE = 300.0  # seconds without a byte after which a followed log is opened again
+
+
+@dataclass(frozen=True)
+class PodState:
+    """One state of a grading Pod."""
+
+    name: str
+    started: bool  # its log can be read
+    ended: bool  # it will write no more
+    reason: str  # why it waits or ended, as Kubernetes says: ImagePullBackOff, OOMKilled, Evicted, ...
+    message: str
+
+    @classmethod
+    def of(cls, pod: dict[str, Any], *, deleted: bool) -> PodState:
+        """State of a Pod object; `deleted` when it is gone."""
+        status = pod.get("status") or {}
+        containers = status.get("containerStatuses") or [{}]
+        state: dict[str, Any] = containers[0].get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+        failed = status.get("phase") in ("Failed", "Succeeded")
+        reasons = [status.get("reason"), ended.get("reason"), waiting.get("reason"), _unschedulable(status)]
+        reason = next((text for text in reasons if text), "")
+        messages = [status.get("message"), ended.get("message"), waiting.get("message")]
+        return cls(
+            name=pod["metadata"]["name"],
+            started=bool(state.get("running") or ended),
+            ended=deleted or failed or bool(ended),
+            reason="Deleted" if deleted and not reason else reason,
+            message=next((text for text in messages if text), ""),
+        )
+
+
+def _unschedulable(status: dict[str, Any]) -> str:
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("reason") or "")
+    return ""
+
+
+class PodWatch:
+    """The shared watch; `selector` picks the Pods of one Grader."""
+
+    def __init__(self, client: KubeClient, namespace: str, selector: str) -> None:
+        self._client, self._namespace, self._selector = client, namespace, selector
+        self._queues: dict[str, asyncio.Queue[PodState | KubeError]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def subscribe(self, job: str) -> Iterator[asyncio.Queue[PodState | KubeError]]:
+        """States of the Pod of Job `job`, from now on; subscribe before the Job exists."""
+        queue: asyncio.Queue[PodState | KubeError] = asyncio.Queue()
+        self._queues[job] = queue
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow(), name=f"watch of grading Pods in {self._namespace}")
+        try:
+            yield queue
+        finally:
+            del self._queues[job]
+
+    async def close(self) -> None:
+        """End the watch."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        try:
+            async for event in self._client.watch("v1", "pods", self._namespace, label_selector=self._selector):
+                queue = self._queues.get(event.object["metadata"].get("labels", {}).get(JOB_LABEL, ""))
+                if queue is not None:
+                    queue.put_nowait(PodState.of(event.object, deleted=event.type == "DELETED"))
+        except KubeError as error:
+            for queue in self._queues.values():
+                queue.put_nowait(error)
+
+
+async def follow_log(client: KubeClient, namespace: str, pod: str) -> AsyncIterator[bytes]:
+    """The grading container's log from its start, as it grows, until the container ends. Raises KubeError."""
+    path = resource_path("v1", "pods", namespace, pod, "log")
+    query = {"container": CONTAINER, "follow": "true"}
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=LOG_SILENCE)
+    try:
+        async with client.http.get(
+            client.server + path, params=query, headers=client.headers(), timeout=timeout
+        ) as answer:
+            if answer.status >= 400:
+                raise api_error(answer.status, await answer.text(), what=f"log of {pod}")
+            async for chunk in answer.content.iter_any():
+                yield chunk
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(f"log of {pod}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,78 @@
+"""Grading of a test log with the `swebench` library: its parsers, its 5.x rules of what passed means."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from swerl_agent.tasks import Evaluation, Task
+
+from .eval_script import normalised
+
+HARNESS = "swebench.harness"
+
+
+@cache
+def library() -> tuple[ModuleType, ModuleType, Any]:
+    """swebench's grading and log parsers.
+
+    The package around them imports docker, modal and datasets, which takes seconds and 150 MB and serves nothing here:
+    a bare package stands in its place while these modules are imported, and none of them stays registered.
+    """
+    types = importlib.import_module("swebench.types")
+    before = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_harness(name)}
+    bare = sys.modules[HARNESS] = ModuleType(HARNESS)
+    bare.__path__ = [str(Path(str(types.__file__)).parent / "harness")]
+    try:
+        grading = importlib.import_module(f"{HARNESS}.grading")
+        parsers = importlib.import_module(f"{HARNESS}.log_parsers")
+    finally:
+        for name in filter(_is_harness, list(sys.modules)):
+            del sys.modules[name]
+        sys.modules.update(before)
+    return grading, parsers, types.TestSpec
+
+
+def _is_harness(module: str) -> bool:
+    return module == HARNESS or module.startswith(f"{HARNESS}.")
+
+
+def check_parser(evaluation: Evaluation) -> None:
+    """Raise ValueError when swebench has no such parser or eval type."""
+    _, parsers, _ = library()
+    if evaluation.log_parser not in parsers.PARSER_REGISTRY:
+        raise ValueError(f"swebench has no log parser {evaluation.log_parser!r}")
+    if evaluation.eval_type not in ("pass_and_fail", "fail_only"):
+        raise ValueError(f"eval_type {evaluation.eval_type!r} is neither pass_and_fail nor fail_only")
+
+
+def grade_log(task: Task, log: bytes) -> dict[str, Any]:
+    """swebench's report on the eval script's output: `resolved`, `tests_status`, infrastructure hints."""
+    grading, parsers, spec_type = library()
+    evaluation = task.evaluation
+    spec = spec_type(
+        instance_id=task.instance_id,
+        image=task.image,
+        eval_script_list=[],
+        repo=task.repo,
+        version=task.version,
+        FAIL_TO_PASS=list(evaluation.fail_to_pass),
+        PASS_TO_PASS=list(evaluation.pass_to_pass),
+        log_parser=evaluation.log_parser,
+        eval_type=evaluation.eval_type,
+    )
+    parser = parsers.PARSER_REGISTRY[evaluation.log_parser]
+    text = log.decode("utf-8", "replace").replace("\r\n", "\n")
+    content = normalised(text, lambda line: parser(line, spec))
+    prediction = {"instance_id": task.instance_id, "model_name_or_path": "swe-rl", "model_patch": ""}
+    with tempfile.TemporaryDirectory(prefix="swerl-grading-") as folder:
+        path = Path(folder) / "test_output.txt"
+        path.write_text(content if content is not None else text, encoding="utf-8")
+        report: dict[str, Any] = grading.get_eval_report(spec, prediction, str(path), include_tests_status=True)
+    result: dict[str, Any] = report[task.instance_id]
+    return result

@@ -1,0 +1,180 @@
+"""A process in a container, over one WebSocket of the Kubernetes exec API.
+
+Guarantees: the handshake has its own timeout and is the only thing ever repeated (nothing ran before it succeeded);
+frames are at most 1 MiB; the two ends of a stream are told apart: the process ended (`ExitStatus`), the link was lost.
+
+Of the two protocols v4 is asked for first: the API server passes it through, while it takes v5 apart and translates it
+for the kubelet. v5 adds only the closing of stdin, which a framed protocol does not need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import yaml
+
+from .errors import ApiError, BadRequest, KubeError, NotFound, Unreachable, api_error
+from .paths import resource_path
+
+if TYPE_CHECKING:
+    from .client import KubeClient
+
+STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
+PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")  # in order of preference
+FRAME_LIMIT = 1 << 20  # bytes; larger frames reset connections on the way
+HANDSHAKE_TIMEOUT = 30.0  # seconds
+HANDSHAKE_ATTEMPTS = 5
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between attempts, doubled each time, with jitter
+RETRIED_STATUS = frozenset({0, 429, 500, 502, 503, 504})
+
+
+class HandshakeError(KubeError):
+    """The exec stream could not be opened; nothing ran."""
+
+
+@dataclass(frozen=True)
+class ExitStatus:
+    """How the process ended, as the runtime tells it."""
+
+    code: int | None  # None when the runtime failed before there was a code
+    message: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """Bytes of one stream: STDOUT or STDERR."""
+
+    stream: int
+    payload: bytes
+
+
+class ExecChannel:
+    """One open exec stream. One reader at a time; writers may interleave whole frames."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self.status: ExitStatus | None = None
+
+    @property
+    def protocol(self) -> str:
+        return self._socket.protocol or ""
+
+    async def send(self, data: bytes) -> None:
+        """Write to stdin; raises Unreachable when the connection is gone."""
+        for start in range(0, len(data), FRAME_LIMIT):
+            await self._frame(STDIN, data[start : start + FRAME_LIMIT])
+
+    async def resize(self) -> None:
+        """A terminal-size frame: the one message that resets every idle timer on the way to the container."""
+        await self._frame(RESIZE, b'{"Width":80,"Height":24}')
+
+    async def receive(self) -> Data | None:
+        """The next bytes; None at the end, when `status` tells whether the process ended (else the link was lost)."""
+        while True:
+            message = await self._socket.receive()
+            if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+                return None
+            data: bytes = message.data if isinstance(message.data, bytes) else message.data.encode()
+            if not data:
+                continue
+            if data[0] in (STDOUT, STDERR):
+                if len(data) > 1:
+                    return Data(data[0], data[1:])
+            elif data[0] == STATUS:
+                self.status = parse_status(data[1:])
+
+    async def close(self) -> None:
+        """Drop the connection; a process that still runs is not killed by it."""
+        await self._socket.close()
+
+    async def _frame(self, channel: int, payload: bytes) -> None:
+        try:
+            await self._socket.send_bytes(bytes((channel,)) + payload)
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:
+            raise Unreachable(f"exec stream lost while sending: {error}") from error
+
+
+def parse_status(payload: bytes) -> ExitStatus:
+    """The Status object of channel 3 (JSON from v4 on, YAML from some older runtimes)."""
+    try:
+        status: Any = json.loads(payload)
+    except ValueError:
+        status = yaml.safe_load(payload.decode(errors="replace"))
+    if not isinstance(status, dict):
+        return ExitStatus(None, payload.decode(errors="replace"))
+    if status.get("status") == "Success":
+        return ExitStatus(0, "")
+    causes = (status.get("details") or {}).get("causes") or []
+    codes = [cause.get("message") for cause in causes if cause.get("reason") == "ExitCode"]
+    return ExitStatus(int(codes[0]) if codes else None, str(status.get("message") or ""))
+
+
+async def open_exec(
+    client: KubeClient,
+    namespace: str,
+    pod: str,
+    command: Sequence[str],
+    *,
+    container: str | None,
+    stdin: bool,
+) -> ExecChannel:
+    """Open the stream, repeating what can pass (5xx, 429, no answer); raises NotFound at once, else HandshakeError."""
+    query = [("command", word) for word in command] + [("stdout", "1"), ("stderr", "1")]
+    query += [("stdin", "1")] if stdin else []
+    query += [("container", container)] if container else []
+    url = client.server + resource_path("v1", "pods", namespace, pod, "exec")
+    pause = FIRST_PAUSE
+    for attempt in range(1, HANDSHAKE_ATTEMPTS + 1):
+        try:
+            return ExecChannel(await _connect(client, url, query))
+        except NotFound:
+            raise
+        except (ApiError, Unreachable) as error:
+            passing = isinstance(error, Unreachable) or error.status in RETRIED_STATUS
+            if not passing or attempt == HANDSHAKE_ATTEMPTS:
+                raise HandshakeError(f"exec in {namespace}/{pod} refused after {attempt} attempts: {error}") from error
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LONGEST_PAUSE)
+    raise AssertionError("unreachable")
+
+
+async def _connect(client: KubeClient, url: str, query: list[tuple[str, str]]) -> aiohttp.ClientWebSocketResponse:
+    """One handshake per protocol until one is accepted."""
+    try:
+        return await _handshake(client, url, query, PROTOCOLS[0])
+    except (BadRequest, ProtocolRefused):
+        return await _handshake(client, url, query, PROTOCOLS[1])
+
+
+class ProtocolRefused(KubeError):
+    """The server switched to a WebSocket without agreeing to the sub-protocol."""
+
+
+async def _handshake(
+    client: KubeClient, url: str, query: list[tuple[str, str]], protocol: str
+) -> aiohttp.ClientWebSocketResponse:
+    try:
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT):
+            socket = await client.http.ws_connect(
+                url,
+                params=query,
+                protocols=(protocol,),
+                headers=client.headers(),
+                max_msg_size=0,
+                compress=0,
+                autoping=True,
+            )
+    except aiohttp.WSServerHandshakeError as error:
+        raise api_error(error.status, error.message, what="exec handshake") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(f"exec handshake: {type(error).__name__}: {error}") from error
+    if socket.protocol != protocol:
+        await socket.close()
+        raise ProtocolRefused(f"asked for {protocol}, got {socket.protocol!r}")
+    return socket

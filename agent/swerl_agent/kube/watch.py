@@ -1,0 +1,139 @@
+"""List and watch without end.
+
+Guarantees: the consumer sees every object that exists and then every change, in order per object; whatever ends the
+stream (clean EOF, 410, reset, a restarted API server), it is opened again from the last seen version, or from a fresh
+list when that version is gone. An object that vanished unseen between two lists is reported as DELETED, one that did
+not change is not reported twice. Permission and bad-request errors end the iteration with the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import aiohttp
+
+from .errors import BadRequest, Expired, Forbidden, KubeError, NotFound, Unauthorized, Unreachable, api_error
+
+if TYPE_CHECKING:
+    from .client import KubeClient
+
+Json = dict[str, Any]
+SERVER_TIMEOUT = 300  # seconds after which the server is asked to end a watch
+SILENCE_TIMEOUT = 330.0  # seconds without a byte after which a watch counts as dead
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts at a server that does not answer
+FATAL = (BadRequest, Forbidden, NotFound, Unauthorized)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change; `object` is the whole object after it (for DELETED: as last seen)."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: Json
+
+
+class Source(Protocol):
+    """Where lists and watch streams come from."""
+
+    async def list(self) -> Json: ...
+
+    def stream(self, version: str) -> AsyncIterator[Json]:
+        """Raw watch events from `version` on; returns at EOF, raises KubeError."""
+        ...
+
+
+def watch(client: KubeClient, path: str, query: Mapping[str, str]) -> AsyncIterator[Event]:
+    """Events of one collection."""
+    return follow(_Http(client, path, query))
+
+
+async def follow(source: Source) -> AsyncIterator[Event]:
+    """The state machine of the module's guarantees over any source."""
+    known: dict[str, Json] = {}
+    version, pause = "", FIRST_PAUSE
+    while True:
+        try:
+            if not version:
+                listing = await source.list()
+                for event in relist(known, listing.get("items") or []):
+                    yield event
+                version = listing["metadata"]["resourceVersion"]
+            async with aclosing(source.stream(version)) as stream:  # type: ignore[type-var]
+                async for raw in stream:
+                    pause = FIRST_PAUSE
+                    version = raw["object"]["metadata"]["resourceVersion"]
+                    if raw["type"] != "BOOKMARK":
+                        yield _apply(known, raw)
+        except FATAL:
+            raise
+        except Expired:
+            version = ""
+            continue
+        except KubeError:
+            pass
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def relist(known: dict[str, Json], items: list[Json]) -> list[Event]:
+    """Bring `known` (by uid) to the listed state and return what changed, vanished objects first."""
+    listed = {item["metadata"]["uid"]: item for item in items}
+    events = [Event("DELETED", known.pop(uid)) for uid in list(known) if uid not in listed]
+    for uid, item in listed.items():
+        before = known.get(uid)
+        if before is None:
+            events.append(Event("ADDED", item))
+        elif before["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+            events.append(Event("MODIFIED", item))
+        known[uid] = item
+    return events
+
+
+def _apply(known: dict[str, Json], raw: Json) -> Event:
+    item: Json = raw["object"]
+    uid = item["metadata"]["uid"]
+    if raw["type"] == "DELETED":
+        known.pop(uid, None)
+        return Event("DELETED", item)
+    kind: Literal["ADDED", "MODIFIED"] = "MODIFIED" if uid in known else "ADDED"
+    known[uid] = item
+    return Event(kind, item)
+
+
+class _Http:
+    def __init__(self, client: KubeClient, path: str, query: Mapping[str, str]) -> None:
+        self._client, self._path, self._query = client, path, query
+
+    async def list(self) -> Json:
+        return await self._client._read("GET", self._path, self._query)
+
+    async def stream(self, version: str) -> AsyncIterator[Json]:
+        query = dict(self._query) | {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(SERVER_TIMEOUT),
+        }
+        client, url = self._client, self._client.server + self._path
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_TIMEOUT)
+        try:
+            async with client.http.get(url, params=query, headers=client.headers(), timeout=timeout) as answer:
+                if answer.status >= 400:
+                    raise api_error(answer.status, await answer.text(), what=f"watch {self._path}")
+                async for line in answer.content:
+                    yield _event(line, self._path)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Unreachable(f"watch {url}: {type(error).__name__}: {error}") from error
+
+
+def _event(line: bytes, path: str) -> Json:
+    event: Json = json.loads(line)
+    if event["type"] == "ERROR":
+        raise api_error(int(event["object"].get("code") or 500), json.dumps(event["object"]), what=f"watch {path}")
+    return event

@@ -1,0 +1,56 @@
+"""Sandboxes: groups of Pods, and in each Pod a session in which commands run exactly once."""
+
+from .errors import (
+    Evicted,
+    FileError,
+    HandshakeFailed,
+    ImagePullFailed,
+    LifetimeExceeded,
+    NodeLost,
+    NotIsolated,
+    NotReady,
+    OOMKilled,
+    PodGone,
+    PodReplaced,
+    SandboxError,
+    SandboxLost,
+    ScrubFailed,
+    StateLost,
+    TransferFailed,
+    Unresponsive,
+)
+from .git import Scrub, scrub_git
+from .group import SandboxGroup
+from .isolation import check_isolation
+from .pod import PodConnector
+from .result import CommandResult
+from .session import Session
+from .watch import SandboxWatch
+
+__all__ = [
+    "CommandResult",
+    "Evicted",
+    "FileError",
+    "HandshakeFailed",
+    "ImagePullFailed",
+    "LifetimeExceeded",
+    "NodeLost",
+    "NotIsolated",
+    "NotReady",
+    "OOMKilled",
+    "PodConnector",
+    "PodGone",
+    "PodReplaced",
+    "SandboxError",
+    "SandboxGroup",
+    "SandboxLost",
+    "SandboxWatch",
+    "Scrub",
+    "ScrubFailed",
+    "Session",
+    "StateLost",
+    "TransferFailed",
+    "Unresponsive",
+    "check_isolation",
+    "scrub_git",
+]

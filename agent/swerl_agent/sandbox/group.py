@@ -1,0 +1,157 @@
+"""A SweSandbox group as its client sees it: declare, claim Pods as they become ready, release, delete.
+
+Guarantees: one write declares the whole group, one releases a Pod; `claim` hands out a session only when the Pod is
+ready, has proved its isolation (unless egress is allowed) and shows no git history after the base commit (unless the
+spec keeps it); what prevents it is a typed error. Releasing or deleting what is gone already is no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Self
+
+from swerl_api.names import JOB_LABEL, sandbox_pod_name
+from swerl_api.swesandbox import SweSandboxSpec
+
+from ..kube import KubeClient, NotFound
+from .errors import ImagePullFailed, NotReady, PodGone, SandboxError
+from .git import scrub_git
+from .isolation import check_isolation
+from .pod import PodConnector, fate, ready, waiting_for
+from .session import Session
+from .watch import GROUP_API, GROUPS, SandboxWatch
+
+Json = dict[str, Any]
+CLAIM_TIMEOUT = 1200.0  # seconds until a Pod must be ready: a group waits for its admission and its image
+
+
+class SandboxGroup:
+    """The Pods of one SweSandbox."""
+
+    def __init__(self, watch: SandboxWatch, name: str, spec: SweSandboxSpec) -> None:
+        self.name = name
+        self.spec = spec
+        self._watch = watch
+        self._client: KubeClient = watch.client
+        self._sessions: dict[int, Session] = {}
+
+    @classmethod
+    async def declare(
+        cls,
+        client: KubeClient,
+        *,
+        name: str,
+        spec: SweSandboxSpec,
+        labels: Mapping[str, str],
+        owner_ref: Json | None = None,
+        namespace: str | None = None,
+    ) -> Self:
+        """Create the SweSandbox `name`; `labels` must name the job, whose groups share one watch.
+
+        Raises ApiError as the API server refuses, KeyError without the job label.
+        """
+        watch = await SandboxWatch.shared(client, namespace or client.namespace, labels[JOB_LABEL])
+        metadata: Json = {"name": name, "namespace": watch.namespace, "labels": dict(labels)}
+        if owner_ref is not None:
+            metadata["ownerReferences"] = [owner_ref]
+        body = {
+            "apiVersion": GROUP_API,
+            "kind": "SweSandbox",
+            "metadata": metadata,
+            "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+        await client.create(GROUP_API, GROUPS, watch.namespace, body)
+        return cls(watch, name, spec)
+
+    async def claim(self, ordinal: int, timeout: float = CLAIM_TIMEOUT) -> Session:
+        """The session of Pod `ordinal`, as soon as that Pod is ready; `timeout` in seconds.
+
+        Raises NotReady, ImagePullFailed, NotIsolated, ScrubFailed or SandboxLost.
+        """
+        pod = sandbox_pod_name(self.name, ordinal)
+        try:
+            found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
+        except TimeoutError:
+            raise NotReady(f"{pod} was not ready after {timeout:.0f} s: {self._why(pod)}") from None
+        connector = PodConnector(self._client, self._watch.namespace, pod, uid=found["metadata"]["uid"])
+        session = Session(connector)
+        try:
+            await self._prepare(session)
+        except BaseException:
+            await session.close()
+            raise
+        self._sessions[ordinal] = session
+        return session
+
+    async def sessions(self) -> AsyncIterator[Session]:
+        """Every session in the order they become usable; after the last one raises the first failure, if any."""
+        tasks = [asyncio.create_task(self.claim(ordinal)) for ordinal in range(self.spec.replicas)]
+        failures: list[SandboxError] = []
+        try:
+            for done in asyncio.as_completed(tasks):
+                try:
+                    session = await done
+                except SandboxError as error:
+                    failures.append(error)
+                else:
+                    yield session
+        finally:
+            for task in tasks:
+                task.cancel()
+        if failures:
+            raise failures[0]
+
+    async def release(self, ordinal: int) -> None:
+        """Close the session and delete the Pod at once."""
+        if (session := self._sessions.pop(ordinal, None)) is not None:
+            await session.close()
+        await self._delete("v1", "pods", sandbox_pod_name(self.name, ordinal), grace_seconds=0)
+
+    async def delete(self) -> None:
+        """Delete the SweSandbox, and with it every Pod that is left."""
+        for ordinal in list(self._sessions):
+            await self._sessions.pop(ordinal).close()
+        await self._delete(GROUP_API, GROUPS, self.name, grace_seconds=None)
+
+    async def _delete(self, api: str, resource: str, name: str, *, grace_seconds: int | None) -> None:
+        try:
+            await self._client.delete(
+                api, resource, self._watch.namespace, name, grace_seconds=grace_seconds, propagation="Background"
+            )
+        except NotFound:
+            return
+
+    async def _prepare(self, session: Session) -> None:
+        if self.spec.egress == "none":
+            await check_isolation(session, await self._watch.targets())
+        if self.spec.scrub_git:
+            await scrub_git(session, self.spec.workdir)
+
+    def _ready(self, name: str) -> Json | None:
+        """The Pod when ready; raises what makes waiting vain."""
+        pod = self._watch.pod(name)
+        if pod is not None:
+            if (lost := fate(pod, pod["metadata"]["uid"])) is not None:
+                raise lost
+            return pod if ready(pod) else None
+        self._check_group()
+        return None
+
+    def _check_group(self) -> None:
+        status = (self._watch.group(self.name) or {}).get("status") or {}
+        if status.get("phase") not in ("Failed", "Finished"):
+            return
+        finished: Json = next((c for c in status.get("conditions") or [] if c["type"] == "Finished"), {})
+        reason, message = finished.get("reason", ""), finished.get("message", "")
+        kind = ImagePullFailed if reason == "ImagePullFailed" else PodGone
+        raise kind(f"SweSandbox {self._watch.namespace}/{self.name} ended: {reason} {message}".rstrip())
+
+    def _why(self, name: str) -> str:
+        pod, group = self._watch.pod(name), self._watch.group(self.name)
+        if pod is not None:
+            return waiting_for(pod)
+        if group is None:
+            return f"the SweSandbox {self.name} does not exist"
+        phase = (group.get("status") or {}).get("phase") or "not seen by the operator"
+        return f"no Pod yet; SweSandbox {self.name} is {phase}"

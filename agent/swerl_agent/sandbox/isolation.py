@@ -1,0 +1,103 @@
+"""Isolation of a sandbox, tried out from inside before its first command.
+
+Guarantees: the API server (service and node address), name servers over TCP and UDP, the metadata address, the node's
+IPv6 link-local address and a listener of this very process were all out of reach of this very Pod; otherwise
+`NotIsolated`. A policy engine may leave a new Pod open for a moment, so a Pod that reaches something is asked again
+until `PATIENCE` is over. Nothing is cached: what one Pod cannot reach says nothing about the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ..kube import KubeClient, KubeError
+from .errors import NotIsolated
+from .session import Session
+from .wire import Cut, quoted
+
+SCRIPT = (Path(__file__).parent / "probe.sh").read_text()
+CONNECT_SECONDS = 1  # an address within reach answers in milliseconds
+PATIENCE = 15.0  # seconds a policy engine may take to close a new Pod
+PAUSE = 0.3
+NO_TOOL = 3  # exit code of the script
+
+Target = tuple[str, int]  # host, TCP port
+
+
+async def check_isolation(
+    session: Session, targets: Sequence[Target], *, api_port: int = 6443, patience: float = PATIENCE
+) -> None:
+    """Return once nothing answers the Pod of `session`; raises NotIsolated after `patience` seconds of answers."""
+    words = [str(CONNECT_SECONDS), str(api_port), *(f"tcp {host} {port}" for host, port in targets)]
+    text = f"set -- {' '.join(map(quoted, words))}; eval {quoted(SCRIPT)}"
+    clock = asyncio.get_running_loop().time
+    give_up = clock() + patience
+    while True:
+        result = await session.execute(text, timeout=CONNECT_SECONDS + 30, cut=Cut(4096, 4096))
+        if result.exit_code == NO_TOOL:
+            raise NotIsolated("isolation cannot be checked: the image has no bash, python3 or nc; set egress: allow")
+        if result.exit_code != 0 or result.timed_out:
+            raise NotIsolated(f"isolation cannot be checked: exit code {result.exit_code}: {result.output.strip()}")
+        if not result.stdout:
+            return
+        if clock() >= give_up:
+            reached = ", ".join(sorted(set(result.stdout.decode(errors="replace").splitlines())))
+            raise NotIsolated(
+                f"the sandbox reached {reached} after {patience:.0f} s; the cluster does not enforce the NetworkPolicy "
+                "(install an engine that does, or set egress: allow)"
+            )
+        await asyncio.sleep(PAUSE)
+
+
+@asynccontextmanager
+async def listening(client: KubeClient) -> AsyncIterator[list[Target]]:
+    """Targets only this side knows: the API server's own addresses, and a listener of ours while the context lasts."""
+    targets = await api_addresses(client)
+    own = await _own_address(client)
+    if own is None:
+        yield targets
+        return
+    server = await asyncio.start_server(lambda _, writer: writer.close(), own, 0)
+    try:
+        yield [*targets, (own, server.sockets[0].getsockname()[1])]
+    finally:
+        server.close()
+
+
+async def api_addresses(client: KubeClient) -> list[Target]:
+    """Addresses behind the `kubernetes` service, and the one we use; without the right to read them only the latter."""
+    found: list[Target] = []
+    url = urlsplit(client.server)
+    if url.hostname and _routable(url.hostname):
+        found.append((url.hostname, url.port or 443))
+    try:
+        service = await client.get("discovery.k8s.io/v1", "endpointslices", "default", "kubernetes")
+    except KubeError:
+        return found
+    for endpoint in service.get("endpoints") or []:
+        for address in endpoint["addresses"]:
+            found += [(address, port["port"]) for port in service.get("ports") or []]
+    return list(dict.fromkeys(found))
+
+
+async def _own_address(client: KubeClient) -> str | None:
+    """Our address on the way to the API server; None when that way is the loopback interface."""
+    url = urlsplit(client.server)
+    _, writer = await asyncio.open_connection(url.hostname, url.port or 443)
+    try:
+        host = str(writer.get_extra_info("sockname")[0])
+    finally:
+        writer.close()
+    return host if _routable(host) else None
+
+
+def _routable(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

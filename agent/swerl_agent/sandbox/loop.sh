@@ -1,0 +1,235 @@
+# One session inside a Pod. Control reads requests and never blocks; the runner keeps one login shell ready, which takes
+# the next request, becomes the command and is followed by another: what a profile costs is paid while nobody waits.
+# Needs a POSIX sh (dash, busybox ash, bash), cat, head, tail, wc, mkdir, rm, sleep; uses setsid and bash if they are there.
+# Arguments: $1 bytes of this text, $2 token of the session, $3 limit of one file that a command writes, in blocks of 512
+# bytes. Requests, one line each, on standard input:
+#   run ID HEAD TAIL TEXT   execute the shell text; "claimed" if ID began before, "refused" if that cannot be noted
+#   ask ID HEAD TAIL        the result of ID, waiting for it; "unknown" if it never began
+#   guard ID SECONDS        kill ID if it still runs then;    kill ID   kill it now
+#   put NAME BYTES          append the BYTES that follow to file NAME;    ping
+# Results go to standard output: "TOKEN result ID EXIT LATE OUT ERR", then HEAD + TAIL bytes at most of both outputs.
+# Every other answer goes to standard error. The session's folder holds, until the command after the next one has run,
+#   ID ("loop N", "pid N", "slot S", "rc N", each as it becomes known), ID.late (it was killed for its time),
+#   S.out, S.err, S.id (what the shell of slot S took), shell-N (the shell that loop N keeps ready).
+sw_token=$2 sw_blocks=$3 sw_home=$PWD
+sw_nl='
+'
+
+sw_place() { # the session's folder; made again if somebody removed it
+  for sw_base in /run /var/tmp /tmp /dev/shm; do
+    sw_dir=$sw_base/.swerl-$sw_token
+    [ -d "$sw_dir" ] && return
+  done
+  for sw_base in /run /var/tmp /tmp /dev/shm; do
+    sw_dir=$sw_base/.swerl-$sw_token
+    mkdir -m 700 "$sw_dir" 2>/dev/null || [ -d "$sw_dir" ] && return # the other side may be quicker
+  done
+  return 1
+}
+
+sw_say() { printf '%s %s\n' "$sw_token" "$1" >&2; }
+
+sw_nap() { sleep "$1" 2>/dev/null || sleep 1; }
+
+sw_state() { # what is noted about command $1, empty where unknown
+  sw_loop= sw_pid= sw_its= sw_rc=
+  [ -r "$sw_dir/$1" ] || return
+  while read -r sw_key sw_value; do
+    case $sw_key in loop) sw_loop=$sw_value ;; pid) sw_pid=$sw_value ;; slot) sw_its=$sw_value ;; rc) sw_rc=$sw_value ;; esac
+  done <"$sw_dir/$1"
+}
+
+sw_alive() { # whether process $1 runs; a zombie does not, and process 1 of an image may leave it one for ever
+  [ -n "$1" ] || return
+  { read -r sw_line <"/proc/$1/stat"; } 2>/dev/null || return
+  case ${sw_line##*) } in [ZX]*) return 1 ;; esac
+}
+
+sw_claim() { # true for the one that may run command $1: creating a file exclusively is atomic
+  set -C
+  { printf 'loop %s\n' "$$" >"$sw_dir/$1"; } 2>/dev/null && { set +C; return 0; }
+  set +C
+  return 1
+}
+
+sw_bytes() { # the first and last bytes of file $1, which has $2
+  if [ "$2" -le $((sw_head + sw_tail)) ]; then
+    [ "$2" -eq 0 ] || head -c "$2" "$1"
+  else
+    [ "$sw_head" -eq 0 ] || head -c "$sw_head" "$1"
+    [ "$sw_tail" -eq 0 ] || tail -c "$sw_tail" "$1" | head -c "$sw_tail"
+  fi
+}
+
+sw_tell() { # result of command $1: exit code $2, outputs in files $3 and $4
+  sw_out=0 sw_err=0 sw_late=0
+  [ -e "$sw_dir/$1.late" ] && sw_late=1
+  if [ -s "$3" ] || [ -s "$4" ]; then
+    set -- "$@" $(wc -c "$3" "$4" 2>/dev/null)
+    sw_out=${5:-0} sw_err=${7:-0}
+  fi
+  printf '%s result %s %s %s %s %s\n' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err"
+  sw_bytes "$3" "$sw_out"
+  sw_bytes "$4" "$sw_err"
+}
+
+sw_forget() { # files of slot $1 and command $2: the result has arrived, for another request came after it
+  for sw_file in "$sw_dir/$1.out" "$sw_dir/$1.err"; do
+    [ -s "$sw_file" ] && printf '' >"$sw_file"
+  done
+  sw_old="$sw_old $sw_dir/$2 $sw_dir/$2.late $sw_dir/$1.id $sw_dir/$1.out $sw_dir/$1.err"
+  [ ${#sw_old} -gt 8000 ] && { rm -f $sw_old; sw_old=; }
+} 2>/dev/null
+
+sw_shell_in_slot() { # a login shell that takes one request and becomes it; the text sees none of these variables but sw_*
+  # In the foreground: a background command would start with interrupts ignored.
+  (
+    read -r sw_pid sw_rest </proc/self/stat
+    echo "$sw_pid" >"$sw_dir/shell-$$"
+    ulimit -Sf "$sw_blocks"
+    cd "$sw_home" || cd /
+    exec 2>&9 9>&-
+    exec $sw_alone $sw_shell -lc "sw_dir=$sw_dir sw_shell=$sw_shell sw_nl='$sw_nl'
+IFS=' ' read -r sw_id sw_head sw_tail sw_text <&7 || { echo end >&6; exit 0; }
+[ -e \"\$sw_dir/\$sw_id.late\" ] && { echo skip >&6; exit 0; }
+echo \"\$sw_id \$sw_head \$sw_tail\" >&6
+{ printf 'pid %s\nslot %s\n' \"\$\$\" $1 >>\"\$sw_dir/\$sw_id\"; } 2>/dev/null
+exec 6>&- 7<&-
+eval \"\$sw_text\""
+  ) 7<&0 </dev/null >&8 2>/dev/null 8>&-
+}
+
+sw_runner() {
+  sw_count=0 sw_vain=0 sw_last= sw_old=
+  while :; do
+    sw_count=$((sw_count + 1)) sw_slot=$$-$sw_count
+    [ -d "$sw_dir" ] || sw_place
+    # Open from here on: what a command prints is read through these even if it removes the folder.
+    command exec 6>>"$sw_dir/$sw_slot.id" 8>>"$sw_dir/$sw_slot.out" 9>>"$sw_dir/$sw_slot.err" || return
+    sw_shell_in_slot "$sw_slot"
+    sw_rc=$? sw_id=
+    read -r sw_id sw_head sw_tail </proc/self/fd/6
+    if [ -z "$sw_id" ]; then # killed, or its profile does not let it live: then that is what every command does
+      sw_vain=$((sw_vain + 1))
+      [ "$sw_vain" -gt 2 ] || continue
+      IFS=' ' read -r sw_id sw_head sw_tail sw_text || return
+      { printf 'slot %s\n' "$sw_slot" >>"$sw_dir/$sw_id"; } 2>/dev/null
+    fi
+    case $sw_id in end) return ;; skip) continue ;; esac
+    { printf 'rc %s\n' "$sw_rc" >>"$sw_dir/$sw_id"; } 2>/dev/null
+    sw_tell "$sw_id" "$sw_rc" /proc/self/fd/8 /proc/self/fd/9
+    [ -n "$sw_last" ] && sw_forget $sw_last
+    sw_last="$sw_slot $sw_id" sw_vain=0
+  done
+}
+
+sw_family() { # process $1 with its descendants and everything of its session, into sw_set
+  sw_set=" $1 " sw_before=
+  while [ "$sw_before" != "$sw_set" ]; do
+    sw_before=$sw_set
+    for sw_file in /proc/[0-9]*/stat; do
+      { read -r sw_line <"$sw_file"; } 2>/dev/null || continue
+      sw_process=${sw_line%% *}
+      set -- "$1" ${sw_line##*) } # state, parent, group, session, ...
+      case $sw_set in
+        *" $sw_process "*) ;;
+        *" $3 "*) sw_set="$sw_set$sw_process " ;;
+        *) [ "$5" = "$1" ] && sw_set="$sw_set$sw_process " ;;
+      esac
+    done
+  done
+}
+
+sw_slay() { # ask the processes of command $1 to end, then make them
+  for sw_try in 1 2 3 4 5 6 7 8; do
+    sw_state "$1"
+    [ -n "$sw_pid$sw_rc" ] && break
+    sw_nap 0.25
+  done
+  [ -z "$sw_rc" ] || return
+  printf '' >"$sw_dir/$1.late"
+  if [ -z "$sw_pid" ]; then # its shell hangs in the profile and will never take it
+    read -r sw_pid <"$sw_dir/shell-$sw_loop" && { sw_family "$sw_pid"; kill -KILL $sw_set; }
+    echo 'rc 137' >>"$sw_dir/$1"
+    sw_head=0 sw_tail=0
+    sw_tell "$1" 137 /dev/null /dev/null >&3
+    return
+  fi
+  sw_family "$sw_pid"
+  kill -TERM $sw_set
+  for sw_try in 1 2 3 4 5; do
+    sw_nap 0.2
+    sw_alive "$sw_pid" || break
+  done
+  sw_gone=$sw_set
+  sw_family "$sw_pid"
+  kill -KILL $sw_set $sw_gone
+} 2>/dev/null
+
+sw_guard() { # slay command $1 if it runs for $2 more seconds; ends by itself soon after the command
+  sw_left=$2
+  while [ "$sw_left" -gt 0 ]; do
+    sleep $((sw_left < 5 ? sw_left : 5))
+    sw_left=$((sw_left - 5))
+    sw_state "$1"
+    [ -z "$sw_loop" ] || [ -n "$sw_rc" ] && return
+  done
+  sw_slay "$1"
+}
+
+sw_ask() { # what became of command $1
+  sw_tries=0
+  while :; do
+    sw_state "$1"
+    [ -n "$sw_rc" ] && break
+    if ! sw_alive "${sw_pid:-$sw_loop}"; then # ended and about to be noted, or killed together with what would note it
+      sw_tries=$((sw_tries + 1))
+      [ "$sw_tries" -gt 10 ] && { sw_rc=137; break; }
+    fi
+    sw_nap 0.2
+  done
+  set -- "$1" "$sw_dir/$sw_its.out" "$sw_dir/$sw_its.err"
+  [ -e "$2" ] && [ -e "$3" ] || set -- "$1" /dev/null /dev/null
+  sw_tell "$1" "$sw_rc" "$2" "$3"
+}
+
+sw_control() {
+  while read -r sw_verb sw_id sw_line; do
+    case $sw_verb in
+      run)
+        [ -d "$sw_dir" ] || sw_place
+        if sw_claim "$sw_id"; then
+          printf '%s %s\n' "$sw_id" "$sw_line"
+        elif [ -e "$sw_dir/$sw_id" ]; then
+          sw_say "claimed $sw_id"
+        else
+          sw_say "refused $sw_id"
+        fi
+        ;;
+      ping) sw_say pong ;;
+      kill) sw_slay "$sw_id" >/dev/null & ;;
+      guard) sw_guard "$sw_id" "$sw_line" >/dev/null & ;;
+      ask)
+        sw_head=${sw_line% *} sw_tail=${sw_line#* }
+        if [ -e "$sw_dir/$sw_id" ]; then sw_ask "$sw_id" >&3 & else sw_say "unknown $sw_id"; fi
+        ;;
+      put)
+        [ -d "$sw_dir" ] || sw_place
+        head -c "$sw_line" >>"$sw_dir/$sw_id" || { sw_say "full $sw_id"; exit 1; }
+        sw_say "put $sw_id"
+        ;;
+    esac
+  done
+}
+
+sw_shell=sh sw_alone=
+command -v bash >/dev/null 2>&1 && sw_shell=bash
+command -v setsid >/dev/null 2>&1 && sw_alone=setsid
+sw_found=fresh
+for sw_base in /run /var/tmp /tmp /dev/shm; do [ -d "$sw_base/.swerl-$sw_token" ] && sw_found=resumed; done
+if sw_place; then
+  sw_say "hello $sw_found"
+  { sw_control | sw_runner 3>&-; } 3>&1
+else
+  sw_say nowhere
+fi

@@ -1,0 +1,122 @@
+"""A Pod as the place of a session: exec streams into it, and what became of it.
+
+Guarantee: a stream is opened only into the very container the session began in. Before a second stream the Pod's uid
+and the container's restart count are compared with the first; anything else is a SandboxLost that says what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from swerl_api.names import SANDBOX_CONTAINER
+
+from ..kube import ExecChannel, HandshakeError, KubeClient, KubeError, NotFound, Unreachable
+from .errors import (
+    Evicted,
+    HandshakeFailed,
+    LifetimeExceeded,
+    NodeLost,
+    OOMKilled,
+    PodGone,
+    PodReplaced,
+    SandboxLost,
+)
+
+Json = dict[str, Any]
+
+_REASONS: dict[str, type[SandboxLost]] = {
+    "Evicted": Evicted,
+    "Preempting": Evicted,
+    "DeadlineExceeded": LifetimeExceeded,
+    "NodeLost": NodeLost,
+    "NodeShutdown": NodeLost,
+    "Terminated": NodeLost,
+    "Shutdown": NodeLost,
+    "OOMKilled": OOMKilled,
+}
+
+
+class PodConnector:
+    """Opens exec streams into one container of one Pod object."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str, pod: str, *, uid: str, container: str = SANDBOX_CONTAINER
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._container = container
+        self.pod = pod
+        self.uid = uid
+        self._restarts: int | None = None
+
+    async def open(self, command: Sequence[str]) -> ExecChannel:
+        """A new stream; raises SandboxLost (what became of the Pod) or HandshakeFailed (cannot be reached now)."""
+        if self._restarts is not None:
+            await self._check()
+        try:
+            channel = await self._client.exec_stream(self._namespace, self.pod, command, container=self._container)
+        except (HandshakeError, NotFound, Unreachable) as error:
+            await self._check()
+            raise HandshakeFailed(f"exec in {self._namespace}/{self.pod}: {error}") from error
+        if self._restarts is None:
+            self._restarts = 0
+        return channel
+
+    async def _check(self) -> None:
+        try:
+            pod = await self._client.get("v1", "pods", self._namespace, self.pod)
+        except NotFound:
+            raise PodGone(f"Pod {self._namespace}/{self.pod} does not exist any more") from None
+        except KubeError as error:
+            raise HandshakeFailed(f"Pod {self._namespace}/{self.pod} cannot be looked up: {error}") from error
+        if (lost := fate(pod, self.uid, self._container, self._restarts or 0)) is not None:
+            raise lost
+
+
+def fate(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int = 0) -> SandboxLost | None:
+    """Why the sandbox in `pod` (object `uid`, container restarted `restarts` times) is lost; None while it lives."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    name = f"Pod {metadata.get('namespace')}/{metadata['name']}"
+    if metadata["uid"] != uid:
+        return PodReplaced(f"{name} is another Pod now (uid {metadata['uid']}, was {uid})")
+    state = _container(status, container)
+    ended = (state.get("state") or {}).get("terminated")
+    reason = str(status.get("reason") or (ended or {}).get("reason") or "")
+    if ended is not None or status.get("phase") in ("Failed", "Succeeded"):
+        kind = _REASONS.get(reason) or _REASONS.get(str((ended or {}).get("reason"))) or PodGone
+        return kind(f"{name} ended: {reason or status.get('phase')} {status.get('message') or ''}".rstrip())
+    if status.get("phase") == "Unknown":
+        return NodeLost(f"{name}: its node does not answer any more")
+    if int(state.get("restartCount") or 0) > restarts:
+        return PodReplaced(f"{name}: container {container} was started again; what it held is lost")
+    if metadata.get("deletionTimestamp"):
+        kind = NodeLost if reason == "NodeLost" else PodGone
+        return kind(f"{name} is being deleted")
+    return None
+
+
+def ready(pod: Json) -> bool:
+    """Whether the Pod's containers run and passed their readiness, as the kubelet reports it."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def waiting_for(pod: Json) -> str:
+    """One line on why a Pod is not ready: scheduling, image, container."""
+    status = pod.get("status") or {}
+    for state in status.get("containerStatuses") or []:
+        if waiting := (state.get("state") or {}).get("waiting"):
+            return f"{waiting.get('reason')}: {waiting.get('message') or ''}".rstrip(": ")
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] != "True":
+            return f"{condition.get('reason')}: {condition.get('message') or ''}".rstrip(": ")
+    return str(status.get("phase") or "no status yet")
+
+
+def _container(status: Json, name: str) -> Json:
+    for state in status.get("containerStatuses") or []:
+        if state.get("name") == name:
+            found: Json = state
+            return found
+    return {}

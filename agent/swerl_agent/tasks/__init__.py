@@ -1,0 +1,22 @@
+"""Tasks: one repository at one commit, what is wrong with it, and the tests that say whether a patch solved it.
+
+Guarantees: what the agent may see (`TaskView`) and what only grading may see (`Evaluation`) are different types, and no
+`repr` shows the second; a malformed task is an error that names its place, never a silently smaller set.
+"""
+
+from .images import image_name, rewrite
+from .loading import Format, load_tasks
+from .selection import select
+from .task import Evaluation, Task, TaskError, TaskView
+
+__all__ = [
+    "Evaluation",
+    "Format",
+    "Task",
+    "TaskError",
+    "TaskView",
+    "image_name",
+    "load_tasks",
+    "rewrite",
+    "select",
+]

@@ -1,0 +1,55 @@
+"""Names of task images.
+
+Guarantee: the same row gives the same name everywhere; the two public namespaces keep their own separators (`_s_` and
+`_1776_`), which are not interchangeable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from swerl_api import RegistryRewrite
+
+DOCKER_HUB = "docker.io/"
+
+# Substring of the data source -> (namespace, what stands for the "__" of an instance id).
+NAMESPACES = {
+    "swe-gym": ("docker.io/xingyaoww", "_s_"),
+    "swe-bench": ("docker.io/swebench", "_1776_"),
+}
+
+
+def image_name(row: Mapping[str, Any], data_source: str) -> str:
+    """Image of a dataset row: its own `image`, `image_name` or `docker_image`, else the data source's public name.
+
+    Raises ValueError for a row without image whose data source has no naming rule.
+    """
+    for key in ("image", "image_name", "docker_image"):
+        if row.get(key):
+            return str(row[key]).lower()
+    for marker, (namespace, separator) in NAMESPACES.items():
+        if marker in data_source.lower():
+            instance = str(row["instance_id"]).replace("__", separator)
+            return f"{namespace}/sweb.eval.x86_64.{instance}:latest".lower()
+    raise ValueError(
+        f"no image: the row has none of image, image_name, docker_image, and data source {data_source!r} is none of"
+        f" {', '.join(NAMESPACES)}"
+    )
+
+
+def rewrite(reference: str, rules: Iterable[RegistryRewrite]) -> str:
+    """`reference` with the first matching rule applied.
+
+    A reference without registry host means Docker Hub, so a rule for `docker.io/` matches it too.
+    """
+    for rule in rules:
+        for name in (reference, DOCKER_HUB + reference):
+            if name.startswith(rule.prefix) and (name == reference or not _has_host(reference)):
+                return rule.replacement + name.removeprefix(rule.prefix)
+    return reference
+
+
+def _has_host(reference: str) -> bool:
+    first, slash, _ = reference.partition("/")
+    return bool(slash) and ("." in first or ":" in first or first == "localhost")

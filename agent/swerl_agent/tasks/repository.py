@@ -1,0 +1,72 @@
+"""Task repositories: the on-disk format of `swebench` 5.x, one folder per task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .task import Task, TaskError, task_from_row
+
+CONFIG_FILE = "sweb.yaml"
+TASK_FILE = "task.yaml"
+TESTS_FILE = "tests.json"
+TEXT_FILES = {
+    "patch": "gold.patch",
+    "test_patch": "test.patch",
+    "eval_script": "eval.sh",
+    "problem_statement": "problem_statement.md",
+}
+
+
+def read_repository(path: Path) -> list[Task]:
+    """Every task under `path`/tasks; raises TaskError naming the first file that is missing or malformed."""
+    folders = path / "tasks"
+    if not folders.is_dir():
+        raise TaskError(f"{path} is no task repository: it has no tasks/ folder (and {CONFIG_FILE} beside it)")
+    found = sorted(folder for folder in folders.iterdir() if folder.is_dir())
+    if not found:
+        raise TaskError(f"{folders} holds no task folder")
+    return [read_task(folder) for folder in found]
+
+
+def read_task(folder: Path) -> Task:
+    """The task of one folder; raises TaskError."""
+    row = _yaml(folder / TASK_FILE)
+    if row.get("instance_id") != folder.name:
+        raise TaskError(f"{folder / TASK_FILE}: instance_id is {row.get('instance_id')!r}, its folder {folder.name!r}")
+    if not isinstance(row.get("image"), str):
+        raise TaskError(f"{folder / TASK_FILE}: field image is missing")
+    row |= {column: _read(folder / name) for column, name in TEXT_FILES.items()}
+    row |= _tests(folder / TESTS_FILE)
+    return task_from_row(row, where=str(folder), image=row["image"].lower())
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(_read(path))
+    except yaml.YAMLError as error:
+        raise TaskError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise TaskError(f"{path}: must hold a mapping")
+    return content
+
+
+def _tests(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(_read(path))
+    except ValueError as error:
+        raise TaskError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise TaskError(f"{path}: must hold an object with FAIL_TO_PASS and PASS_TO_PASS")
+    return content
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:  # CRLF in patches is content
+            return file.read()
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be read: {error.strerror}") from error

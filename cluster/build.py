@@ -1,0 +1,203 @@
+"""Programs of the cluster, built from pinned Go modules and kept by content.
+
+Guarantees: a program is named by the sha256 of its module pins, sources, flags and toolchain, so a build that exists is
+the build that is wanted; a build appears whole or not at all; two builders of the same target do not build it twice.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.errors import ClusterError, PrerequisiteError
+from cluster.layout import locked
+
+SOURCES = Path(__file__).parent
+_GO_MINIMUM = (1, 26)
+_STRIP = "-s -w"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One Go module of `cluster/go` and the programs built from it."""
+
+    name: str
+    packages: tuple[str, ...]
+    about: str  # cold build time on two cores
+    ldflags: str = ""
+    tags: str = ""
+    cgo: bool = False
+    rename: dict[str, str] = field(default_factory=dict)  # last path element of a package -> program name
+    copies: dict[str, str] = field(default_factory=dict)  # "module:path glob" -> folder in the result
+
+
+def _pin(name: str, module: str) -> str:
+    """Version of `module` in cluster/go/<name>/go.mod."""
+    text = (SOURCES / "go" / name / "go.mod").read_text()
+    found = re.search(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", text, re.MULTILINE)
+    if not found:
+        raise ClusterError(f"cluster/go/{name}/go.mod does not pin {module}")
+    return found.group(1)
+
+
+def _kubernetes() -> Target:
+    version = _pin("kubernetes", "k8s.io/kubernetes")
+    major, minor, _ = version.removeprefix("v").split(".")
+    stamp = "k8s.io/component-base/version"
+    programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    packages = (*(f"k8s.io/kubernetes/cmd/{name}" for name in programs), "go.etcd.io/etcd/server/v3")
+    flags = " ".join(f"-X {stamp}.{name}={value}" for name, value in values.items())
+    return Target("kubernetes", packages, "7 min", ldflags=flags, rename={"v3": "etcd"})
+
+
+def _containerd() -> Target:
+    module = "github.com/containerd/containerd/v2"
+    version = _pin("containerd", module)
+    programs = ("containerd", "containerd-shim-runc-v2", "ctr")
+    return Target(
+        "containerd",
+        tuple(f"{module}/cmd/{name}" for name in programs),
+        "1 min",
+        tags="no_btrfs no_devmapper no_zfs",
+        ldflags=f"-X {module}/version.Version={version}",
+    )
+
+
+def _kuberay() -> Target:
+    module = "github.com/ray-project/kuberay/ray-operator"
+    return Target(
+        "kuberay",
+        (module,),
+        "2 min",
+        rename={"ray-operator": "kuberay-operator"},
+        copies={f"{module}:config/crd/bases/*.yaml": "crds", f"{module}:config/rbac/role.yaml": "rbac"},
+    )
+
+
+def _runc() -> Target:
+    module = "github.com/opencontainers/runc"
+    version = _pin("runc", module).removeprefix("v")
+    return Target("runc", (module,), "15 s", ldflags=f"-X main.version={version}", tags="seccomp", cgo=True)
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "kubernetes": _kubernetes,
+    "containerd": _containerd,
+    "runc": _runc,
+    "coredns": lambda: Target("coredns", ("swerl.dev/cluster/coredns",), "3 min"),
+    "kuberay": _kuberay,
+    "gate": lambda: Target("gate", ("swerl.dev/cluster/gate",), "1 s"),
+    "helm": lambda: Target("helm", ("helm.sh/helm/v3/cmd/helm",), "2 min"),
+    "kwok": lambda: Target("kwok", ("sigs.k8s.io/kwok/cmd/kwok",), "2 min"),
+}
+NEEDED = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")
+
+
+def folder(home: Path, name: str) -> Path:
+    """Where the programs of that target are, built or not."""
+    return home / "bin-cache" / f"{name}-{_key(TARGETS[name]())}"
+
+
+def built(home: Path, name: str) -> bool:
+    return folder(home, name).is_dir()
+
+
+def build(home: Path, name: str) -> Path:
+    """Builds the target unless it exists; the folder of its programs. Raises ClusterError with the compiler's words."""
+    target, result = TARGETS[name](), folder(home, name)
+    with locked(home / "bin-cache" / f"{name}.lock"):
+        if not result.is_dir():
+            for leftover in result.parent.glob(f"{name}-*.part"):
+                shutil.rmtree(leftover)
+            staging = result.with_name(result.name + ".part")
+            staging.mkdir(parents=True)
+            _compile(target, staging)
+            _copy(target, staging)
+            staging.rename(result)
+    return result
+
+
+def pause(home: Path) -> Path:
+    """The static program that holds a Pod's namespaces."""
+    source = SOURCES / "pause" / "pause.c"
+    program = home / "bin-cache" / f"pause-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        staging = program.with_suffix(".part")
+        _run(["gcc", "-static", "-Os", "-s", "-o", str(staging), str(source)], SOURCES, {})
+        staging.rename(program)
+    return program
+
+
+def link(home: Path) -> Path:
+    """`$SWERL_HOME/bin` with the programs that people use; the folder."""
+    links = home / "bin"
+    links.mkdir(parents=True, exist_ok=True)
+    for name, program in (("kubernetes", "kubectl"), ("helm", "helm"), ("containerd", "ctr")):
+        fresh = links / f".{program}.{os.getpid()}"
+        fresh.symlink_to(folder(home, name) / program)
+        fresh.rename(links / program)
+    return links
+
+
+@functools.cache
+def go_version() -> str:
+    """Version of the Go toolchain; raises PrerequisiteError when there is none or it is too old."""
+    wanted = ".".join(map(str, _GO_MINIMUM))
+    try:
+        output = _go(["env", "GOVERSION"], SOURCES)
+    except FileNotFoundError:
+        raise PrerequisiteError(f"no Go on PATH: install Go >= {wanted} (https://go.dev/dl)") from None
+    found = re.match(r"go(\d+)\.(\d+)", output)
+    if not found or (int(found[1]), int(found[2])) < _GO_MINIMUM:
+        raise PrerequisiteError(f"{output.strip()} is too old: install Go >= {wanted} (https://go.dev/dl)")
+    return output.strip()
+
+
+def _key(target: Target) -> str:
+    seen = hashlib.sha256(repr((target, go_version())).encode())
+    for path in sorted((SOURCES / "go" / target.name).iterdir()):
+        seen.update(path.name.encode() + b"\0" + path.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def _compile(target: Target, result: Path) -> None:
+    flags = ["-trimpath", "-mod=readonly", "-ldflags", f"{_STRIP} {target.ldflags}".strip(), "-tags", target.tags]
+    module = SOURCES / "go" / target.name
+    for package in target.packages:
+        last = package.rsplit("/", 1)[1]
+        program = result / target.rename.get(last, last)
+        _run(["go", "build", *flags, "-o", str(program), package], module, {"CGO_ENABLED": "1" if target.cgo else "0"})
+
+
+def _copy(target: Target, result: Path) -> None:
+    for source, name in target.copies.items():
+        module, pattern = source.split(":")
+        listing = ["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]
+        root = Path(_go(listing, SOURCES / "go" / target.name).strip())
+        (result / name).mkdir()
+        for path in sorted(root.glob(pattern)):
+            shutil.copyfile(path, result / name / path.name)
+
+
+def _go(arguments: list[str], cwd: Path) -> str:
+    command, environment = ["go", *arguments], _environment()
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def _run(command: list[str], cwd: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(command, cwd=cwd, env={**_environment(), **env}, capture_output=True, text=True)
+    if done.returncode:
+        tail = "\n".join(done.stderr.strip().splitlines()[-12:])
+        raise ClusterError(f"`{' '.join(command)}` failed in {cwd}:\n{tail}")
+
+
+def _environment() -> dict[str, str]:
+    """The caller's, without settings that would change what is built."""
+    return {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}

@@ -1,0 +1,9 @@
+"""What can go wrong with a local cluster, each with what to do about it."""
+
+
+class ClusterError(Exception):
+    """A step failed; the message says which, where its log is and what to do."""
+
+
+class PrerequisiteError(ClusterError):
+    """The machine lacks something that the cluster cannot provide itself."""

@@ -1,0 +1,3 @@
+module swerl.dev/cluster/gate
+
+go 1.26.0

@@ -1,0 +1,215 @@
+"""Where a cluster lives: folders, addresses, names.
+
+Guarantees: two clusters on one machine never share an index, and every name, address and folder follows from the name
+and the index alone. An index is claimed under `/run/swerl/<index>`, machine-wide, whatever `SWERL_HOME` is; a claim of
+an earlier boot is void. An index whose networks or registry port the machine already uses is passed over.
+"""
+
+import fcntl
+import ipaddress
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.errors import ClusterError
+
+CLAIMS = Path("/run/swerl")
+DEFAULT_NAME = "default"
+NODE_NAME = "swerl-node"
+REGISTRY_NAME = "registry.swerl:5000"  # in image references; containerd maps it to the local registry
+REGISTRY_PORT = 5000
+MAX_CLUSTERS = 16
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One cluster of this machine."""
+
+    name: str
+    index: int
+    home: Path
+
+    @property
+    def state(self) -> Path:
+        """Everything the cluster stores; `down` removes it, but for the image store unless purged."""
+        return state_folder(self.home, self.name)
+
+    @property
+    def run(self) -> Path:
+        """Sockets and containerd's runtime state; gone with the cluster and with a reboot."""
+        return CLAIMS / str(self.index)
+
+    @property
+    def label(self) -> str:
+        """Name of the network namespace, the host's link, the host's nftables table and the cgroup."""
+        return f"swerl{self.index}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.state / "kubeconfig"
+
+    @property
+    def pki(self) -> Path:
+        return self.state / "pki"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "log"
+
+    @property
+    def registry_storage(self) -> Path:
+        """Blobs and manifests; shared by all clusters of one home."""
+        return self.home / "registry"
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.run / "containerd.sock"
+
+    @property
+    def host_ip(self) -> str:
+        """The machine's end of the link to the node."""
+        return f"10.200.{self.index}.1"
+
+    @property
+    def node_ip(self) -> str:
+        return f"10.200.{self.index}.2"
+
+    @property
+    def link_cidr(self) -> str:
+        return f"10.200.{self.index}.0/24"
+
+    @property
+    def pod_cidr(self) -> str:
+        return f"10.{244 - self.index}.0.0/16"
+
+    @property
+    def service_cidr(self) -> str:
+        return f"10.{96 + self.index}.0.0/16"
+
+    @property
+    def kubernetes_ip(self) -> str:
+        """ClusterIP of the `kubernetes` Service."""
+        return f"10.{96 + self.index}.0.1"
+
+    @property
+    def dns_ip(self) -> str:
+        return f"10.{96 + self.index}.0.10"
+
+    @property
+    def server(self) -> str:
+        return f"https://{self.node_ip}:6443"
+
+    @property
+    def registry_port(self) -> int:
+        """Port on 127.0.0.1 where images are pushed."""
+        return REGISTRY_PORT + self.index
+
+
+def swerl_home() -> Path:
+    """`$SWERL_HOME`, or `~/.cache/swerl`."""
+    return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl").absolute()
+
+
+def state_folder(home: Path, name: str) -> Path:
+    return home / "cluster" if name == DEFAULT_NAME else home / "clusters" / name
+
+
+def check_name(name: str) -> str:
+    """`name` itself; raises ClusterError when it is no DNS label of at most 32 characters."""
+    if not _NAME.fullmatch(name):
+        raise ClusterError(f"cluster name {name!r} is not a DNS label of at most 32 characters (a-z, 0-9, -)")
+    return name
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def find(name: str, home: Path) -> Cluster | None:
+    """The cluster that this boot has claimed under `name` and `home`, running or not."""
+    state = str(state_folder(home, name))
+    for index, owner in _claims():
+        if owner.get("state") == state and owner.get("boot") == boot_id():
+            return Cluster(name, index, home)
+    return None
+
+
+def claim(name: str, home: Path) -> Cluster:
+    """The cluster of that name, with the index it has or else the lowest free one."""
+    CLAIMS.mkdir(parents=True, exist_ok=True)
+    with locked(CLAIMS / "claims.lock"):
+        known = find(name, home)
+        if known:
+            return known
+        taken = {index for index, owner in _claims() if owner.get("boot") == boot_id()}
+        for index in range(MAX_CLUSTERS):
+            cluster = Cluster(name, index, home)
+            if index not in taken and _free(cluster):
+                return _write_claim(cluster)
+    raise ClusterError(
+        f"no free place for another cluster: all {MAX_CLUSTERS} are claimed in {CLAIMS}, or the machine uses their "
+        "networks (10.200.N.0/24, 10.(96+N).0.0/16, 10.(244-N).0.0/16) or ports (5000+N)"
+    )
+
+
+def release(cluster: Cluster) -> None:
+    shutil.rmtree(cluster.run, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock of that file, waiting for whoever has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _claims() -> list[tuple[int, dict[str, str]]]:
+    found = []
+    for owner in sorted(CLAIMS.glob("*/owner.json")):
+        try:
+            found.append((int(owner.parent.name), json.loads(owner.read_text())))
+        except ValueError:
+            continue
+    return found
+
+
+def _write_claim(cluster: Cluster) -> Cluster:
+    shutil.rmtree(cluster.run, ignore_errors=True)
+    cluster.run.mkdir(parents=True)
+    cluster.run.chmod(0o711)  # the root of a user namespace must pass through to its rootfs
+    owner = {"name": cluster.name, "state": str(cluster.state), "boot": boot_id()}
+    (cluster.run / "owner.json").write_text(json.dumps(owner))
+    return cluster
+
+
+def _free(cluster: Cluster) -> bool:
+    if Path(f"/sys/class/net/{cluster.label}").exists() or _listens(cluster.registry_port):
+        return False
+    wanted = [ipaddress.ip_network(cidr) for cidr in (cluster.link_cidr, cluster.pod_cidr, cluster.service_cidr)]
+    return not any(net.overlaps(used) for net in wanted for used in _routed_networks())
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+def _routed_networks() -> list[ipaddress.IPv4Network]:
+    routes = subprocess.run(["ip", "-4", "-j", "route"], capture_output=True, text=True, check=True).stdout
+    names = [route["dst"] for route in json.loads(routes or "[]")]
+    return [ipaddress.IPv4Network(name, strict=False) for name in names if name != "default"]

@@ -1,0 +1,24 @@
+"""The table before the enforcer's first rules: no Pod address is known, so no Pod talks."""
+
+import subprocess
+
+from cluster import network, process
+from cluster.errors import ClusterError
+from cluster.layout import Cluster
+from cluster.netpol.rules import EMPTY, TABLE, Scope
+
+
+def scope(cluster: Cluster) -> Scope:
+    return Scope(cluster.pod_cidr, cluster.host_ip, network.UPLINK)
+
+
+def install(cluster: Cluster) -> None:
+    """Puts the closed table in place unless the node has one."""
+    prefix = process.in_node(cluster)
+    listing = [*prefix, "nft", "list", "chain", "inet", TABLE, "forwarded"]
+    if subprocess.run(listing, capture_output=True).returncode == 0:
+        return
+    closed = EMPTY.table(scope(cluster))
+    done = subprocess.run([*prefix, "nft", "-f", "-"], input=closed, capture_output=True, text=True)
+    if done.returncode:
+        raise ClusterError(f"nft refuses the NetworkPolicy table: {done.stderr.strip()[:600]}")

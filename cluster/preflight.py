@@ -1,0 +1,99 @@
+"""What a machine must have, and what can be installed on it.
+
+Guarantees: what is missing and cannot be installed is one PrerequisiteError that says what to do; packages are
+installed only when a file or program that they bring is missing.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+from cluster import build
+from cluster.errors import PrerequisiteError
+
+_FRESH_GIB = 30  # programs, images and build caches of a first start
+_LATER_GIB = 5
+_HEADERS = "/usr/include/seccomp.h"
+
+# What is looked for -> the Debian package that brings it. Images are built with the last group.
+PACKAGES = {
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "sysctl": "procps",
+    "modprobe": "kmod",
+    "openssl": "openssl",
+    "nft": "nftables",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "socat": "socat",
+    "/usr/lib/cni/ptp": "containernetworking-plugins",
+    "docker-registry": "docker-registry",
+    "gcc": "gcc",
+    "/usr/include/stdlib.h": "libc6-dev",
+    "pkg-config": "pkg-config",
+    _HEADERS: "libseccomp-dev",
+    "buildah": "buildah",
+    "skopeo": "skopeo",
+    "mmdebstrap": "mmdebstrap",
+    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
+}
+
+
+def check(home: Path) -> None:
+    """Raises PrerequisiteError for the first thing that is missing."""
+    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
+        raise PrerequisiteError(f"{platform.system()} on {platform.machine()}: use Linux on x86_64 or aarch64")
+    if os.geteuid() != 0:
+        raise PrerequisiteError("not root: a node makes namespaces, mounts and firewall tables; run as root (sudo)")
+    build.go_version()
+    _check_disk(home)
+
+
+def missing_packages() -> list[str]:
+    """Debian packages to install, in order, each once."""
+    return list(dict.fromkeys(package for thing, package in PACKAGES.items() if not _present(thing)))
+
+
+def install(packages: list[str]) -> None:
+    """Installs them with apt; raises PrerequisiteError where there is no apt, or it fails."""
+    if not shutil.which("apt-get"):
+        raise PrerequisiteError(
+            "unsupported OS: no apt-get here; use Debian 12 or Ubuntu 24.04 (or newer), or install what these Debian "
+            f"packages bring: {' '.join(packages)}"
+        )
+    _apt("update", "-q")
+    _apt("install", "-y", "-q", "--no-install-recommends", *packages)
+    if "docker-registry" in packages and shutil.which("systemctl"):
+        # The package starts a service of its own on our port.
+        subprocess.run(["systemctl", "disable", "--now", "docker-registry"], capture_output=True)
+
+
+def load_modules() -> None:
+    """Best effort: many kernels have these built in, and then there is nothing to load."""
+    for module in ("overlay", "veth", "nf_tables", "nf_conntrack", "nft_fib_inet"):
+        subprocess.run(["modprobe", "-q", module], capture_output=True)
+
+
+def _present(thing: str) -> bool:
+    return Path(thing).exists() if thing.startswith("/") else shutil.which(thing) is not None
+
+
+def _check_disk(home: Path) -> None:
+    wanted = _LATER_GIB if all(build.built(home, name) for name in build.NEEDED) else _FRESH_GIB
+    place = next(folder for folder in (home, *home.parents) if folder.exists())
+    free = shutil.disk_usage(place).free / 2**30
+    if free < wanted:
+        raise PrerequisiteError(
+            f"{free:.0f} GiB free on the disk of {place}, {wanted} needed: make room, or set SWERL_HOME to a folder on "
+            "a larger disk"
+        )
+
+
+def _apt(*arguments: str) -> None:
+    done = subprocess.run(
+        ["apt-get", *arguments], env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise PrerequisiteError(f"`apt-get {' '.join(arguments)}` failed: {done.stderr.strip()[-600:]}")

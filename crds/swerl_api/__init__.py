@@ -1,0 +1,70 @@
+"""The API of SWE-RL: typed SweRLJob and SweSandbox, their names and conditions.
+
+Guarantee: these models are the single source of the CRDs; `python -m swerl_api` writes the manifests from them.
+"""
+
+from .base import API_VERSION, GROUP, VERSION, Resources, Toleration
+from .compute import Checkpoint, Rollout, Router, Trainer
+from .conditions import (
+    Condition,
+    JobCondition,
+    JobReason,
+    SandboxCondition,
+    SandboxReason,
+    find_condition,
+    set_condition,
+)
+from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
+from .rollouts import Agent, Grading, Judge, Observation, RegistryRewrite, Sandbox
+from .source import Source
+from .swerljob import (
+    GradingCounts,
+    HeldOutRates,
+    JobPhase,
+    Progress,
+    SandboxCounts,
+    SweRLJobSpec,
+    SweRLJobStatus,
+)
+from .swesandbox import SandboxPhase, SweSandboxSpec, SweSandboxStatus
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "VERSION",
+    "Agent",
+    "Algorithm",
+    "Checkpoint",
+    "Condition",
+    "Grading",
+    "GradingCounts",
+    "HeldOut",
+    "HeldOutRates",
+    "JobCondition",
+    "JobPhase",
+    "JobReason",
+    "Judge",
+    "Model",
+    "Observation",
+    "Progress",
+    "RegistryRewrite",
+    "Resources",
+    "Rollout",
+    "Router",
+    "Sandbox",
+    "SandboxCondition",
+    "SandboxCounts",
+    "SandboxPhase",
+    "SandboxReason",
+    "Source",
+    "SweRLJobSpec",
+    "SweRLJobStatus",
+    "SweSandboxSpec",
+    "SweSandboxStatus",
+    "TaskSelection",
+    "Tasks",
+    "Toleration",
+    "Trainer",
+    "find_condition",
+    "set_condition",
+]

@@ -1,0 +1,104 @@
+"""Foundations of the API types.
+
+Guarantees: every model reads and writes the camelCase names of the CRD, refuses fields it does not know, and may carry
+CEL rules that the API server evaluates; the Python side repeats none of them, so a rule has one home.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+GROUP = "swerl.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class Rule(NamedTuple):
+    """One CEL rule of a schema node: `expression` must hold, else the request is refused with `message`."""
+
+    expression: str
+    message: str
+    field_path: str = ""  # relative path the error names, as in `.maxConcurrent`
+
+
+class ApiModel(BaseModel):
+    """Base of every spec type."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+    cel_rules: ClassVar[tuple[Rule, ...]] = ()
+
+
+class StatusModel(ApiModel):
+    """Base of status types: a newer writer may add fields, so unknown ones are dropped, not refused."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def immutable(what: str) -> dict[str, Any]:
+    """Schema extra that forbids changing the field named `what` after creation."""
+    return {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": f"{what} cannot be changed"}]}
+
+
+Text = Annotated[str, Field(max_length=1024)]
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
+AbsolutePath = Annotated[str, Field(max_length=512, pattern=r"^/")]
+RelativePath = Annotated[str, Field(max_length=512, pattern=r"^[^/]|^$")]
+ImageReference = Annotated[str, Field(min_length=1, max_length=512)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+NonNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+Quantity = Annotated[
+    str | int,
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": 32,
+        }
+    ),
+]
+Quantities = Annotated[dict[str, Quantity], Field(max_length=16)]
+TextMap = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=64)]
+KubernetesObject = Annotated[
+    dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+]
+
+
+class Resources(ApiModel):
+    """Kubernetes resource requests and limits of one container."""
+
+    requests: Quantities = Field(default_factory=dict)
+    """What the scheduler reserves, by resource name, e.g. `cpu: 500m`, `memory: 1Gi`."""
+    limits: Quantities = Field(default_factory=dict)
+    """What the container may use at most, by resource name."""
+
+
+class Toleration(ApiModel):
+    """A Kubernetes toleration."""
+
+    key: Text | None = None
+    """Taint key; absent with operator Exists means every taint."""
+    operator: Annotated[str, Field(pattern="^(Exists|Equal)$", max_length=6)] = "Equal"
+    """Exists or Equal."""
+    value: Text | None = None
+    """Taint value for Equal."""
+    effect: Annotated[str, Field(pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$", max_length=16)] | None = None
+    """Taint effect; absent means all effects."""
+    toleration_seconds: int | None = None
+    """For NoExecute: seconds the Pod stays after the taint appears; absent means for ever."""
+
+
+Tolerations = Annotated[list[Toleration], Field(max_length=16)]
+NodeSelector = Annotated[dict[str, LabelValue], Field(max_length=16)]
+PullSecrets = Annotated[list[Name], Field(max_length=8)]

@@ -1,0 +1,155 @@
+"""Conditions: the constants of types and reasons, and how a list of them changes.
+
+Guarantee: `lastTransitionTime` moves only when `status` does, and an unchanged condition compares equal, so a
+status that says nothing new is never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import Field
+
+from .base import StatusModel
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Condition(StatusModel):
+    """One observation about an object, in the form Kubernetes tools understand."""
+
+    type: str = Field(max_length=64)
+    """What is observed, e.g. Ready."""
+    status: ConditionStatus
+    """True, False or Unknown."""
+    reason: str = Field(max_length=128)
+    """One CamelCase word saying why."""
+    message: str = Field(default="", max_length=4096)
+    """What happened, where, and what to do about it."""
+    last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
+    """When `status` last changed, RFC 3339 UTC."""
+    observed_generation: int | None = None
+    """metadata.generation the condition speaks of."""
+
+
+class JobCondition:
+    """Condition types of a SweRLJob."""
+
+    VALIDATED = "Validated"
+    CAPACITY = "CapacityMatched"  # False is a warning: the job runs, more slowly than it asks for
+    IMAGES_READY = "ImagesReady"
+    CLUSTER_READY = "ClusterReady"
+    TRAINING = "Training"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+
+
+class JobReason:
+    """Condition reasons of a SweRLJob."""
+
+    VALID = "Valid"
+    INVALID_SPEC = "InvalidSpec"
+    KUBERAY_MISSING = "KubeRayMissing"
+    VOLUME_CLAIM_MISSING = "VolumeClaimMissing"
+    CONFIG_MAP_MISSING = "ConfigMapMissing"
+    RUNTIME_CLASS_MISSING = "RuntimeClassMissing"
+    ROLE_MISSING = "DriverRoleMissing"
+    INSUFFICIENT_RESOURCES = "InsufficientResources"
+    SANDBOXES_LIMITED = "SandboxesLimited"
+    CAPACITY_MATCHED = "CapacityMatched"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    PREFLIGHT = "Preflight"
+    PREFLIGHT_FAILED = "PreflightFailed"
+    SOURCE_MISSING = "SourceMissing"
+    CONTAINER_START_FAILED = "ContainerStartFailed"
+    SOURCE_COPY_FAILED = "SourceCopyFailed"
+    IMAGES_PULLED = "ImagesPulled"
+    CLUSTER_CREATED = "ClusterCreated"
+    CLUSTER_STARTING = "ClusterStarting"
+    CLUSTER_RUNNING = "ClusterRunning"
+    CLUSTER_DELETED = "ClusterDeleted"
+    POD_UNSCHEDULABLE = "PodUnschedulable"
+    DRIVER_SUBMITTED = "DriverSubmitted"
+    DRIVER_RUNNING = "DriverRunning"
+    DRIVER_FAILED = "DriverFailed"
+    DRIVER_SUCCEEDED = "DriverSucceeded"
+    REQUEST_REFUSED = "RequestRefused"
+    HEAD_LOST = "HeadLost"
+    WAITING_FOR_QUEUE = "WaitingForQueue"
+    STOPPING = "StoppingPreviousAttempt"
+    RETRYING = "Retrying"
+    RETRIES_EXHAUSTED = "RetriesExhausted"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    SUSPENDED = "Suspended"
+    RESUMED = "Resumed"
+
+
+class SandboxCondition:
+    """Condition types of a SweSandbox."""
+
+    ADMITTED = "Admitted"
+    READY = "Ready"
+    FINISHED = "Finished"
+
+
+class SandboxReason:
+    """Condition reasons of a SweSandbox."""
+
+    ADMITTED = "Admitted"
+    WAITING_FOR_CAPACITY = "WaitingForCapacity"
+    WAITING_FOR_ISOLATION = "WaitingForIsolation"
+    CREATING = "Creating"
+    UNSCHEDULABLE = "Unschedulable"
+    PULLING_IMAGE = "PullingImage"
+    ALL_READY = "AllReady"
+    COMPLETED = "Completed"
+    LEASE_EXPIRED = "LeaseExpired"
+    LIFETIME_EXCEEDED = "LifetimeExceeded"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    EVICTED = "Evicted"
+    OOM_KILLED = "OOMKilled"
+    NODE_LOST = "NodeLost"
+    CONTAINER_EXITED = "ContainerExited"
+    POD_LOST = "PodLost"
+    POD_REJECTED = "PodRejected"
+    NOT_ISOLATED = "NotIsolated"
+
+
+def now() -> str:
+    """Current time as Kubernetes writes it (RFC 3339, seconds, UTC)."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def set_condition(
+    conditions: Sequence[Condition],
+    type: str,
+    status: ConditionStatus,
+    reason: str,
+    message: str = "",
+    *,
+    generation: int | None = None,
+    time: str | None = None,
+) -> list[Condition]:
+    """`conditions` with the one of `type` replaced or added; its transition time is kept while `status` is the same."""
+    previous = next((c for c in conditions if c.type == type), None)
+    changed = previous is None or previous.status != status
+    moment = (time or now()) if changed or previous is None else previous.last_transition_time
+    updated = Condition(
+        type=type,
+        status=status,
+        reason=reason,
+        message=message[:4096],
+        last_transition_time=moment,
+        observed_generation=generation,
+    )
+    if previous is None:
+        return [*conditions, updated]
+    return [updated if c.type == type else c for c in conditions]
+
+
+def find_condition(conditions: Sequence[Condition], type: str) -> Condition | None:
+    """The condition of `type`, or None."""
+    return next((c for c in conditions if c.type == type), None)

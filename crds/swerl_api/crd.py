@@ -1,0 +1,144 @@
+"""The CustomResourceDefinitions, made from the models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .base import GROUP, VERSION, ApiModel, Rule
+from .schema import Schema, structural_schema
+from .swerljob import MAX_JOB_NAME, SweRLJobSpec, SweRLJobStatus
+from .swesandbox import MAX_SANDBOX_NAME, SweSandboxSpec, SweSandboxStatus
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of `kubectl get`."""
+
+    name: str
+    json_path: str
+    type: str = "string"
+    description: str = ""
+    priority: int = 0  # above 0: only with -o wide
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a CRD needs besides its schemas."""
+
+    kind: str
+    plural: str
+    short_name: str
+    description: str
+    spec: type[ApiModel]
+    status: type[ApiModel]
+    columns: tuple[Column, ...]
+    max_name: int
+
+
+AGE = Column("Age", ".metadata.creationTimestamp", "date", "Time since creation.")
+
+SWERLJOB = Kind(
+    kind="SweRLJob",
+    plural="swerljobs",
+    short_name="swerl",
+    description="One reinforcement-learning run of a software-engineering agent.",
+    spec=SweRLJobSpec,
+    status=SweRLJobStatus,
+    columns=(
+        Column("Phase", ".status.phase", description="Where the job stands."),
+        Column("Step", ".status.progress", description="Training steps done, of all."),
+        Column("Reward", ".status.rewardMean", "number", "Mean reward of the last step."),
+        Column("Resolved", ".status.resolvedRate", "number", "Share of resolved episodes in the last step."),
+        Column("Sandboxes", ".status.sandboxes.summary", description="Sandboxes pending/ready."),
+        Column("ETA", ".status.eta", description="Time until the last step."),
+        AGE,
+        Column("Attempt", ".status.attempt", "integer", "Number of the attempt.", priority=1),
+        Column("RayCluster", ".status.rayCluster", description="RayCluster of the attempt.", priority=1),
+    ),
+    max_name=MAX_JOB_NAME,
+)
+
+SWESANDBOX = Kind(
+    kind="SweSandbox",
+    plural="swesandboxes",
+    short_name="swesb",
+    description="The Pods that the rollouts of one prompt need, created together or not at all.",
+    spec=SweSandboxSpec,
+    status=SweSandboxStatus,
+    columns=(
+        Column("Task", ".spec.taskId", description="The task the group works on."),
+        Column("Ready", ".status.ready", "integer", "Pods ready for commands."),
+        Column("Phase", ".status.phase", description="Where the group stands."),
+        Column("Job", r".metadata.labels.swerl\.dev/job", description="The SweRLJob it serves."),
+        AGE,
+        Column("Replicas", ".spec.replicas", "integer", "Pods of the group.", priority=1),
+        Column("Running", ".status.running", "integer", "Pods running.", priority=1),
+        Column("Failed", ".status.failed", "integer", "Pods lost.", priority=1),
+    ),
+    max_name=MAX_SANDBOX_NAME,
+)
+
+KINDS = (SWERLJOB, SWESANDBOX)
+
+
+def crd(kind: Kind) -> dict[str, Any]:
+    """CustomResourceDefinition v1 of `kind`."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind.kind,
+                "listKind": f"{kind.kind}List",
+                "plural": kind.plural,
+                "singular": kind.kind.lower(),
+                "shortNames": [kind.short_name],
+                "categories": ["swe-rl"],
+            },
+            "versions": [_version(kind)],
+        },
+    }
+
+
+def _version(kind: Kind) -> dict[str, Any]:
+    return {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+        "schema": {"openAPIV3Schema": _root_schema(kind)},
+    }
+
+
+def _root_schema(kind: Kind) -> Schema:
+    name_rule = Rule(
+        f"self.metadata.name.size() <= {kind.max_name} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        f"metadata.name must be a DNS label of at most {kind.max_name} characters that starts with a letter",
+    )
+    return {
+        "type": "object",
+        "description": kind.description,
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": structural_schema(kind.spec),
+            "status": structural_schema(kind.status),
+        },
+        "x-kubernetes-validations": [{"rule": name_rule.expression, "message": name_rule.message}],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
+    if column.description:
+        rendered["description"] = column.description
+    if column.priority:
+        rendered["priority"] = column.priority
+    return rendered

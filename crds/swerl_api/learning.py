@@ -1,0 +1,175 @@
+"""What is learned, from what, and how: model, tasks, held-out evaluation, algorithm."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from .base import ApiModel, Fraction, NonNegative, Positive, RelativePath, Rule, Text, immutable
+from .source import Source
+
+TaskFormat = Literal["swebench-task-repo", "jsonl"]
+
+
+class Model(ApiModel):
+    """The model that is trained."""
+
+    source: Source
+    """Folder in Hugging Face format: config.json, safetensors, tokenizer."""
+    tokenizer: Text | None = None
+    """Path of the tokenizer inside the trainer Pods; absent means the model's own folder."""
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    """Number format of weights and activations, in trainer and engines alike; float32 is meant for CPU."""
+
+
+class TaskSelection(ApiModel):
+    """Which tasks of a source are used."""
+
+    source: Source
+    """Where the tasks lie."""
+    format: TaskFormat = "swebench-task-repo"
+    """swebench-task-repo: one folder per task; jsonl: one SWE-bench record per line."""
+    slice: Text | None = None
+    """Python slice over the tasks in their order, after `filter`, e.g. "0:32"; absent means all."""
+    filter: Text | None = None
+    """Regular expression searched in instance_id; only matching tasks are used."""
+
+
+class Tasks(TaskSelection):
+    """The training tasks."""
+
+    shuffle: bool = True
+    """Shuffle each epoch, repeatably from `seed` and the epoch number."""
+    seed: NonNegative = 0
+    """Seed of the shuffle."""
+
+
+class HeldOut(TaskSelection):
+    """Tasks that are never trained on, solved to measure progress."""
+
+    every: NonNegative = 0
+    """Training steps between two evaluations; 0 means only at the start and the end."""
+    samples: Positive = 1
+    """Episodes per held-out task in one evaluation."""
+    at_start: bool = True
+    """Evaluate before the first step (status.heldOut.before)."""
+    at_end: bool = True
+    """Evaluate after the last step (status.heldOut.after)."""
+    temperature: float = Field(default=0.0, ge=0, le=10)
+    """Sampling temperature of evaluation episodes; 0 is greedy."""
+
+
+class Correction(ApiModel):
+    """Importance correction for the gap between the engines' and the trainer's probabilities."""
+
+    mode: Literal["none", "tis", "mis"] = "none"
+    """none; tis: truncate importance ratios at `high`; mis: mask what lies outside [low, high]."""
+    level: Literal["token", "sequence"] = "token"
+    """Ratio per token or per sequence."""
+    low: float = Field(default=0.0, ge=0)
+    """Lower bound of the ratio (mis)."""
+    high: float = Field(default=2.0, gt=0)
+    """Upper bound of the ratio (tis, mis)."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("self.low < self.high", "correction.low must be below correction.high", ".low"),
+    )
+
+
+class Stepwise(ApiModel):
+    """Rewards per step from the judge, added to the outcome."""
+
+    enabled: bool = False
+    """Score every step of an episode; needs `judge`."""
+    judge_weight: float = Field(default=1.0, ge=0)
+    """Weight of the judge's score against the outcome's."""
+
+
+class SupervisedData(ApiModel):
+    """Supervised steps on demonstrations, before the reinforcement steps or alone (algorithm.name sft)."""
+
+    data: RelativePath = Field(min_length=1)
+    """Path of the demonstrations (JSONL of chat messages) inside the tasks source."""
+    steps: Positive = 1
+    """Optimizer steps."""
+    batch_size: Positive = 8
+    """Demonstrations per optimizer step."""
+    lr: float = Field(default=1e-5, gt=0, le=1)
+    """Learning rate of the supervised steps."""
+
+
+class Algorithm(ApiModel):
+    """How the policy is improved."""
+
+    name: Literal["grpo", "gspo", "reinforce", "sft"] = Field(
+        default="grpo", json_schema_extra=immutable("algorithm.name")
+    )
+    """grpo: group advantages, token ratios; gspo: sequence ratios; reinforce: no ratio; sft: supervised only."""
+    steps: Positive = 100
+    """Training steps, each one batch of `promptsPerStep` groups; may be raised while the job runs (next attempt)."""
+    prompts_per_step: Positive = Field(default=8, json_schema_extra=immutable("algorithm.promptsPerStep"))
+    """Prompts (groups) per training step."""
+    group_size: int = Field(default=8, ge=1, le=1024, json_schema_extra=immutable("algorithm.groupSize"))
+    """Episodes per prompt; they share one SweSandbox and one advantage baseline."""
+    minibatches: Positive = 1
+    """Optimizer updates per training step."""
+    lr: float = Field(default=1e-6, gt=0, le=1)
+    """Learning rate, constant."""
+    weight_decay: float = Field(default=0.1, ge=0, le=1)
+    """AdamW weight decay."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this global L2 norm."""
+    clip_low: Fraction = 0.2
+    """Ratios below 1 - clipLow give no gradient when the advantage is negative."""
+    clip_high: float = Field(default=0.28, ge=0, le=10)
+    """Ratios above 1 + clipHigh give no gradient when the advantage is positive."""
+    kl_coef: float = Field(default=0.0, ge=0)
+    """Weight of the KL penalty against the start model; 0 loads no reference model."""
+    entropy_coef: float = Field(default=0.0, ge=0)
+    """Weight of the entropy bonus."""
+    advantage_normalisation: Literal["std", "none"] = "std"
+    """Divide advantages by the group's standard deviation, or not (Dr. GRPO)."""
+    loss_aggregation: Literal["token", "sequence"] = "token"
+    """Mean over all tokens of the batch, or mean of the sequences' means."""
+    oversampling: float = Field(default=1.0, ge=1, le=8)
+    """Groups started per step = ceil(promptsPerStep * oversampling); the first complete ones are used."""
+    dynamic_filter: bool = True
+    """Replace groups whose rewards are all equal; they carry no gradient."""
+    correction: Correction = Field(default_factory=Correction)
+    """Correction of the engine/trainer mismatch."""
+    stepwise: Stepwise = Field(default_factory=Stepwise)
+    """Step rewards from a judge."""
+    dynamic_history: bool = False
+    """Train each step of an episode as its own sample, with the context the model really saw."""
+    max_staleness: int = Field(default=0, ge=0, le=64)
+    """How many weight versions old an episode may be; 0 is strictly on-policy."""
+    partial_rollouts: bool = False
+    """Keep unfinished episodes over a weight update instead of waiting for them; needs maxStaleness >= 1."""
+    temperature: float = Field(default=1.0, gt=0, le=10)
+    """Sampling temperature of training episodes."""
+    seed: NonNegative = Field(default=0, json_schema_extra=immutable("algorithm.seed"))
+    """Seed of sampling and of everything random in training."""
+    sft: SupervisedData | None = None
+    """Supervised warm start, or the whole training for algorithm.name sft."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("self.clipLow <= self.clipHigh", "algorithm.clipLow must not exceed algorithm.clipHigh", ".clipLow"),
+        Rule("self.name != 'sft' || has(self.sft)", "algorithm.name sft needs algorithm.sft", ".sft"),
+        Rule(
+            "self.name in ['sft', 'reinforce'] || self.groupSize >= 2",
+            "algorithm.groupSize must be at least 2: advantages compare the episodes of a group",
+            ".groupSize",
+        ),
+        Rule(
+            "!self.partialRollouts || self.maxStaleness >= 1",
+            "algorithm.partialRollouts needs algorithm.maxStaleness >= 1",
+            ".partialRollouts",
+        ),
+        Rule(
+            "self.minibatches <= self.promptsPerStep * self.groupSize",
+            "algorithm.minibatches must not exceed promptsPerStep * groupSize",
+            ".minibatches",
+        ),
+        Rule("has(self.sft) == has(oldSelf.sft)", "algorithm.sft cannot be added or removed", ".sft"),
+    )

@@ -1,0 +1,64 @@
+"""Names shared by every part: labels, deterministic object names, paths inside Ray Pods.
+
+Guarantee: each name is a pure function of the job and attempt, so that a repeated call finds what an earlier one made.
+"""
+
+from __future__ import annotations
+
+JOB_LABEL = "swerl.dev/job"
+ATTEMPT_LABEL = "swerl.dev/attempt"
+ROLE_LABEL = "swerl.dev/role"
+SANDBOX_LABEL = "swerl.dev/sandbox"
+TASK_LABEL = "swerl.dev/task"
+EGRESS_LABEL = "swerl.dev/egress"
+
+ROLE_SANDBOX = "sandbox"
+ROLE_GRADING = "grading"
+ROLE_DRIVER = "driver"
+ROLE_ENGINE = "engine"
+ROLE_TRAIN = "train"
+
+SANDBOX_POD_PREFIX = "swesb-"
+SANDBOX_CONTAINER = "sandbox"
+GRADING_PREFIX = "swegr-"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+MODEL_PATH = "/swerl/model"
+TASKS_PATH = "/swerl/tasks"
+EVALUATION_PATH = "/swerl/evaluation"
+JUDGE_PATH = "/swerl/judge"
+OUTPUT_PATH = "/swerl/output"
+PROMPTS_PATH = "/swerl/prompts"
+JOB_FILE_DIRECTORY = "/etc/swerl"
+JOB_FILE = "job.json"
+
+# Custom Ray resources. A train Pod carries one unit of TRAIN_RESOURCE per rank; an engine Pod (or a colocated train
+# Pod) one unit of ENGINE_RESOURCE per engine; a judge Pod one of JUDGE_RESOURCE; the head one of ROLLOUT_RESOURCE per
+# rollout worker.
+TRAIN_RESOURCE = "train"
+ENGINE_RESOURCE = "engine"
+JUDGE_RESOURCE = "judge"
+ROLLOUT_RESOURCE = "rollout"
+
+LEASE_DURATION_SECONDS = 60
+LEASE_RENEW_SECONDS = 10
+
+
+def attempt_name(job: str, attempt: int) -> str:
+    """Name of the RayCluster, ConfigMap and driver Lease of one attempt."""
+    return f"{job}-{attempt}"
+
+
+def driver_account(job: str) -> str:
+    """Name of the ServiceAccount (and RoleBinding) the driver of `job` runs as."""
+    return f"{job}-driver"
+
+
+def sandbox_pod_name(sandbox: str, ordinal: int) -> str:
+    """Name of Pod `ordinal` (from 0) of the SweSandbox `sandbox`."""
+    return f"{SANDBOX_POD_PREFIX}{sandbox}-{ordinal}"
+
+
+def submission_id(uid: str, attempt: int) -> str:
+    """Ray Jobs submission id of one attempt."""
+    return f"{uid}-{attempt}"

@@ -1,0 +1,179 @@
+"""How episodes run and are judged: agent, sandbox, grading, judge."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from .base import (
+    AbsolutePath,
+    ApiModel,
+    Fraction,
+    Name,
+    NodeSelector,
+    NonNegative,
+    Positive,
+    PullSecrets,
+    Resources,
+    Rule,
+    Text,
+    Tolerations,
+)
+from .source import Source
+
+Seconds = Annotated[int, Field(ge=1, le=604_800)]
+
+
+class ConfigMapKey(ApiModel):
+    """One key of a ConfigMap."""
+
+    name: Name
+    """ConfigMap in the job's namespace."""
+    key: Text = Field(min_length=1)
+    """Key inside it."""
+
+
+class PromptTemplates(ApiModel):
+    """Where the prompts are."""
+
+    config_map: ConfigMapKey
+    """YAML with jinja2 templates: agent.system_template, instance_template, format_error_template,
+    action_observation_template, turn_reminder_template."""
+
+
+class Observation(ApiModel):
+    """How command output is cut before the model sees it, in characters."""
+
+    max_chars: Positive = 10_000
+    """Output of at least this many characters is cut."""
+    head_chars: NonNegative = 5_000
+    """Characters kept from the start of cut output."""
+    tail_chars: NonNegative = 5_000
+    """Characters kept from the end of cut output."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.headChars + self.tailChars <= self.maxChars",
+            "observation.headChars + tailChars must not exceed maxChars",
+            ".headChars",
+        ),
+    )
+
+
+class Agent(ApiModel):
+    """Limits and prompts of one episode."""
+
+    prompt_templates: PromptTemplates | None = None
+    """Own prompts; absent means the built-in ones."""
+    step_limit: Positive = 20
+    """Turns of one episode at most."""
+    command_timeout_seconds: Seconds = 180
+    """Seconds one command may run before its process group is killed and the partial output returned."""
+    episode_timeout_seconds: Seconds = 1800
+    """Seconds one episode may take, from its sandbox being ready to its end."""
+    context_tokens: int = Field(default=16_384, ge=64)
+    """Tokens of prompt and answer together; older turns are left out beyond it."""
+    max_tokens_per_turn: int = Field(default=4_096, ge=1)
+    """Tokens of one answer at most."""
+    observation: Observation = Field(default_factory=Observation)
+    """Cutting of command output."""
+    head_ratio: Fraction = 0.3
+    """Share of the context budget for the first turns when turns are left out; the rest is for the last ones."""
+    chat_template: Text | None = None
+    """Path of a jinja2 chat template inside the trainer Pods; absent means the tokenizer's own."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.commandTimeoutSeconds <= self.episodeTimeoutSeconds",
+            "agent.commandTimeoutSeconds must not exceed agent.episodeTimeoutSeconds",
+            ".commandTimeoutSeconds",
+        ),
+        Rule(
+            "self.maxTokensPerTurn < self.contextTokens",
+            "agent.maxTokensPerTurn must be below agent.contextTokens",
+            ".maxTokensPerTurn",
+        ),
+    )
+
+
+class RegistryRewrite(ApiModel):
+    """Replaces a prefix of image references, e.g. docker.io/ by a mirror."""
+
+    prefix: Annotated[str, Field(max_length=256)] = ""
+    """References that start with this are rewritten; empty matches every reference."""
+    replacement: Annotated[str, Field(max_length=256)]
+    """What takes the place of the prefix."""
+
+
+class Sandbox(ApiModel):
+    """The Pods that episodes act in."""
+
+    resources: Resources = Field(
+        default_factory=lambda: Resources(
+            requests={"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+            limits={"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi"},
+        )
+    )
+    """Resources of one sandbox."""
+    runtime_class_name: Name | None = None
+    """RuntimeClass of sandbox and grading Pods, e.g. gvisor; absent means the cluster's default."""
+    max_concurrent: Positive = 128
+    """Sandbox Pods of this job alive at once; further groups wait, first come first served."""
+    prefetch: int = Field(default=1, ge=0, le=64)
+    """Groups declared ahead of the one being worked on."""
+    registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
+    """Rewrites of task image references; the first match counts."""
+    egress: Literal["none", "allow"] = "none"
+    """none: no network in or out, verified from inside before use; allow: the cluster's default."""
+    pull_secrets: PullSecrets = Field(default_factory=list)
+    """Names of image pull Secrets in the job's namespace."""
+    scrub_git: bool = True
+    """Remove git history after the base commit, remotes and reflogs before the agent starts."""
+    workdir: AbsolutePath = "/testbed"
+    """Folder of the repository inside task images."""
+    node_selector: NodeSelector = Field(default_factory=dict)
+    """Nodes that may run sandbox and grading Pods."""
+    tolerations: Tolerations = Field(default_factory=list)
+    """Taints that sandbox and grading Pods tolerate."""
+    lifetime_seconds: Seconds = 3600
+    """Seconds a sandbox Pod lives at most, even with nobody left to delete it."""
+
+
+class Grading(ApiModel):
+    """The Jobs that grade patches."""
+
+    timeout_seconds: Seconds = 600
+    """Seconds the tests of one patch may run; then the verdict is `timeout`."""
+    retries: int = Field(default=2, ge=0, le=10)
+    """Further tries after an infrastructure failure; failed tests are never retried."""
+    resources: Resources = Field(
+        default_factory=lambda: Resources(requests={"cpu": "1", "memory": "2Gi"}, limits={"cpu": "1", "memory": "2Gi"})
+    )
+    """Resources of one grading Pod; equal requests and limits keep timing-sensitive tests steady."""
+    protected_paths: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=64)] = Field(
+        default_factory=list
+    )
+    """Glob patterns, relative to the repository, restored from the base commit before the tests run, in addition to the
+    task's own test files."""
+    cache: bool = True
+    """Reuse the verdict of an identical patch on the same image and eval script."""
+    max_concurrent: Positive = 32
+    """Grading Jobs of this job alive at once."""
+
+
+class Judge(ApiModel):
+    """A second model that scores steps."""
+
+    model: Source
+    """The judge's model folder in Hugging Face format."""
+    votes: int = Field(default=3, ge=1, le=32)
+    """Votes per step; the score is the mean of the valid ones."""
+    engines: Positive = 1
+    """Inference engines of the judge."""
+    gpus_per_engine: NonNegative = 0
+    """GPUs of one judge engine; 0 runs it on CPU."""
+    temperature: float = Field(default=1.0, ge=0, le=10)
+    """Sampling temperature of votes."""
+    max_tokens: Positive = 4096
+    """Tokens of one vote at most."""

@@ -1,0 +1,205 @@
+"""SweRLJob: one reinforcement-learning run as one object."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from .base import ApiModel, LabelValue, NonNegative, Rule, StatusModel, immutable
+from .compute import Checkpoint, Rollout, Trainer
+from .conditions import Condition
+from .learning import Algorithm, HeldOut, Model, Tasks
+from .rollouts import Agent, Grading, Judge, Sandbox
+
+JobPhase = Literal["Pending", "Blocked", "Starting", "Training", "Retrying", "Suspended", "Complete", "Failed"]
+MAX_JOB_NAME = 40  # leaves room for `-<attempt>` and for what KubeRay and Kubernetes append
+
+
+class SweRLJobSpec(ApiModel):
+    """The wish. A field that may change takes effect at the next attempt unless it says otherwise."""
+
+    model: Model = Field(json_schema_extra=immutable("model"))
+    """The model that is trained."""
+    tasks: Tasks = Field(json_schema_extra=immutable("tasks"))
+    """The tasks it is trained on."""
+    algorithm: Algorithm = Field(default_factory=Algorithm)
+    """How the policy is improved."""
+    agent: Agent = Field(default_factory=Agent)
+    """Limits and prompts of an episode."""
+    sandbox: Sandbox = Field(default_factory=Sandbox)
+    """The Pods episodes act in."""
+    grading: Grading = Field(default_factory=Grading)
+    """The Jobs that grade patches."""
+    judge: Judge | None = Field(default=None, json_schema_extra=immutable("judge"))
+    """A second model that scores steps; absent means outcome rewards only."""
+    trainer: Trainer
+    """The Megatron ranks and the image of all Ray Pods."""
+    rollout: Rollout = Field(default_factory=Rollout)
+    """The inference engines."""
+    colocate: bool = Field(default=False, json_schema_extra=immutable("colocate"))
+    """Trainer ranks and engines take turns on the same GPUs, in the same Pods."""
+    checkpoint: Checkpoint
+    """Where checkpoints and artifacts go."""
+    evaluation: HeldOut | None = Field(default=None, json_schema_extra=immutable("evaluation"))
+    """Held-out tasks; absent means no evaluation."""
+    retries: int = Field(default=3, ge=0, le=100)
+    """Attempts after the first when the driver fails or the head Pod is lost; takes effect at once."""
+    suspend: bool = False
+    """True deletes the running attempt's cluster and keeps its checkpoints; false again starts the next attempt."""
+    queue_name: LabelValue | None = Field(default=None, json_schema_extra=immutable("queueName"))
+    """Kueue LocalQueue that admits the RayCluster; absent means no queue."""
+    active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
+    """Seconds from the first attempt's start after which the job fails; absent means never."""
+    ttl_seconds_after_finished: NonNegative | None = None
+    """Seconds after which a finished SweRLJob is deleted, with all it made; absent means never."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("has(self.judge) == has(oldSelf.judge)", "judge cannot be added or removed", ".judge"),
+        Rule("has(self.evaluation) == has(oldSelf.evaluation)", "evaluation cannot be added or removed", ".evaluation"),
+        Rule("has(self.queueName) == has(oldSelf.queueName)", "queueName cannot be added or removed", ".queueName"),
+        Rule(
+            "!self.algorithm.stepwise.enabled || has(self.judge)",
+            "algorithm.stepwise.enabled needs judge",
+            ".algorithm.stepwise",
+        ),
+        Rule(
+            "(self.trainer.gpus == 0) == (self.rollout.gpusPerEngine == 0)",
+            "trainer.gpus and rollout.gpusPerEngine must both be 0 (CPU) or both be positive",
+            ".rollout.gpusPerEngine",
+        ),
+        Rule(
+            "!self.colocate || self.rollout.engines * self.rollout.gpusPerEngine"
+            " == self.trainer.replicas * self.trainer.gpus",
+            "with colocate, rollout.engines * rollout.gpusPerEngine must equal trainer.replicas * trainer.gpus",
+            ".rollout.engines",
+        ),
+        Rule(
+            "!self.colocate || self.rollout.gpusPerEngine == 0 || self.trainer.gpus % self.rollout.gpusPerEngine == 0",
+            "with colocate, rollout.gpusPerEngine must divide trainer.gpus: an engine lives in one Pod",
+            ".rollout.gpusPerEngine",
+        ),
+        Rule(
+            "!self.colocate || self.rollout.gpusPerEngine != 0 || self.rollout.engines % self.trainer.replicas == 0",
+            "with colocate on CPU, trainer.replicas must divide rollout.engines",
+            ".rollout.engines",
+        ),
+        Rule(
+            "self.algorithm.groupSize <= self.sandbox.maxConcurrent",
+            "algorithm.groupSize must not exceed sandbox.maxConcurrent: a group is admitted whole",
+            ".sandbox.maxConcurrent",
+        ),
+        Rule(
+            "self.agent.episodeTimeoutSeconds + 180 <= self.sandbox.lifetimeSeconds",
+            "sandbox.lifetimeSeconds must be at least agent.episodeTimeoutSeconds + 180, so that no sandbox ends first",
+            ".sandbox.lifetimeSeconds",
+        ),
+        Rule(
+            "self.grading.timeoutSeconds < self.sandbox.lifetimeSeconds",
+            "grading.timeoutSeconds must be below sandbox.lifetimeSeconds, the outer guard of one episode",
+            ".grading.timeoutSeconds",
+        ),
+    )
+
+
+class SandboxCounts(StatusModel):
+    """Sandbox Pods of the running attempt."""
+
+    pending: int = 0
+    """Sandboxes declared but not yet ready."""
+    ready: int = 0
+    """Sandboxes ready or in use."""
+    summary: str = ""
+    """`pending/ready`, for the printer column; filled from the two counts."""
+
+    @model_validator(mode="after")
+    def _fill_summary(self) -> SandboxCounts:
+        self.summary = self.summary or f"{self.pending}/{self.ready}"
+        return self
+
+
+class HeldOutRates(StatusModel):
+    """Resolved rates of the held-out tasks."""
+
+    before: float | None = None
+    """Rate before the first training step, 0 to 1."""
+    after: float | None = None
+    """Rate after the last training step, 0 to 1."""
+
+
+class GradingCounts(StatusModel):
+    """Grading Jobs of the running attempt."""
+
+    pending: int = 0
+    """Patches waiting for their verdict."""
+
+
+class Progress(StatusModel):
+    """The part of the status that the driver of the current attempt writes, as one merge patch."""
+
+    step: int | None = None
+    """Training steps done."""
+    steps: int | None = None
+    """Training steps of the whole job."""
+    progress: str | None = None
+    """`step/steps`, for the printer column; filled from the two numbers."""
+    eta_seconds: int | None = None
+    """Seconds until the last step at the present pace."""
+    eta: str | None = None
+    """etaSeconds in words (1h05m, 12m, 40s), for the printer column; filled from it."""
+    reward_mean: float | None = None
+    """Mean reward of the last step's valid episodes."""
+    resolved_rate: float | None = None
+    """Share of the last step's valid episodes whose patch passed, 0 to 1."""
+    tokens_per_second: float | None = None
+    """Trained tokens per second of the last step."""
+    last_checkpoint: str | None = None
+    """Path, on the checkpoint volume, of the newest complete checkpoint."""
+    held_out: HeldOutRates | None = None
+    """Held-out resolved rates."""
+    grading: GradingCounts | None = None
+    """Grading Jobs."""
+    sandboxes: SandboxCounts | None = None
+    """Sandbox Pods."""
+
+    @model_validator(mode="after")
+    def _fill_columns(self) -> Progress:
+        if self.progress is None and self.step is not None and self.steps is not None:
+            self.progress = f"{self.step}/{self.steps}"
+        if self.eta is None and self.eta_seconds is not None:
+            self.eta = duration_words(self.eta_seconds)
+        return self
+
+
+class SweRLJobStatus(Progress):
+    """What is. The operator writes the fields below, the driver those of Progress."""
+
+    phase: JobPhase | None = None
+    """One word for the printer column; the conditions say more."""
+    conditions: list[Condition] = Field(default_factory=list)
+    """Validated, CapacityMatched, ImagesReady, ClusterReady, Training, Complete, Failed, Suspended."""
+    observed_generation: int | None = None
+    """metadata.generation this status speaks of."""
+    attempt: int | None = None
+    """Number of the current attempt, from 1."""
+    ray_cluster: str | None = None
+    """Name of the current attempt's RayCluster; absent when there is none."""
+    failures: int | None = None
+    """Attempts that failed; suspending does not count."""
+    start_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the first attempt started."""
+    attempt_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the current attempt started."""
+    completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the job became Complete or Failed."""
+    submission: str | None = None
+    """Ray Jobs submission id of the current attempt's driver, once it was accepted."""
+
+
+def duration_words(seconds: int) -> str:
+    """`seconds` as a person says it: 40s, 12m, 1h05m."""
+    if seconds < 60:
+        return f"{max(0, seconds)}s"
+    if seconds < 3600:
+        return f"{round(seconds / 60)}m"
+    return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"

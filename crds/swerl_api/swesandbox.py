@@ -1,0 +1,94 @@
+"""SweSandbox: the group of Pods that the rollouts of one prompt need, created together or not at all."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from .base import (
+    AbsolutePath,
+    ApiModel,
+    ImageReference,
+    Name,
+    NodeSelector,
+    PullSecrets,
+    Resources,
+    Rule,
+    StatusModel,
+    TextMap,
+    Tolerations,
+)
+from .conditions import Condition
+
+SandboxPhase = Literal["Pending", "Admitted", "Ready", "Finished", "Failed"]
+MAX_SANDBOX_NAME = 48  # `swesb-<name>-<ordinal>` stays within a host name's 63 characters
+
+
+class SweSandboxSpec(ApiModel):
+    """The wish; nothing of it can change. Its Pods are single-use: a lost one is never made again."""
+
+    image: ImageReference
+    """Task image; it needs `sh`, nothing else."""
+    replicas: int = Field(default=1, ge=1, le=1024)
+    """Pods of the group, named `swesb-<name>-<ordinal>` with ordinals from 0."""
+    workdir: AbsolutePath = "/testbed"
+    """Folder of the repository inside the image; commands start there."""
+    command: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=64)] | None = None
+    """Process 1 of the container; absent means `sh` sleeping for `lifetimeSeconds`."""
+    resources: Resources = Field(default_factory=Resources)
+    """Resources of each Pod."""
+    runtime_class_name: Name | None = None
+    """RuntimeClass of the Pods; absent means the cluster's default."""
+    env: TextMap = Field(default_factory=dict)
+    """Environment of the container, by name."""
+    egress: Literal["none", "allow"] = "none"
+    """none: no network in or out, verified from inside before a Pod counts as ready; allow: the cluster's default."""
+    lifetime_seconds: int = Field(default=3600, ge=1, le=604_800)
+    """Seconds each Pod lives at most (activeDeadlineSeconds), even with no operator running."""
+    owner: Name | None = None
+    """Lease, in the same namespace, of the driver that uses the group; when it expires the group is deleted.
+    Absent means that only the lifetime ends it."""
+    scrub_git: bool = True
+    """Remove git history after the base commit, remotes and reflogs before a Pod counts as ready."""
+    node_selector: NodeSelector = Field(default_factory=dict)
+    """Nodes that may run the Pods."""
+    tolerations: Tolerations = Field(default_factory=list)
+    """Taints the Pods tolerate."""
+    image_pull_secrets: PullSecrets = Field(default_factory=list)
+    """Names of image pull Secrets in the same namespace."""
+    task_id: Annotated[str, Field(max_length=253)] = ""
+    """instance_id of the task, for the printer column and the label `swerl.dev/task`."""
+    max_concurrent: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    """Admission limit: the group waits while the admitted Pods of the same job label, with this group's, would exceed
+    it; oldest group first. Absent means no limit."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("self == oldSelf", "spec cannot be changed; create another SweSandbox"),
+        Rule(
+            "!has(self.maxConcurrent) || self.replicas <= self.maxConcurrent",
+            "replicas must not exceed maxConcurrent: a group is admitted whole",
+            ".replicas",
+        ),
+    )
+
+
+class SweSandboxStatus(StatusModel):
+    """What is; written by the operator."""
+
+    phase: SandboxPhase | None = None
+    """One word for the printer column; the conditions say more."""
+    replicas: int | None = None
+    """Pods created so far."""
+    ready: int | None = None
+    """Pods ready for commands, isolation verified."""
+    running: int | None = None
+    """Pods whose container runs, ready or not yet."""
+    finished: int | None = None
+    """Pods that ended as their client wished: deleted, or exited with 0."""
+    failed: int | None = None
+    """Pods that were lost: evicted, out of memory, node gone, image not pulled, deadline."""
+    conditions: list[Condition] = Field(default_factory=list)
+    """Admitted, Ready, Finished."""
+    observed_generation: int | None = None
+    """metadata.generation this status speaks of."""

@@ -1,0 +1,46 @@
+"""`python3 -m demo.environment VENV REQUIREMENTS`: the light Python environment, from the standard library alone.
+
+Guarantees: an environment whose pins did not change is left as it is; one that failed half-way is completed next time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+STAMP = ".requirements"
+
+
+def ensure(venv: Path, requirements: Path) -> Path:
+    """Interpreter of an environment that holds exactly the pins of `requirements`; raises SystemExit with the cause."""
+    if sys.version_info < (3, 11):  # noqa: UP036
+        raise SystemExit(f"Python {sys.version.split()[0]} is too old: swe-rl needs Python 3.11 or newer as `python3`")
+    python = venv / "bin" / "python"
+    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    stamp = venv / STAMP
+    if python.exists() and stamp.is_file() and stamp.read_text() == wanted:
+        return python
+    started = time.monotonic()
+    print(f"  Python environment in {venv} ...", flush=True)
+    if not python.exists():
+        _run([sys.executable, "-m", "venv", str(venv)])
+    if not (venv / "bin" / "uv").exists():
+        _run([str(python), "-m", "pip", "install", "-q", "uv"])
+    _run([str(venv / "bin" / "uv"), "pip", "install", "-q", "--python", str(python), "-r", str(requirements)])
+    stamp.write_text(wanted)
+    print(f"  Python environment ready in {time.monotonic() - started:.0f} s", flush=True)
+    return python
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        hint = " (Debian: apt-get install python3-venv)" if "ensurepip" in done.stderr + done.stdout else ""
+        raise SystemExit(f"`{' '.join(command)}` failed{hint}:\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    ensure(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,125 @@
+"""One run of the demo: apply the job, watch it, fetch what it wrote, say what came of it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+from demo.cluster import Cluster, swerl_home
+from demo.job import CLAIM, JOB, NAMESPACE, Images, job_manifest, output_folder
+from demo.report import draw_curve, metrics_of, print_trajectory, solved_trajectory, write_summary
+from demo.setup import prepare
+from demo.steps import StepFailed, Steps
+from demo.view import Watch
+
+TIME_LIMIT = 3600.0
+
+
+def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
+    """Set up, train, report; returns the summary. Raises StepFailed when a step cannot be done."""
+    cluster, steps = Cluster.chosen(), Steps()
+    folder = folder or swerl_home() / "demo"
+    started = time.monotonic()
+    images = prepare(cluster, steps)
+    if cluster.local:
+        shutil.rmtree(output_folder(), ignore_errors=True)
+    status, watch = train(cluster, images, seed)
+    steps.seconds |= {f"job_{name.lower()}": seconds for name, seconds in watch.phases.items()}
+    steps.seconds["total"] = round(time.monotonic() - started, 1)
+    output = fetch_output(cluster, images, folder)
+    summary = write_summary(folder, status, steps.seconds, metrics_of(output))
+    tell(summary, folder, output)
+    return summary
+
+
+def train(cluster: Cluster, images: Images, seed: int | None) -> tuple[dict[str, Any], Watch]:
+    """Apply the job and follow it to its end; Ctrl-C deletes it, and with it all it made."""
+    print(f"• kubectl apply -f swerljob.yaml   (watch it yourself: kubectl get swerl,swesandboxes -n {NAMESPACE} -w)")
+    watch = Watch(lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE))
+    try:
+        cluster.apply(job_manifest(images, seed=seed))
+        status = watch.follow(TIME_LIMIT)
+    except (KeyboardInterrupt, TimeoutError):
+        print("\nstopping: deleting the job and everything it made ...", flush=True)
+        cluster.kubectl("delete", "swerljob", JOB, "--namespace", NAMESPACE, "--ignore-not-found")
+        cluster.wait_gone(90, "pods", "--namespace", NAMESPACE)
+        raise
+    print(f"  {status['phase']} after {watch.elapsed().strip()}")
+    if status["phase"] == "Failed":
+        print(f"  {watch.waiting_for()}")
+    return status, watch
+
+
+def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
+    """The job's output volume as a local folder: the volume itself on the local cluster, else a copy through a Pod."""
+    if cluster.local:
+        return output_folder()
+    target = folder / "output"
+    shutil.rmtree(target, ignore_errors=True)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "demo-reader", "namespace": NAMESPACE},
+        "spec": {
+            "restartPolicy": "Never",
+            "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            "containers": [
+                {
+                    "name": "reader",
+                    "image": images["sandbox-base"],
+                    "command": ["sleep", "600"],
+                    "volumeMounts": [{"name": "output", "mountPath": "/output", "readOnly": True}],
+                }
+            ],
+        },
+    }
+    cluster.apply(pod)
+    cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", "pod/demo-reader", "--timeout=180s")
+    command = [
+        "kubectl",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "exec",
+        "--namespace",
+        NAMESPACE,
+        "demo-reader",
+        "--",
+    ]
+    done = subprocess.run([*command, "tar", "-c", "-C", "/output", "--exclude=checkpoints", "."], capture_output=True)
+    if done.returncode:
+        raise StepFailed(f"could not read the output volume: {done.stderr.decode(errors='replace')[-500:]}")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(target, filter="data")
+    cluster.kubectl("delete", "pod", "demo-reader", "--namespace", NAMESPACE, "--wait=false")
+    return target
+
+
+def tell(summary: dict[str, Any], folder: Path, output: Path) -> None:
+    """The end of the demo: rates, curve, where things lie, one solved episode, how to look further."""
+    curve = folder / "reward.png"
+    draw_curve(curve, summary)
+    if solved := solved_trajectory(output / "artifacts"):
+        print_trajectory(solved)
+    rates = [
+        f"{100 * rate:.0f} %" if rate is not None else "-"
+        for rate in (summary["held_out_before"], summary["held_out_after"])
+    ]
+    print("── result ──")
+    print(f"held-out tasks resolved   {rates[0]} before → {rates[1]} after training")
+    print(
+        f"reward mean per step      {' '.join(f'{reward:+.2f}' for reward in summary['rewards'] if reward is not None)}"
+    )
+    print(f"reward curve              {curve}")
+    print(f"summary                   {folder / 'summary.json'}")
+    print(f"episodes                  {output / 'artifacts'}  (traj.json, patch.diff, meta.json each)")
+    print("── look further ──")
+    print(f"export KUBECONFIG={Cluster.chosen().kubeconfig}")
+    print(f"kubectl get swerl {JOB} -n {NAMESPACE} -o yaml")
+    print(f"kubectl get swesandboxes -n {NAMESPACE}")
+    print(f"kubectl describe swerl {JOB} -n {NAMESPACE}")
+    print("make demo-down      # remove the demo, keep the cluster;  make cluster-down removes that, too")

@@ -1,0 +1,50 @@
+"""Everything that must stand before the job is applied: cluster, images, operator, the job's namespace."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from demo.cluster import ROOT, Cluster
+from demo.job import NAMESPACE, SYSTEM_NAMESPACE, Images, namespace_manifest, prompts_manifest, volume_manifests
+from demo.steps import StepFailed, Steps, run
+
+RELEASE = "swe-rl"
+
+
+def prepare(cluster: Cluster, steps: Steps) -> Images:
+    """Set everything up, step by step; what stands already is left as it is. Raises StepFailed."""
+    if not cluster.local and "SWERL_REGISTRY" not in os.environ:
+        raise StepFailed(
+            "SWERL_CLUSTER=existing needs SWERL_REGISTRY (host/path that this machine and the nodes reach)"
+        )
+    with steps.step("cluster", "Kubernetes" if cluster.local else f"Kubernetes of {cluster.kubeconfig}"):
+        cluster.start()
+    with steps.step("images", "container images: build what changed, push it to the registry"):
+        run([sys.executable, "-m", "images"], show=True)
+    images = Images.built()
+    with steps.step("operator", f"helm upgrade --install {RELEASE} charts/ --namespace {SYSTEM_NAMESPACE}"):
+        install_operator(cluster, images)
+    with steps.step("namespace", f"namespace {NAMESPACE}: prompts, output volume"):
+        remove_job(cluster)
+        cluster.apply(namespace_manifest(), prompts_manifest(), *volume_manifests(cluster))
+    return images
+
+
+def install_operator(cluster: Cluster, images: Images) -> None:
+    """Install or upgrade the chart and the CRDs, which helm itself never upgrades; wait until the operator is ready."""
+    crds = str(ROOT / "charts" / "crds")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=swerl-demo", "-f", crds)
+    repository, _, tag = images["operator"].rpartition(":")
+    values = [f"image.repository={repository}", f"image.tag={tag}"]
+    options = [word for value in values for word in ("--set-string", value)]
+    where = ["--namespace", SYSTEM_NAMESPACE, "--create-namespace"]
+    cluster.helm("upgrade", "--install", RELEASE, str(ROOT / "charts"), *where, *options, "--wait", "--timeout", "3m")
+
+
+def remove_job(cluster: Cluster) -> None:
+    """Delete the demo's namespace and volume of an earlier run, with all that hangs on them."""
+    cluster.kubectl("delete", "swerljobs.swerl.dev", "--all", "--namespace", NAMESPACE, "--ignore-not-found")
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+    if cluster.local:
+        cluster.kubectl("delete", "persistentvolume", "--ignore-not-found", f"{NAMESPACE}-demo-output")

@@ -1,0 +1,46 @@
+"""Timed steps: what is being done, how long it took, and one clear line when it failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+class StepFailed(RuntimeError):
+    """A step could not be done; the message says what failed and what to do."""
+
+
+@dataclass
+class Steps:
+    """Prints every step as it runs and keeps its duration in seconds under its name."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str, title: str) -> Iterator[None]:
+        print(f"• {title}", flush=True)
+        started = time.monotonic()
+        yield
+        self.seconds[name] = round(time.monotonic() - started, 1)
+        print(f"  done in {self.seconds[name]:.1f} s", flush=True)
+
+
+def run(command: Sequence[str], *, stdin: str | None = None, show: bool = False, timeout: float = 3600) -> str:
+    """Standard output of `command` (with `show`: to the terminal). Raises StepFailed with its last words."""
+    try:
+        done = subprocess.run(
+            command, input=stdin, text=True, timeout=timeout, stdout=None if show else subprocess.PIPE,
+            stderr=sys.stdout if show else subprocess.PIPE,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise StepFailed(f"{command[0]} is not installed: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise StepFailed(f"`{' '.join(command[:5])}` took longer than {timeout:.0f} s") from error
+    if done.returncode:
+        words = (done.stderr or done.stdout or "see above").strip()
+        raise StepFailed(f"`{' '.join(command[:5])}` exited {done.returncode}: {words[-2000:]}")
+    return done.stdout or ""

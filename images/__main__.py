@@ -1,0 +1,136 @@
+"""`python3 -m images`: build what changed, push it, and print one line per image.
+
+The references pushed are written to <home>/images.json as {image name: reference inside the cluster}, the one place
+that the chart's values, the demo and the tests take them from. `python3 -m images NAME -- COMMAND` runs a command in
+an image, with the checkout at /checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from images.bundled import demo_data, task_folders, task_image
+from images.catalogue import ROOT, Image, content_key, project_images
+from images.engine import BuildError, Engine
+
+DEV_TAG = "dev"
+BUNDLED = "tasks"
+
+
+@dataclass
+class Builder:
+    """Builds parents before children and remembers what every image is called inside the cluster."""
+
+    engine: Engine
+    cluster_registry: str
+    keys: dict[str, str] = field(default_factory=lambda: {"debian": "debian"})
+    references: dict[str, str] = field(default_factory=dict)
+
+    def ensure(self, image: Image, *, quiet: bool = False) -> str:
+        """Have `image` in the registry under its content key and under `dev`; build only what is missing.
+
+        Returns (and, unless `quiet`, prints) what was done: present, pushed, built and pushed.
+        """
+        started = time.monotonic()
+        parent = image.parent or "debian"
+        tag = self.keys[image.name] = content_key(image, self.keys[parent])
+        done = "present"
+        if not self.engine.has(image.name, tag):
+            done = "pushed"
+            if not self.engine.stored(image.name, tag):
+                done = "built and pushed"
+                self.engine.build(image, tag, self.local(parent))
+            self.engine.push(image.name, tag, tag)
+            self.engine.push(image.name, tag, DEV_TAG)
+        self.references[image.name] = f"{self.cluster_registry}/{image.name}:{tag}"
+        if not quiet:
+            print(f"  {image.name}:{tag}  {done}  {time.monotonic() - started:.1f} s", flush=True)
+        return done
+
+    def local(self, name: str) -> str:
+        """Reference of `name` in the engine's own storage; builds it there when it is missing."""
+        if name == "debian":
+            return self.engine.base()
+        image = next(image for image in project_images() if image.name == name)
+        parent = image.parent or "debian"
+        self.keys.setdefault(parent, self.key(parent))
+        tag = self.keys[name] = content_key(image, self.keys[parent])
+        if not self.engine.stored(name, tag):
+            self.engine.build(image, tag, self.local(parent))
+        return f"localhost/{name}:{tag}"
+
+    def key(self, name: str) -> str:
+        """Content key of a project image."""
+        if name not in self.keys:
+            image = next(image for image in project_images() if image.name == name)
+            self.keys[name] = content_key(image, self.key(image.parent or "debian"))
+        return self.keys[name]
+
+
+def wanted(names: Iterable[str]) -> list[Image]:
+    """Project images whose last name part is in `names` (all when empty), with their parents, parents first."""
+    chosen = {image.name for image in project_images() if not names or image.name.removeprefix("swe-rl/") in names}
+    for image in reversed(project_images()):
+        if image.name in chosen and image.parent:
+            chosen.add(image.parent)
+    return [image for image in project_images() if image.name in chosen]
+
+
+def build(builder: Builder, names: set[str]) -> None:
+    """Build and push the named images (all when empty) and note their references."""
+    for image in wanted({"sandbox-base"} if names == {BUNDLED} else names - {BUNDLED}):
+        builder.ensure(image)
+    if not names or BUNDLED in names:
+        with tempfile.TemporaryDirectory(prefix="swerl-tasks-") as folder:
+            tasks = [task_image(task, Path(folder) / "repositories") for task in task_folders()]
+            present = [builder.ensure(image, quiet=True) for image in tasks].count("present")
+            print(f"  swe-rl/task-*  {len(tasks)} images, {present} of them present", flush=True)
+            builder.ensure(demo_data(Path(folder) / "tasks", builder.references))
+    listing = builder.engine.home / "images.json"
+    known = json.loads(listing.read_text()) if listing.is_file() else {}
+    listing.parent.mkdir(parents=True, exist_ok=True)
+    listing.write_text(json.dumps(known | builder.references, indent=1, sort_keys=True) + "\n")
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    home = Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
+    parser = argparse.ArgumentParser(prog="python3 -m images", description=__doc__)
+    parser.add_argument("names", nargs="*", help="operator, trainer, sandbox-base, tasks; default: all")
+    engine = os.environ.get("SWERL_IMAGE_ENGINE", "buildah")
+    parser.add_argument("--engine", default=engine, choices=["buildah", "docker"])
+    parser.add_argument(
+        "--registry", default=os.environ.get("SWERL_REGISTRY", "127.0.0.1:5000"), help="as seen from here"
+    )
+    parser.add_argument("--cluster-registry", help="as image references name it inside the cluster")
+    parser.add_argument("--home", type=Path, default=home / "images")
+    options = parser.parse_args(arguments)
+    inside = "registry.swerl:5000" if options.registry.startswith("127.0.0.1:") else options.registry
+    options.cluster_registry = options.cluster_registry or os.environ.get("SWERL_CLUSTER_REGISTRY") or inside
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    words, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    options = parse(words)
+    builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
+    try:
+        if command:
+            return builder.engine.run_in(builder.local(f"swe-rl/{options.names[-1]}"), ROOT, command)
+        build(builder, set(options.names))
+    except BuildError as error:
+        print(f"images: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

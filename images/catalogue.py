@@ -1,0 +1,91 @@
+"""The images, what each is made of, and the content key that names it.
+
+Guarantees: a key changes exactly when the Dockerfile, a file that goes into the image, or the parent image changes, so
+a tag made from it never has to be moved and an unchanged image is never built twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: `inputs` maps a place in the build context to the file or folder that is put there.
+
+    Where `identity` says all there is to say about the inputs, `prepare` makes them and runs only before a build.
+    """
+
+    name: str
+    dockerfile: Path
+    parent: str | None = None
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    fetches: bool = False  # its Dockerfile downloads packages
+    identity: str | None = None
+    prepare: Callable[[], object] | None = None
+
+
+def _project(*paths: str) -> dict[str, Path]:
+    return {path: ROOT / path for path in paths}
+
+
+def project_images() -> list[Image]:
+    """Every image but those of the bundled tasks, parents first."""
+    here = ROOT / "images"
+    return [
+        Image("swe-rl/sandbox-base", here / "sandbox-base/Dockerfile", "debian", fetches=True),
+        Image(
+            "swe-rl/operator",
+            here / "operator/Dockerfile",
+            "debian",
+            _project("requirements/operator.txt", "crds", "operator"),
+            fetches=True,
+        ),
+        Image(
+            "swe-rl/trainer-deps",
+            here / "trainer/Dockerfile.deps",
+            "debian",
+            _project(
+                "requirements/trainer-cpu.txt",
+                "requirements/trainer-cpu-overrides.txt",
+                "images/trainer/sglang-kernel-cpu",
+                "images/trainer/drop_unmapped_cuda.py",
+            ),
+            fetches=True,
+        ),
+        Image(
+            "swe-rl/trainer", here / "trainer/Dockerfile", "swe-rl/trainer-deps", _project("crds", "agent", "trainer")
+        ),
+    ]
+
+
+def files_of(path: Path) -> Iterator[Path]:
+    """Files below `path` (or itself) that belong into an image, in a stable order."""
+    if path.is_file() or path.is_symlink():
+        yield path
+        return
+    for entry in sorted(path.iterdir()):
+        if entry.name not in IGNORED and not entry.name.endswith((".pyc", ".egg-info")):
+            yield from files_of(entry)
+
+
+def content_key(image: Image, parent_key: str) -> str:
+    """First 12 hex digits of SHA-256 over the Dockerfile, every input (place, mode, bytes) and the parent's key."""
+    digest = hashlib.sha256(parent_key.encode())
+    digest.update(image.dockerfile.read_bytes())
+    if image.identity is not None:
+        digest.update(image.identity.encode())
+        return digest.hexdigest()[:12]
+    for place, source in sorted(image.inputs.items()):
+        for path in files_of(source):
+            inner = "" if path == source else str(path.relative_to(source))
+            executable = path.stat().st_mode & 0o111
+            digest.update(f"\0{place}/{inner}\0{bool(executable)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,159 @@
+"""What builds and pushes: buildah on base images made from Debian packages, or docker on a networked machine.
+
+Guarantees: a push either leaves the complete image under its tag or raises BuildError with the engine's last words.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from images.catalogue import Image, files_of
+
+CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+DEBIAN = "docker.io/library/debian:trixie-slim"
+
+
+class BuildError(RuntimeError):
+    """An image could not be built or pushed; the message holds the command and the end of its output."""
+
+
+def run(command: list[str], env: dict[str, str] | None = None, log: Path | None = None) -> str:
+    """Output of `command`; its whole output also goes to `log`. Raises BuildError when it fails."""
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if log:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(done.stdout)
+    if done.returncode:
+        where = f" (all of it: {log})" if log else ""
+        tail = "\n".join(done.stdout.splitlines()[-15:])
+        raise BuildError(f"`{' '.join(command[:4])} ...` exited {done.returncode}{where}:\n{tail}")
+    return done.stdout
+
+
+def context_of(image: Image, directory: Path) -> None:
+    """Lay the image's inputs out below `directory`, the build context."""
+    for place, source in image.inputs.items():
+        for path in files_of(source):
+            target = directory / place if path == source else directory / place / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target, follow_symlinks=False)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`tool` is buildah or docker; `registry` (host:port) is where this machine reaches the registry."""
+
+    tool: str
+    registry: str
+    home: Path
+
+    @property
+    def local(self) -> bool:
+        """Whether the registry is this machine's own, spoken to without TLS."""
+        return self.registry.partition(":")[0] in ("127.0.0.1", "localhost")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {
+            "BUILDAH_ISOLATION": "chroot",
+            "STORAGE_DRIVER": os.environ.get("STORAGE_DRIVER", "overlay"),
+        }
+
+    def has(self, name: str, tag: str) -> bool:
+        """Whether the registry already holds this tag; only a local one is asked, others get the push and decide."""
+        if not self.local:
+            return False
+        request = urllib.request.Request(f"http://{self.registry}/v2/{name}/manifests/{tag}", method="HEAD")
+        request.add_header("Accept", ", ".join(MANIFEST_TYPES))
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError:
+            return False
+        except OSError as error:
+            raise BuildError(
+                f"no registry at http://{self.registry} ({error}); start it with `make cluster`"
+            ) from error
+
+    def base(self) -> str:
+        """Reference of the Debian base image; buildah makes it from Debian packages once."""
+        if self.tool == "buildah" and not self._stored(DEBIAN):
+            self._bootstrap_debian()
+        return DEBIAN
+
+    def build(self, image: Image, tag: str, parent: str) -> None:
+        """Build `image` on the reference `parent` and keep it as localhost/<name>:<tag>."""
+        with tempfile.TemporaryDirectory(prefix="swerl-image-") as folder:
+            context = Path(folder)
+            if image.prepare:
+                image.prepare()
+            context_of(image, context)
+            command = [self.tool, "build", *self._options(image), "--build-arg", f"BASE={parent}"]
+            command += ["-t", f"localhost/{image.name}:{tag}", "-f", str(image.dockerfile), str(context)]
+            run(command, self.environment, self.home / "logs" / f"{image.name.replace('/', '-')}.log")
+
+    def push(self, name: str, tag: str, as_tag: str) -> None:
+        """Push localhost/<name>:<tag> to the registry under `as_tag`."""
+        local, remote = f"localhost/{name}:{tag}", f"{self.registry}/{name}:{as_tag}"
+        if self.tool == "docker":
+            run(["docker", "tag", local, remote])
+            run(["docker", "push", remote])
+        else:
+            options = [f"--tls-verify={str(not self.local).lower()}", "--format", "oci", "--compression-format", "zstd"]
+            run(["buildah", "push", *options, local, f"docker://{remote}"], self.environment)
+
+    def run_in(self, reference: str, checkout: Path, command: list[str]) -> int:
+        """Exit status of `command` inside the image `reference`, in /checkout, which is the folder `checkout`."""
+        if self.tool == "docker":
+            mount = ["-v", f"{checkout}:/checkout", "-w", "/checkout"]
+            return subprocess.run(["docker", "run", "--rm", *mount, reference, *command]).returncode
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # buildah's own 1,024 is too few for Ray beside pytest
+        options = ["--pull=never", "--ulimit", f"nofile={most}:{most}"]
+        container = run(["buildah", "from", *options, reference], self.environment).strip().splitlines()[-1]
+        try:
+            mount = ["-v", f"{checkout}:/checkout", "--workingdir", "/checkout"]
+            return subprocess.run(
+                ["buildah", "run", *mount, container, "--", *command], env=self.environment
+            ).returncode
+        finally:
+            run(["buildah", "rm", container], self.environment)
+
+    def stored(self, name: str, tag: str) -> bool:
+        """Whether the engine's own storage holds localhost/<name>:<tag>."""
+        return self._stored(f"localhost/{name}:{tag}")
+
+    def _stored(self, reference: str) -> bool:
+        command = ["docker", "image", "inspect"] if self.tool == "docker" else ["buildah", "inspect", "--type", "image"]
+        done = subprocess.run([*command, reference], env=self.environment, capture_output=True)
+        return done.returncode == 0
+
+    def _options(self, image: Image) -> list[str]:
+        if self.tool == "docker":
+            return []
+        options = ["--layers", "--pull=never"]
+        if image.fetches and CA_BUNDLE.is_file():
+            inside = "/run/ca-bundle.crt"
+            options += ["-v", f"{CA_BUNDLE}:{inside}:ro"]
+            options += ["--build-arg", f"PIP_CERT={inside}", "--build-arg", f"SSL_CERT_FILE={inside}"]
+        return options
+
+    def _bootstrap_debian(self) -> None:
+        tarball = self.home / "debian-trixie.tar"
+        if not tarball.is_file():
+            partial = tarball.with_suffix(".partial.tar")
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            run(["mmdebstrap", "--variant=minbase", "--include=ca-certificates", "trixie", str(partial)])
+            partial.rename(tarball)
+        container = run(["buildah", "from", "scratch"], self.environment).strip().splitlines()[-1]
+        run(["buildah", "add", container, str(tarball), "/"], self.environment)
+        run(["buildah", "config", "--cmd", "bash", "--env", "LANG=C.UTF-8", container], self.environment)
+        run(["buildah", "commit", "--rm", container, DEBIAN], self.environment)

@@ -1,0 +1,57 @@
+"""`python -m swerl_operator`: command line of the operator. Every option has an environment default SWERL_<OPTION>."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+import uuid
+
+from .app import run
+from .context import Settings
+from .errors import OperatorError
+from .logs import configure_logging
+
+
+def parse_settings(arguments: list[str], environment: dict[str, str]) -> Settings:
+    """Settings from the command line, else from SWERL_* variables, else the defaults."""
+    parser = argparse.ArgumentParser(prog="swerl-operator", description="Kubernetes operator of SWE-RL.")
+    defaults = Settings()
+
+    def option(name: str, default: object, text: str) -> None:
+        variable = "SWERL_" + name.upper().replace("-", "_")
+        value = environment.get(variable, default)
+        parser.add_argument(f"--{name}", default=value, type=type(default), help=f"{text} (${variable})")
+
+    option("namespaces", "", "comma-separated namespaces to serve; empty means all")
+    option("driver-cluster-role", defaults.driver_cluster_role, "ClusterRole given to drivers")
+    option("lease-namespace", defaults.lease_namespace, "namespace of the leader Lease")
+    option("lease-name", defaults.lease_name, "name of the leader Lease")
+    option("identity", f"{socket.gethostname()}-{uuid.uuid4().hex[:6]}", "name of this process in the Lease")
+    option("health-port", defaults.health_port, "port of /livez and /readyz")
+    option("metrics-port", defaults.metrics_port, "port of /metrics")
+    option("job-workers", defaults.job_workers, "SweRLJobs reconciled at once")
+    option("sandbox-workers", defaults.sandbox_workers, "SweSandboxes reconciled at once")
+    option("capacity-check", defaults.capacity_check, "on: refuse jobs that no set of present nodes can hold; off")
+    option("log-level", defaults.log_level, "DEBUG, INFO, WARNING or ERROR")
+    values = vars(parser.parse_args(arguments))
+    names = tuple(filter(None, values.pop("namespaces").split(",")))
+    return Settings(namespaces=names, **values)
+
+
+def main() -> None:
+    """Run the operator; exit code 1 with one line of reason when it cannot go on."""
+    settings = parse_settings(sys.argv[1:], dict(os.environ))
+    configure_logging(settings.log_level)
+    try:
+        asyncio.run(run(settings))
+    except OperatorError as error:
+        logging.getLogger("swerl_operator").error("stopping: %s", error)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What every part of the operator is given, and how a part joins.
+
+A part is a package with `register(registry, context)`: it adds kopf handlers to `registry` (on.event and index only: no
+annotations, no finalizers) and hands its loops to `context.background`. Parts start only while this process is leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from .kube import Kube
+from .metrics import Metrics
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can be set from outside; read once, from the command line and its environment defaults."""
+
+    namespaces: tuple[str, ...] = ()  # namespaces served; empty means all
+    driver_cluster_role: str = "swe-rl-driver"  # ClusterRole bound to the driver's ServiceAccount
+    lease_namespace: str = "default"  # where the leader Lease lives
+    lease_name: str = "swe-rl-operator"
+    identity: str = "swe-rl-operator"  # holder name in the Lease, unique per process
+    health_port: int = 8080
+    metrics_port: int = 9090
+    job_workers: int = 4  # SweRLJobs reconciled at once
+    sandbox_workers: int = 8  # SweSandboxes reconciled at once
+    capacity_check: str = "on"  # "off" where an autoscaler adds nodes on demand
+    log_level: str = "INFO"
+
+
+@dataclass
+class OperatorContext:
+    """The shared world of the parts."""
+
+    settings: Settings
+    api: Kube
+    metrics: Metrics
+    background: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    """Loops that run until cancelled, by name; one that ends or fails stops the operator, which then restarts."""
+
+    def run_forever(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """Add a background loop; to be called from `register`."""
+        if name in self.background:
+            raise ValueError(f"two background loops are named {name!r}")
+        self.background[name] = loop
+
+    def serves(self, namespace: str) -> bool:
+        """Whether objects of `namespace` are this operator's business."""
+        return not self.settings.namespaces or namespace in self.settings.namespaces

@@ -1,0 +1,51 @@
+"""SweRLJob: from one object to a Ray cluster with a driver, through attempts, to Complete or Failed.
+
+Guarantees: handlers only note that something changed (no annotations, no finalizers); the work is level-triggered, one
+worker per job at a time; deleting the object is all it takes to remove everything, by ownerReferences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import kopf
+from swerl_api import GROUP, VERSION
+from swerl_api.swerljob import JobPhase
+
+from ..context import OperatorContext
+from ..workqueue import WorkQueue
+from .ray_jobs import RayJobs
+from .reconciler import JobReconciler, Key
+
+PHASES: tuple[JobPhase, ...] = (
+    "Pending", "Blocked", "Starting", "Training", "Retrying", "Suspended", "Complete", "Failed",
+)  # fmt: skip
+
+
+def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
+    """Add the handlers and the work loop of SweRLJobs."""
+    ray = RayJobs()
+    reconciler = JobReconciler(context, ray)
+    queue: WorkQueue[Key] = WorkQueue(
+        "SweRLJob", reconciler.reconcile, context.metrics, workers=context.settings.job_workers
+    )
+    phases: dict[Key, str] = {}
+
+    @kopf.on.event(GROUP, VERSION, "swerljobs", registry=registry, id="swerljobs")
+    async def changed(namespace: str | None, name: str, type: str | None, body: kopf.Body, **_: Any) -> None:
+        key = (namespace or "", name)
+        if type == "DELETED":
+            phases.pop(key, None)
+        else:
+            phases[key] = str(body.get("status", {}).get("phase") or "Pending")
+            queue.add(key)
+        counts = Counter(phases.values())
+        for phase in PHASES:
+            context.metrics.jobs.labels(phase=phase).set(counts[phase])
+
+    async def work() -> None:
+        async with ray:
+            await queue.run()
+
+    context.run_forever("SweRLJob queue", work)

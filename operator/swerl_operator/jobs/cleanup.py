@@ -1,0 +1,46 @@
+"""Everything that attempts leave behind, by label: counted, and deleted.
+
+Guarantee: needs nothing but the labels, so it works for attempts this process never saw.
+"""
+
+from __future__ import annotations
+
+from swerl_api import API_VERSION
+from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL
+
+from ..errors import NotFound
+from ..kube import Kube
+from . import raycluster
+
+# Owners before what they own, so that nothing is made again.
+_KINDS = (
+    (raycluster.API, "rayclusters"),
+    (API_VERSION, "swesandboxes"),
+    ("batch/v1", "jobs"),
+    ("v1", "pods"),
+)
+
+
+async def count_leftovers(api: Kube, namespace: str, job: str, keep: int | None) -> int:
+    """Objects of the job's attempts, without attempt `keep`."""
+    total = 0
+    for api_version, resource in _KINDS:
+        try:
+            total += len(await api.list(api_version, resource, namespace, labels=_selector(job, keep)))
+        except NotFound:
+            continue  # the kind is not installed
+    return total
+
+
+async def delete_leftovers(api: Kube, namespace: str, job: str, keep: int | None) -> None:
+    """Delete what `count_leftovers` counts, and the payloads of grading Jobs with them."""
+    for api_version, resource in (*_KINDS, ("v1", "configmaps")):
+        try:
+            await api.delete_all(api_version, resource, namespace, labels=_selector(job, keep))
+        except NotFound:
+            continue
+
+
+def _selector(job: str, keep: int | None) -> str:
+    of_attempts = f"{JOB_LABEL}={job},{ATTEMPT_LABEL}"
+    return of_attempts if keep is None else f"{of_attempts},{ATTEMPT_LABEL}!={keep}"

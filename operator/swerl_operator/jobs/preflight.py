@@ -1,0 +1,125 @@
+"""The preflight Pod: every image pulled and every source path found before a Ray cluster is made.
+
+Guarantees: it asks for no GPU; it runs on the nodes of the Ray Pods, so that what it pulled is there when they start;
+while an image is missing it stays, and the kubelet's own retries let the job go on as soon as the image appears.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from swerl_api import JobReason, Source
+from swerl_api.names import ROLE_DRIVER
+
+from .attempt import Attempt, Object
+from .diagnosis import pull_problems, unschedulable_problem
+from .problem import Problem, joined
+from .raycluster import pull_secrets, tolerations
+from .sources import COPY_RESOURCES, RESTRICTED, place_source, together
+
+LIFETIME_SECONDS = 86_400
+FINGERPRINT = "swerl.dev/fingerprint"  # annotation: hash of the Pod's spec as asked for
+VOLUME_ROOT = "/preflight"
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What the Pod found so far."""
+
+    state: Literal["waiting", "passed", "failed", "outdated"]
+    problem: Problem | None = None
+
+
+def preflight_pod(attempt: Attempt) -> Object:
+    """One container per image, each looking for the paths it must hold; the trainer image looks into the volumes."""
+    sources = dict(_named_sources(attempt))
+    images = {name: source.image for name, source in sources.items() if source.image is not None}
+    claims = {name: source for name, source in sources.items() if source.persistent_volume_claim is not None}
+    volumes = [_claim_volume(name, source) for name, source in claims.items()]
+    mounts = [{"name": name, "mountPath": f"{VOLUME_ROOT}/{name}", "readOnly": True} for name in claims]
+    paths = [_claim_path(name, source) for name, source in claims.items()]
+    containers = [_container("trainer", attempt.spec.trainer.image, paths) | {"volumeMounts": mounts}]
+    containers += [_container(name, image.reference, [image.path]) for name, image in images.items()]
+    secrets = pull_secrets(attempt, together(place_source(name, "/", source) for name, source in sources.items()))
+    spec = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": LIFETIME_SECONDS,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "nodeSelector": attempt.spec.trainer.node_selector,
+        "tolerations": tolerations(attempt),
+        "imagePullSecrets": [{"name": name} for name in secrets],
+        "containers": containers,
+        "volumes": volumes,
+    }
+    metadata = attempt.metadata(attempt.preflight_name, ROLE_DRIVER) | {
+        "annotations": {FINGERPRINT: _fingerprint(spec)}
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def read_preflight(pod: Object, wanted: Object) -> Preflight:
+    """What the Pod's status says; outdated when the job was changed since the Pod was made as `wanted` then was."""
+    if pod["metadata"].get("annotations", {}).get(FINGERPRINT) != wanted["metadata"]["annotations"][FINGERPRINT]:
+        return Preflight("outdated")
+    status = pod.get("status", {})
+    if status.get("phase") == "Succeeded":
+        return Preflight("passed")
+    failures = [problem for entry in status.get("containerStatuses", []) if (problem := _failure(pod, entry))]
+    if failures:
+        return Preflight("failed", joined(failures))
+    if status.get("phase") == "Failed":
+        text = f"preflight Pod {pod['metadata']['name']} failed: {status.get('reason', '')} {status.get('message', '')}"
+        return Preflight("failed", Problem(JobReason.PREFLIGHT_FAILED, text.strip()))
+    obstacles = [*pull_problems(pod), *filter(None, [unschedulable_problem(pod)])]
+    return Preflight("waiting", joined(obstacles) if obstacles else None)
+
+
+def _fingerprint(spec: Object) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _failure(pod: Object, entry: Object) -> Problem | None:
+    terminated = entry.get("state", {}).get("terminated")
+    if terminated is None or terminated["exitCode"] == 0:
+        return None
+    message = (terminated.get("message") or terminated.get("reason") or "").strip()
+    text = f"image {entry['image']}: {message} (exit code {terminated['exitCode']} of container {entry['name']})"
+    return Problem(JobReason.SOURCE_MISSING, text)
+
+
+def _named_sources(attempt: Attempt) -> Iterator[tuple[str, Source]]:
+    spec = attempt.spec
+    yield "model", spec.model.source
+    yield "tasks", spec.tasks.source
+    if spec.evaluation is not None:
+        yield "evaluation", spec.evaluation.source
+    if spec.judge is not None:
+        yield "judge", spec.judge.model
+
+
+def _container(name: str, image: str, paths: list[str]) -> Object:
+    script = 'for p; do [ -e "$p" ] || { echo "path $p does not exist" >/dev/termination-log; exit 1; }; done'
+    return {
+        "name": name,
+        "image": image,
+        "command": ["sh", "-c", script, "sh", *paths],
+        "resources": COPY_RESOURCES,
+        "securityContext": RESTRICTED,
+    }
+
+
+def _claim_volume(name: str, source: Source) -> Object:
+    assert source.persistent_volume_claim is not None
+    claim = source.persistent_volume_claim.claim_name
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+
+
+def _claim_path(name: str, source: Source) -> str:
+    assert source.persistent_volume_claim is not None
+    return f"{VOLUME_ROOT}/{name}/{source.persistent_volume_claim.path}".rstrip("/")

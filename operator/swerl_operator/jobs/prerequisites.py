@@ -1,0 +1,97 @@
+"""What must exist before a job may take resources.
+
+Guarantee: only reads, and never a Secret (a missing one shows when the preflight Pod pulls or starts); every missing
+thing is reported at once, each with the command or field that puts it right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from swerl_api import JobReason, Source, SweRLJobSpec
+
+from ..errors import NotFound
+from ..kube import Kube
+from . import raycluster
+from .attempt import Attempt
+from .problem import Problem
+
+Reference = tuple[str, str, str]  # (resource, name, the field that names it)
+
+
+async def missing_prerequisites(api: Kube, attempt: Attempt, cluster_role: str) -> list[Problem]:
+    """Problems that keep `attempt` from starting; empty when everything is there."""
+    problems = [] if await _kuberay_serves(api) else [_kuberay_missing()]
+    for resource, name, where in dict.fromkeys(_references(attempt.spec)):
+        if await api.find("v1", resource, attempt.namespace, name) is None:
+            problems.append(_reference_missing(attempt, resource, name, where))
+    runtime = attempt.spec.sandbox.runtime_class_name
+    if runtime and await api.find("node.k8s.io/v1", "runtimeclasses", None, runtime) is None:
+        problems.append(_runtime_missing(runtime))
+    if await api.find("rbac.authorization.k8s.io/v1", "clusterroles", None, cluster_role) is None:
+        problems.append(_role_missing(cluster_role))
+    return problems
+
+
+async def _kuberay_serves(api: Kube) -> bool:
+    try:
+        served = await api.request("GET", f"/apis/{raycluster.API}")
+    except NotFound:
+        return False
+    return any(resource["name"] == "rayclusters" for resource in served.get("resources", []))
+
+
+def _references(spec: SweRLJobSpec) -> Iterator[Reference]:
+    """Namespaced objects the spec names."""
+    yield from _source_references("model.source", spec.model.source)
+    yield from _source_references("tasks.source", spec.tasks.source)
+    if spec.evaluation is not None:
+        yield from _source_references("evaluation.source", spec.evaluation.source)
+    if spec.judge is not None:
+        yield from _source_references("judge.model", spec.judge.model)
+    claim = spec.checkpoint.volume.persistent_volume_claim
+    if claim is not None:
+        yield "persistentvolumeclaims", claim.claim_name, "checkpoint.volume"
+    if spec.agent.prompt_templates is not None:
+        yield "configmaps", spec.agent.prompt_templates.config_map.name, "agent.promptTemplates"
+
+
+def _source_references(where: str, source: Source) -> Iterator[Reference]:
+    if source.persistent_volume_claim is not None:
+        yield "persistentvolumeclaims", source.persistent_volume_claim.claim_name, where
+    if source.config_map is not None:
+        yield "configmaps", source.config_map.name, where
+
+
+_KINDS = {
+    "persistentvolumeclaims": ("PersistentVolumeClaim", JobReason.VOLUME_CLAIM_MISSING),
+    "configmaps": ("ConfigMap", JobReason.CONFIG_MAP_MISSING),
+}
+
+
+def _reference_missing(attempt: Attempt, resource: str, name: str, where: str) -> Problem:
+    kind, reason = _KINDS[resource]
+    text = f"{kind} {name!r} named by spec.{where} does not exist in namespace {attempt.namespace!r}; create it there"
+    return Problem(reason, text)
+
+
+def _kuberay_missing() -> Problem:
+    text = (
+        f"the cluster does not serve {raycluster.API} RayCluster; install KubeRay 1.6 or later: "
+        "helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
+        "helm install kuberay-operator kuberay/kuberay-operator"
+    )
+    return Problem(JobReason.KUBERAY_MISSING, text)
+
+
+def _runtime_missing(name: str) -> Problem:
+    text = (
+        f"RuntimeClass {name!r} named by spec.sandbox.runtimeClassName does not exist; install that runtime on the "
+        "nodes and create the RuntimeClass, or name one that `kubectl get runtimeclass` lists, or leave the field out"
+    )
+    return Problem(JobReason.RUNTIME_CLASS_MISSING, text)
+
+
+def _role_missing(name: str) -> Problem:
+    text = f"ClusterRole {name!r} for drivers does not exist; the chart has it: helm upgrade --install swe-rl charts/"
+    return Problem(JobReason.ROLE_MISSING, text)

@@ -1,0 +1,103 @@
+"""The driver as a Ray job, over the Ray Jobs HTTP API of the head.
+
+Guarantees: submitting twice is the same as once (a known submission id is adopted); an answer that does not come is
+its own state, never an exception.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+import aiohttp
+from swerl_api.names import JOB_FILE, JOB_FILE_DIRECTORY
+
+from .attempt import Attempt, Object
+from .raycluster import DASHBOARD_PORT
+
+logger = logging.getLogger(__name__)
+
+ENTRYPOINT = f"python -m swerl_trainer.driver --job {JOB_FILE_DIRECTORY}/{JOB_FILE}"
+TIMEOUT_SECONDS = 10.0
+LOG_TAIL_LINES = 15
+LOG_TAIL_CHARACTERS = 1500
+
+DriverPhase = Literal["unreachable", "absent", "pending", "running", "succeeded", "failed"]
+_PHASES: dict[str, DriverPhase] = {
+    "PENDING": "pending",
+    "RUNNING": "running",
+    "SUCCEEDED": "succeeded",
+    "FAILED": "failed",
+    "STOPPED": "failed",
+}
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What Ray says about the driver. absent: Ray answers and knows no such submission."""
+
+    phase: DriverPhase
+    message: str = ""
+    exit_code: int | None = None
+
+
+class RayJobs:
+    """Requests to the dashboards of Ray heads. Use as an async context manager."""
+
+    async def __aenter__(self) -> RayJobs:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def look(self, address: str, submission: str) -> Driver:
+        """State of `submission` on the head at `address` (an IP)."""
+        try:
+            async with self._session.get(_url(address, submission)) as reply:
+                if reply.status == 404:
+                    return Driver("absent")
+                if reply.status != 200:
+                    return Driver("unreachable", f"Ray answers {reply.status}: {(await reply.text())[:300]}")
+                info: Object = await reply.json()
+        except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError) as error:
+            return Driver("unreachable", f"Ray's dashboard at {address}:{DASHBOARD_PORT} does not answer: {error!r}")
+        phase = _PHASES.get(str(info.get("status")), "pending")
+        message = str(info.get("message") or "")
+        if phase == "failed":
+            message = "; ".join(filter(None, [message, await self._log_tail(address, submission)]))
+        return Driver(phase, message, info.get("driver_exit_code"))
+
+    async def submit(self, address: str, attempt: Attempt) -> bool:
+        """Start the driver of `attempt`; False when Ray did not take it (try again)."""
+        body = {
+            "entrypoint": ENTRYPOINT,
+            "submission_id": attempt.submission,
+            "metadata": {"job": attempt.job, "namespace": attempt.namespace, "attempt": str(attempt.number)},
+        }
+        try:
+            async with self._session.post(_url(address, ""), json=body) as reply:
+                text = await reply.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            logger.warning("submission %s not answered: %r", attempt.submission, error)
+            return False
+        accepted = reply.status == 200 or "already exists" in text
+        if not accepted:
+            logger.warning("submission %s refused: %d %s", attempt.submission, reply.status, text[:500])
+        return accepted
+
+    async def _log_tail(self, address: str, submission: str) -> str:
+        try:
+            async with self._session.get(_url(address, submission) + "/logs") as reply:
+                logs = str((await reply.json()).get("logs") or "")
+        except (TimeoutError, aiohttp.ClientError, json.JSONDecodeError):
+            return ""
+        tail = "\n".join(logs.strip().splitlines()[-LOG_TAIL_LINES:])
+        return tail[-LOG_TAIL_CHARACTERS:]
+
+
+def _url(address: str, submission: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{DASHBOARD_PORT}/api/jobs/{submission}"

@@ -1,0 +1,92 @@
+"""Sources and outputs as volumes of a Pod.
+
+Guarantee: whatever the kind of source, its data stands at the same path of the Ray container, read-only where
+Kubernetes can enforce it; a Hugging Face source is an empty folder there that the trainer fills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from swerl_api import Source
+from swerl_api.compute import OutputVolume
+
+from .attempt import Object
+
+# What a container that runs as root may do: nothing beyond files it owns.
+RESTRICTED: Object = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+COPY_RESOURCES: Object = {
+    "requests": {"cpu": "10m", "memory": "32Mi"},
+    "limits": {"memory": "512Mi"},
+}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What a Pod needs so that one source stands at a path."""
+
+    volumes: list[Object]
+    mounts: list[Object]
+    init_containers: list[Object] = field(default_factory=list)
+    pull_secrets: list[str] = field(default_factory=list)
+
+
+def place_source(name: str, target: str, source: Source) -> Placed:
+    """`source` at path `target`; `name` (a DNS label) becomes the volume's name."""
+    if source.persistent_volume_claim is not None:
+        claim = source.persistent_volume_claim
+        volume: Object = {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
+        sub_path = {"subPath": claim.path} if claim.path else {}
+        return Placed([{"name": name, **volume}], [_mount(name, target, read_only=True) | sub_path])
+    if source.config_map is not None:
+        volume = {"configMap": {"name": source.config_map.name}}
+        return Placed([{"name": name, **volume}], [_mount(name, target, read_only=True)])
+    folder = {"name": name, "emptyDir": {}}
+    if source.image is None:
+        return Placed([folder], [_mount(name, target)])
+    copy = {
+        "name": f"copy-{name}",
+        "image": source.image.reference,
+        "command": ["sh", "-c", 'cp -a "$0/." "$1/"', source.image.path, target],
+        "volumeMounts": [_mount(name, target)],
+        "securityContext": RESTRICTED,
+        "resources": COPY_RESOURCES,
+    }
+    return Placed([folder], [_mount(name, target, read_only=True)], [copy], list(source.image.pull_secrets))
+
+
+def place_output(target: str, volume: OutputVolume) -> Placed:
+    """The checkpoint volume at path `target`, writable."""
+    body = volume.model_dump(by_alias=True, exclude_none=True)
+    return Placed([{"name": "output", **body}], [_mount("output", target)])
+
+
+def place_config_map(name: str, target: str, config_map: str) -> Placed:
+    """A ConfigMap's keys as files below `target`."""
+    return Placed([{"name": name, "configMap": {"name": config_map}}], [_mount(name, target, read_only=True)])
+
+
+def place_shared_memory(size: str) -> Placed:
+    """/dev/shm of `size`; torch and Ray's object store live there."""
+    volume = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
+    return Placed([volume], [_mount("shared-memory", "/dev/shm")])
+
+
+def together(parts: Iterable[Placed]) -> Placed:
+    """All parts as one."""
+    whole = Placed([], [])
+    for part in parts:
+        whole.volumes.extend(part.volumes)
+        whole.mounts.extend(part.mounts)
+        whole.init_containers.extend(part.init_containers)
+        whole.pull_secrets.extend(secret for secret in part.pull_secrets if secret not in whole.pull_secrets)
+    return whole
+
+
+def _mount(name: str, path: str, *, read_only: bool = False) -> Object:
+    return {"name": name, "mountPath": path} | ({"readOnly": True} if read_only else {})

@@ -1,0 +1,178 @@
+"""The operator's Kubernetes client: plain dictionaries over one aiohttp session.
+
+Guarantees: credentials are those kopf uses (service account, else kubeconfig), and the service account's token is read
+again before it expires; every request has a timeout; a refusal is an ApiError that names the request, and what may pass
+by itself is Unavailable.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import kopf
+
+from .errors import BY_STATUS, ApiError, NotFound, OperatorError, Unavailable
+from .metrics import Metrics
+
+Object = dict[str, Any]
+logger = logging.getLogger(__name__)
+
+TOKEN_REFRESH_SECONDS = 60.0  # projected tokens are renewed by the kubelet long before they expire
+REQUEST_TIMEOUT_SECONDS = 15.0
+CONNECTIONS = 64  # parallel requests of the whole operator
+
+
+def login() -> kopf.ConnectionInfo:
+    """Connection of the surrounding Pod, else of $KUBECONFIG or ~/.kube/config; raises OperatorError without either."""
+    options: dict[str, Any] = {"logger": logger, "settings": kopf.OperatorSettings()}
+    connection = kopf.login_with_service_account(**options) or kopf.login_with_kubeconfig(**options)
+    if connection is None:
+        raise OperatorError("no Kubernetes credentials: run inside a Pod with a service account, or set KUBECONFIG")
+    return connection
+
+
+def path(api_version: str, resource: str, namespace: str | None = None, name: str | None = None, sub: str = "") -> str:
+    """URL path, e.g. path("apps/v1", "deployments", "ns", "x", "status")."""
+    root = "/api/" if "/" not in api_version else "/apis/"
+    parts = [f"namespaces/{namespace}" if namespace else "", resource, name or "", sub]
+    return root + "/".join([api_version, *filter(None, parts)])
+
+
+class Kube:
+    """Requests by (apiVersion, resource, namespace, name). Use as an async context manager."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._session: aiohttp.ClientSession | None = None
+        self._connection: kopf.ConnectionInfo | None = None
+        self._login_time = 0.0
+
+    async def __aenter__(self) -> Kube:
+        self._connection = login()
+        self._login_time = time.monotonic()
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._connection.as_ssl_context())
+        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, api_version: str, resource: str, namespace: str | None, name: str) -> Object:
+        """The object; raises NotFound."""
+        return await self.request("GET", path(api_version, resource, namespace, name))
+
+    async def find(self, api_version: str, resource: str, namespace: str | None, name: str) -> Object | None:
+        """The object, or None when it (or its kind) does not exist."""
+        try:
+            return await self.get(api_version, resource, namespace, name)
+        except NotFound:
+            return None
+
+    async def list(
+        self, api_version: str, resource: str, namespace: str | None, *, labels: str = "", fields: str = ""
+    ) -> list[Object]:
+        """Every object that matches the label and field selectors."""
+        query = {"labelSelector": labels, "fieldSelector": fields, "resourceVersion": "0"}
+        answer = await self.request("GET", path(api_version, resource, namespace), query=query)
+        return list(answer.get("items") or [])
+
+    async def create(self, resource: str, body: Object) -> Object:
+        """The created object; raises Conflict when the name is taken."""
+        namespace = body["metadata"].get("namespace")
+        return await self.request("POST", path(body["apiVersion"], resource, namespace), body=body)
+
+    async def patch(
+        self, api_version: str, resource: str, namespace: str | None, name: str, body: Object, *, sub: str = ""
+    ) -> Object:
+        """Merge patch of the object, or of its subresource `sub`."""
+        url = path(api_version, resource, namespace, name, sub)
+        return await self.request("PATCH", url, body=body, content_type="application/merge-patch+json")
+
+    async def replace(self, resource: str, body: Object) -> Object:
+        """PUT; raises Conflict when metadata.resourceVersion is not the current one."""
+        metadata = body["metadata"]
+        url = path(body["apiVersion"], resource, metadata.get("namespace"), metadata["name"])
+        return await self.request("PUT", url, body=body)
+
+    async def delete(
+        self,
+        api_version: str,
+        resource: str,
+        namespace: str | None,
+        name: str,
+        *,
+        grace: int | None = None,
+        uid: str | None = None,
+        propagation: str = "Background",
+    ) -> bool:
+        """Delete it (only the one with `uid`, when given); False when it was gone already."""
+        body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        try:
+            await self.request("DELETE", path(api_version, resource, namespace, name), body=body)
+        except NotFound:
+            return False
+        return True
+
+    async def delete_all(self, api_version: str, resource: str, namespace: str, *, labels: str) -> None:
+        """Delete every object that matches, in the background."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        await self.request("DELETE", path(api_version, resource, namespace), body=body, query={"labelSelector": labels})
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: Object | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        """One request; returns the decoded answer."""
+        assert self._session is not None and self._connection is not None, "use `async with Kube(...)`"
+        headers = {"Content-Type": content_type, **self._credentials().as_http_headers()}
+        data = None if body is None else json.dumps(body).encode()
+        params = {key: value for key, value in (query or {}).items() if value}
+        server = str(self._connection.server).rstrip("/")
+        started = time.monotonic()
+        try:
+            async with self._session.request(method, server + url, data=data, params=params, headers=headers) as reply:
+                text = await reply.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unavailable(f"{method} {url}: API server not reachable: {error!r}") from error
+        finally:
+            self._metrics.api_seconds.labels(verb=method).observe(time.monotonic() - started)
+        self._metrics.api_requests.labels(verb=method, code=f"{reply.status // 100}xx").inc()
+        return _decoded(f"{method} {url}", reply.status, text)
+
+    def _credentials(self) -> kopf.ConnectionInfo:
+        assert self._connection is not None
+        if time.monotonic() - self._login_time > TOKEN_REFRESH_SECONDS:
+            self._connection, self._login_time = login(), time.monotonic()
+        return self._connection
+
+
+def _decoded(request: str, status: int, text: str) -> Object:
+    try:
+        answer: Object = json.loads(text) if text else {}
+    except json.JSONDecodeError:
+        answer = {"message": text[:500]}
+    if status < 400:
+        return answer
+    message = str(answer.get("message") or text[:500])
+    if status == 429 or status >= 500:
+        raise Unavailable(f"{request}: {status}: {message}")
+    raise BY_STATUS.get(status, ApiError)(request, status, str(answer.get("reason") or "Error"), message)

@@ -1,0 +1,33 @@
+"""Prometheus metrics of the operator.
+
+Guarantee: label values come from small fixed sets (verbs, kinds, outcomes), never from object names, so the number of
+series does not grow with the number of sandboxes.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+PREFIX = "swerl_operator_"
+
+
+class Metrics:
+    """The shared collectors; a part that needs its own registers them in `registry`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.api_requests = Counter(
+            PREFIX + "api_requests", "Kubernetes API requests answered.", ["verb", "code"], registry=self.registry
+        )
+        self.api_seconds = Histogram(
+            PREFIX + "api_request_seconds", "Seconds per API request.", ["verb"], registry=self.registry
+        )
+        self.reconciles = Counter(
+            PREFIX + "reconciles", "Reconciliations by outcome ok|error.", ["kind", "outcome"], registry=self.registry
+        )
+        self.reconcile_seconds = Histogram(
+            PREFIX + "reconcile_seconds", "Seconds per reconciliation.", ["kind"], registry=self.registry
+        )
+        self.queue_depth = Gauge(PREFIX + "queue_depth", "Keys waiting for a worker.", ["kind"], registry=self.registry)
+        self.jobs = Gauge(PREFIX + "jobs", "SweRLJobs by phase.", ["phase"], registry=self.registry)
+        self.leader = Gauge(PREFIX + "leader", "1 while this process holds the Lease.", registry=self.registry)

@@ -1,0 +1,79 @@
+"""The API calls of the sandbox plane, each counted. One method, one request (a list: one per page)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from swerl_api import names
+from swerl_api.base import API_VERSION
+
+from ..errors import Conflict, NotFound
+from ..kube import Kube, Object, path
+from .facts import Group, Key, Pod
+from .metrics import SandboxMetrics
+
+SANDBOXES = "swesandboxes"
+PAGE = 500  # objects per list request, which bounds memory on both sides
+
+
+class Cluster:
+    """What the controller asks of the API server."""
+
+    def __init__(self, api: Kube, metrics: SandboxMetrics) -> None:
+        self._api = api
+        self._writes = metrics.writes
+
+    async def groups(self, namespace: str | None) -> tuple[list[Object], int]:
+        """Every SweSandbox, and the resourceVersion of the list."""
+        return await self._list(path(API_VERSION, SANDBOXES, namespace), "")
+
+    async def pods(self, namespace: str | None) -> tuple[list[Object], int]:
+        """Every sandbox Pod, and the resourceVersion of the list."""
+        return await self._list(path("v1", "pods", namespace), names.SANDBOX_LABEL)
+
+    async def _list(self, url: str, labels: str) -> tuple[list[Object], int]:
+        # Without resourceVersion the list is consistent: one that lags behind could hide Pods that exist.
+        items: list[Object] = []
+        query = {"limit": str(PAGE), "labelSelector": labels}
+        while True:
+            page = await self._api.request("GET", url, query=query)
+            items += page.get("items") or ()
+            query["continue"] = page["metadata"].get("continue") or ""
+            if not query["continue"]:
+                return items, int(page["metadata"]["resourceVersion"])
+
+    async def pod(self, namespace: str, name: str) -> Object | None:
+        """One Pod, or None."""
+        return await self._api.find("v1", "pods", namespace, name)
+
+    async def lease(self, lease: Key) -> Object | None:
+        """One Lease, or None."""
+        return await self._api.find("coordination.k8s.io/v1", "leases", *lease)
+
+    async def create_pod(self, manifest: dict[str, Any]) -> Object:
+        """Raises Conflict when the name is taken."""
+        self._writes.labels(verb="create_pod").inc()
+        return await self._api.create("pods", manifest)
+
+    async def delete_pod(self, namespace: str, pod: Pod) -> None:
+        """Remove this very Pod at once; one that is gone, or replaced by its namesake, is no error."""
+        self._writes.labels(verb="delete_pod").inc()
+        with contextlib.suppress(Conflict):
+            await self._api.delete("v1", "pods", namespace, pod.name, grace=0, uid=pod.uid)
+
+    async def patch_status(self, group: Group, status: dict[str, Any]) -> Object | None:
+        """The group after the write; None when it is gone."""
+        self._writes.labels(verb="patch_status").inc()
+        # The UID in a merge patch is a precondition: a namesake created since is not written to.
+        body = {"metadata": {"uid": group.uid}, "status": status}
+        try:
+            return await self._api.patch(API_VERSION, SANDBOXES, *group.key, body, sub="status")
+        except (NotFound, Conflict):
+            return None
+
+    async def delete_group(self, group: Group) -> None:
+        """Delete this very group; its Pods follow by their ownerReference."""
+        self._writes.labels(verb="delete_group").inc()
+        with contextlib.suppress(Conflict):
+            await self._api.delete(API_VERSION, SANDBOXES, *group.key, uid=group.uid)

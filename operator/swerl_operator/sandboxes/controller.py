@@ -1,0 +1,289 @@
+"""Reconciliation of one group: what is known becomes a view, the view a decision, the decision API calls.
+
+Guarantees: what the API server answers to a write is known before the next decision, so a slow watch never leads to a
+second Pod; every call may fail or be repeated at any point; a group is only ever handled by one worker at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from swerl_api import names
+from swerl_api.conditions import SandboxCondition
+
+from ..errors import ApiError, Conflict, OperatorError, Unavailable
+from ..metrics import Metrics
+from ..workqueue import WorkQueue
+from .cluster import Cluster
+from .decision import Condemned, Decision, View, decide, outstanding
+from .facts import Group, Key, Pod, owner_uid, read_group, read_pod, seconds
+from .isolation import DenyAll
+from .leases import Leases, LeaseState
+from .lines import Lines
+from .memo import Memo
+from .metrics import SandboxMetrics
+from .pods import sandbox_pod
+from .settings import SandboxSettings
+from .status import desired, due, finished_at
+from .store import Record, Store
+
+logger = logging.getLogger(__name__)
+
+RETRY_REFUSED = 2.0  # seconds until a refused creation is tried again
+DELETIONS = 16  # Pod deletions of one group under way at once
+
+
+class Controller:
+    """Knows every group; decides and acts for one at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        deny_all: DenyAll,
+        store: Store,
+        settings: SandboxSettings,
+        metrics: SandboxMetrics,
+        shared_metrics: Metrics,
+    ) -> None:
+        self.store = store
+        self.leases = Leases(settings)
+        self.lines = Lines(settings)
+        self.queue: WorkQueue[Key] = WorkQueue("SweSandbox", self.reconcile, shared_metrics, workers=settings.workers)
+        self._cluster = cluster
+        self._deny_all = deny_all
+        self._settings = settings
+        self._metrics = metrics
+        self._memos: dict[str, Memo] = {}
+
+    def enroll(self, record: Record) -> Memo | None:
+        """Give a group its place: among the admitted if it ever was, else in the line. None for one without object."""
+        group = record.group
+        if group is None:
+            return None
+        record.seed()
+        memo = self._memos.get(record.uid)
+        if memo is None:
+            memo = self._memos[record.uid] = Memo(scope=group.scope, finished_at=seconds(finished_at(group)))
+        if group.deleting or memo.finished_at is not None:
+            self._let_in(self.lines.leave(memo.scope, record.uid))
+        elif record.created > 0 or _was_admitted(group):
+            self._hold(record, memo, self._view(record, group, memo))
+        else:
+            self.lines.wait(group, record.arrival)
+        return memo
+
+    def follow(self, record: Record, pod: Pod, *, gone: bool = False) -> None:
+        """A Pod of the group changed: free its place in the wave, tell the one whose turn it is."""
+        memo = self._memos.get(record.uid)
+        if memo is None:
+            return
+        memo.follow(pod, time.time())
+        took, turn = self.lines.follow(memo.scope, pod, gone=gone)
+        if took is not None:
+            self._metrics.start_seconds.observe(took)
+        self._add(turn)
+        if record.group is None:
+            self._abandon(record, memo)
+
+    def forget(self, record: Record) -> None:
+        """The group's object is gone; its place is free when its Pods are gone too."""
+        memo = self._memos.get(record.uid)
+        if memo is not None:
+            self._abandon(record, memo)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One step for the group; seconds until the next look."""
+        record = self.store.record(key)
+        memo = self.enroll(record) if record is not None else None
+        if record is None or record.group is None or memo is None:
+            return None
+        group = record.group
+        if group.deleting:
+            return None
+        self._let_in(self.lines.admit(memo.scope))
+        memo.isolated = await self._isolate(record, group, memo)
+        decision = decide(self._view(record, group, memo), self._settings)
+        if decision.delete_group:
+            await self._delete(record, group, decision)
+            return None
+        if decision.gave_up:
+            memo.gave_up = True
+            self._add(self.lines.complete(memo.scope, record.uid))
+        await self._condemn(record, group, decision.condemn)
+        await self._create(record, group, memo, decision.create)
+        return await self._report(record, memo)
+
+    def _view(self, record: Record, group: Group, memo: Memo) -> View:
+        now = time.time()
+        lease = (group.key[0], group.spec.owner or "")
+        state = self.leases.state(lease) if group.spec.owner else LeaseState.HELD
+        missing_too_long = now - group.created > self._settings.lease_missing
+        return View(
+            group=group,
+            pods=record.pods,
+            created=record.created,
+            lost=record.lost,
+            ever_ready=record.ever_ready,
+            admitted=self.lines.admitted(memo.scope, record.uid),
+            isolated=memo.isolated,
+            places=self.lines.places(memo.scope, record.uid),
+            lease_expired=state is LeaseState.EXPIRED or (state is LeaseState.MISSING and missing_too_long),
+            rejected=memo.rejected,
+            refusal=memo.refusal,
+            failing_since=memo.failing_since,
+            finished_at=memo.finished_at,
+            now=now,
+        )
+
+    async def _isolate(self, record: Record, group: Group, memo: Memo) -> bool:
+        """Have the namespace's deny-all policy in place before the next Pod is created."""
+        creating = self.lines.places(memo.scope, record.uid) > 0 and record.created < group.spec.replicas
+        if group.spec.egress == "allow" or not creating:
+            return memo.isolated
+        try:
+            await self._deny_all.ensure(group.key[0])
+        except ApiError as error:
+            logger.warning("no Pods for %s/%s: its NetworkPolicy cannot be ensured: %s", *group.key, error)
+            return False
+        return True
+
+    async def _create(self, record: Record, group: Group, memo: Memo, ordinals: range) -> None:
+        for ordinal in ordinals:
+            if record.group is None or record.group.deleting or record.created > ordinal:
+                break
+            name = names.sandbox_pod_name(group.key[1], ordinal)
+            self.lines.started(memo.scope, name)
+            try:
+                pod = await self._create_one(group, ordinal, name)
+            except ApiError as error:
+                self.lines.withdraw(memo.scope, name)
+                memo.refused(error, time.time(), self._settings)
+                logger.warning("Pod %s/%s is refused: %s", group.key[0], name, error)
+                break
+            except OperatorError:
+                self.lines.withdraw(memo.scope, name)
+                raise
+            memo.accepted()
+            self.store.put_pod(group.uid, pod)
+            if ordinal not in record.pods:
+                self.lines.withdraw(memo.scope, name)  # its deletion was told before its creation
+            record.created = max(record.created, ordinal + 1)
+        if record.created >= group.spec.replicas:
+            self._add(self.lines.complete(memo.scope, record.uid))
+
+    async def _create_one(self, group: Group, ordinal: int, name: str) -> Pod:
+        try:
+            body = await self._cluster.create_pod(sandbox_pod(group, ordinal, self._settings))
+        except Conflict:
+            # Either an earlier request of ours was carried out though its answer was lost, or a namesake is in the way.
+            found = await self._cluster.pod(group.key[0], name)
+            if found is None or owner_uid(found) != group.uid:
+                raise Unavailable(f"Pod {group.key[0]}/{name} belongs to another group, waiting for its end") from None
+            body = found
+        pod = read_pod(body)
+        assert pod is not None, f"{name} carries an ordinal"
+        return pod
+
+    async def _condemn(self, record: Record, group: Group, condemned: tuple[Condemned, ...]) -> None:
+        for sentence in condemned:
+            pod = sentence.pod
+            record.sentenced[pod.uid] = sentence.reason
+            logger.info("deleting Pod %s/%s: %s: %s", group.key[0], pod.name, sentence.reason, sentence.message)
+            await self._cluster.delete_pod(group.key[0], pod)
+            self.store.drop_pod(pod.uid)
+            self.follow(record, pod, gone=True)
+
+    async def _delete(self, record: Record, group: Group, decision: Decision) -> None:
+        logger.info("deleting SweSandbox %s/%s: %s", *group.key, decision.delete_group)
+        if decision.finished is None:
+            self._metrics.ended.labels(reason=decision.delete_group).inc()
+        await self._cluster.delete_group(group)
+        limit = asyncio.Semaphore(DELETIONS)
+
+        async def remove(pod: Pod) -> None:
+            async with limit:
+                await self._cluster.delete_pod(group.key[0], pod)
+
+        await asyncio.gather(*(remove(pod) for pod in record.pods.values() if pod.live))
+        self.store.drop_group(group.uid)
+        self.forget(record)
+
+    async def _report(self, record: Record, memo: Memo) -> float | None:
+        """Write the status if it is time; seconds until this group must be looked at again."""
+        group = record.group
+        if group is None:
+            return None
+        view = self._view(record, group, memo)
+        decision = decide(view, self._settings)
+        if decision.finished is not None and memo.finished_at is None:
+            self._end(record, memo, decision.finished[0])
+        elif self.lines.admitted(memo.scope, record.uid):
+            self._hold(record, memo, view)
+        self._let_in(self.lines.admit(memo.scope))
+        wanted = desired(view, decision)
+        when = due(memo.writes, group.status, wanted, group.spec.replicas, view.now, self._settings)
+        if when is not None and when <= view.now:
+            await self._write(group, memo, wanted)
+            when = None
+        return self._next_look(memo, record, view, [when, decision.wake])
+
+    def _next_look(self, memo: Memo, record: Record, view: View, times: list[float | None]) -> float | None:
+        delays = [moment - view.now for moment in times if moment is not None]
+        turn = self.lines.next_place(memo.scope, record.uid)
+        if turn is not None:
+            delays.append(RETRY_REFUSED if memo.refusal is not None or not memo.isolated else turn)
+        return max(0.05, min(delays)) if delays else None
+
+    async def flush(self) -> None:
+        """Before an orderly end: write down how many Pods were created where the status lags behind."""
+        for record in list(self.store.records()):
+            memo = self._memos.get(record.uid)
+            if record.group is not None and memo is not None:
+                told = int(record.group.status.get("replicas") or 0)
+                if told < record.created and not record.group.deleting:
+                    view = self._view(record, record.group, memo)
+                    await self._write(record.group, memo, desired(view, decide(view, self._settings)))
+
+    async def _write(self, group: Group, memo: Memo, status: dict[str, object]) -> None:
+        memo.writes.count += 1
+        memo.writes.last = time.time()
+        answer = await self._cluster.patch_status(group, status)
+        memo.writes.news = None
+        if answer is not None:
+            self.store.put_group(read_group(answer))
+
+    def _end(self, record: Record, memo: Memo, reason: str) -> None:
+        memo.finished_at = time.time()
+        self._metrics.ended.labels(reason=reason).inc()
+        self._let_in(self.lines.leave(memo.scope, record.uid))
+
+    def _hold(self, record: Record, memo: Memo, view: View) -> None:
+        creating = record.created < view.group.spec.replicas and not memo.gave_up
+        left = outstanding(view) if creating else sum(1 for pod in record.pods.values() if pod.live)
+        self.lines.hold(memo.scope, record.uid, view.group.key, left, creating=creating)
+
+    def _abandon(self, record: Record, memo: Memo) -> None:
+        """The object is gone: its Pods count until they are gone too."""
+        alive = sum(1 for pod in record.pods.values() if pod.live)
+        if alive and self.lines.admitted(memo.scope, record.uid):
+            self._add(self.lines.complete(memo.scope, record.uid))
+            self.lines.resize(memo.scope, record.uid, alive)
+            self._let_in(self.lines.admit(memo.scope))
+        else:
+            self._let_in(self.lines.leave(memo.scope, record.uid))
+            self._memos.pop(record.uid, None)
+
+    def _let_in(self, groups: list[Key]) -> None:
+        for key in groups:
+            self.queue.add(key)
+
+    def _add(self, key: Key | None) -> None:
+        if key is not None:
+            self.queue.add(key)
+
+
+def _was_admitted(group: Group) -> bool:
+    conditions = group.status.get("conditions") or ()
+    return any(c.get("type") == SandboxCondition.ADMITTED and c.get("status") == "True" for c in conditions)

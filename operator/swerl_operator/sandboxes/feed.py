@@ -1,0 +1,163 @@
+"""What the API server tells, turned into memory and work: watch events, lists, Leases.
+
+Guarantees: no work starts before groups and Pods were listed; what a broken watch concealed is found by the next list,
+which follows every renewed listing of kopf's and comes anyway from time to time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import OperatorError
+from .cluster import Cluster
+from .controller import Controller
+from .facts import Key, Pod, owner_uid, read_group, read_pod
+from .leases import LeaseState
+from .settings import SandboxSettings
+from .store import Record
+
+logger = logging.getLogger(__name__)
+
+TICK = 0.5  # seconds between two looks at which Lease must be read
+SETTLE = 5.0  # seconds after a renewed listing until we list, so that one list answers many events
+LAST_WORDS = 3.0  # seconds for the last status writes of an orderly end
+RETRY = 2.0  # seconds until a failed list is tried again
+
+
+class Feed:
+    """Feeds `controller`; `namespaces` are those served, empty for all."""
+
+    def __init__(
+        self, cluster: Cluster, controller: Controller, settings: SandboxSettings, namespaces: Sequence[str]
+    ) -> None:
+        self._cluster = cluster
+        self._controller = controller
+        self._store = controller.store
+        self._settings = settings
+        self._namespaces: Sequence[str | None] = namespaces or (None,)
+        self._synced = False
+        self._relisted = asyncio.Event()
+
+    def group_event(self, kind: str | None, body: dict[str, Any]) -> None:
+        """A watch event (`kind` None: from a listing) of a SweSandbox."""
+        if kind == "DELETED":
+            self._group_gone(str(body["metadata"]["uid"]))
+            return
+        self._note_listing(kind)
+        self._work(self._store.put_group(read_group(body)))
+
+    def pod_event(self, kind: str | None, body: dict[str, Any]) -> None:
+        """A watch event of a sandbox Pod; one that no SweSandbox controls is not ours."""
+        owner, pod = owner_uid(body), read_pod(body)
+        if owner is None or pod is None:
+            return
+        if kind == "DELETED":
+            self._pod_gone(pod)
+            return
+        self._note_listing(kind)
+        record = self._store.put_pod(owner, pod)
+        if record is not None:
+            self._controller.follow(record, pod)
+            self._work(record)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while not self._synced:
+            await self._sync_safely()
+            if not self._synced:
+                await asyncio.sleep(RETRY)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._controller.queue.run(), name="sandbox workers")
+                tasks.create_task(self._watch_leases(), name="sandbox leases")
+                tasks.create_task(self._resync(), name="sandbox resync")
+        finally:
+            self._synced = False
+            with contextlib.suppress(OperatorError, TimeoutError):
+                async with asyncio.timeout(LAST_WORDS):
+                    await self._controller.flush()
+
+    async def _resync(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.resync):
+                    await self._relisted.wait()
+                    await asyncio.sleep(SETTLE)
+            self._relisted.clear()
+            await self._sync_safely()
+
+    async def _sync_safely(self) -> None:
+        try:
+            await self._sync()
+        except OperatorError as error:
+            logger.warning("SweSandboxes and their Pods cannot be listed, trying again: %s", error)
+
+    async def _sync(self) -> None:
+        for namespace in self._namespaces:
+            # Pods last: a Pod's group is then known, or gone.
+            groups, groups_version = await self._cluster.groups(namespace)
+            pods, pods_version = await self._cluster.pods(namespace)
+            for body in groups:
+                self._store.put_group(read_group(body))
+            for body in pods:
+                self.pod_event("LISTED", body)
+            for pod in self._store.stale_pods((b["metadata"]["uid"] for b in pods), pods_version, namespace):
+                self._pod_gone(pod)
+            for uid in self._store.stale_groups((b["metadata"]["uid"] for b in groups), groups_version, namespace):
+                self._group_gone(uid)
+        self._synced = True
+        records = [record for record in self._store.records() if record.group is not None]
+        for record in sorted(records, key=_age):
+            self._controller.enroll(record)
+            self._work(record)
+
+    async def _watch_leases(self) -> None:
+        leases = self._controller.leases
+        while True:
+            leases.keep(self._store.leases())
+            await asyncio.gather(*(self._read_lease(lease) for lease in leases.to_read(time.monotonic())))
+            await asyncio.sleep(TICK)
+
+    async def _read_lease(self, lease: Key) -> None:
+        leases = self._controller.leases
+        try:
+            body = await self._cluster.lease(lease)
+        except OperatorError as error:
+            logger.warning("Lease %s/%s cannot be read: %s", *lease, error)
+            leases.postpone(lease, time.monotonic())
+            return
+        if body is None:
+            leases.missing(lease, time.monotonic())
+        else:
+            leases.observe(lease, body, time.monotonic(), time.time())
+        if leases.state(lease) is not LeaseState.HELD:
+            for key in self._store.owned_by(lease):
+                self._controller.queue.add(key)
+
+    def _note_listing(self, kind: str | None) -> None:
+        if kind is None and self._synced:
+            self._relisted.set()
+
+    def _group_gone(self, uid: str) -> None:
+        record = self._store.drop_group(uid)
+        if record is not None:
+            self._controller.forget(record)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        record = self._store.drop_pod(pod.uid, pod)
+        if record is not None:
+            self._controller.follow(record, pod, gone=True)
+            self._work(record)
+
+    def _work(self, record: Record | None) -> None:
+        if record is not None and record.group is not None and self._synced:
+            self._controller.queue.add(record.group.key)
+
+
+def _age(record: Record) -> tuple[float, int]:
+    return (record.group.created if record.group else 0.0, record.arrival)

@@ -1,0 +1,72 @@
+"""The NetworkPolicy that isolates every Pod labelled `swerl.dev/egress: none`, in every namespace in use.
+
+Guarantee: `DenyAll.ensure` returns only when the policy was seen as written here within the recheck time; a policy that
+someone loosened is put right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from swerl_api import names
+
+from ..errors import Conflict
+from ..kube import Kube
+from .settings import SandboxSettings
+
+NETWORKING = "networking.k8s.io/v1"
+POLICIES = "networkpolicies"
+POLICY_NAME = "swerl-deny-all"
+
+
+def deny_all(namespace: str) -> dict[str, Any]:
+    """Manifest: no traffic in either direction for Pods with egress none."""
+    return {
+        "apiVersion": NETWORKING,
+        "kind": "NetworkPolicy",
+        "metadata": {"name": POLICY_NAME, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "swe-rl"}},
+        "spec": {
+            "podSelector": {"matchLabels": {names.EGRESS_LABEL: "none"}},
+            "policyTypes": ["Ingress", "Egress"],
+        },
+    }
+
+
+class DenyAll:
+    """Keeps the policy in place."""
+
+    def __init__(self, api: Kube, settings: SandboxSettings) -> None:
+        self._api = api
+        self._recheck = settings.policy_recheck
+        self._seen: dict[str, float] = {}
+
+    async def ensure(self, namespace: str) -> None:
+        """Put the policy in place; raises ApiError if that is impossible."""
+        if time.monotonic() - self._seen.get(namespace, float("-inf")) < self._recheck:
+            return
+        wanted = deny_all(namespace)
+        found = await self._api.find(NETWORKING, POLICIES, namespace, POLICY_NAME)
+        if found is None:
+            await self._create(wanted)
+        elif not _same(found.get("spec") or {}, wanted["spec"]):
+            # Explicit nulls: a merge patch only removes what it names.
+            selector = wanted["spec"]["podSelector"] | {"matchExpressions": None}
+            spec = wanted["spec"] | {"podSelector": selector, "ingress": None, "egress": None}
+            await self._api.patch(NETWORKING, POLICIES, namespace, POLICY_NAME, {"spec": spec})
+        self._seen[namespace] = time.monotonic()
+
+    async def _create(self, wanted: dict[str, Any]) -> None:
+        # A conflict means that somebody was first with the same name; the next look compares it.
+        with contextlib.suppress(Conflict):
+            await self._api.create(POLICIES, wanted)
+
+
+def _same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    filled = {name: value for name, value in found.items() if value}
+    return filled.get("podSelector") == wanted["podSelector"] and (
+        sorted(filled.get("policyTypes") or ()) == sorted(wanted["policyTypes"])
+        and not filled.get("ingress")
+        and not filled.get("egress")
+    )

@@ -1,0 +1,88 @@
+"""Every figure of the sandbox plane, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SandboxSettings:
+    """Times are in seconds."""
+
+    workers: int = 8
+    """Groups reconciled at once; one group is only ever reconciled by one worker."""
+
+    wave: int = 8
+    """Pods of one job that may be starting at once before anything is known of the nodes; the floor of the window."""
+
+    wave_limit: int = 512
+    """Ceiling of that window."""
+
+    slow_start: float = 4.0
+    """A Pod not ready after this long (it pulls an image, say) no longer holds a place in the window."""
+
+    image_patience: float = 30.0
+    """How long a failing image pull may go on, with the kubelet's back-offs, before the Pod is given up."""
+
+    reject_patience: float = 30.0
+    """How long a refused Pod creation (HTTP 403 other than quota) is tried again before the group is given up."""
+
+    terminating_patience: float = 60.0
+    """A Pod that is still terminating after this long has lost its node; it is removed by force."""
+
+    finished_ttl: float = 60.0
+    """A finished group is deleted after this long, if its client has not done so."""
+
+    lease_poll: float = 5.0
+    """A driver's Lease is read again after at most this long (at most a third of its duration)."""
+
+    lease_missing: float = 60.0
+    """A group whose Lease does not exist is kept for this long after its creation."""
+
+    lease_stale_patience: float = 15.0
+    """A Lease that already looks expired when first read, or after a gap in reading, gets this long to be renewed: the
+    clocks of driver and operator may differ, and a driver cannot renew while the API server is away."""
+
+    admitted_delay: float = 2.0
+    """Status: how long an admission may wait for news worth the same write."""
+
+    waiting_delay: float = 10.0
+    """Status: a reason for waiting is written once it has lasted this long."""
+
+    counts_delay: float = 10.0
+    """Status: changes of counts alone are written at most this often."""
+
+    completed_delay: float = 3.0
+    """Status: a completed group is normally deleted by its client within this long, and then never written."""
+
+    write_interval: float = 0.5
+    """Status: least time between two writes of one group."""
+
+    resync: float = 600.0
+    """Groups and Pods are listed this often, to notice deletions that no watch event told of."""
+
+    policy_recheck: float = 60.0
+    """The NetworkPolicy of a namespace in use is verified this often."""
+
+    host_users: bool | None = None
+    """Pods' `hostUsers`; False gives each sandbox a user namespace; None leaves the field out."""
+
+    priority_class_name: str | None = None
+    """PriorityClass of sandbox Pods."""
+
+    default_requests: dict[str, str] = field(
+        default_factory=lambda: {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "128Mi"}
+    )
+    """Requests of resources that the group's spec names neither in requests nor in limits."""
+
+    default_limits: dict[str, str] = field(
+        default_factory=lambda: {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "4Gi"}
+    )
+    """Limits of such resources."""
+
+    extra_capabilities: tuple[str, ...] = ()
+    """Linux capabilities on top of those a root image needs to use package tools and git."""
+
+    pod_overrides: dict[str, Any] = field(default_factory=dict)
+    """Fields merged into every Pod spec last, for what this version does not know, e.g. `schedulerName`."""

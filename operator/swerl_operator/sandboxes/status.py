@@ -1,0 +1,167 @@
+"""The status of a group, and when it is worth a write.
+
+Guarantees: a status that says nothing new is never written; news wait for each other (an admission for the first
+Pods, counts for a condition), so that a group of four costs two or three writes over its life; `lastTransitionTime`
+moves only with its condition. Pure: time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from swerl_api.conditions import (
+    Condition,
+    ConditionStatus,
+    SandboxCondition,
+    SandboxReason,
+    find_condition,
+    set_condition,
+)
+
+from .decision import Decision, Tally, View, pull_fails, tally
+from .facts import Group, PodState, timestamp
+from .settings import SandboxSettings
+
+Status = dict[str, Any]
+COUNTS = ("replicas", "ready", "running", "finished", "failed")
+
+
+def conditions_of(status: Mapping[str, Any]) -> list[Condition]:
+    """The conditions of a raw status."""
+    return [Condition.model_validate(c) for c in status.get("conditions") or ()]
+
+
+def finished_at(group: Group) -> str | None:
+    """When the group's written status says it finished."""
+    found = find_condition(conditions_of(group.status), SandboxCondition.FINISHED)
+    return found.last_transition_time if found is not None and found.status == "True" else None
+
+
+def desired(view: View, decision: Decision) -> Status:
+    """The status that describes `view`, as the API takes it."""
+    counts = tally(view)
+    admitted, ready, finished = _admitted(view), _ready(view, counts, decision), decision.finished
+    conditions = conditions_of(view.group.status)
+    marks: list[tuple[str, ConditionStatus, str, str]] = [
+        (SandboxCondition.ADMITTED, *admitted),
+        (SandboxCondition.READY, *ready),
+    ]
+    if finished is not None:
+        marks.append((SandboxCondition.FINISHED, "True", *finished))
+    for type_, status, reason, message in marks:
+        conditions = set_condition(
+            conditions, type_, status, reason, message, generation=view.group.generation, time=timestamp(view.now)
+        )
+    return {
+        "phase": _phase(admitted[0], ready[0], finished),
+        "replicas": counts.created,
+        "ready": counts.ready,
+        "running": counts.running,
+        "finished": counts.finished,
+        "failed": counts.failed,
+        "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in conditions],
+        "observedGeneration": view.group.generation,
+    }
+
+
+def _admitted(view: View) -> tuple[ConditionStatus, str, str]:
+    if view.created > 0 or (view.admitted and view.isolated):
+        return "True", SandboxReason.ADMITTED, ""
+    if view.admitted:
+        return (
+            "False",
+            SandboxReason.WAITING_FOR_ISOLATION,
+            "the namespace's NetworkPolicy is not in place; the operator's log says why",
+        )
+    return (
+        "False",
+        SandboxReason.WAITING_FOR_CAPACITY,
+        f"older groups of this job use its {view.group.spec.max_concurrent} sandboxes; this one follows in order",
+    )
+
+
+def _ready(view: View, counts: Tally, decision: Decision) -> tuple[ConditionStatus, str, str]:
+    if decision.finished is not None:
+        return "False", decision.finished[0], ""
+    # Once all were ready it stays so until the end: Pods leave one by one, and that is no news.
+    before = find_condition(conditions_of(view.group.status), SandboxCondition.READY)
+    if before is not None and before.status == "True":
+        return "True", before.reason, before.message
+    settled = counts.ready + counts.finished + counts.failed
+    if counts.created >= view.group.spec.replicas > 0 and settled >= counts.created and counts.ready + counts.finished:
+        return "True", SandboxReason.ALL_READY, ""
+    return "False", *_why_not_ready(view)
+
+
+def _why_not_ready(view: View) -> tuple[str, str]:
+    failing = [pod for pod in view.pods.values() if pull_fails(pod)]
+    if failing:
+        return SandboxReason.PULLING_IMAGE, f"image {view.group.spec.image}: {failing[0].reason}, trying again"
+    stuck = [
+        pod for pod in view.pods.values() if pod.state is PodState.WAITING and pod.reason == SandboxReason.UNSCHEDULABLE
+    ]
+    if stuck:
+        return SandboxReason.UNSCHEDULABLE, f"waiting for a node: {stuck[0].message}"
+    if view.refusal is not None:
+        return view.refusal
+    if not view.admitted:
+        return SandboxReason.WAITING_FOR_CAPACITY, ""
+    return SandboxReason.CREATING, ""
+
+
+def _phase(admitted: str, ready: str, finished: tuple[str, str] | None) -> str:
+    if finished is not None:
+        return "Finished" if finished[0] == SandboxReason.COMPLETED else "Failed"
+    if ready == "True":
+        return "Ready"
+    return "Admitted" if admitted == "True" else "Pending"
+
+
+@dataclass
+class Writes:
+    """What was written of one group, and since when there is news."""
+
+    count: int = 0
+    last: float = float("-inf")
+    news: str | None = None  # how urgent what is not written yet is
+    since: float = 0.0
+
+
+def due(
+    writes: Writes, written: Mapping[str, Any], wanted: Status, replicas: int, now: float, settings: SandboxSettings
+) -> float | None:
+    """When to write `wanted` over `written` (epoch seconds); None if it says nothing new. Keeps `writes` up to date."""
+    kind = _news(written, wanted)
+    if kind is None:
+        writes.news = None
+        return None
+    if writes.news != kind:
+        writes.news, writes.since = kind, now
+    if kind == "counts" and writes.count >= max(3, replicas - 2):
+        return None
+    delay = {
+        "now": 0.0,
+        "completed": settings.completed_delay,
+        "admitted": settings.admitted_delay,
+        "waiting": settings.waiting_delay,
+        "counts": settings.counts_delay,
+    }[kind]
+    return max(writes.since + delay, writes.last + settings.write_interval)
+
+
+def _news(written: Mapping[str, Any], wanted: Status) -> str | None:
+    """How urgent the difference is; None if there is none."""
+    before = {c["type"]: c for c in written.get("conditions") or ()}
+    after = {c["type"]: c for c in wanted["conditions"]}
+    turned = {name for name, c in after.items() if before.get(name, {}).get("status") != c["status"]}
+    if SandboxCondition.FINISHED in turned:
+        return "completed" if after[SandboxCondition.FINISHED]["reason"] == SandboxReason.COMPLETED else "now"
+    if SandboxCondition.READY in turned and after[SandboxCondition.READY]["status"] == "True":
+        return "now"
+    if SandboxCondition.ADMITTED in turned and after[SandboxCondition.ADMITTED]["status"] == "True":
+        return "admitted"
+    if any(before.get(name, {}).get("reason") != c["reason"] for name, c in after.items()):
+        return "waiting"
+    return "counts" if any(written.get(name) != wanted[name] for name in COUNTS) else None

@@ -1,0 +1,1 @@
+"""The bundled tasks: small Python packages, and one defect per task."""

@@ -1,0 +1,1 @@
+"""Helpers to write and print a journal."""

@@ -1,0 +1,1 @@
+"""Teams, scores and tickets of a sports league."""

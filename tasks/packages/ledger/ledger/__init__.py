@@ -1,0 +1,1 @@
+"""Accounts, loans and budgets for small offices."""

@@ -1,0 +1,1 @@
+"""Grades, exams and courses."""

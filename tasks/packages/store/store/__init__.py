@@ -1,0 +1,1 @@
+"""Stock, parcels and delivery routes of a small warehouse."""

@@ -1,0 +1,1 @@
+"""Readings of weather stations and a simple forecast."""

@@ -1,0 +1,47 @@
+"""Fixtures every suite shares: where the real cluster is, and a namespace that lives as long as its test module."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def swerl_home() -> Path:
+    """Folder of caches and state: $SWERL_HOME, by default ~/.cache/swerl."""
+    return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
+
+
+@pytest.fixture(scope="session")
+def kubeconfig() -> str:
+    """Path of the kubeconfig: $KUBECONFIG, else the local cluster's."""
+    path = os.environ.get("KUBECONFIG") or str(swerl_home() / "cluster" / "kubeconfig")
+    if not Path(path).is_file():
+        pytest.fail(f"no cluster: {path} does not exist; run `make cluster` first")
+    return path
+
+
+def kubectl(kubeconfig: str, *args: str, stdin: str | None = None, check: bool = True) -> str:
+    """Output of one kubectl call; raises CalledProcessError with its stderr in the note."""
+    done = subprocess.run(
+        ["kubectl", "--kubeconfig", kubeconfig, *args], input=stdin, capture_output=True, text=True, timeout=120
+    )
+    if check and done.returncode:
+        raise AssertionError(f"kubectl {' '.join(args)} failed ({done.returncode}): {done.stderr.strip()}")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def namespace(kubeconfig: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh namespace named after the test module; removed, without waiting, when the module is done."""
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(str(request.node.path)).stem.removeprefix("test_").lower())
+    name = f"t-{stem[:40]}-{os.getpid()}-{os.urandom(2).hex()}"
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    kubectl(kubeconfig, "create", "-f", "-", stdin=json.dumps(manifest))
+    yield name
+    kubectl(kubeconfig, "delete", "namespace", name, "--wait=false", check=False)

@@ -1,0 +1,102 @@
+"""What the API server accepts and refuses, asked of a real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import ROOT, Kubectl
+
+GOOD = [ROOT / "swerljob.yaml", *sorted((ROOT / "examples").glob("*.yaml"))]
+BAD = sorted((ROOT / "examples/invalid").glob("*.yaml"))
+EXPECT = "# expect: "
+
+IMMUTABLE: dict[str, Any] = {
+    "model": {"dtype": "bfloat16"},
+    "tasks": {"seed": 7},
+    "algorithm.name": {"name": "gspo"},
+    "algorithm.groupSize": {"groupSize": 4},
+    "algorithm.promptsPerStep": {"promptsPerStep": 2},
+    "checkpoint.volume": {"volume": {"hostPath": {"path": "/elsewhere"}}},
+    "colocate": False,
+    "evaluation": {"samples": 9},
+}
+MUTABLE: dict[str, Any] = {
+    "retries": 9,
+    "suspend": True,
+    "algorithm": {"steps": 99},
+    "sandbox": {"maxConcurrent": 17},
+    "checkpoint": {"every": 1},
+}
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_good_examples_are_accepted(kubectl: Kubectl, namespace: str, path: Path) -> None:
+    done = kubectl("apply", "--dry-run=server", "-n", namespace, "-f", str(path))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_bad_examples_are_refused_with_the_message_they_state(kubectl: Kubectl, namespace: str, path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    assert first.startswith(EXPECT), f"{path} does not state what it expects"
+    done = kubectl("apply", "--dry-run=server", "-n", namespace, "-f", str(path))
+    assert done.returncode != 0 and first.removeprefix(EXPECT) in done.stderr, done.stderr
+
+
+@pytest.fixture(scope="module")
+def job(kubectl: Kubectl, namespace: str) -> Iterator[str]:
+    """The name of a stored, suspended job."""
+    body = yaml.safe_load((ROOT / "swerljob.yaml").read_text())
+    body["spec"]["suspend"] = True
+    done = kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+    assert done.returncode == 0, done.stderr
+    yield body["metadata"]["name"]
+    kubectl("delete", "swerl", "-n", namespace, body["metadata"]["name"])
+
+
+def _patch(kubectl: Kubectl, namespace: str, job: str, field: str, change: Any) -> tuple[int, str]:
+    patch = json.dumps({"spec": {field.split(".")[0]: change}})
+    done = kubectl("patch", "swerl", job, "-n", namespace, "--type=merge", "--dry-run=server", "-p", patch)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("field", IMMUTABLE)
+def test_what_cannot_change_is_refused_by_name(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
+    code, error = _patch(kubectl, namespace, job, field, IMMUTABLE[field])
+    assert code != 0 and f"{field} cannot be changed" in error, error
+
+
+@pytest.mark.parametrize("field", MUTABLE)
+def test_what_may_change_is_accepted(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
+    code, error = _patch(kubectl, namespace, job, field, MUTABLE[field])
+    assert code == 0, error
+
+
+def test_defaults_are_stored(kubectl: Kubectl, namespace: str, job: str) -> None:
+    spec = json.loads(kubectl("get", "swerl", job, "-n", namespace, "-o", "json").stdout)["spec"]
+    assert (spec["algorithm"]["clipHigh"], spec["agent"]["observation"]["maxChars"]) == (0.28, 10_000)
+
+
+def test_columns_are_those_promised(kubectl: Kubectl, namespace: str, job: str) -> None:
+    status = {"phase": "Training", "progress": "3/40", "rewardMean": 0.25, "resolvedRate": 0.5, "eta": "12m"}
+    patch = json.dumps({"status": status | {"sandboxes": {"pending": 2, "ready": 6, "summary": "2/6"}}})
+    kubectl("patch", "swerl", job, "-n", namespace, "--type=merge", "--subresource=status", "-p", patch)
+    header, row = kubectl("get", "swerl", job, "-n", namespace).stdout.splitlines()
+    assert header.split() == ["NAME", "PHASE", "STEP", "REWARD", "RESOLVED", "SANDBOXES", "ETA", "AGE"]
+    assert row.split()[:-1] == [job, "Training", "3/40", "0.25", "0.5", "2/6", "12m"]
+
+
+def test_a_sandbox_group_cannot_change(kubectl: Kubectl, namespace: str) -> None:
+    body = yaml.safe_load((ROOT / "examples/swesandbox.yaml").read_text())
+    body["spec"]["owner"] = "nobody"
+    kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+    change = ("patch", "swesb", body["metadata"]["name"], "-n", namespace, "--type=merge", "--dry-run=server")
+    done = kubectl(*change, "-p", '{"spec":{"replicas":2}}')
+    kubectl("delete", "swesb", body["metadata"]["name"], "-n", namespace)
+    assert done.returncode != 0 and "spec cannot be changed" in done.stderr, done.stderr

@@ -1,0 +1,89 @@
+"""The chart on a real cluster: what it installs, what it leaves, and what drivers may not do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import ROOT, Kubectl
+
+KINDS = "all,sa,role,rolebinding,lease,cm,secret"
+CLUSTER_KINDS = "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding"
+
+
+def helm(kubeconfig: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["helm", "--kubeconfig", kubeconfig, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def release(kubeconfig: str, kubectl: Kubectl, namespace: str) -> Iterator[str]:
+    """An installed release without operator processes."""
+    name = f"t-{os.getpid()}"
+    done = helm(
+        kubeconfig, "install", name, str(ROOT / "charts"), "-n", namespace, "--set", "replicas=0", "--skip-crds"
+    )
+    assert done.returncode == 0, done.stderr
+    yield name
+    helm(kubeconfig, "uninstall", name, "-n", namespace)
+
+
+def _of_release(kubectl: Kubectl, namespace: str, release: str) -> list[str]:
+    selector = f"app.kubernetes.io/instance={release}"
+    found = kubectl("get", KINDS, "-n", namespace, "-l", selector, "-o", "name").stdout
+    found += kubectl("get", CLUSTER_KINDS, "-l", selector, "-o", "name").stdout
+    return found.split()
+
+
+@pytest.fixture(scope="module")
+def driver(kubectl: Kubectl, namespace: str, release: str) -> str:
+    """User name of a driver's account with the rights the operator gives it."""
+    account = f"system:serviceaccount:{namespace}:demo-driver"
+    kubectl("create", "serviceaccount", "demo-driver", "-n", namespace)
+    role = f"--clusterrole={release}-driver"
+    kubectl("create", "rolebinding", "demo-driver", "-n", namespace, role, f"--serviceaccount={namespace}:demo-driver")
+    return account
+
+
+def test_a_driver_may_do_its_work_and_no_more(kubectl: Kubectl, namespace: str, driver: str) -> None:
+    def may(verb: str, resource: str, where: str = namespace, sub: str = "") -> bool:
+        question = ("auth", "can-i", verb, resource, "-n", where, f"--as={driver}", f"--subresource={sub}")
+        return kubectl(*question).stdout.strip() == "yes"
+
+    assert may("create", "swesandboxes.swerl.dev") and may("create", "jobs.batch")
+    assert may("create", "pods", sub="exec") and may("get", "pods", sub="log")
+    assert may("patch", "swerljobs.swerl.dev", sub="status") and not may("patch", "swerljobs.swerl.dev")
+    assert not may("create", "pods") and not may("get", "secrets") and not may("create", "rolebindings")
+    assert not may("create", "swesandboxes.swerl.dev", where="default")
+
+
+def test_a_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, driver: str) -> None:
+    done = kubectl("exec", "-n", namespace, "database-0", f"--as={driver}", "--", "true")
+    if "NotFound" in done.stderr:  # kubectl reads the Pod first: give it one to read
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "database-0", "namespace": namespace},
+            "spec": {"containers": [{"name": "c", "image": "none.invalid/none"}], "nodeName": "no-such-node"},
+        }
+        kubectl("create", "-f", "-", stdin=json.dumps(body))
+        done = kubectl("exec", "-n", namespace, "database-0", f"--as={driver}", "--", "true")
+        kubectl("delete", "pod", "database-0", "-n", namespace, "--force")
+    assert "drivers may exec only into sandbox Pods" in done.stderr, done.stderr
+
+
+def test_bad_values_are_refused_by_name(kubeconfig: str, namespace: str) -> None:
+    done = helm(kubeconfig, "install", "bad", str(ROOT / "charts"), "-n", namespace, "--set", "replicas=-1")
+    assert done.returncode != 0 and "replicas" in done.stderr
+
+
+def test_uninstall_leaves_nothing_but_crds(kubeconfig: str, kubectl: Kubectl, namespace: str, release: str) -> None:
+    assert len(_of_release(kubectl, namespace, release)) >= 10
+    done = helm(kubeconfig, "uninstall", release, "-n", namespace, "--wait")
+    assert done.returncode == 0, done.stderr
+    assert _of_release(kubectl, namespace, release) == []
+    assert "swerljobs.swerl.dev" in kubectl("get", "crd", "-o", "name").stdout

@@ -1,0 +1,81 @@
+"""Worlds to test in: the running cluster, and a second one made and removed by the tests that break things."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
+
+from world import World, cluster_command  # noqa: E402
+
+from cluster import layout, oci  # noqa: E402
+from cluster.layout import Cluster  # noqa: E402
+
+_REPOSITORY = "swe-rl/test-probe"
+
+
+@pytest.fixture(scope="session")
+def running() -> Cluster:
+    """The default cluster of $SWERL_HOME; `up` starts it where it does not run."""
+    found = layout.find(layout.DEFAULT_NAME, layout.swerl_home())
+    if found is None:
+        cluster_command("up")
+        found = layout.find(layout.DEFAULT_NAME, layout.swerl_home())
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="session")
+def probe_image(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Reference of an image that holds the probe program and nothing else."""
+    source = HERE / "probe"
+    tag = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(source.iterdir()))).hexdigest()[:16]
+    registry = oci.Registry(running.registry_port)
+    if not registry.has(_REPOSITORY, tag):
+        program = tmp_path_factory.mktemp("probe") / "probe"
+        environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+        subprocess.run(
+            ["go", "build", "-ldflags=-s -w", "-o", str(program), "."], cwd=source, env=environment, check=True
+        )
+        registry.push_programs(_REPOSITORY, tag, {"probe": program}, ["/probe"])
+    return f"{layout.REGISTRY_NAME}/{_REPOSITORY}:{tag}"
+
+
+@pytest.fixture(scope="module")
+def world(running: Cluster, probe_image: str, namespace: str) -> World:
+    """A fresh namespace of the running cluster."""
+    return World(str(layout.swerl_home() / "bin" / "kubectl"), str(running.kubeconfig), namespace, probe_image)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(world: World) -> Iterator[World]:
+    """A second namespace beside `world`, labelled team=b."""
+    other = dataclasses.replace(world, namespace=f"{world.namespace}-b")
+    labelled = {"name": other.namespace, "labels": {"team": "b"}}
+    done = other.kubectl(
+        "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
+    )
+    assert done.returncode == 0, done.stderr
+    yield other
+    other.kubectl("delete", "namespace", other.namespace, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def second(running: Cluster, probe_image: str) -> Iterator[World]:
+    """Another, bare cluster on the same machine; removed afterwards if a test has not done it."""
+    name = f"test-{os.getpid()}"
+    cluster_command("--name", name, "up", "--bare")
+    made = layout.find(name, layout.swerl_home())
+    assert made is not None
+    yield World(str(layout.swerl_home() / "bin" / "kubectl"), str(made.kubeconfig), "default", probe_image)
+    cluster_command("--name", name, "down", "--purge")

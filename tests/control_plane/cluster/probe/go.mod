@@ -1,0 +1,3 @@
+module swerl.dev/tests/probe
+
+go 1.26.0

@@ -1,0 +1,133 @@
+"""A second cluster beside the first: apart from it, repaired after any component is killed, gone without trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from world import World, cluster_command, eventually
+
+from cluster import components, layout
+from cluster.layout import Cluster
+
+
+@pytest.fixture(scope="module")
+def made(second: World) -> Cluster:
+    cluster = layout.find(Path(second.kubeconfig).parent.name, layout.swerl_home())
+    assert cluster is not None
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def pod(second: World, made: Cluster, probe_image: str) -> str:
+    """A Pod of the second cluster that lives through all that follows."""
+    eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
+    second.apply(second.pod("survivor", "serve", "8080"))
+    second.wait_running("survivor")
+    return "survivor"
+
+
+def test_up_again_changes_nothing(made: Cluster, pod: str) -> None:
+    before = _pids(made)
+    cluster_command("--name", made.name, "up", "--bare")
+    assert _pids(made) == before
+
+
+def test_the_clusters_do_not_meet(running: Cluster, made: Cluster, second: World, pod: str) -> None:
+    reached = second.matrix(
+        pod, {"own apiserver": f"tcp:{made.node_ip}:6443", "first apiserver": f"tcp:{running.node_ip}:6443",
+              "first dns": f"dns-tcp:{running.dns_ip}:53"})  # fmt: skip
+    assert reached == {"own apiserver": True, "first apiserver": False, "first dns": False}
+
+
+@pytest.mark.parametrize("component", list(components.ALL))
+def test_a_killed_component_is_repaired(made: Cluster, second: World, pod: str, component: str) -> None:
+    before = _pids(made)
+    os.kill(before[component], signal.SIGKILL)
+    eventually(lambda: component not in _pids(made), "the component is dead")
+    cluster_command("--name", made.name, "up", "--bare")
+    after = _pids(made)
+    assert after.pop(component) != before.pop(component)
+    assert after == before
+    eventually(lambda: second.exec(pod, "exit", "5").returncode == 5, "exec works as before", 30)
+    assert second.get("pod", pod)["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_restart_replaces_one_component(made: Cluster, pod: str) -> None:
+    before = _pids(made)
+    cluster_command("--name", made.name, "restart", "scheduler")
+    changed = {name for name, pid in _pids(made).items() if pid != before[name]}
+    assert changed == {"scheduler"}
+
+
+def test_down_leaves_nothing_but_the_image_store(made: Cluster, pod: str) -> None:
+    _assert_removed(made, "down")
+    assert [entry.name for entry in made.state.iterdir()] == ["containerd"]
+
+
+def test_a_later_start_is_quick_and_needs_no_pull(made: Cluster, second: World) -> None:
+    cluster_command("--name", made.name, "up", "--bare")
+    eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
+    second.apply(second.pod("again", "sleep", "60"))
+    second.wait_running("again")
+    events = json.loads(second.kubectl("get", "events", "-o", "json").stdout)["items"]
+    assert any("already present" in event["message"] for event in events)
+
+
+def test_down_after_a_crash_leaves_nothing_at_all(running: Cluster, made: Cluster) -> None:
+    for name, pid in _pids(made).items():
+        if name in ("containerd", "kubelet", "etcd", "registry"):
+            os.kill(pid, signal.SIGKILL)
+    _assert_removed(made, "down", "--purge")
+    assert not made.state.exists()
+    assert cluster_command("--name", made.name, "status", check=False).returncode == 1
+    assert cluster_command("status").returncode == 0, "the first cluster is as it was"
+
+
+def _assert_removed(cluster: Cluster, *verb: str) -> None:
+    """Runs `verb` and looks for whatever the cluster had on the machine."""
+    assert len(_traces(cluster)) > 10
+    namespaces = _network_namespaces(cluster)
+    cluster_command("--name", cluster.name, *verb)
+    assert _traces(cluster) == []
+    assert not namespaces & {_inode(link) for link in Path("/proc").glob("[0-9]*/ns/net")}
+
+
+def _pids(cluster: Cluster) -> dict[str, int]:
+    status = json.loads(cluster_command("--name", cluster.name, "status", "--json", check=False).stdout)
+    return {each["name"]: each["pid"] for each in status["components"] if each["pid"]}
+
+
+def _traces(cluster: Cluster) -> list[str]:
+    """Whatever of the machine names the cluster: processes, mounts, links, routes, rules, cgroups, files."""
+    words = (f"{cluster.state}/", f"{cluster.run}/", f"{cluster.label} ", f'"{cluster.label}"', f"/{cluster.label}/")
+    listings = ("ps -eo args", "ip netns", "ip route", "ip -o link", "nft list ruleset", "iptables-save")
+    lines = [line for listing in listings for line in _output(listing.split())]
+    lines += Path("/proc/mounts").read_text().splitlines()
+    folders = [*Path("/sys/fs/cgroup").glob(f"**/{cluster.label}"), *Path("/run/netns").glob(cluster.label)]
+    logs = [
+        link for link in Path("/var/log/containers").glob("*") if str(link.readlink()).startswith(str(cluster.state))
+    ]
+    marked = [line for line in lines if any(word in f"{line} " for word in words)]
+    return marked + [str(path) for path in (*folders, *logs, cluster.run) if path.exists() or path.is_symlink()]
+
+
+def _output(command: list[str]) -> list[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def _network_namespaces(cluster: Cluster) -> set[str]:
+    """The node's and its Pods'."""
+    handles = [Path("/run/netns") / cluster.label, *cluster.run.glob("containerd/**/netns/cni-*")]
+    return {f"net:[{handle.stat().st_ino}]" for handle in handles}
+
+
+def _inode(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""

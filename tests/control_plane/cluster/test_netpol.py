@@ -1,0 +1,118 @@
+"""NetworkPolicy on the wire: what each policy lets through, and that nothing slips through before it is in force."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from world import Json, World, eventually
+
+from cluster.layout import Cluster
+
+_PORTS = [{"name": "web", "containerPort": 8080}]
+_CLIENT = {"podSelector": {"matchLabels": {"role": "sandbox"}}}
+_ALL = {"pod", "other port", "other namespace", "apiserver service", "apiserver node", "dns", "dns tcp"}
+
+
+@pytest.fixture(scope="module")
+def targets(running: Cluster, world: World, elsewhere: World) -> dict[str, str]:
+    """Everything that a client could reach: target name -> kind:address."""
+    world.apply(
+        world.pod("client", "sleep", "3600", labels={"role": "sandbox"}),
+        world.pod("server", "serve", "8080", "8081", labels={"role": "server"}, ports=_PORTS),
+    )
+    elsewhere.apply(elsewhere.pod("server", "serve", "8080", labels={"role": "server"}, ports=_PORTS))
+    here, there = world.wait_running("client", "server")["server"], elsewhere.wait_running("server")["server"]
+    return {
+        "pod": f"tcp:{here}:8080",
+        "other port": f"tcp:{here}:8081",
+        "other namespace": f"tcp:{there}:8080",
+        "apiserver service": f"tcp:{running.kubernetes_ip}:443",
+        "apiserver node": f"tcp:{running.node_ip}:6443",
+        "dns": f"dns-udp:{running.dns_ip}:53",
+        "dns tcp": f"dns-tcp:{running.dns_ip}:53",
+        "ipv6 link-local": "linklocal:6443",
+        "machine": f"tcp:{running.host_ip}:{running.registry_port}",
+    }
+
+
+@pytest.fixture
+def policies(world: World) -> Iterator[None]:
+    yield
+    world.kubectl("delete", "networkpolicy", "--all")
+
+
+def _policy(name: str, **spec: object) -> Json:
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec}
+
+
+def _assert_reaches(world: World, targets: dict[str, str], expected: set[str]) -> None:
+    """Policies take some tens of ms to be in force, so the matrix may be asked again."""
+    seen: list[dict[str, bool]] = []
+
+    def as_expected() -> bool:
+        seen.append(world.matrix("client", targets))
+        return {name for name, reached in seen[-1].items() if reached} == expected
+
+    eventually(as_expected, f"client reaches {sorted(expected)}", 40)
+
+
+def test_without_policy_everything_of_the_cluster_is_reached(world: World, targets: dict[str, str]) -> None:
+    _assert_reaches(world, targets, _ALL)
+
+
+@pytest.mark.usefixtures("policies")
+def test_deny_all_blocks_everything(world: World, targets: dict[str, str]) -> None:
+    world.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
+    _assert_reaches(world, targets, set())
+
+
+@pytest.mark.usefixtures("policies")
+def test_egress_rules_add_up_and_open_nothing_else(world: World, targets: dict[str, str]) -> None:
+    dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+           "podSelector": {"matchLabels": {"app": "coredns"}}}  # fmt: skip
+    team = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["b"]}]}}
+    one = {"to": [{"podSelector": {"matchLabels": {"role": "server"}}}], "ports": [{"port": 8080}]}
+    two = {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]}
+    three = {"to": [team], "ports": [{"port": "web"}]}
+    world.apply(_policy("one", **_CLIENT, policyTypes=["Egress"], egress=[one]),
+                _policy("more", **_CLIENT, policyTypes=["Egress"], egress=[two, three]))  # fmt: skip
+    _assert_reaches(world, targets, {"pod", "dns", "other namespace"})
+
+
+@pytest.mark.usefixtures("policies")
+def test_address_blocks_with_exceptions(running: Cluster, world: World, targets: dict[str, str]) -> None:
+    other = targets["other namespace"].split(":")[1]
+    block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [running.link_cidr, f"{other}/32"]}}
+    rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}, {"port": 443}, {"port": 6443}]}
+    world.apply(_policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
+    _assert_reaches(world, targets, {"pod"})
+
+
+@pytest.mark.usefixtures("policies")
+def test_ingress_policy_counts_the_source_and_spares_the_node(
+    world: World, elsewhere: World, targets: dict[str, str]
+) -> None:
+    rule = {"from": [_CLIENT], "ports": [{"port": "web"}]}
+    world.apply(_policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
+    _assert_reaches(world, targets, _ALL - {"other port"})
+    assert elsewhere.matrix("server", {"pod": targets["pod"]}) == {"pod": False}
+    assert world.exec("server", "exit", "3").returncode == 3
+
+
+@pytest.mark.usefixtures("policies")
+def test_a_new_pod_meets_its_final_rules_with_its_first_packet(world: World, targets: dict[str, str]) -> None:
+    world.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
+    server = targets["pod"].removeprefix("tcp:")
+    denied, free = [f"denied{i}" for i in range(4)], [f"free{i}" for i in range(2)]
+    world.apply(
+        *(world.pod(name, "hammer", server, "3", labels={"role": "sandbox"}, restartPolicy="Never") for name in denied),
+        *(world.pod(name, "hammer", server, "3", restartPolicy="Never") for name in free),
+    )
+    for name in denied + free:
+        done = world.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s", f"pod/{name}")
+        assert done.returncode == 0, done.stderr
+    count = {name: json.loads(world.kubectl("logs", name).stdout) for name in denied + free}
+    assert all(count[name]["successes"] == 0 < count[name]["attempts"] for name in denied), count
+    assert all(count[name]["successes"] == count[name]["attempts"] > 0 for name in free), count

@@ -1,0 +1,87 @@
+"""What users of a cluster rely on: exec with its exit code, names, Services, Jobs, user namespaces, logs."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+from world import World, cluster_command, eventually
+
+from cluster.layout import Cluster
+
+
+@pytest.fixture(scope="module")
+def server(world: World) -> str:
+    """Name of a serving Pod behind the Service `web`."""
+    service = {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}
+    world.apply(
+        world.pod("server", "serve", "8080", labels={"app": "server"}),
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service},
+    )
+    world.wait_running("server")
+    return "server"
+
+
+def test_exec_returns_the_exit_code_and_the_input(world: World, server: str) -> None:
+    assert world.exec(server, "exit", "7").returncode == 7
+    assert world.exec(server, "cat", stdin="over the wire\n").stdout == "over the wire\n"
+
+
+def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: World, server: str) -> None:
+    tls = ssl.create_default_context(cafile=str(running.pki / "ca.crt"))
+    tls.load_cert_chain(running.pki / "admin.crt", running.pki / "admin.key")
+    path = f"/api/v1/namespaces/{world.namespace}/pods/{server}/exec?command=/probe&command=exit&command=0&stdout=true"
+    key = base64.b64encode(os.urandom(16)).decode()
+    headers = ("Host: swerl", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+               f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Protocol: v5.channel.k8s.io")  # fmt: skip
+    with (
+        socket.create_connection((running.node_ip, 6443), timeout=20) as plain,
+        tls.wrap_socket(plain, server_hostname=running.node_ip) as wire,
+    ):
+        wire.sendall("\r\n".join((f"GET {path} HTTP/1.1", *headers, "", "")).encode())
+        answer = wire.recv(4096).decode(errors="replace")
+    assert answer.startswith("HTTP/1.1 101")
+    assert "v5.channel.k8s.io" in answer
+
+
+def test_a_service_is_found_by_name_and_answers(world: World, server: str) -> None:
+    assert world.exec(server, "lookup", f"web.{world.namespace}.svc.cluster.local").returncode == 0
+    reached = world.matrix(server, {"by name": "tcp:web:80", "apiserver": "tcp:kubernetes.default:443"})
+    assert all(reached.values())
+
+
+def test_the_machine_reaches_pods_and_services(world: World, server: str) -> None:
+    addresses = {"Pod": (world.get("pod", server)["status"]["podIP"], 8080),
+                 "Service": (world.get("service", "web")["spec"]["clusterIP"], 80)}  # fmt: skip
+    for kind, address in addresses.items():
+        with socket.create_connection(address, timeout=20) as connection:
+            assert connection.recv(64).startswith(b"served by"), kind
+
+
+def test_a_job_runs_to_its_end(world: World) -> None:
+    pod = world.pod("once", "lookup", "kubernetes.default.svc.cluster.local", restartPolicy="Never")
+    spec = {"backoffLimit": 0, "template": {"spec": pod["spec"]}}
+    world.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": spec})
+    eventually(lambda: world.get("job", "once").get("status", {}).get("succeeded") == 1, "the Job succeeds", 90)
+    assert world.kubectl("logs", "job/once").stdout.strip()
+
+
+def test_user_namespaces_map_root_to_nobody_of_the_machine(world: World) -> None:
+    world.apply(world.pod("mapped", "sleep", "600", hostUsers=False))
+    world.wait_running("mapped")
+    inside, outside, count = world.exec("mapped", "cat", "/proc/self/uid_map").stdout.split()
+    assert inside == "0"
+    assert int(outside) >= 65536
+    assert int(count) == 65536
+
+
+def test_status_is_readable_and_healthy(running: Cluster) -> None:
+    said = cluster_command("status").stdout
+    assert "healthy" in said
+    assert "NOT" not in said
+    assert Path(running.kubeconfig).is_file()
+    assert str(running.kubeconfig) in said

@@ -1,0 +1,102 @@
+"""Sessions in real Pods: output, files, faults of the command and of the Pod."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox import OOMKilled, PodGone, PodReplaced, SandboxLost, Session
+
+from tests.conftest import kubectl
+from tests.control_plane.exec.conftest import connect, until
+
+if TYPE_CHECKING:
+    from .conftest import Json, MakePod
+
+
+async def test_commands_files_and_bytes(session: Session) -> None:
+    result = await session.run(r"echo out; printf '\377\n' >&2; exit 3", timeout=60)
+    assert (result.exit_code, result.stdout, result.stderr) == (3, b"out\n", b"\xff\n")
+    data = bytes(range(256)) * (20 << 12)  # 20 MiB
+    await session.write_file("/testbed/deep/file.bin", data, mode=0o600)
+    assert await session.read_file("/testbed/deep/file.bin") == data
+
+
+async def test_a_hundred_megabytes_cost_only_what_travels(session: Session) -> None:
+    result = await session.run("head -c 104857600 /dev/zero | tr '\\0' x; echo end", timeout=120)
+    assert result.stdout_bytes == 104857604 and len(result.stdout) == 256 << 10
+    assert result.stdout.endswith(b"xend\n") and "bytes left out" in result.output
+
+
+async def test_a_command_without_end_and_its_daemon(session: Session) -> None:
+    started = time.monotonic()
+    result = await session.run("(setsid sh -c 'sleep 300' &) ; echo begun; sleep 600", timeout=3)
+    assert result.timed_out and result.stdout == b"begun\n" and time.monotonic() - started < 30
+    assert (await session.run("sleep 300 & echo here", timeout=30)).stdout == b"here\n"
+
+
+async def test_a_deleted_working_directory(session: Session) -> None:
+    await session.run("mkdir -p /testbed; rm -rf /testbed", timeout=30)
+    assert (await session.run("true", timeout=30, cwd="/testbed")).exit_code == 126
+    assert (await session.run("mkdir /testbed", timeout=30, cwd="/")).exit_code == 0
+    assert (await session.run("pwd", timeout=30, cwd="/testbed")).stdout == b"/testbed\n"
+
+
+async def test_a_command_that_kills_everything_in_the_pod(session: Session) -> None:
+    result = await session.run("echo begun; kill -9 -1; echo on; sleep 1", timeout=60)
+    assert result.exit_code == 137 and result.stdout == b"begun\non\n"  # `kill -1` spares the one who calls it
+    assert (await session.run("echo on", timeout=60)).stdout == b"on\n"
+
+
+async def test_a_deleted_pod_is_gone(session: Session, client: KubeClient, namespace: str, pod: Json) -> None:
+    task = asyncio.create_task(session.run("sleep 120", timeout=200))
+    await asyncio.sleep(2)
+    await client.delete("v1", "pods", namespace, pod["metadata"]["name"], grace_seconds=0)
+    with pytest.raises(PodGone):
+        await asyncio.wait_for(task, 60)
+
+
+async def test_another_pod_of_the_same_name_is_not_mistaken(
+    session: Session, client: KubeClient, namespace: str, pod: Json, make_pod: MakePod
+) -> None:
+    await session.run("true", timeout=60)
+    name = pod["metadata"]["name"]
+    await client.delete("v1", "pods", namespace, name, grace_seconds=0)
+
+    async def gone() -> bool:
+        return not (await client.list("v1", "pods", namespace, field_selector=f"metadata.name={name}"))["items"]
+
+    await until(gone, f"{name} is gone")
+    await make_pod(name)
+    assert session._link is not None
+    await session._link.close()
+    with pytest.raises(PodReplaced, match="another Pod now"):
+        await session.run("true", timeout=60)
+
+
+async def test_a_container_out_of_memory(client: KubeClient, make_pod: MakePod) -> None:
+    pod = await make_pod(
+        command=["sh", "-c", "sleep 8; exec tail /dev/zero"], resources={"limits": {"memory": "64Mi", "cpu": "1"}}
+    )
+    async with Session(connect(client, pod)) as session:
+        with pytest.raises(SandboxLost) as caught:
+            await session.run("sleep 120", timeout=150)
+        assert isinstance(caught.value, OOMKilled)
+
+
+async def test_twenty_sessions_at_once(client: KubeClient, pod: Json) -> None:
+    sessions = [Session(connect(client, pod)) for _ in range(20)]
+    results = await asyncio.gather(*(s.run(f"sleep 0.5; echo {n}", timeout=120) for n, s in enumerate(sessions)))
+    assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(20)]
+    await asyncio.gather(*(s.close() for s in sessions))
+
+
+async def test_the_stream_speaks_v4_when_the_server_does(session: Session, kubeconfig: str) -> None:
+    await session.open()
+    assert session._link is not None
+    channel = session._link.channel
+    assert getattr(channel, "protocol", None) == "v4.channel.k8s.io"
+    assert "Server Version" in kubectl(kubeconfig, "version")

@@ -1,0 +1,110 @@
+"""Groups of real sandboxes, made by a real operator: claimed isolated and scrubbed, released, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from swerl_agent.kube import KubeClient, NotFound
+from swerl_agent.sandbox import ImagePullFailed, NotIsolated, NotReady, PodGone, SandboxGroup, Session, check_isolation
+from swerl_agent.sandbox.isolation import api_addresses
+from swerl_api.swesandbox import SweSandboxSpec
+
+from tests.control_plane.exec.conftest import IMAGE, connect
+from tests.control_plane.sandboxes.conftest import Operator, crds  # noqa: F401
+
+if TYPE_CHECKING:
+    from .conftest import MakePod
+
+RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
+REPOSITORY = (
+    "mkdir -p /testbed && cd /testbed && git init -q -b main && git commit -q --allow-empty -m base && "
+    "git commit -q --allow-empty -m fix && git tag fixed && git reset -q --hard HEAD~1; exec sleep 3600"
+)
+
+
+@pytest.fixture(scope="module")
+def operator(
+    kubeconfig: str,
+    namespace: str,
+    crds: None,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Operator]:
+    running = Operator(namespace, kubeconfig, tmp_path_factory.mktemp("operator") / "log")
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+async def declare(client: KubeClient, namespace: str, operator: Operator) -> AsyncIterator[Any]:
+    """Declares groups that are deleted with the test."""
+    groups: list[SandboxGroup] = []
+
+    async def declare(name: str, **spec: Any) -> SandboxGroup:
+        wish = {"image": IMAGE, "resources": RESOURCES, "command": ["sh", "-c", REPOSITORY]} | spec
+        group = await SandboxGroup.declare(
+            client,
+            name=name,
+            spec=SweSandboxSpec.model_validate(wish),
+            labels={"swerl.dev/job": "claims"},
+            namespace=namespace,
+        )
+        groups.append(group)
+        return group
+
+    yield declare
+    for group in groups:
+        await group.delete()
+
+
+async def test_a_claimed_sandbox_is_isolated_and_shows_no_future(
+    declare: Any, client: KubeClient, namespace: str
+) -> None:
+    group = await declare("claimed", replicas=2)
+    sessions = [session async for session in group.sessions()]
+    for session in sessions:
+        log = await session.run("git log --all --format=%s; git tag", timeout=60, cwd="/testbed")
+        assert log.stdout == b"base\n"
+        await check_isolation(session, await api_addresses(client))
+    await group.release(0)
+    await group.release(0)
+    with pytest.raises(NotFound):
+        await client.get("v1", "pods", namespace, "swesb-claimed-0")
+    assert (await client.get("v1", "pods", namespace, "swesb-claimed-1"))["status"]["phase"] == "Running"
+
+
+async def test_allowed_egress_is_not_probed_but_can_be(declare: Any, client: KubeClient) -> None:
+    group = await declare("open", egress="allow", scrubGit=False)
+    session = await group.claim(0, timeout=120)
+    assert (await session.run("git tag", timeout=60, cwd="/testbed")).stdout == b"fixed\n"
+    with pytest.raises(NotIsolated, match=r"tcp .*6443"):
+        await check_isolation(session, await api_addresses(client), patience=0)
+
+
+async def test_a_pod_without_policy_is_not_handed_out(client: KubeClient, make_pod: MakePod, kubeconfig: str) -> None:
+    async with Session(connect(client, await make_pod())) as session:
+        with pytest.raises(NotIsolated) as caught:
+            await check_isolation(session, await api_addresses(client), patience=0)
+    assert "NetworkPolicy" in str(caught.value) and "dns" in str(caught.value)
+
+
+async def test_a_claim_that_cannot_be_met_says_why(declare: Any) -> None:
+    group = await declare("missing", image="registry.swerl:5000/swe-rl/no-such-image:1")
+    with pytest.raises((ImagePullFailed, NotReady), match=r"(?i)pull|image"):
+        await group.claim(0, timeout=30)
+    huge = await declare("huge", resources={"requests": {"cpu": "10k"}, "limits": {"cpu": "10k"}})
+    with pytest.raises(NotReady, match=r"(?i)insufficient cpu|huge is"):
+        await huge.claim(0, timeout=5)
+
+
+async def test_a_group_deleted_while_waiting_ends_the_claim(declare: Any, client: KubeClient) -> None:
+    group = await declare("dying", replicas=1)
+    session = await group.claim(0, timeout=120)
+    running = asyncio.create_task(session.run("sleep 300", timeout=400))
+    await asyncio.sleep(1)
+    await group.delete()
+    with pytest.raises((PodGone, asyncio.CancelledError)):
+        await asyncio.wait_for(running, 60)

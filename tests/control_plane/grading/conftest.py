@@ -1,0 +1,49 @@
+"""A real task, its image in the cluster's registry, and a Grader in the module's namespace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading import Grader
+from swerl_agent.kube import KubeClient
+from swerl_agent.tasks import Task
+from swerl_api import Grading, Resources
+
+from .task_image import Repository, push_image
+
+SMALL = Resources(requests={"cpu": "300m", "memory": "256Mi"}, limits={"cpu": "1", "memory": "256Mi"})
+
+
+def settings(**changes: object) -> Grading:
+    """Grading as the tests use it: small Pods, no cache."""
+    return Grading.model_validate({"timeout_seconds": 60, "retries": 0, "resources": SMALL, "cache": False, **changes})
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return Repository(tmp_path_factory.mktemp("calc"))
+
+
+@pytest.fixture(scope="session")
+def task(repository: Repository) -> Task:
+    return repository.task(push_image(repository, os.environ.get("SWERL_REGISTRY", "127.0.0.1:5000")))
+
+
+@pytest.fixture
+async def client(kubeconfig: str) -> AsyncIterator[KubeClient]:
+    async with KubeClient.from_environment(kubeconfig) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def grader(client: KubeClient, namespace: str) -> AsyncIterator[Grader]:
+    async with Grader(client, namespace, settings(), {"swerl.dev/job": "grading-test"}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path) -> Path:
+    return tmp_path / "verdicts"

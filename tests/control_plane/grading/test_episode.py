@@ -1,0 +1,150 @@
+"""Episodes in a real sandbox: what a hostile or clumsy model does stays inside the episode."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from swerl_agent.episode import AgentLimits, Episode, Generation, HFTokenizer, Prompts, run_episode, write_artifacts
+from swerl_agent.grading import Grader
+from swerl_agent.kube import KubeClient, NotFound
+from swerl_agent.sandbox import PodConnector, Session
+from swerl_agent.tasks import Task
+
+from ...unit.agent_episode.conftest import PLAIN, make_tokenizer
+
+pytestmark = pytest.mark.cluster
+
+SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
+FIX = "sed -i 's/max(low, value)/min(high, max(low, value))/' calc.py"
+
+
+class Script:
+    """An engine that gives these commands in turn; raw text where a command is bytes."""
+
+    def __init__(self, tokenizer: HFTokenizer, answers: Sequence[str | bytes]) -> None:
+        self.tokenizer, self.answers = tokenizer, list(answers)
+        self.read: list[str] = []
+
+    async def generate(
+        self,
+        input_ids: Sequence[int],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        stop_token_ids: Sequence[int],
+        routing_key: str,
+    ) -> Generation:
+        self.read.append(self.tokenizer.decode(input_ids))
+        answer = self.answers.pop(0)
+        text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else f"```bash\n{answer}\n```"
+        ids = [*self.tokenizer.encode(text), self.tokenizer.turn_end_id][:max_new_tokens]
+        return Generation(ids, [-1.0] * len(ids), "stop", [("1", 0, len(ids))])
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
+    return HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN))
+
+
+@pytest.fixture
+async def session(client: KubeClient, namespace: str, task: Task) -> AsyncIterator[Session]:
+    """A session in a fresh Pod of the task's image."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "swesb-episode-", "labels": {"swerl.dev/egress": "none"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "sandbox",
+                    "image": task.image,
+                    "command": ["sh", "-c", "sleep 600"],
+                    "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+                }
+            ],
+        },
+    }
+    pod = await client.create("v1", "pods", namespace, body)
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    try:
+        async for event in client.watch("v1", "pods", namespace, field_selector=f"metadata.name={name}"):
+            if event.object["status"].get("phase") == "Running":
+                break
+        async with Session(PodConnector(client, namespace, name, uid=uid)) as opened:
+            yield opened
+    finally:
+        with suppress(NotFound):
+            await client.delete("v1", "pods", namespace, name, grace_seconds=0)
+
+
+async def attempt(
+    task: Task, session: Session, tokenizer: HFTokenizer, *answers: str | bytes, **changes: float
+) -> tuple[Episode, Script]:
+    script = Script(tokenizer, answers)
+    limits = replace(AgentLimits(context_tokens=200_000), step_limit=len(answers), **changes)  # type: ignore[arg-type]
+    prompts = Prompts.default()
+    episode = await run_episode(task, session, script, tokenizer, prompts, limits, group="g", index=0, temperature=1.0)
+    return episode, script
+
+
+async def test_a_fix_made_in_a_sandbox_is_resolved_by_grading(
+    task: Task, session: Session, tokenizer: HFTokenizer, grader: Grader, tmp_path: Path
+) -> None:
+    episode, script = await attempt(task, session, tokenizer, "cat calc.py", FIX, SUBMIT)
+    assert (episode.exit_status, episode.patch_source) == ("submitted", "submission")
+    assert "def clamp" in script.read[1]
+    assert episode.patch
+    verdict = await grader.grade(task, episode.patch)
+    assert verdict.resolved, verdict
+    folder = write_artifacts(tmp_path, episode, verdict)
+    assert json.loads((folder / "traj.json").read_text())["info"]["verdict"]["status"] == "resolved"
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (b"\xff\xfe garbage \x00", "Give exactly ONE command"),
+        ("sleep 1000", "was stopped after 10 seconds"),
+        ("head -c 100000000 /dev/zero | tr '\\0' x", "99990000 characters elided"),
+        ("printf '\\377\\376caf\\351'", "caf\ufffd"),
+        ("(setsid sleep 300 &) ; echo started", "started"),
+        ("exit 7", "<returncode>7</returncode>"),
+    ],
+)
+async def test_the_episode_goes_on(
+    task: Task, session: Session, tokenizer: HFTokenizer, answer: str | bytes, seen: str
+) -> None:
+    episode, script = await attempt(task, session, tokenizer, answer, FIX, SUBMIT, command_timeout=10)
+    assert seen in script.read[1]
+    assert episode.exit_status == "submitted"
+    assert not episode.infrastructure_error
+
+
+async def test_a_deleted_repository_leaves_no_patch_and_no_infrastructure_error(
+    task: Task, session: Session, tokenizer: HFTokenizer
+) -> None:
+    episode, script = await attempt(task, session, tokenizer, "rm -rf /testbed", "ls", SUBMIT)
+    assert len(script.read) == 3
+    assert (episode.exit_status, episode.patch) == ("max_steps", None)
+    assert not episode.infrastructure_error
+
+
+async def test_a_deleted_pod_is_an_infrastructure_error(
+    client: KubeClient, namespace: str, task: Task, session: Session, tokenizer: HFTokenizer
+) -> None:
+    running = asyncio.create_task(attempt(task, session, tokenizer, "sleep 60", SUBMIT))
+    await asyncio.sleep(3)
+    for pod in (await client.list("v1", "pods", namespace))["items"]:
+        await client.delete("v1", "pods", namespace, pod["metadata"]["name"], grace_seconds=0)
+    episode, script = await running
+    assert episode.infrastructure_error
+    assert len(script.read) == 1

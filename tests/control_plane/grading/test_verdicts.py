@@ -1,0 +1,132 @@
+"""Verdicts of real grading Jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading import Grader, GradingError
+from swerl_agent.kube import KubeClient
+from swerl_agent.tasks import Task
+
+from .conftest import settings
+from .task_image import FIXED, SOURCE, Repository
+
+pytestmark = pytest.mark.cluster
+
+
+async def test_the_reference_fix_passes_soon_after_its_tests(grader: Grader, task: Task) -> None:
+    await grader.grade(task, task.evaluation.patch)  # pulls the image
+    verdicts = [await grader.grade(task, task.evaluation.patch) for _ in range(3)]
+    for verdict in verdicts:
+        assert verdict.resolved, verdict
+        assert verdict.report["tests_status"]["FAIL_TO_PASS"]["success"] == ["tests/test_calc.py::test_clamp"]
+    assert min(verdict.duration - verdict.report["seconds"] for verdict in verdicts) <= 3.0  # the least disturbed
+
+
+async def test_no_change_fails(grader: Grader, task: Task) -> None:
+    verdict = await grader.grade(task, "")
+    assert verdict.status == "unresolved"
+    assert verdict.report["tests_status"]["PASS_TO_PASS"]["success"] == ["tests/test_calc.py::test_double"]
+
+
+async def test_a_patch_for_other_code_does_not_apply(grader: Grader, task: Task) -> None:
+    patch = "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n zzz\n-yyy\n+xxx\n"
+    verdict = await grader.grade(task, patch)
+    assert verdict.status == "patch_apply_failed"
+    assert "calc.py" in verdict.detail
+
+
+async def test_endless_code_is_a_timeout(
+    client: KubeClient, namespace: str, task: Task, repository: Repository
+) -> None:
+    patch = repository.patch({"calc.py": "while True:\n    pass\n"})
+    async with Grader(client, namespace, settings(timeout_seconds=3)) as grader:
+        verdict = await grader.grade(task, patch)
+    assert verdict.status == "timeout"
+
+
+async def test_memory_beyond_the_limit_is_the_patchs_own_fault(
+    grader: Grader, task: Task, repository: Repository
+) -> None:
+    patch = repository.patch({"calc.py": "hoard = []\nwhile True:\n    hoard.append(bytes([1]) * 10_000_000)\n"})
+    verdict = await grader.grade(task, patch)
+    assert verdict.status == "unresolved", verdict
+
+
+async def test_an_image_that_does_not_exist_is_an_infrastructure_error(grader: Grader, task: Task) -> None:
+    verdict = await grader.grade(replace(task, image="registry.swerl:5000/swe-rl/no-such-image:1"), "")
+    assert verdict.status == "infra_error"
+    assert "no-such-image" in verdict.detail
+
+
+async def test_an_image_with_another_base_is_an_infrastructure_error(grader: Grader, task: Task) -> None:
+    verdict = await grader.grade(replace(task, base_commit="0" * 40), "")
+    assert verdict.status == "infra_error"
+    assert "base commit" in verdict.detail
+
+
+async def test_an_unknown_parser_is_refused(grader: Grader, task: Task) -> None:
+    with pytest.raises(GradingError, match="no log parser 'parse_log_nothing'"):
+        await grader.grade(replace(task, evaluation=replace(task.evaluation, log_parser="parse_log_nothing")), "")
+
+
+async def test_a_namespace_that_does_not_exist_is_named(client: KubeClient, task: Task) -> None:
+    async with Grader(client, "no-such-namespace", settings()) as grader:
+        with pytest.raises(GradingError, match="namespace no-such-namespace does not exist"):
+            await grader.grade(task, "")
+
+
+async def test_equal_requests_share_one_job_and_later_ones_the_cache(
+    client: KubeClient, namespace: str, task: Task, cache_folder: Path
+) -> None:
+    async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as grader:
+        first, second = await asyncio.gather(grader.grade(task, ""), grader.grade(task, ""))
+        assert first is second
+        assert (await grader.grade(task, "")).cached
+    async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as other:
+        started = time.monotonic()
+        assert (await other.grade(task, "")).cached
+        assert time.monotonic() - started < 0.05
+
+
+async def test_a_large_patch_arrives_whole(grader: Grader, task: Task, repository: Repository) -> None:
+    table = "\n".join(f"# {number:040x}" for number in range(60_000))
+    verdict = await grader.grade(task, repository.patch({"calc.py": FIXED, "table.py": table + "\n"}))
+    assert verdict.resolved, verdict
+
+
+async def test_much_output_does_not_hide_the_result(grader: Grader, task: Task, repository: Repository) -> None:
+    loud = (
+        FIXED
+        + "\nimport atexit, os\natexit.register(lambda: [os.write(2, b'x' * 49 + b'\\n') for _ in range(220_000)])\n"
+    )
+    verdict = await grader.grade(task, repository.patch({"calc.py": loud}))
+    assert verdict.resolved, verdict
+    assert verdict.report["log_bytes"] > 10_000_000
+
+
+async def test_nothing_is_left_behind(client: KubeClient, namespace: str, grader: Grader, task: Task) -> None:
+    await grader.grade(task, "")
+    for _ in range(40):
+        selector = "swerl.dev/role=grading"
+        kinds = (("batch/v1", "jobs"), ("v1", "pods"), ("v1", "configmaps"))
+        left = [
+            f"{kind}/{item['metadata']['name']}"
+            for api, kind in kinds
+            for item in (await client.list(api, kind, namespace, label_selector=selector))["items"]
+        ]
+        if not left:
+            return
+        await asyncio.sleep(0.5)
+    pytest.fail(f"left behind: {left}")
+
+
+async def test_many_at_once_lose_none(client: KubeClient, namespace: str, task: Task, repository: Repository) -> None:
+    patches = [repository.patch({"calc.py": (FIXED if n % 2 else SOURCE) + f"# {n}\n"}) for n in range(6)]
+    async with Grader(client, namespace, settings(max_concurrent=3)) as grader:
+        verdicts = await asyncio.gather(*(grader.grade(task, patch) for patch in patches))
+    assert [verdict.resolved for verdict in verdicts] == [bool(n % 2) for n in range(6)]

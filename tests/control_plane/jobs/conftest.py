@@ -1,0 +1,164 @@
+"""A real operator process that serves one namespace, and a job to change one thing of."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+# Any image with `sh`; it stands for data and trainer alike where no driver needs to run.
+IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:dev")
+Body = dict[str, Any]
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+class World:
+    """One namespace of one cluster, seen through kubectl; waits are bounded and show what was last seen."""
+
+    def __init__(self, kubeconfig: str, namespace: str) -> None:
+        self.kubeconfig = kubeconfig
+        self.namespace = namespace
+
+    def kubectl(self, *arguments: str, body: Body | None = None, check: bool = True) -> str:
+        command = ["kubectl", "--kubeconfig", self.kubeconfig, "-n", self.namespace, *arguments]
+        text = json.dumps(body) if body is not None else None
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+    def apply(self, body: Body) -> None:
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", body=body)
+
+    def names(self, kinds: str) -> list[str]:
+        return self.kubectl("get", kinds, "-o", "name").split()
+
+    def status(self, name: str) -> Body:
+        job: Body = json.loads(self.kubectl("get", "swerl", name, "-o", "json"))
+        status: Body = job.get("status") or {}
+        return status
+
+    def condition(self, name: str, type: str) -> Body:
+        found: list[Body] = [c for c in self.status(name).get("conditions", []) if c["type"] == type]
+        return found[0] if found else {}
+
+    def until_condition(self, name: str, type: str, reason: str, seconds: float = 90) -> Body:
+        found: Body = self.until(lambda: self.condition(name, type), lambda c: c.get("reason") == reason, seconds)
+        return found
+
+    def until(self, look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 90) -> Any:
+        deadline = time.monotonic() + seconds
+        while not good(seen := look()):
+            assert time.monotonic() < deadline, f"after {seconds} s still {seen}"
+            time.sleep(0.5)
+        return seen
+
+
+class Operator:
+    """`python -m swerl_operator`, for as long as the context lasts; `options` are its command line."""
+
+    def __init__(self, kubeconfig: str, log: Path, **options: str) -> None:
+        self._ports = {"health-port": free_port(), "metrics-port": free_port()}
+        named = {name.replace("_", "-"): value for name, value in options.items()}
+        arguments = [f"--{name}={value}" for name, value in (named | self._ports).items()]
+        self._command = [sys.executable, "-m", "swerl_operator", *arguments]
+        self._environment = os.environ | {"KUBECONFIG": kubeconfig}
+        self.log = log
+
+    def __enter__(self) -> Operator:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+    def until_leading(self) -> None:
+        deadline = time.monotonic() + 90
+        while self.get("health-port", "/readyz") != "leading\n":
+            assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()[-4000:]
+            time.sleep(0.3)
+
+    def get(self, port: str, page: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._ports[port]}{page}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except (urllib.error.URLError, OSError):
+            return ""
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig: str, namespace: str) -> World:
+    """The cluster with this checkout's CRDs."""
+    world = World(kubeconfig, namespace)
+    world.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    world.kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=60s")
+    return world
+
+
+@pytest.fixture(scope="module")
+def release(world: World) -> Iterator[str]:
+    """The chart of this checkout for this namespace alone, its rights without its process."""
+    name = f"r{os.getpid()}-{os.urandom(2).hex()}"
+    values = ["--set", "replicas=0", "--set", f"namespaces={{{world.namespace}}}", "--skip-crds"]
+    scope = ["--kubeconfig", world.kubeconfig, "--namespace", world.namespace]
+    subprocess.run(["helm", "install", name, str(ROOT / "charts"), *values, *scope], check=True, timeout=120)
+    yield name
+    subprocess.run(["helm", "uninstall", name, *scope], check=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def operator(world: World, release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """The operator of this namespace, leading, with the rights of the chart and no others."""
+    home = tmp_path_factory.mktemp("operator")
+    config = json.loads(world.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
+    token = world.kubectl("create", "token", f"{release}-operator", "--duration=2h").strip()
+    config["users"][0]["user"] = {"token": token}
+    (home / "kubeconfig").write_text(json.dumps(config))
+    options = {
+        "namespaces": world.namespace,
+        "lease_namespace": world.namespace,
+        "lease_name": f"{release}-operator",
+        "driver_cluster_role": f"{release}-driver",
+    }
+    with Operator(str(home / "kubeconfig"), home / "log", **options) as running:
+        running.until_leading()
+        yield running
+
+
+@pytest.fixture
+def job(world: World, request: pytest.FixtureRequest) -> Iterator[Body]:
+    """A job that needs nothing but IMAGE, small enough to be scheduled anywhere; deleted after the test."""
+    small = {"requests": {"cpu": "10m", "memory": "16Mi"}}
+    image = {"image": {"reference": IMAGE, "path": "/etc"}}
+    body: Body = {
+        "apiVersion": "swerl.dev/v1alpha1",
+        "kind": "SweRLJob",
+        "metadata": {"name": f"j{abs(hash(request.node.name)) % 10**6}", "namespace": world.namespace},
+        "spec": {
+            "model": {"source": dict(image)},
+            "tasks": {"source": dict(image)},
+            "trainer": {"image": IMAGE, "sharedMemory": "64Mi", "resources": small, "headResources": small},
+            "rollout": {"resources": small},
+            "checkpoint": {"volume": {"hostPath": {"path": f"/tmp/{world.namespace}"}}},
+        },
+    }
+    yield body
+    world.kubectl("delete", "swerl", body["metadata"]["name"], "--ignore-not-found", check=False)

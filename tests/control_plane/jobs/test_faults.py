@@ -1,0 +1,72 @@
+"""Bad input becomes a condition that says what to do, and nothing is taken in vain."""
+
+from __future__ import annotations
+
+from .conftest import IMAGE, Body, Operator, World
+
+
+def _name(job: Body) -> str:
+    return str(job["metadata"]["name"])
+
+
+def _no_cluster(world: World) -> None:
+    assert world.names("rayclusters") == []
+    assert [pod for pod in world.names("pods") if "preflight" not in pod] == []
+
+
+def test_everything_missing_is_told_at_once(world: World, operator: Operator, job: Body) -> None:
+    job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
+    job["spec"]["evaluation"] = {"source": {"persistentVolumeClaim": {"claimName": "no-claim"}}}
+    job["spec"]["sandbox"] = {"runtimeClassName": "no-runtime"}
+    world.apply(job)
+    found = world.until_condition(_name(job), "Validated", "ConfigMapMissing")
+    assert found["status"] == "False"
+    for words in ("'no-tasks' named by spec.tasks.source", "'no-claim'", "'no-runtime'", "create it there"):
+        assert words in found["message"]
+    assert world.status(_name(job))["phase"] == "Blocked"
+    assert [p for p in world.names("pods") if _name(job) in p] == []
+    _no_cluster(world)
+    assert "ConfigMapMissing" in world.kubectl("describe", "swerl", _name(job))
+
+
+def test_a_job_goes_on_when_what_was_missing_appears(world: World, operator: Operator, job: Body) -> None:
+    job["spec"]["tasks"] = {"source": {"configMap": {"name": "late-tasks"}}}
+    job["spec"]["trainer"]["image"] = f"{IMAGE}-not-there"
+    world.apply(job)
+    world.until_condition(_name(job), "Validated", "ConfigMapMissing")
+    metadata = {"name": "late-tasks", "namespace": world.namespace}
+    world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
+    world.until_condition(_name(job), "Validated", "Valid")
+
+
+def test_impossible_resources_take_no_cluster(world: World, operator: Operator, job: Body) -> None:
+    job["spec"]["trainer"] |= {"gpus": 8}
+    job["spec"]["rollout"] |= {"gpusPerEngine": 8}
+    world.apply(job)
+    found = world.until_condition(_name(job), "Validated", "InsufficientResources")
+    assert "8 nvidia.com/gpu" in found["message"] and "add nodes" in found["message"]
+    _no_cluster(world)
+
+
+def test_a_missing_image_takes_no_cluster(world: World, operator: Operator, job: Body) -> None:
+    job["spec"]["trainer"]["image"] = f"{IMAGE}-missing"
+    world.apply(job)
+    found = world.until_condition(_name(job), "ImagesReady", "ImagePullFailed", 120)
+    assert f"{IMAGE}-missing" in found["message"] and "push the image" in found["message"]
+    _no_cluster(world)
+
+
+def test_a_missing_path_in_an_image_is_named(world: World, operator: Operator, job: Body) -> None:
+    job["spec"]["tasks"]["source"] = {"image": {"reference": IMAGE, "path": "/no/such/folder"}}
+    world.apply(job)
+    found = world.until_condition(_name(job), "ImagesReady", "SourceMissing", 120)
+    assert "path /no/such/folder does not exist" in found["message"]
+    _no_cluster(world)
+
+
+def test_the_operator_says_how_it_does(world: World, operator: Operator, job: Body) -> None:
+    job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
+    world.apply(job)
+    world.until_condition(_name(job), "Validated", "ConfigMapMissing")
+    assert 'swerl_operator_jobs{phase="Blocked"}' in operator.get("metrics-port", "/metrics")
+    assert operator.get("health-port", "/livez") == "ok\n"

@@ -1,0 +1,164 @@
+"""Groups of sandboxes on a real cluster: their life, their ends, and what must never happen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+Body = dict[str, Any]
+Reading = Callable[[Body, str], tuple[str, str, str]]
+
+
+def usable(pods: dict[str, Body]) -> int:
+    return sum(
+        any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ()))
+        for pod in pods.values()
+    )
+
+
+async def test_a_group_of_four_becomes_ready(user: Any, operator: Any, reading: Reading) -> None:
+    before = operator.metric('swerl_sandbox_api_writes_total{verb="patch_status"}')
+    await user.declare("four", replicas=4)
+    status = await user.phase("four", "Ready")
+    assert reading(status, "Ready")[:2] == ("True", "AllReady")
+    assert reading(status, "Admitted")[0] == "True"
+    assert (status["replicas"], status["ready"], status["failed"]) == (4, 4, 0)
+    pods = await user.pods("four")
+    assert sorted(pods) == [f"swesb-four-{i}" for i in range(4)]
+    assert {pod["metadata"]["labels"]["swerl.dev/egress"] for pod in pods.values()} == {"none"}
+    policy = await user.api.get("networking.k8s.io/v1", "networkpolicies", user.namespace, "swerl-deny-all")
+    assert policy["spec"]["podSelector"]["matchLabels"] == {"swerl.dev/egress": "none"}
+    sandbox = await user.sandbox("four")
+    assert not sandbox["metadata"].get("annotations") and not sandbox["metadata"].get("finalizers")
+    assert operator.metric('swerl_sandbox_api_writes_total{verb="patch_status"}') - before <= 3
+    await user.delete("four")
+    await user.until(lambda: user.pods("four"), lambda pods: not pods, 30)
+
+
+async def test_pods_run_without_token_or_privilege(user: Any, kubeconfig: str) -> None:
+    await user.declare("inside", replicas=1)
+    await user.phase("inside", "Ready")
+    script = (
+        "test ! -e /var/run/secrets/kubernetes.io && grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status"
+        " && chown 1000:1000 /tmp && chown 0:0 /tmp && echo $PAGER && pwd && cat /proc/1/comm"
+    )
+    command = ["kubectl", "--kubeconfig", kubeconfig, "-n", user.namespace, "exec", "swesb-inside-0", "--"]
+    process = await asyncio.create_subprocess_exec(
+        *command, "sh", "-c", script, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 60)
+    lines = output.decode().split("\n")
+    assert process.returncode == 0, errors.decode()
+    facts = dict(line.split(":\t") for line in lines[:3])
+    assert facts["NoNewPrivs"] == "1" and facts["Seccomp"] == "2"
+    assert int(facts["CapEff"], 16) < 2**8  # none beyond KILL, SETGID, SETUID and the file capabilities
+    assert lines[3:6] == ["cat", "/", "sh"]
+    await user.delete("inside")
+
+
+async def test_a_deleted_pod_is_not_made_again_and_the_last_one_ends_the_group(user: Any, reading: Reading) -> None:
+    await user.declare("spent", replicas=3)
+    await user.phase("spent", "Ready")
+    await user.release("swesb-spent-1")
+    await user.until(lambda: user.pods("spent"), lambda pods: len(pods) == 2, 20)
+    await asyncio.sleep(3)
+    assert sorted(await user.pods("spent")) == ["swesb-spent-0", "swesb-spent-2"]
+    for ordinal in (0, 2):
+        await user.release(f"swesb-spent-{ordinal}")
+    status = await user.phase("spent", "Finished", 30)
+    assert reading(status, "Finished")[:2] == ("True", "Completed")
+    assert (status["finished"], status["failed"]) == (3, 0)
+    assert not await user.pods("spent")
+    await user.delete("spent")
+
+
+async def test_an_expired_lease_removes_everything(user: Any, operator: Any) -> None:
+    await user.renew("driver", 6)
+    for name in ("leased-a", "leased-b"):
+        await user.declare(name, replicas=2, owner="driver")
+    for _ in range(20):
+        await user.renew("driver", 6)
+        await asyncio.sleep(1)
+        if all([(await user.status(name)).get("phase") == "Ready" for name in ("leased-a", "leased-b")]):
+            break
+    assert usable(await user.pods("leased-a")) == 2
+    started = time.monotonic()
+    for name in ("leased-a", "leased-b"):
+        await user.until(lambda name=name: user.sandbox(name), lambda found: found is None, 20)
+        await user.until(lambda name=name: user.pods(name), lambda pods: not pods, 20)
+    assert time.monotonic() - started <= 20
+    assert operator.metric('swerl_sandbox_groups_ended_total{reason="LeaseExpired"}') == 2
+
+
+async def test_groups_wait_their_turn_under_the_limit(user: Any, reading: Reading) -> None:
+    names = ["first", "second", "third"]
+    for name in names:
+        await user.declare(name, job="limited", replicas=2, maxConcurrent=4)
+    await user.phase("first", "Ready")
+    await user.phase("second", "Ready")
+    waiting = await user.phase("third", "Pending", 30)
+    assert reading(waiting, "Admitted")[:2] == ("False", "WaitingForCapacity")
+    assert not await user.pods("third")
+    await user.release("swesb-second-0")
+    await asyncio.sleep(2)
+    assert not await user.pods("third")  # one free place is not enough for a group of two
+    await user.release("swesb-first-1")
+    await user.phase("third", "Ready")
+    for name in names:
+        await user.delete(name)
+
+
+async def test_an_image_that_does_not_exist_is_named_with_its_remedy(user: Any, reading: Reading) -> None:
+    image = "registry.swerl:5000/no/such-image:1"
+    await user.declare("bad-image", replicas=12, image=image)
+    status = await user.phase("bad-image", "Failed", 90)
+    state, reason, message = reading(status, "Finished")
+    assert (state, reason) == ("True", "ImagePullFailed")
+    assert image in message and "imagePullSecrets" in message
+    assert not await user.pods("bad-image")
+    await user.delete("bad-image")
+
+
+async def test_a_lifetime_ends_the_pods_and_the_group(user: Any, reading: Reading) -> None:
+    await user.declare("brief", replicas=2, lifetimeSeconds=10)
+    status = await user.phase("brief", "Failed", 90)
+    assert reading(status, "Finished")[1] == "LifetimeExceeded"
+    assert status["failed"] == 2
+    await user.delete("brief")
+
+
+async def test_a_pod_without_a_node_waits_and_says_so(user: Any, reading: Reading) -> None:
+    await user.declare("nowhere", replicas=2, nodeSelector={"no-such": "node"})
+    status = await user.until(
+        lambda: user.status("nowhere"),
+        lambda s: any(c["reason"] == "Unschedulable" for c in s.get("conditions", ())),
+        40,
+    )
+    assert reading(status, "Ready")[0] == "False"
+    assert len(await user.pods("nowhere")) == 2
+    await user.declare("elsewhere", replicas=1)  # its job's other groups go on
+    await user.phase("elsewhere", "Ready")
+    for name in ("nowhere", "elsewhere"):
+        await user.delete(name)
+
+
+async def test_a_pod_the_api_server_refuses_fails_its_group_with_its_words(user: Any, reading: Reading) -> None:
+    await user.declare("greedy", resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})
+    status = await user.phase("greedy", "Failed", 30)
+    state, reason, message = reading(status, "Finished")
+    assert (state, reason) == ("True", "PodRejected")
+    assert "cpu" in message
+    await user.delete("greedy")
+
+
+async def test_figures_are_published(user: Any, operator: Any) -> None:
+    created = operator.metric('swerl_sandbox_api_writes_total{verb="create_pod"}')
+    started = operator.metric("swerl_sandbox_start_seconds_count")
+    await user.declare("counted", replicas=2)
+    await user.phase("counted", "Ready")
+    assert operator.metric('swerl_sandbox_api_writes_total{verb="create_pod"}') == created + 2
+    assert operator.metric("swerl_sandbox_start_seconds_count") == started + 2
+    assert operator.metric('swerl_sandboxes{phase="ready"}') >= 2
+    await user.delete("counted")

@@ -1,0 +1,35 @@
+"""The product as a user has it: chart installed on the real cluster, images built, jobs applied with kubectl."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo.cluster import Cluster
+from demo.job import CLAIM, Images, prompts_manifest, volume_manifests
+from demo.setup import install_operator
+from tests.e2e.world import World
+
+
+@pytest.fixture(scope="session")
+def product(kubeconfig: str) -> tuple[Cluster, Images]:
+    """The chart of this checkout, installed or upgraded."""
+    cluster = Cluster(Path(kubeconfig), local=True)
+    images = Images.built()
+    install_operator(cluster, images)
+    return cluster, images
+
+
+@pytest.fixture(scope="module")
+def world(product: tuple[Cluster, Images], namespace: str) -> Iterator[World]:
+    cluster, images = product
+    world = World(cluster, images, namespace)
+    shutil.rmtree(world.output, ignore_errors=True)
+    cluster.apply(prompts_manifest(namespace), *volume_manifests(cluster, namespace))
+    yield world
+    cluster.kubectl("delete", "swerljobs", "--all", "-n", namespace, "--ignore-not-found")
+    cluster.kubectl("delete", "persistentvolume", f"{namespace}-{CLAIM}", "--wait=false", "--ignore-not-found")
+    shutil.rmtree(world.output, ignore_errors=True)

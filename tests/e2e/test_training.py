@@ -1,0 +1,54 @@
+"""SweRLJobs that train, on the real cluster: to the end, through the loss of the driver, and away without a trace."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.world import World
+
+
+def rows(world: World, kind: str = "step") -> list[dict[str, Any]]:
+    path = world.output / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return [row for row in map(json.loads, lines) if row["kind"] == kind]
+
+
+def kill_driver(world: World, name: str, attempt: int) -> None:
+    """kill -9 the driver's process inside the head Pod."""
+    selector = f"swerl.dev/job={name},swerl.dev/attempt={attempt},ray.io/node-type=head"
+    head = world.cluster.kubectl("get", "pods", "-n", world.namespace, "-l", selector, "-o", "name").strip()
+    world.cluster.kubectl("exec", "-n", world.namespace, head, "--", "pkill", "-9", "-f", "swerl_trainer.driver")
+
+
+def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> None:
+    job = world.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
+    job["spec"]["checkpoint"]["every"] = 1
+    name = world.apply(job)
+
+    world.wait("first checkpoint", lambda: world.status(name).get("lastCheckpoint"), 600)
+    kill_driver(world, name, attempt=1)
+    world.wait("second attempt", lambda: world.status(name).get("attempt") == 2, 60)
+    first = f"swerl.dev/job={name},swerl.dev/attempt=1"
+    world.wait("end of attempt 1", lambda: not world.objects(first, "pods,jobs,swesandboxes,rayclusters"), 60)
+
+    status = world.finish(name, 900)
+    steps = rows(world)
+    assert [row["step"] for row in steps] == [1, 2, 3]
+    assert {row["attempt"] for row in steps} == {1, 2}
+    assert status["step"] == 3
+    assert all(row["train/train_rollout_logprob_abs_diff_max"] <= 1e-4 for row in steps)
+    assert list((world.output / "artifacts").rglob("traj.json"))
+
+    world.cluster.kubectl("delete", "swerljob", name, "-n", world.namespace, "--wait=false")
+    world.wait("clean-up", lambda: not world.objects(f"swerl.dev/job={name}"), 60)
+
+
+def test_a_supervised_job_lowers_its_loss(world: World) -> None:
+    sft = {"data": "demonstrations.jsonl", "steps": 2, "batchSize": 8, "lr": 1e-3}
+    job = world.manifest("sft", {"name": "sft", "steps": 2, "sft": sft})
+    name = world.apply(job)
+    world.finish(name, 600)
+    losses = [row["train/loss"] for row in rows(world, "supervised")]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]

@@ -1,0 +1,74 @@
+"""One namespace of the real cluster with everything a SweRLJob needs, and what a test asks about it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo.cluster import Cluster
+from demo.job import Images, job_manifest, output_folder
+
+EVERYTHING = "pods,jobs,configmaps,swesandboxes,rayclusters,leases,serviceaccounts,rolebindings"
+
+
+@dataclass
+class World:
+    """One namespace of the cluster, ready for a SweRLJob."""
+
+    cluster: Cluster
+    images: Images
+    namespace: str
+    jobs: list[str] = field(default_factory=list)
+
+    @property
+    def output(self) -> Path:
+        """The jobs' output volume, as this machine sees it."""
+        return output_folder(self.namespace)
+
+    def manifest(self, name: str, algorithm: dict[str, Any]) -> dict[str, Any]:
+        """The demo's job under another name, with other algorithm settings, evaluating nothing."""
+        job = job_manifest(self.images, name=name, namespace=self.namespace)
+        job["spec"]["algorithm"] |= algorithm
+        job["spec"].pop("evaluation")
+        return job
+
+    def apply(self, job: dict[str, Any]) -> str:
+        self.cluster.apply(job)
+        self.jobs.append(job["metadata"]["name"])
+        return self.jobs[-1]
+
+    def status(self, name: str) -> dict[str, Any]:
+        return dict(self.cluster.get("swerljob", name, "-n", self.namespace).get("status") or {})
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        found = [c for c in self.status(name).get("conditions") or [] if c["type"] == kind]
+        return found[0] if found else {}
+
+    def wait(self, what: str, done: Callable[[], Any], timeout: float) -> Any:
+        """The first true answer of `done`; fails with `what` and every job's status after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if answer := done():
+                return answer
+            time.sleep(1)
+        statuses = {name: self.status(name) for name in self.jobs}
+        raise AssertionError(f"no {what} within {timeout:.0f} s; status: {json.dumps(statuses, indent=1)}")
+
+    def finish(self, name: str, timeout: float) -> dict[str, Any]:
+        """The status once the job is Complete; fails at once when it Failed."""
+
+        def final() -> dict[str, Any] | None:
+            status = self.status(name)
+            assert status.get("phase") != "Failed", json.dumps(status, indent=1)
+            return status if status.get("phase") == "Complete" else None
+
+        return dict(self.wait(f"completion of {name}", final, timeout))
+
+    def objects(self, selector: str, kinds: str = EVERYTHING) -> list[str]:
+        """Names of the objects that carry the label selector."""
+        answer = self.cluster.kubectl("get", kinds, "-n", self.namespace, "-l", selector, "-o", "name")
+        return answer.split()

@@ -1,0 +1,74 @@
+"""Group advantages: what moves a group's statistics and what does not."""
+
+from __future__ import annotations
+
+import pytest
+from swerl_trainer.algorithm import AlgorithmError, Sample, group_advantages, groups_with_signal
+
+
+def rollout(reward: float, *, group: str = "g", index: int = 0, valid: bool = True, step: int = 0) -> Sample:
+    return Sample([1, 2, 3], [0, 1, 1], [0.0, -1.0, -1.0], reward, valid, group, index, "task", step)
+
+
+def group(*rewards: float, name: str = "g") -> list[Sample]:
+    return [rollout(reward, group=name, index=i) for i, reward in enumerate(rewards)]
+
+
+def test_rewards_are_centred_and_divided_by_the_sample_standard_deviation() -> None:
+    advantages = group_advantages(group(1, -1, -1, -1))
+    assert [advantages[i] for i in range(4)] == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-5)
+
+
+def test_without_normalisation_rewards_are_only_centred() -> None:
+    advantages = group_advantages(group(1, -1, -1, 1, 1), normalisation="none")
+    assert [advantages[i] for i in range(5)] == pytest.approx([0.8, -1.2, -1.2, 0.8, 0.8])
+
+
+@pytest.mark.parametrize("rewards", [(1.0, 1.0, 1.0), (-1.0, -1.0), (1.0,)])
+def test_equal_or_single_rewards_give_no_gradient(rewards: tuple[float, ...]) -> None:
+    assert group_advantages(group(*rewards)) == {}
+
+
+def test_an_infrastructure_failure_does_not_move_the_baseline() -> None:
+    healthy = group_advantages(group(1, -1, -1))
+    with_failure = group_advantages([*group(1, -1, -1), rollout(0.0, index=3, valid=False)])
+    assert with_failure == healthy
+
+
+def test_a_group_left_with_one_valid_rollout_gives_no_gradient() -> None:
+    samples = [rollout(1.0, index=0), rollout(-1.0, index=1, valid=False)]
+    assert group_advantages(samples) == {}
+
+
+def test_groups_do_not_influence_each_other() -> None:
+    together = group_advantages([*group(1, -1, name="a"), *group(5, 3, 1, name="b")])
+    assert together[0] == pytest.approx(group_advantages(group(1, -1))[0])
+    assert together[2] == pytest.approx(group_advantages(group(5, 3, 1))[0])
+
+
+def test_a_trajectory_cut_into_steps_counts_once() -> None:
+    whole = group_advantages(group(1, -1, -1, -1))
+    cut = [rollout(1.0, index=0, step=s) for s in range(7)] + group(1, -1, -1, -1)[1:]
+    advantages = group_advantages(cut)
+    assert [advantages[i] for i in range(7)] == [pytest.approx(whole[0])] * 7
+    assert advantages[7] == pytest.approx(whole[1])
+
+
+def test_one_invalid_step_invalidates_its_trajectory() -> None:
+    samples = [rollout(1.0, index=0), rollout(1.0, index=0, step=1, valid=False), *group(9, 1, -1)[1:]]
+    assert set(group_advantages(samples)) == {2, 3}
+
+
+def test_different_rewards_within_a_trajectory_are_an_error() -> None:
+    with pytest.raises(AlgorithmError, match=r"g/0\.1"):
+        group_advantages([rollout(1.0), rollout(-1.0, step=1), rollout(0.0, index=1)])
+
+
+def test_the_dynamic_filter_keeps_groups_with_signal() -> None:
+    samples = [*group(1, 1, name="a"), *group(1, -1, name="b"), *group(-1, -1, name="c")]
+    assert groups_with_signal(samples) == {"b"}
+
+
+def test_a_mask_of_another_length_is_refused_with_the_samples_name() -> None:
+    with pytest.raises(AlgorithmError, match="g/3"):
+        Sample([1, 2], [1], [], 0.0, True, "g", 3, "task")

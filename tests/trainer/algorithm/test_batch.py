@@ -1,0 +1,117 @@
+"""Batches and packing: weights sum to one, nothing is lost, every rank has the same amount of work."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import pytest
+import torch
+from swerl_trainer.algorithm import AlgorithmError, Sample, demonstration_batch, minibatches, policy_batch
+from swerl_trainer.algorithm.packing import pack, schedule, unpack
+
+
+def sample(length: int, *, reward: float = 1.0, group: str = "g", index: int = 0, step: int = 0) -> Sample:
+    mask = [0, 0] + [1] * (length - 2)
+    return Sample(list(range(length)), mask, [-1.0] * length, reward, True, group, index, "task", step)
+
+
+def rollouts() -> list[Sample]:
+    """Two groups with signal, one trajectory in three steps, and one group without."""
+    mixed = [sample(5 + 3 * i, reward=float(i % 2), group="a", index=i) for i in range(4)]
+    steps = [sample(4 + step, reward=1.0, group="b", index=0, step=step) for step in range(3)]
+    return [*mixed, *steps, sample(9, reward=0.0, group="b", index=1), sample(8, group="c"), sample(8, group="c")]
+
+
+def test_a_batch_holds_only_sequences_with_gradient() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    assert {s.trajectory[0] for s in batch.sequences} == {"a", "b"}
+    assert batch.trainable_tokens == sum(int(s.mask.sum()) for s in batch.sequences)
+
+
+def test_token_weights_are_equal_and_sum_to_one() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    weights = torch.cat([s.weights[s.mask] for s in batch.sequences])
+    assert torch.allclose(weights, torch.full_like(weights, 1 / len(weights)))
+
+
+def test_sequence_weights_give_every_trajectory_the_same_share() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="sequence")
+    share: defaultdict[tuple[str, int], float] = defaultdict(float)
+    for s in batch.sequences:
+        share[s.trajectory] += float(s.weights.sum())
+    assert list(share.values()) == pytest.approx([1 / 6] * 6)
+
+
+def test_no_group_with_signal_makes_an_empty_batch() -> None:
+    assert len(policy_batch([sample(8), sample(8, index=1)], normalisation="std", aggregation="token")) == 0
+
+
+def test_a_rollout_without_log_probabilities_cannot_be_trained() -> None:
+    bare = Sample([1, 2, 3], [0, 1, 1], (), 1.0, True, "g", 0, "task")
+    with pytest.raises(AlgorithmError, match="log-probabilities"):
+        policy_batch([bare, sample(5, reward=0.0, index=1)], normalisation="std", aggregation="token")
+
+
+def test_demonstrations_have_advantage_one_and_need_no_group() -> None:
+    batch = demonstration_batch([Sample([1, 2, 3], [0, 0, 1], (), 0.0, True, "", 0, "task")])
+    assert batch.sequences[0].advantages.tolist() == [0.0, 0.0, 1.0]
+
+
+def test_the_first_token_is_never_trained() -> None:
+    batch = demonstration_batch([Sample([1, 2, 3], [1, 1, 1], (), 0.0, True, "", 0, "task")])
+    assert batch.sequences[0].mask.tolist() == [False, True, True]
+
+
+def test_minibatches_share_out_whole_trajectories_and_weigh_each_part_anew() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="sequence")
+    parts = minibatches(batch, 3, "sequence")
+    assert [float(sum(s.weights.sum() for s in p.sequences)) for p in parts] == pytest.approx([1.0] * 3)
+    owners = [{s.trajectory for s in p.sequences} for p in parts]
+    assert not owners[0] & owners[1] and len(owners[0] | owners[1] | owners[2]) == 6
+
+
+def test_there_are_never_more_minibatches_than_trajectories() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    assert len(minibatches(batch, 50, "token")) == 6
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_schedule_loses_nothing_and_keeps_the_budget(ranks: int) -> None:
+    rng = random.Random(ranks)
+    lengths = [rng.randint(1, 90) for _ in range(57)] + [250]
+    plan = schedule(lengths, budget=200, ranks=ranks)
+    assert len(plan) == ranks and len({len(of_rank) for of_rank in plan}) == 1
+    bins = [members for of_rank in plan for members in of_rank]
+    assert sorted(i for members in bins for i in members) == list(range(len(lengths)))
+    assert all(len(m) == 1 or sum(lengths[i] for i in m) <= 200 for m in bins)
+
+
+def test_a_budget_below_every_sequence_packs_each_alone() -> None:
+    assert schedule([9, 9, 9], budget=1, ranks=1) == [[[0], [1], [2]]]
+
+
+def test_fewer_sequences_than_ranks_leave_empty_micro_batches() -> None:
+    assert schedule([10], budget=100, ranks=3) == [[[0]], [[]], [[]]]
+
+
+def test_a_packed_micro_batch_predicts_each_token_from_the_one_before() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    packed = pack(batch, [2, 0, 5], multiple=4)
+    assert all(b % 4 == 0 for b in packed.boundaries.tolist()) and len(packed.tokens) == packed.boundaries[-1]
+    expected = torch.cat([batch.sequences[i].tokens[batch.sequences[i].mask] for i in (2, 0, 5)])
+    assert packed.labels[packed.positions].tolist() == expected.tolist()
+    assert (packed.position_ids[packed.boundaries[:-1].long()] == 0).all()
+
+
+def test_unpacking_restores_every_tokens_place() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    packed = pack(batch, [3, 1])
+    restored = unpack(packed.weights, packed, batch)
+    assert all(torch.equal(restored[i], batch.sequences[i].weights) for i in (3, 1))
+
+
+def test_a_padding_micro_batch_has_no_trainable_token() -> None:
+    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    packed = pack(batch, [], multiple=8)
+    assert (len(packed.tokens), len(packed.positions), packed.sequences) == (8, 0, 1)

@@ -1,0 +1,268 @@
+"""A job on a local Ray cluster: real ranks, a real engine, and episodes in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, SGLangEngine
+from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import CommandResult
+from swerl_agent.tasks import Evaluation, Task
+from swerl_trainer.driver.job import Job, Paths
+from swerl_trainer.engines.server import free_port
+from swerl_trainer.rollout.actor import TaskCounts
+from swerl_trainer.rollout.group import GroupOrder, Rollout
+from swerl_trainer.rollout.worker import Worker, WorkerParts
+
+RAY_START = Path(__file__).parents[3] / "trainer" / "swerl_trainer" / "ray_start"
+TASKS = 5
+PROMPTS = Prompts("You fix code.", "{{ task }}", "One command, please.", "{{ output.output }}")
+PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+{mark}\n"
+
+
+def task(number: int) -> Task:
+    """A task whose statement is its number."""
+    return Task(f"t{number}", "o/r", "0" * 40, "1", f"task {number}", "image", Evaluation("", "", "", ("t",), ()))
+
+
+@dataclass
+class LocalSession:
+    """A session whose every command prints a patch that no other command prints."""
+
+    counter: list[int]
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int = 0,
+    ) -> CommandResult:
+        self.counter[0] += 1
+        patch = PATCH.format(mark=self.counter[0]).encode()
+        return CommandResult("c", 0, patch, b"", len(patch), 0, False, 0.0)
+
+
+@dataclass
+class LocalSandboxes:
+    """Sandboxes that cost nothing; keeps the names of those alive."""
+
+    alive: set[str] = field(default_factory=set)
+    declared: list[tuple[str, str]] = field(default_factory=list)
+    counter: list[int] = field(default_factory=lambda: [0])
+
+    async def declare(self, name: str, task: Task, replicas: int) -> LocalGroup:
+        self.alive.add(name)
+        self.declared.append((name, task.instance_id))
+        return LocalGroup(self, name)
+
+    def counts(self) -> tuple[int, int]:
+        return 0, len(self.alive)
+
+
+@dataclass
+class LocalGroup:
+    sandboxes: LocalSandboxes
+    name: str
+
+    async def claim(self, ordinal: int, timeout: float) -> LocalSession:
+        return LocalSession(self.sandboxes.counter)
+
+    async def release(self, ordinal: int) -> None: ...
+
+    async def delete(self) -> None:
+        self.sandboxes.alive.discard(self.name)
+
+
+class LocalGrading:
+    """Resolves the half of all patches."""
+
+    async def grade(self, task: Task, patch: str) -> Verdict:
+        odd = hashlib.sha256(patch.encode()).digest()[0] % 2
+        return Verdict("resolved" if odd else "unresolved", {}, 0.01, False, "")
+
+
+class LocalWorker:
+    """A rollout worker in this process."""
+
+    def __init__(self, job: Job, router: str, sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> None:
+        self.worker = Worker(
+            WorkerParts(
+                tasks={"train": [task(i) for i in range(TASKS)], "evaluation": [task(100)]},
+                sandboxes=sandboxes,
+                grading=LocalGrading(),
+                engine=SGLangEngine(router, http),
+                tokenizer=HFTokenizer(job.paths.model),
+                prompts=PROMPTS,
+                limits=AgentLimits.of(job.spec.agent),
+                artifacts=job.runs / "artifacts",
+                sandbox_name=job.sandbox_name,
+            )
+        )
+
+    async def prepare(self) -> TaskCounts:
+        return TaskCounts(TASKS, 1)
+
+    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
+        await self.worker.declare(order, members, attempt)
+
+    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
+        return await self.worker.run(order, members, index, attempt)
+
+    async def discard(self, order: GroupOrder) -> None:
+        await self.worker.discard(order)
+
+    async def counts(self) -> dict[str, int]:
+        return await self.worker.counts()
+
+    async def close(self) -> None:
+        await self.worker.close()
+
+
+@dataclass
+class Watcher:
+    """Keeps what the driver tells people."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    rates: dict[str, float] = field(default_factory=dict)
+
+    async def step(self, **figures: Any) -> None:
+        self.steps.append(figures)
+
+    async def held_out(self, *, before: float | None = None, after: float | None = None) -> None:
+        given = {"before": before, "after": after}
+        self.rates |= {name: rate for name, rate in given.items() if rate is not None}
+
+
+def job_document(**changes: Any) -> dict[str, Any]:
+    """A small CPU job, as the operator writes it; `changes` are merged into the spec's sections."""
+    spec: dict[str, Any] = {
+        "model": {"source": {"configMap": {"name": "m"}}, "dtype": "float32"},
+        "tasks": {"source": {"configMap": {"name": "t"}}},
+        "algorithm": {"steps": 2, "promptsPerStep": 2, "groupSize": 4, "lr": 1e-3, "dynamicFilter": False},
+        "agent": {"stepLimit": 2, "contextTokens": 512, "maxTokensPerTurn": 24},
+        "trainer": {"image": "trainer"},
+        "checkpoint": {"volume": {"hostPath": {"path": "/runs"}}, "every": 1},
+        "evaluation": {"source": {"configMap": {"name": "e"}}, "samples": 2},
+    }
+    for section, fields in changes.items():
+        spec[section] = {**spec.get(section, {}), **fields}
+    return {"name": "demo", "namespace": "n", "uid": "u", "attempt": 1, "lease": "demo-1", "spec": spec}
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> Callable[..., Job]:
+    """A job read from its file; keyword arguments change sections of its spec, `attempt` its attempt."""
+
+    def make(model: Path | None = None, attempt: int = 1, **changes: Any) -> Job:
+        document = job_document(**changes) | {"attempt": attempt, "lease": f"demo-{attempt}"}
+        path = tmp_path / "job.json"
+        path.write_text(json.dumps(document))
+        folder = model or tmp_path / "model"
+        return Job.read(path, Paths(folder, tmp_path / "tasks", tmp_path / "held-out", tmp_path / "output"))
+
+    return make
+
+
+@pytest.fixture
+def sandboxes() -> LocalSandboxes:
+    return LocalSandboxes()
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher()
+
+
+@pytest_asyncio.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        yield session
+
+
+@pytest.fixture
+def make_worker(sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> Callable[[Job, str], LocalWorker]:
+    return lambda job, url: LocalWorker(job, url, sandboxes, http)
+
+
+@pytest.fixture
+def local_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Ray cluster of this machine with the custom resources of the Ray Pods, and this process connected to it."""
+    import ray
+
+    environment = {
+        "RAY_AUTH_MODE": "disabled",  # a cluster for one test needs no token in the home folder
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_raylet_start_wait_time_s": "300",
+        "RAY_worker_niceness": "0",  # not behind everything else on this machine
+        "PYTHONPATH": os.pathsep.join([str(RAY_START), *filter(None, sys.path)]),
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # a short path: sockets lie in it
+        cluster = start_ray(Path(folder))
+        try:
+            ray.init(address=f"127.0.0.1:{cluster.port}", log_to_driver=False)
+            yield
+        finally:
+            ray.shutdown()
+            cluster.stop()
+
+
+@dataclass
+class RayCluster:
+    """A running `ray start --block`."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def stop(self) -> None:
+        os.killpg(self.process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def start_ray(folder: Path) -> RayCluster:
+    """A head node on free ports; returns when it takes connections."""
+    port, agent, listen, environment, export = (free_port("127.0.0.1") for _ in range(5))
+    log = folder / "start.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"),
+                *(f"--dashboard-agent-grpc-port={agent}", f"--dashboard-agent-listen-port={listen}"),
+                *(f"--runtime-env-agent-port={environment}", f"--metrics-export-port={export}"),
+                *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--num-cpus=2"),
+                *("--object-store-memory=100000000", f"--temp-dir={folder}"),
+                '--resources={"train": 1, "engine": 1, "rollout": 1}',
+            ],
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + 180
+    while b"Ray runtime started" not in log.read_bytes():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.5)
+    return RayCluster(process, port)

@@ -1,0 +1,118 @@
+"""Demonstrations, samples and the state of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from swerl_trainer.driver.errors import JobError
+from swerl_trainer.driver.samples import samples_of
+from swerl_trainer.driver.state import Pace, TrainingState
+from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
+from swerl_trainer.rollout.group import Rollout
+
+
+class Letters:
+    """A tokenizer whose tokens are characters; a turn ends with 0, headers are 1."""
+
+    stop_token_ids = (0,)
+    turn_end_id = 0
+    vocab_size = 1000
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(map(chr, ids))
+
+    def prompt(self, messages: list[dict[str, str]]) -> list[int]:
+        return [*(t for m in messages for t in [1, *self.encode(m["content"]), 0]), 1]
+
+    def delta(self, content: str) -> list[int]:
+        return [1, *self.encode(content), 0, 1]
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def conversation(*turns: str) -> dict[str, object]:
+    roles = ["system", "user", *(["assistant", "user"] * len(turns))]
+    return {"messages": [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]}
+
+
+def test_answers_and_their_end_are_trained(tmp_path: Path) -> None:
+    path = write(tmp_path / "d.jsonl", conversation("s", "u", "ab", "o", "c"))
+    (sample,) = read_demonstrations(path, Letters(), context_tokens=100)
+    trained = [token for token, mask in zip(sample.tokens, sample.loss_mask, strict=True) if mask]
+    assert trained == [ord("a"), ord("b"), 0, ord("c"), 0]
+    assert sample.tokens[:7] == [1, ord("s"), 0, 1, ord("u"), 0, 1]
+
+
+def test_token_rows_are_taken_as_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "d.jsonl", {"tokens": [1, 2, 3], "loss_mask": [0, 0, 1]})
+    assert read_demonstrations(path, Letters(), context_tokens=3)[0].tokens == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (conversation("s", "u"), "roles"),
+        ({"messages": [{"role": "user", "content": "u"}] * 3}, "roles"),
+        ({"tokens": [1], "loss_mask": []}, "mask entries"),
+        ({"tokens": [1] * 9, "loss_mask": [1] * 9}, "contextTokens"),
+        ({"text": "x"}, "needs"),
+        (3, "object"),
+    ],
+)
+def test_bad_demonstrations_are_named_by_line(tmp_path: Path, row: object, message: str) -> None:
+    path = write(tmp_path / "d.jsonl", {"tokens": [1], "loss_mask": [1]}, row)
+    with pytest.raises(JobError, match=rf"d\.jsonl:2.*{message}"):
+        read_demonstrations(path, Letters(), context_tokens=8)
+
+
+def test_missing_demonstrations_say_which_field_to_check(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"algorithm\.sft\.data"):
+        read_demonstrations(tmp_path / "no", Letters(), context_tokens=8)
+
+
+def test_supervised_steps_walk_through_all_demonstrations(tmp_path: Path) -> None:
+    path = write(tmp_path / "d.jsonl", *({"tokens": [i], "loss_mask": [1]} for i in range(6)))
+    samples = read_demonstrations(path, Letters(), context_tokens=8)
+    seen = [s.tokens[0] for step in range(3) for s in demonstrations_of(step, samples, batch_size=2, seed=1)]
+    assert sorted(seen) == list(range(6))
+
+
+def rollout(mask: list[int]) -> Rollout:
+    count = len(mask)
+    return Rollout("g", 0, "t", valid=True, tokens=list(range(count)), loss_mask=mask, logprobs=[-0.5] * count)
+
+
+def test_a_trajectory_is_one_sample_or_one_per_answer() -> None:
+    mask = [0, 0, 1, 1, 0, 1]
+    (whole,) = samples_of(rollout(mask), per_step=False)
+    assert (len(whole.tokens), list(whole.loss_mask)) == (6, mask)
+    first, second = samples_of(rollout(mask), per_step=True)
+    assert (list(first.loss_mask), len(first.tokens), first.step) == ([0, 0, 1, 1], 4, 0)
+    assert (list(second.loss_mask), len(second.tokens), second.step) == ([0, 0, 0, 0, 0, 1], 6, 1)
+    assert first.trajectory == second.trajectory
+
+
+def test_a_rollout_without_tokens_is_still_a_sample() -> None:
+    (sample,) = samples_of(Rollout("g", 0, "t", valid=False), per_step=True)
+    assert not sample.valid
+
+
+def test_the_state_survives_json() -> None:
+    state = TrainingState(step=3, position=9, pending=[7, 8], held_out={"before": 0.5})
+    assert TrainingState.from_json(json.loads(json.dumps(state.as_json()))) == state
+
+
+def test_the_time_left_follows_recent_steps() -> None:
+    pace = Pace()
+    assert pace.left(3) is None
+    for seconds in (100.0, 1.0, 1.0, 1.0, 1.0, 1.0):
+        pace.add(seconds)
+    assert pace.left(10) == 10

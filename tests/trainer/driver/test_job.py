@@ -1,0 +1,69 @@
+"""The job file, and what becomes of its fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from swerl_api.swesandbox import MAX_SANDBOX_NAME
+from swerl_trainer.driver import settings
+from swerl_trainer.driver.errors import JobError
+from swerl_trainer.driver.job import Job
+
+MakeJob = Callable[..., Job]
+
+
+def test_a_job_knows_its_folders_and_labels(make_job: MakeJob) -> None:
+    job = make_job(attempt=3)
+    assert job.selector == "swerl.dev/job=demo,swerl.dev/attempt=3"
+    assert job.checkpoints == job.paths.output / "checkpoints" / "demo"
+    assert job.sandbox_name("g12-r1") == "demo-3-g12-r1"
+
+
+def test_a_long_job_name_still_gives_unique_sandbox_names(make_job: MakeJob) -> None:
+    job = make_job()
+    jobs = [Job(name * 5, "n", "u", 12, "l", job.spec) for name in ("abcdefgh", "abcdefgx")]
+    names = {job.sandbox_name("g1234567-r2") for job in jobs}
+    assert len(names) == 2
+    assert all(len(name) <= MAX_SANDBOX_NAME for name in names)
+
+
+def test_a_broken_job_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    with pytest.raises(JobError, match=r"job\.json"):
+        Job.read(path)
+    path.write_text(json.dumps({"name": "x"}))
+    with pytest.raises(JobError, match="spec"):
+        Job.read(path)
+
+
+def test_the_algorithm_reaches_trainer_and_dispatcher(make_job: MakeJob) -> None:
+    job = make_job(algorithm={"clipHigh": 0.3, "minibatches": 2, "maxStaleness": 1}, sandbox={"prefetch": 3})
+    trainer = settings.trainer_settings(job, "/m")
+    assert (trainer.loss.clip_high, trainer.minibatches, trainer.dtype) == (0.3, 2, "float32")
+    dispatch = settings.dispatch_settings(job.spec)
+    assert (dispatch.max_staleness, dispatch.prefetch) == (1, 3)
+
+
+def test_ranks_share_gpus_only_when_colocated(make_job: MakeJob) -> None:
+    cpu = make_job()
+    assert settings.ranks(cpu.spec) == (1, 0.0)
+    trainer = {"image": "i", "gpus": 4, "replicas": 2}
+    apart = make_job(trainer=trainer, rollout={"gpusPerEngine": 4})
+    assert settings.ranks(apart.spec) == (8, 1.0)
+    shared = apart.spec.model_copy(update={"colocate": True})
+    assert settings.ranks(shared) == (8, settings.SHARED_GPU)
+
+
+def test_engines_get_the_users_arguments(make_job: MakeJob) -> None:
+    server = settings.server_settings(make_job(rollout={"engineArgs": {"max-total-tokens": 9}}), "/m")
+    assert server.arguments == {"max-total-tokens": 9}
+    assert (server.gpus, server.context_tokens) == (0, 512)
+
+
+def test_what_the_driver_cannot_do_is_said_at_once(make_job: MakeJob) -> None:
+    job = make_job(algorithm={"stepwise": {"enabled": True}})
+    with pytest.raises(JobError, match="stepwise"):
+        settings.check(job.spec)

@@ -1,0 +1,113 @@
+"""Figures of a step, and where they go."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from swerl_trainer.metrics.figures import group_figures, rollout_figures, train_figures
+from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sinks, TensorBoardSink, rows
+from swerl_trainer.rollout.group import Rollout
+
+
+def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, float] | None = None) -> Rollout:
+    return Rollout(
+        "g", 0, "t", valid=valid, reward=reward, resolved=reward > 0, exit_status="submitted", verdict="resolved",
+        loss_mask=[0, 1, 1], steps=3, format_errors=1, seconds=seconds or {}, error_code="" if valid else "pod_evicted",
+    )  # fmt: skip
+
+
+def test_means_leave_out_what_infrastructure_ended() -> None:
+    figures = rollout_figures([rollout(1.0), rollout(-1.0), rollout(-1.0, valid=False)])
+    assert figures["rollout/raw_reward"] == 0.0
+    assert figures["rollout/resolved_rate"] == 0.5
+    assert figures["sandbox/infra_failed_rate"] == pytest.approx(1 / 3)
+    assert figures["sandbox/infra_failed/pod_evicted"] == 1
+
+
+def test_an_absent_time_is_no_zero() -> None:
+    times = {"total": 10.0, "model": 6.0, "environment": 2.0, "grading": 5.0}
+    figures = rollout_figures([rollout(seconds=times), rollout()])
+    assert figures["agent/agent_run_time_mean"] == 10.0
+    assert figures["agent/eval_time_mean"] == 5.0
+    assert figures["agent/total_time_mean"] == 15.0
+    assert figures["agent/eval_time_ratio"] == pytest.approx(1 / 3)
+    assert figures["agent/time_per_turn"] == 2.5
+    assert figures["agent/overhead_time_mean"] == 2.0
+
+
+def test_turns_count_answers_without_a_command() -> None:
+    figures = rollout_figures([rollout()])
+    assert (figures["agent/turns_mean"], figures["agent/tool_calls_mean"]) == (4, 3)
+    assert figures["agent/format_error_rate"] == 0.25
+    assert figures["rollout/response_len/mean"] == 2
+
+
+def test_no_rollouts_give_no_figures() -> None:
+    assert rollout_figures([]) == {}
+    assert "rollout/raw_reward" not in rollout_figures([rollout(valid=False)])
+
+
+def test_groups_without_spread_are_counted_by_reward() -> None:
+    figures = group_figures([[rollout(), rollout()], [rollout(), rollout(-1.0)]], {"equal_rewards": 2})
+    assert figures == {"rollout/zero_std/count_1": 1, "rollout/dynamic_filter/drop_equal_rewards": 2}
+
+
+def test_training_figures_have_the_fields_names() -> None:
+    assert train_figures({"loss": 1.0, "lr": 2.0}) == {"train/loss": 1.0, "train/lr": 2.0}
+
+
+def test_a_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = JsonlSink(path, attempt=1, keep={})
+    for step in (1, 2, 3):
+        first.write("step", step, {"x": 1.0})
+    with path.open("a") as sink:
+        sink.write('{"kind": "step", "st')
+    second = JsonlSink(path, attempt=2, keep={"step": 2})
+    second.write("step", 3, {"x": 2.0})
+    assert [(row["step"], row["attempt"], row["x"]) for row in rows(path)] == [(1, 1, 1.0), (2, 1, 1.0), (3, 2, 2.0)]
+
+
+def test_a_run_from_the_beginning_starts_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    JsonlSink(path, attempt=1, keep={}).write("evaluation", 0, {"x": 1.0})
+    JsonlSink(path, attempt=2, keep={})
+    assert list(rows(path)) == []
+
+
+def test_prometheus_answers_with_the_newest_figures() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    sink = PrometheusSink("demo", port)
+    sink.write("step", 4, {"rollout/raw_reward": 0.5})
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    sink.close()
+    assert 'swerl_rollout_raw_reward{job="demo"} 0.5' in text
+    assert 'swerl_step{job="demo"} 4.0' in text
+
+
+def test_tensorboard_writes_events(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, first_step=1)
+    sink.write("step", 1, {"a/b": 1.0})
+    sink.close()
+    assert list(tmp_path.glob("events.*"))
+
+
+def test_a_sink_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    class Broken:
+        def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
+            raise OSError("disk full")
+
+        def close(self) -> None:
+            raise OSError("disk full")
+
+    path = tmp_path / "metrics.jsonl"
+    sinks = Sinks([Broken(), JsonlSink(path, attempt=1, keep={})])
+    sinks.write("step", 1, {})
+    sinks.close()
+    assert len(list(rows(path))) == 1

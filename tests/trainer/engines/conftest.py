@@ -1,0 +1,136 @@
+"""A real engine behind a real router, and a training side in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import torch
+import torch.distributed as dist
+from swerl_trainer.engines.handle import EngineOwner
+from swerl_trainer.engines.pool import EnginePool
+from swerl_trainer.engines.router import Router
+from swerl_trainer.engines.server import ServerSettings
+from swerl_trainer.megatron.weight_sender import BucketMetadata
+from torch.distributed.distributed_c10d import (
+    Backend,
+    PrefixStore,
+    _new_process_group_helper,
+    _world,
+    default_pg_timeout,
+    rendezvous,
+)
+from transformers import Qwen3ForCausalLM
+
+PROMPT = [5, 6, 7, 8, 9, 10, 11, 100, 200, 250]
+
+
+def log_probs(model: Qwen3ForCausalLM, prompt: list[int], output: list[int]) -> list[float]:
+    """Log-probabilities transformers gives to `output` after `prompt`."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + output])).logits[0]
+    table = torch.log_softmax(logits.float(), -1)
+    return [float(table[len(prompt) - 1 + i, token]) for i, token in enumerate(output)]
+
+
+class HeldModel:
+    """The training side of a weight update: a transformers model in this process, one bucket."""
+
+    def __init__(self, model: Qwen3ForCausalLM) -> None:
+        self.model = model
+        self._groups: dict[str, dist.ProcessGroup] = {}
+
+    async def weight_endpoint(self) -> tuple[str, int]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return "127.0.0.1", probe.getsockname()[1]
+
+    async def connect_engines(
+        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float = 300.0
+    ) -> None:
+        self._groups[group_name] = await asyncio.to_thread(_join, address, port, world_size, group_name, backend)
+
+    async def weight_buckets(self, max_bytes: int = 0) -> list[BucketMetadata]:
+        named = self._named()
+        return [
+            BucketMetadata(
+                names=tuple(name for name, _ in named),
+                dtypes=tuple(str(value.dtype).removeprefix("torch.") for _, value in named),
+                shapes=tuple(tuple(value.shape) for _, value in named),
+                bytes=sum(value.nbytes for _, value in named),
+            )
+        ]
+
+    async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
+        flat = torch.cat([value.reshape(-1).view(torch.uint8) for _, value in self._named()])
+        await asyncio.to_thread(dist.broadcast, flat, group=self._groups[group_name], group_src=0)
+
+    async def disconnect_engines(self, group_name: str) -> None:
+        self._groups.pop(group_name, None)
+
+    def _named(self) -> list[tuple[str, torch.Tensor]]:
+        return [(name, value.detach().contiguous()) for name, value in self.model.named_parameters()]
+
+
+def _join(address: str, port: int, world_size: int, name: str, backend: str) -> dist.ProcessGroup:
+    store, rank, size = next(rendezvous(f"tcp://{address}:{port}", 0, world_size, timeout=default_pg_timeout))
+    group, _ = _new_process_group_helper(
+        size, rank, [], Backend(backend), PrefixStore(name, store), group_name=name, timeout=default_pg_timeout
+    )
+    _world.pg_group_ranks[group] = {i: i for i in range(world_size)}
+    return group
+
+
+@dataclass
+class World:
+    """One engine behind a router, and the model the training side holds."""
+
+    pool: EnginePool
+    owner: EngineOwner
+    source: HeldModel
+    http: aiohttp.ClientSession
+    turn: asyncio.Lock
+    watcher: asyncio.Task[None]
+
+    async def generate(self, **settings: object) -> dict[str, object]:
+        """One `/generate` through the router."""
+        body = {"input_ids": PROMPT, "return_logprob": True, "sampling_params": settings}
+        async with self.http.post(
+            f"{self.pool.router.url}/generate", json=body, headers={"X-SMG-Routing-Key": "episode"}
+        ) as response:
+            assert response.status == 200, await response.text()
+            answer = await response.json()
+        return answer[0] if isinstance(answer, list) else answer
+
+    async def distance(self) -> float:
+        """Largest difference between the engine's log-probabilities and transformers' on the held model."""
+        answer = await self.generate(max_new_tokens=16, temperature=1.0, ignore_eos=True)
+        engine = [entry[0] for entry in answer["meta_info"]["output_token_logprobs"]]
+        held = log_probs(self.source.model, PROMPT, answer["output_ids"])
+        return max(abs(a - b) for a, b in zip(engine, held, strict=True))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(make_model: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """A running engine started from one model while the training side holds another."""
+    logs = tmp_path_factory.mktemp("logs")
+    settings = ServerSettings(model=str(make_model(0)), dtype="float32", context_tokens=4096)
+    owner = EngineOwner(settings, logs / "engine.log", "127.0.0.1")
+    source = HeldModel(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
+    async with aiohttp.ClientSession() as http:
+        pool = EnginePool([owner], Router.on("127.0.0.1", http, logs / "router.log"), http)
+        try:
+            await pool.start()
+            turn = asyncio.Lock()
+            await pool.attach(source, 0, turn)
+            watcher = asyncio.create_task(pool.watch())
+            yield World(pool, owner, source, http, turn, watcher)
+            watcher.cancel()
+        finally:
+            await pool.close()

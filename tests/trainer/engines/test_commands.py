@@ -1,0 +1,53 @@
+"""The command lines of engines and router, as pure functions of their settings."""
+
+from __future__ import annotations
+
+from swerl_trainer.engines.cpu import unused_architectures
+from swerl_trainer.engines.router import RouterSettings, router_command
+from swerl_trainer.engines.server import ServerSettings, server_arguments, server_command, server_environment
+from swerl_trainer.engines.weights import update_backend
+
+
+def test_cpu_server_forks_and_uses_plain_torch() -> None:
+    command = server_command(ServerSettings(model="/m", dtype="float32"), "127.0.0.1", 3)
+    assert "swerl_trainer.engines.cpu" in command
+    assert command[command.index("--attention-backend") + 1] == "torch_native"
+    assert "--sleep-on-idle" in command
+    assert "--enable-memory-saver" not in command
+
+
+def test_gpu_server_has_nothing_of_the_cpu() -> None:
+    settings = ServerSettings(model="/m", gpus=4, share_gpu=True)
+    command = server_command(settings, "10.0.0.1", 3)
+    assert "sglang.launch_server" in command
+    assert command[command.index("--tp-size") + 1] == "4"
+    assert "--enable-memory-saver" in command
+    assert "--device" not in command
+    assert "SGLANG_USE_CPU_ENGINE" not in server_environment(settings)
+
+
+def test_users_arguments_win() -> None:
+    settings = ServerSettings(model="/m", arguments={"max-total-tokens": 7, "sleep-on-idle": False})
+    assert server_arguments(settings)["max-total-tokens"] == 7
+    assert "--sleep-on-idle" not in server_command(settings, "127.0.0.1", 3)
+
+
+def test_router_flags_may_be_bare() -> None:
+    command = router_command(RouterSettings("127.0.0.1", 1, 2, "random", {"disable-retries": "", "log-level": "info"}))
+    assert "--disable-retries" in command
+    assert command[command.index("--log-level") + 1] == "info"
+    assert command[command.index("--policy") + 1] == "random"
+
+
+def test_weights_travel_over_gloo_unless_gpus_are_apart() -> None:
+    assert update_backend(gpus=0, share_gpu=False) == "gloo"
+    assert update_backend(gpus=8, share_gpu=True) == "gloo"
+    assert update_backend(gpus=8, share_gpu=False) == "nccl"
+
+
+def test_only_the_models_family_is_imported() -> None:
+    unused = unused_architectures("qwen3").split(",")
+    assert "qwen3" not in unused
+    assert "qwen2" not in unused
+    assert "llama" in unused
+    assert unused_architectures("no-such-model") == ""

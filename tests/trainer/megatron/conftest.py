@@ -1,0 +1,156 @@
+"""A tiny random Qwen3 in Hugging Face format, a batch for it, and ways to run Megatron ranks on it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from swerl_trainer.algorithm import Batch, LossSettings, Sample, policy_batch
+from swerl_trainer.megatron.settings import Optimizer, TrainerSettings
+from swerl_trainer.megatron.trainer import MegatronTrainer
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+RANKS = Path(__file__).with_name("ranks.py")
+VOCABULARY = 320
+
+Settings = Callable[..., TrainerSettings]
+Start = Callable[[TrainerSettings], MegatronTrainer]
+RunRanks = Callable[..., dict[str, Any]]
+
+
+def make_model(folder: Path, *, tied: bool) -> Path:
+    """head_dim 24 is on purpose not hidden / heads; norms are random so that a swapped one shows."""
+    torch.manual_seed(7)
+    architecture: Any = Qwen3ForCausalLM  # its constructor is untyped
+    model = architecture(
+        Qwen3Config(
+            vocab_size=VOCABULARY,
+            hidden_size=64,
+            intermediate_size=96,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=24,
+            tie_word_embeddings=tied,
+            max_position_embeddings=256,
+            rope_parameters={"rope_type": "default", "rope_theta": 20_000.0},
+        )
+    )
+    for parameter in model.parameters():
+        parameter.data.copy_(torch.randn_like(parameter) * (0.1 if parameter.dim() == 1 else 0.08))
+        if parameter.dim() == 1:
+            parameter.data += 1
+    model.save_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 256}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of the model with `untied` and `tied` output layer."""
+    root = tmp_path_factory.mktemp("models")
+    return {name: make_model(root / name, tied=name == "tied") for name in ("untied", "tied")}
+
+
+@pytest.fixture(scope="session")
+def batch() -> Batch:
+    """Three groups of four rollouts of 20 to 60 tokens; `old` and `reference` log-probabilities differ from rollout."""
+    rng = random.Random(3)
+    samples = []
+    for group in range(3):
+        for index in range(4):
+            length = rng.randint(20, 60)
+            tokens = [rng.randrange(VOCABULARY) for _ in range(length)]
+            mask = [0] * 8 + [int(rng.random() < 0.7) for _ in range(length - 8)]
+            logprobs = [-5.8 + rng.gauss(0, 0.4) for _ in range(length)]
+            samples.append(
+                Sample(tokens, mask, logprobs, float(index == group), True, f"g{group}", index, f"task-{group}")
+            )
+    plain = policy_batch(samples, normalisation="std", aggregation="token")
+    generator = torch.Generator().manual_seed(5)
+
+    def near(values: torch.Tensor) -> torch.Tensor:
+        return values + torch.randn(len(values), generator=generator) * 0.15
+
+    rollout = [s.rollout_logprobs for s in plain.sequences if s.rollout_logprobs is not None]
+    return plain.with_old_logprobs([near(r) for r in rollout]).with_reference_logprobs([near(r) for r in rollout])
+
+
+@pytest.fixture
+def settings(models: dict[str, Path]) -> Settings:
+    """Settings of an fp32 trainer; keyword arguments replace fields, `tied` chooses the model."""
+
+    def make(*, tied: bool = False, **changes: Any) -> TrainerSettings:
+        fields: dict[str, Any] = {
+            "model": str(models["tied" if tied else "untied"]),
+            "dtype": "float32",
+            "max_tokens_per_rank": 150,
+            "optimizer": Optimizer(lr=1e-3, max_grad_norm=0.5),
+            "loss": LossSettings(),
+        }
+        return TrainerSettings(**(fields | changes))
+
+    return make
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a trainer of one rank in this process; the one before it is closed."""
+    running: list[MegatronTrainer] = []
+
+    def begin(settings: TrainerSettings) -> MegatronTrainer:
+        if running:
+            running.pop().close()
+        running.append(MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port()))
+        return running[0]
+
+    yield begin
+    if running:
+        running.pop().close()
+
+
+@pytest.fixture
+def run_ranks(tmp_path: Path) -> RunRanks:
+    """Run `ranks.py` in `world` processes on named settings; its report by name (see there)."""
+
+    def run(world: int, cases: dict[str, TrainerSettings], batch: Batch, **extra: Any) -> dict[str, Any]:
+        job, out = tmp_path / "job.pt", tmp_path / "out.pt"
+        ports = [free_port() for _ in cases]
+        torch.save({"cases": cases, "batch": batch, "ports": ports, "out": out, **extra}, job)
+        environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-W", "ignore", str(RANKS), str(job), str(rank), str(world)],
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(world)
+        ]
+        outputs = [process.communicate(timeout=400)[0] for process in processes]
+        for rank, process in enumerate(processes):
+            assert process.returncode == 0, f"rank {rank} failed:\n{outputs[rank][-4000:]}"
+        report: dict[str, Any] = torch.load(out, weights_only=False)
+        return report
+
+    return run
+
+
+def free_port() -> int:
+    """A port nobody listens on, outside the range from which the kernel hands out ports for connections."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

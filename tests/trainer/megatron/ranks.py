@@ -1,0 +1,36 @@
+"""One training rank as a process of its own: `ranks.py JOB RANK WORLD`.
+
+For each case it reports log-probabilities, the metrics of three steps, and where a checkpoint taken after the second
+step and the exported weights lie.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from swerl_trainer.megatron.trainer import MegatronTrainer
+
+
+def main(job_file: str, rank: int, world: int) -> None:
+    job: dict[str, Any] = torch.load(job_file, weights_only=False)
+    report: dict[str, Any] = {}
+    for (name, settings), port in zip(job["cases"].items(), job["ports"], strict=True):
+        folder = Path(job["out"]).with_name(name)
+        trainer = MegatronTrainer(settings, rank=rank, world_size=world, address="127.0.0.1", port=port)
+        before = trainer.log_probs(job["batch"])
+        first = [trainer.train_step(job["batch"]) for _ in range(2)]
+        trainer.save(str(folder / "checkpoint"))
+        trainer.save_hf(str(folder / "hf"))
+        last = trainer.train_step(job["batch"])
+        after = trainer.log_probs(job["batch"])
+        trainer.close()
+        report[name] = {"before": before, "after": after, "steps": [*first, last], "folder": folder}
+    if rank == 0:
+        torch.save(report, job["out"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,24 @@
+"""An engine's side of a weight update, with SGLang's own functions: `receiver.py INIT_METHOD FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from sglang.srt.utils import init_custom_process_group
+from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorBucket
+
+
+def main(init_method: str, folder: Path) -> None:
+    group = init_custom_process_group("gloo", init_method=init_method, world_size=2, rank=1, group_name="w")
+    received: dict[str, torch.Tensor] = {}
+    for names, dtypes, shapes in torch.load(folder / "buckets.pt"):
+        bucket = FlattenedTensorBucket.empty(names, dtypes, shapes, device="cpu")
+        torch.distributed.broadcast(bucket.get_flattened_tensor(), src=0, group=group)
+        received |= {name: tensor.clone() for name, tensor in bucket.reconstruct_tensors()}
+    torch.save(received, folder / "received.pt")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

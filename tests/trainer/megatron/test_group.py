@@ -1,0 +1,157 @@
+"""The driver's façade on a real Ray: two ranks train, save, resume, and give an engine their weights."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import ray
+import swerl_trainer.megatron
+import torch
+from safetensors.torch import load_file
+from swerl_trainer.algorithm import Batch, LossSettings, Sample, demonstration_batch
+from swerl_trainer.megatron.environment import cpu_threads
+from swerl_trainer.megatron.errors import LayoutError, TrainerError
+from swerl_trainer.megatron.group import TrainGroup
+from swerl_trainer.megatron.settings import Layout
+
+if TYPE_CHECKING:
+    from .conftest import Settings
+
+RAY_START = Path(swerl_trainer.megatron.__file__).parents[1] / "ray_start"
+RECEIVER = Path(__file__).with_name("receiver.py")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """A Ray head of this machine with the resource that places ranks, started as a Ray Pod starts it."""
+    environ = {
+        **os.environ,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONPATH": os.pathsep.join([str(RAY_START), *(p for p in sys.path if p)]),
+    }
+    port, *agents = (free_port() for _ in range(5))
+    flags = ("dashboard-agent-grpc", "dashboard-agent-listen", "runtime-env-agent", "metrics-export")
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        head = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"),
+                *(f"--{flag}-port={agent}" for flag, agent in zip(flags, agents, strict=True)),
+                *("--node-ip-address=127.0.0.1", "--include-dashboard=false", "--num-cpus=2"),
+                *("--object-store-memory=100000000", f"--temp-dir={folder}", '--resources={"train": 1}'),
+            ],
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            connect(f"127.0.0.1:{port}", head)
+            yield
+        finally:
+            ray.shutdown()
+            os.killpg(head.pid, signal.SIGTERM)
+            head.wait(60)
+
+
+def connect(address: str, head: subprocess.Popen[bytes], seconds: float = 240.0) -> None:
+    """Join the Ray at `address` as soon as it takes connections."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            ray.init(address=address, log_to_driver=False)
+            return
+        except (ConnectionError, RuntimeError):
+            assert head.poll() is None, f"ray start ended with {head.returncode}"
+            assert time.monotonic() < deadline, f"no Ray at {address} after {seconds:.0f} s"
+            time.sleep(2)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+async def group(cluster: None, settings: Settings) -> AsyncIterator[TrainGroup]:
+    """Two data-parallel ranks with a KL term, hence a reference."""
+    started = await TrainGroup.start(settings(loss=LossSettings(kl_coef=0.1)), ranks=2, cpus_per_rank=0.5)
+    yield started
+    await started.close()
+
+
+def demonstrations() -> Batch:
+    return demonstration_batch([Sample(list(range(9, 40)), [0] * 5 + [1] * 26, (), 0.0, True, "d", 0, "task")])
+
+
+@pytest.mark.timeout(900)
+async def test_two_ranks_train_resume_and_renew_an_engine(group: TrainGroup, batch: Batch, tmp_path: Path) -> None:
+    reference = await group.log_probs(batch, reference=True)
+    first = await group.train_step(batch)
+    assert first["sequences"] == len(batch) and first["kl"] == pytest.approx(0, abs=1e-9)
+    supervised = await group.train_step(demonstrations())
+    assert supervised["loss"] == pytest.approx(-supervised["logprob"])  # cross entropy, although the job is GRPO
+
+    await group.save(tmp_path / "checkpoint")
+    unbroken = await group.train_step(batch)
+    assert unbroken["kl"] > 1e-6
+    await group.load(tmp_path / "checkpoint")
+    assert (await group.train_step(batch))["logprob"] == unbroken["logprob"]
+    after = await group.log_probs(batch, reference=True)
+    assert all(torch.equal(a, b) for a, b in zip(reference, after, strict=True))
+
+    await group.save_hf(tmp_path / "hf")
+    received = await receive_weights(group, tmp_path)
+    written = load_file(tmp_path / "hf" / "model-00001.safetensors")
+    assert received.keys() == written.keys()
+    assert all(torch.equal(received[name], tensor) for name, tensor in written.items())
+
+    with pytest.raises(TrainerError, match=r"training rank \d failed: .*missing does not exist"):
+        await group.load(tmp_path / "missing")
+    ray.kill(group._ranks[1])
+    with pytest.raises(TrainerError, match="training rank"):
+        await group.train_step(batch)
+
+
+async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Tensor]:
+    """What a process that joins and unpacks as SGLang does gets in two transfers over one group."""
+    address, port = await group.weight_endpoint()
+    buckets = await group.weight_buckets(max_bytes=60_000)
+    assert len(buckets) > 1
+    torch.save([(b.names, b.dtypes, b.shapes) for b in buckets * 2], folder / "buckets.pt")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore", str(RECEIVER), f"tcp://{address}:{port}", str(folder)
+    )
+    await group.connect_engines(address, port, world_size=2, group_name="w", backend="gloo")
+    for _ in range(2):
+        for number in range(len(buckets)):
+            await group.broadcast_bucket(number, group_name="w")
+    assert await process.wait() == 0
+    await group.disconnect_engines("w")
+    received: dict[str, torch.Tensor] = torch.load(folder / "received.pt")
+    return received
+
+
+async def test_a_layout_that_does_not_fit_starts_nothing(settings: Settings) -> None:
+    with pytest.raises(LayoutError):
+        await TrainGroup.start(settings(layout=Layout(tensor=2)), ranks=3)
+
+
+@pytest.mark.parametrize(("limit", "threads"), [("150000 100000", 1), ("max 100000", None), ("100 100000", 1)])
+def test_ranks_of_a_node_share_the_containers_cpus(tmp_path: Path, limit: str, threads: int | None) -> None:
+    quota = tmp_path / "cpu.max"
+    quota.write_text(limit + "\n")
+    assert cpu_threads(1, quota) == (threads or len(os.sched_getaffinity(0)))
+    assert cpu_threads(10_000, quota) == 1

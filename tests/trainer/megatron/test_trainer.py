@@ -1,0 +1,162 @@
+"""One rank against transformers and a plain torch GRPO: same log-probabilities, same gradients, same weights back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from swerl_trainer.algorithm import Batch, Correction, LossSettings, TrainingSequence
+from swerl_trainer.megatron.conversion import entries, from_megatron
+from swerl_trainer.megatron.errors import ConversionError, LayoutError
+from swerl_trainer.megatron.settings import Layout, Optimizer
+from torch import Tensor
+from transformers import Qwen3ForCausalLM
+
+if TYPE_CHECKING:
+    from .conftest import Settings, Start
+
+NO_CLIPPING = Optimizer(lr=1e-3, max_grad_norm=0.0)
+
+
+def hf_model(folder: str | Path) -> Any:
+    return Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+
+def token_figures(model: Any, sequence: TrainingSequence) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy of each token of a sequence, alone; 0 for the first."""
+    distribution = torch.log_softmax(model(sequence.tokens[None]).logits[0, :-1].float(), dim=-1)
+    logprobs = distribution.gather(1, sequence.tokens[1:, None])[:, 0]
+    entropy = -(distribution.exp() * distribution).sum(dim=-1)
+    return torch.cat([torch.zeros(1), logprobs]), torch.cat([torch.zeros(1), entropy])
+
+
+def reference_loss(model: Any, batch: Batch) -> Tensor:
+    """Clipped GRPO with token-level TIS, KL to the reference and entropy bonus, sequence by sequence, unpacked."""
+    total = torch.zeros(())
+    count = batch.trainable_tokens
+    for s in batch.sequences:
+        assert s.old_logprobs is not None and s.rollout_logprobs is not None and s.reference_logprobs is not None
+        logprobs, entropy = token_figures(model, s)
+        ratio = (logprobs - s.old_logprobs).exp()
+        surrogate = torch.minimum(ratio * s.advantages, ratio.clamp(0.8, 1.28) * s.advantages)
+        weight = (s.old_logprobs - s.rollout_logprobs).exp().clamp(0.0, 1.1)
+        difference = s.reference_logprobs - logprobs
+        kl = difference.exp() - difference - 1
+        total = total + ((-weight * surrogate + 0.05 * kl - 0.01 * entropy) * s.mask).sum() / count
+    return total
+
+
+def gradients(trainer: Any) -> dict[str, Tensor]:
+    """Gradients of the last step in Hugging Face names."""
+    parameters = dict(trainer.model.named_parameters())
+    found: dict[str, Tensor] = {}
+    for entry in entries(trainer.architecture, 1):
+        gradient = next(parameters[name] for name in entry.megatron if name in parameters).main_grad
+        found |= dict(from_megatron(entry, [gradient], trainer.architecture))
+    return found
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_log_probs_equal_transformers(start: Start, settings: Settings, batch: Batch, tied: bool) -> None:
+    trainer = start(settings(tied=tied))
+    model = hf_model(trainer.settings.model)
+    with torch.no_grad():
+        for mine, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
+            theirs = token_figures(model, sequence)[0] * sequence.mask
+            assert (mine - theirs).abs().max() < 2e-6
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_gradients_equal_a_plain_torch_loss(start: Start, settings: Settings, batch: Batch, tied: bool) -> None:
+    loss = LossSettings(kl_coef=0.05, entropy_coef=0.01, correction=Correction("tis", "token", 0.0, 1.1))
+    trainer = start(settings(tied=tied, loss=loss, optimizer=NO_CLIPPING))
+    model = hf_model(trainer.settings.model)
+    trainer._reference = None  # the batch brings its own reference log-probabilities
+    expected = reference_loss(model, batch)
+    torch.autograd.backward(expected)
+    metrics = trainer.train_step(batch)
+    assert metrics["loss"] == pytest.approx(expected.item(), abs=1e-6)
+    theirs = {name: parameter.grad for name, parameter in model.named_parameters()}
+    for name, mine in gradients(trainer).items():
+        assert (mine - theirs[name]).abs().max() < 1e-5 * theirs[name].abs().max() + 1e-9, name
+
+
+def test_packing_changes_nothing(start: Start, settings: Settings, batch: Batch) -> None:
+    packed = start(settings(max_tokens_per_rank=10_000)).train_step(batch)
+    alone = start(settings(max_tokens_per_rank=1)).train_step(batch)
+    assert (packed["micro_batches"], alone["micro_batches"]) == (1, len(batch))
+    for figure in ("loss", "grad_norm", "entropy", "mismatch_kl", "logprob_abs_diff_max", "clip_fraction"):
+        assert packed[figure] == pytest.approx(alone[figure], rel=1e-5), figure
+
+
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+def test_recomputing_activations_changes_nothing(
+    start: Start, settings: Settings, batch: Batch, recompute: str
+) -> None:
+    plain, recomputed = start(settings()).train_step(batch), start(settings(recompute=recompute)).train_step(batch)
+    assert recomputed["grad_norm"] == pytest.approx(plain["grad_norm"], rel=1e-6)
+
+
+def test_temperature_divides_the_logits(start: Start, settings: Settings, batch: Batch) -> None:
+    trainer = start(settings(loss=LossSettings(temperature=0.7)))
+    model = hf_model(trainer.settings.model)
+    sequence = batch.sequences[0]
+    with torch.no_grad():
+        distribution = torch.log_softmax(model(sequence.tokens[None]).logits[0, :-1] / 0.7, dim=-1)
+    theirs = distribution.gather(1, sequence.tokens[1:, None])[:, 0] * sequence.mask[1:]
+    assert (trainer.log_probs(batch)[0][1:] - theirs).abs().max() < 2e-6
+
+
+def test_minibatches_step_off_policy(start: Start, settings: Settings, batch: Batch) -> None:
+    metrics = start(settings(minibatches=3, optimizer=Optimizer(lr=1e-2))).train_step(batch)
+    assert metrics["updates"] == 3
+    assert metrics["update_kl"] != 0.0
+
+
+def test_an_empty_batch_changes_nothing(start: Start, settings: Settings) -> None:
+    metrics = start(settings()).train_step(Batch(()))
+    assert metrics["updates"] == 0 and "loss" not in metrics
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_conversion_is_exact_both_ways(start: Start, settings: Settings, tmp_path: Path, tied: bool) -> None:
+    trainer = start(settings(tied=tied))
+    trainer.save_hf(str(tmp_path / "hf"))
+    original = load_file(Path(trainer.settings.model) / "model.safetensors")
+    written = load_file(tmp_path / "hf" / "model-00001.safetensors")
+    assert written.keys() == original.keys()
+    assert all(torch.equal(written[name], tensor) for name, tensor in original.items())
+    assert (tmp_path / "hf" / "tokenizer_config.json").is_file()
+    hf_model(tmp_path / "hf")
+
+
+def test_a_resumed_run_is_the_unbroken_run(start: Start, settings: Settings, batch: Batch, tmp_path: Path) -> None:
+    trainer = start(settings())
+    trainer.train_step(batch)
+    trainer.save(str(tmp_path / "checkpoint"))
+    unbroken = [trainer.train_step(batch) for _ in range(3)]
+    resumed = start(settings())
+    resumed.load(str(tmp_path / "checkpoint"))
+    for expected in unbroken:
+        again = resumed.train_step(batch)
+        for figure in ("loss", "grad_norm", "logprob", "entropy", "updates"):
+            assert again[figure] == expected[figure], figure
+
+
+def test_bfloat16_trains(start: Start, settings: Settings, batch: Batch) -> None:
+    trainer = start(settings(dtype="bfloat16", loss=LossSettings(objective="sft")))
+    losses = [trainer.train_step(batch)["loss"] for _ in range(3)]
+    assert losses[2] < losses[0]
+
+
+def test_a_layout_that_does_not_fit_is_refused_by_name(settings: Settings) -> None:
+    with pytest.raises(LayoutError, match="multiple of 4"):
+        Layout(tensor=2, pipeline=2).data(6)
+
+
+def test_a_wrong_model_folder_is_refused_by_name(start: Start, settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=r"config\.json"):
+        start(settings(model=str(tmp_path)))

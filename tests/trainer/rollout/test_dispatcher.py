@@ -1,0 +1,251 @@
+"""The dispatcher's decisions, without clock or I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from swerl_trainer.rollout.cursor import TaskOrder
+from swerl_trainer.rollout.dispatcher import Dispatcher, DispatchSettings, StepGroups
+from swerl_trainer.rollout.group import Declare, Discard, Group, Rollout, Start
+
+SETTINGS = DispatchSettings(steps=4, prompts_per_step=2, group_size=2, prefetch=1, max_concurrent=100)
+
+
+def dispatcher(tasks: int = 5, **changes: object) -> Dispatcher:
+    return Dispatcher(replace(SETTINGS, **changes), TaskOrder(tasks, shuffle=False))
+
+
+def started(actions: Sequence[object]) -> list[str]:
+    return [action.order.id for action in actions if isinstance(action, Start)]
+
+
+def finish(target: Dispatcher, group: str, rewards: Sequence[float | None]) -> None:
+    """End the members of a group; None is a member that infrastructure ended."""
+    for index, reward in enumerate(rewards):
+        valid = reward is not None
+        target.finished(Rollout(group, index, "t", valid=valid, reward=reward or 0.0))
+
+
+def mixed(target: Dispatcher, groups: Sequence[str]) -> None:
+    for group in groups:
+        finish(target, group, [1.0, -1.0])
+
+
+def test_a_step_is_made_of_the_next_prompts_in_order() -> None:
+    d = dispatcher()
+    assert started(d.actions()) == ["g0", "g1"]
+    assert d.take() is None
+    mixed(d, ["g1", "g0"])
+    step = d.take()
+    assert step is not None
+    assert [group.order.id for group in step.groups] == ["g0", "g1"]
+
+
+def test_on_policy_groups_start_only_with_the_steps_own_weights() -> None:
+    d = dispatcher()
+    d.actions()
+    mixed(d, ["g0", "g1"])
+    assert d.take() is not None
+    assert started(d.actions()) == []
+    d.updated(1)
+    assert started(d.actions()) == ["g2", "g3"]
+
+
+def test_sandboxes_are_declared_ahead_and_used_by_the_next_step() -> None:
+    d = dispatcher(prefetch=2)
+    ahead = [action.order.id for action in d.actions() if isinstance(action, Declare)]
+    assert ahead == ["g2", "g3"]
+    mixed(d, ["g0", "g1"])
+    d.take()
+    d.updated(1)
+    assert started(d.actions()) == ["g2", "g3"]
+
+
+def test_nothing_is_declared_beyond_the_last_step() -> None:
+    d = dispatcher(steps=1, prefetch=5)
+    assert not [action for action in d.actions() if isinstance(action, Declare)]
+
+
+def test_sandboxes_ahead_leave_room_for_one_more_group() -> None:
+    d = dispatcher(prefetch=5, max_concurrent=8)
+    assert len([action for action in d.actions() if isinstance(action, Declare)]) == 1
+
+
+def test_a_member_lost_to_infrastructure_is_masked_while_two_remain() -> None:
+    d = dispatcher(group_size=3)
+    d.actions()
+    finish(d, "g0", [1.0, None, -1.0])
+    finish(d, "g1", [1.0, -1.0, -1.0])
+    step = d.take()
+    assert step is not None
+    assert [len(group.valid) for group in step.groups] == [2, 3]
+
+
+def test_failed_members_run_again_then_the_group_is_dropped() -> None:
+    d = dispatcher(redo_limit=1)
+    d.actions()
+    finish(d, "g0", [1.0, None])
+    again = [action for action in d.actions() if isinstance(action, Start)]
+    assert [(a.order.id, a.members, a.attempt) for a in again] == [("g0", (1,), 1)]
+    d.finished(Rollout("g0", 1, "t", valid=False))
+    assert started(d.actions()) == ["g2"]
+    mixed(d, ["g1", "g2"])
+    step = d.take()
+    assert step is not None
+    assert step.dropped == {"infrastructure": 1}
+
+
+def test_a_broken_cluster_is_noticed_and_one_working_group_is_enough_to_go_on() -> None:
+    d = dispatcher(redo_limit=0)
+    for position in range(4):
+        assert d.stuck() is None
+        d.actions()
+        finish(d, f"g{position}", [None, None])
+    assert d.stuck() is not None
+    d.actions()
+    mixed(d, ["g4"])
+    assert d.stuck() is None
+
+
+def test_groups_without_signal_are_replaced_up_to_a_limit() -> None:
+    d = dispatcher(steps=1)
+    d.actions()
+    for position in range(4):
+        finish(d, f"g{position}", [1.0, 1.0])
+        d.actions()
+    assert d.take() is None
+    finish(d, "g4", [1.0, 1.0])
+    d.actions()
+    finish(d, "g5", [1.0, 1.0])
+    step = d.take()
+    assert step is not None
+    assert len(step.filtered) == 4
+    assert step.dropped == {"equal_rewards": 4}
+
+
+def test_without_the_filter_every_complete_group_counts() -> None:
+    d = dispatcher(dynamic_filter=False)
+    d.actions()
+    finish(d, "g0", [1.0, 1.0])
+    finish(d, "g1", [-1.0, -1.0])
+    assert d.take() is not None
+
+
+def test_oversampled_groups_are_stopped_when_the_step_is_full() -> None:
+    d = dispatcher(oversampling=2.0)
+    assert started(d.actions()) == ["g0", "g1", "g2", "g3"]
+    mixed(d, ["g3", "g1"])
+    step = d.take()
+    assert step is not None
+    assert [group.order.id for group in step.groups] == ["g1", "g3"]
+    assert [a.order.id for a in d.actions() if isinstance(a, Discard)] == ["g0", "g2"]
+    d.finished(Rollout("g0", 0, "t", valid=True, reward=1.0))
+    assert "g0" not in d.groups
+
+
+def test_staleness_lets_the_next_step_roll_while_this_one_trains() -> None:
+    d = dispatcher(max_staleness=1)
+    assert started(d.actions()) == ["g0", "g1", "g2", "g3"]
+    mixed(d, ["g0", "g1", "g2", "g3"])
+    first = d.take()
+    assert first is not None
+    assert started(d.actions()) == []
+    d.updated(1)
+    assert started(d.actions()) == ["g4", "g5"]
+    second = d.take()
+    assert second is not None
+    assert {group.version for group in second.groups} == {0}
+
+
+def test_weights_wait_for_episodes_unless_these_may_go_on() -> None:
+    for partial in (False, True):
+        d = dispatcher(max_staleness=1, partial_rollouts=partial)
+        d.actions()
+        mixed(d, ["g0", "g1"])
+        d.take()
+        d.drain()
+        assert d.may_update() is partial
+        mixed(d, ["g2", "g3"])
+        assert d.may_update()
+        d.updated(1)
+        assert started(d.actions()) == ["g4", "g5"]
+
+
+def test_an_evaluation_is_finished_before_the_weights_change() -> None:
+    d = dispatcher()
+    d.evaluate("before", [0, 1], samples=2, temperature=0.0)
+    assert started(d.actions())[:2] == ["ebefore-0", "ebefore-1"]
+    mixed(d, ["g0", "g1"])
+    assert d.take() is not None
+    assert not d.may_update()
+    mixed(d, ["ebefore-0"])
+    finish(d, "ebefore-1", [1.0, None])
+    assert started(d.actions()) == ["ebefore-1"]
+    d.finished(Rollout("ebefore-1", 1, "t", valid=True, reward=-1.0))
+    rollouts = d.evaluated()
+    assert rollouts is not None
+    assert len(rollouts) == 4
+    assert d.may_update()
+
+
+def test_a_resumed_dispatcher_goes_on_in_the_same_order() -> None:
+    d = dispatcher(tasks=3, prefetch=2)
+    d.actions()
+    mixed(d, ["g0", "g1"])
+    d.take()
+    d.updated(1)
+    e = Dispatcher(d.settings, d.order, taken=1, position=d.position, pending=d.pending())
+    assert started(e.actions()) == started(d.actions()) == ["g2", "g3"]
+    assert [e.groups[g].order.task for g in ("g2", "g3")] == [2, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_group_is_accounted_for(seed: int) -> None:
+    """A random history: whatever is opened is trained, dropped for a reason, or pending; staleness stays in bounds."""
+    chance = random.Random(seed)
+    d = dispatcher(
+        tasks=7,
+        steps=6,
+        oversampling=chance.choice([1.0, 1.5]),
+        max_staleness=chance.choice([0, 1, 2]),
+        partial_rollouts=chance.random() < 0.5,
+        prefetch=chance.choice([0, 1, 3]),
+    )
+    trained: list[Group] = []
+    dropped = 0
+    while d.taken < 6:
+        d.actions()
+        play(d, chance)
+        step = d.take()
+        if step is not None:
+            check_staleness(d, step)
+            trained += step.groups
+            dropped += sum(step.dropped.values())
+            d.drain()
+            settle(d, chance, lambda: d.may_update())
+            d.updated(d.taken)
+    assert len(trained) == 12
+    late = sum(d._dropped.values())
+    assert d.position == len(trained) + dropped + late + len(d.pending())
+
+
+def check_staleness(d: Dispatcher, step: StepGroups) -> None:
+    assert all(0 <= d.taken - 1 - group.version <= d.settings.max_staleness for group in step.groups)
+
+
+def play(d: Dispatcher, chance: random.Random) -> None:
+    """End one running member."""
+    running = [(group.order.id, index) for group in d.groups.values() for index in sorted(group.running)]
+    if running:
+        group, index = chance.choice(running)
+        valid = chance.random() > 0.2
+        d.finished(Rollout(group, index, "t", valid=valid, reward=chance.choice([1.0, -1.0])))
+
+
+def settle(d: Dispatcher, chance: random.Random, reached: Callable[[], bool]) -> None:
+    while not reached():
+        d.actions()
+        play(d, chance)

@@ -1,0 +1,168 @@
+"""A worker's promises about sandboxes, grading and artifacts, with sandboxes in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from swerl_agent.episode import AgentLimits, EngineError, Generation, Prompts
+from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import CommandResult, PodGone
+from swerl_agent.tasks import Evaluation, Task
+from swerl_trainer.rollout.group import GroupOrder
+from swerl_trainer.rollout.worker import Worker, WorkerParts
+
+PATCH = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
+TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))
+ORDER = GroupOrder("g0", "train", 0, 2, 1, 1.0)
+MEMBERS = (0, 1)
+
+
+class Letters:
+    """A tokenizer whose tokens are characters."""
+
+    stop_token_ids = (0,)
+    turn_end_id = 0
+    vocab_size = 1000
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(chr(i) for i in ids if i)
+
+    def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        return [1]
+
+    def delta(self, content: str) -> list[int]:
+        return [1]
+
+
+@dataclass
+class World:
+    """Everything around the worker, and what it was asked for."""
+
+    events: list[str] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    broken_engine: bool = False
+    verdict: str = "resolved"
+    hang: asyncio.Event | None = None
+
+    async def declare(self, name: str, task: Task, replicas: int) -> World:
+        self.events.append(f"declare {name} {replicas}")
+        return self
+
+    def counts(self) -> tuple[int, int]:
+        return 0, 0
+
+    async def claim(self, ordinal: int, timeout: float) -> World:
+        if ordinal in self.lost:
+            raise PodGone("evicted")
+        return self
+
+    async def release(self, ordinal: int) -> None:
+        self.events.append(f"release {ordinal}")
+
+    async def delete(self) -> None:
+        self.events.append("delete")
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int = 0,
+    ) -> CommandResult:
+        return CommandResult("c", 0, PATCH, b"", len(PATCH), 0, False, 0.0)
+
+    async def generate(
+        self,
+        input_ids: Sequence[int],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        stop_token_ids: Sequence[int],
+        routing_key: str,
+    ) -> Generation:
+        if self.hang is not None:
+            await self.hang.wait()
+        if self.broken_engine:
+            raise EngineError("no answer")
+        return Generation([65, 0], [-0.1, -0.2], "stop", [("1", 0, 2)])
+
+    async def grade(self, task: Task, patch: str) -> Verdict:
+        self.events.append("grade")
+        return Verdict(self.verdict, {}, 0.5, False, "said so")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def worker(world: World, tmp_path: Path) -> Worker:
+    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
+    limits = AgentLimits(step_limit=1)
+    tasks = {"train": [TASK]}
+    return Worker(WorkerParts(tasks, world, world, world, Letters(), prompts, limits, tmp_path, "x-{}".format))
+
+
+async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, world: World) -> None:
+    first = await worker.run(ORDER, MEMBERS, 0, 0)
+    assert world.events == ["declare x-g0 2", "release 0", "grade"]
+    await worker.run(ORDER, MEMBERS, 1, 0)
+    assert world.events[3:] == ["delete", "grade"]
+    assert (first.reward, first.resolved, first.valid, first.verdict) == (1.0, True, True, "resolved")
+    assert first.seconds["grading"] == 0.5
+
+
+async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:
+    await worker.declare(ORDER, MEMBERS, 0)
+    await worker.run(ORDER, MEMBERS, 0, 0)
+    assert [event for event in world.events if event.startswith("declare")] == ["declare x-g0 2"]
+
+
+async def test_a_lost_sandbox_is_no_reward(worker: Worker, world: World) -> None:
+    world.lost = {1}
+    rollout = await worker.run(ORDER, MEMBERS, 1, 0)
+    assert (rollout.valid, rollout.error_code) == (False, "pod_gone")
+    again = await worker.run(ORDER, (1,), 1, 1)
+    assert again.valid
+    assert "declare x-g0-r1 1" in world.events
+
+
+async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, world: World) -> None:
+    world.broken_engine = True
+    rollout = await worker.run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.error_code) == (False, "EngineError")
+    assert "grade" not in world.events
+
+
+async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, world: World) -> None:
+    world.verdict = "infra_error"
+    assert not (await worker.run(ORDER, MEMBERS, 0, 0)).valid
+    world.verdict = "timeout"
+    rollout = await worker.run(ORDER, MEMBERS, 1, 0)
+    assert (rollout.valid, rollout.reward) == (True, -1.0)
+
+
+async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path) -> None:
+    await worker.run(ORDER, MEMBERS, 0, 0)
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
+
+
+async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, world: World) -> None:
+    world.hang = asyncio.Event()
+    running = [asyncio.create_task(worker.run(ORDER, MEMBERS, index, 0)) for index in MEMBERS]
+    await asyncio.sleep(0.05)
+    await worker.discard(ORDER)
+    rollouts = await asyncio.gather(*running)
+    assert [(rollout.valid, rollout.error_code) for rollout in rollouts] == [(False, "discarded")] * 2
+    assert world.events.count("delete") == 1

@@ -1,0 +1,60 @@
+"""The `swerl` command line: what it prints and how it ends on bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from swerl_agent.cli import main
+
+ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    path = tmp_path / "tasks.jsonl"
+    row = {
+        "instance_id": "kit__kit-1",
+        "repo": "kit/kit",
+        "base_commit": "a" * 40,
+        "problem_statement": "It breaks.",
+        "patch": "diff --git a/x b/x\n",
+        "test_patch": "",
+        "eval_script": "true",
+        "FAIL_TO_PASS": ["t::a"],
+        "PASS_TO_PASS": ["t::b", "t::c"],
+        "image": "swe-rl/task-kit:1",
+    }
+    path.write_text(json.dumps(row) + "\n")
+    return path
+
+
+def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "list", str(tasks), "--registry-rewrite", "=mirror:5000/"]) == 0
+    assert capsys.readouterr().out.split() == ["kit__kit-1", "1+2", "mirror:5000/swe-rl/task-kit:1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tasks", "list", "/nowhere"], "no task repository"),
+        (["tasks", "list", "{tasks}", "--filter", "nothing"], "no task left"),
+        (["tasks", "list", "{tasks}", "--slice", "x"], "slice 'x'"),
+        (["tasks", "check", "{tasks}", "--kubeconfig", "/nowhere"], "/nowhere"),
+        (["episode", "run", "{tasks}", "--task", "other", *ENGINE], "has no task other"),
+        (["episode", "run", "{tasks}", "--task", "kit__kit-1", *ENGINE], "no tokenizer at"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    tasks: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main([argument.replace("{tasks}", str(tasks)) for argument in arguments]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert message in errors[0]
+
+
+def test_a_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["tasks", "list", str(tasks), "--registry-rewrite", "nothing"])

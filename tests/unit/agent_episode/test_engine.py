@@ -1,0 +1,133 @@
+"""The SGLang engine against a server that answers as SGLang does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from swerl_agent.episode import EngineError, Generation, SGLangEngine
+from swerl_agent.episode import engine as engine_module
+
+Answer = Callable[[dict[str, Any]], web.Response]
+
+
+def result(ids: list[int], finish: dict[str, Any], spans: list[dict[str, Any]] | None = None) -> web.Response:
+    meta: dict[str, Any] = {
+        "id": "r",
+        "finish_reason": finish,
+        "weight_version": "3",
+        "output_token_logprobs": [[-0.1 * index, index, None] for index in ids],
+    }
+    if spans is not None:
+        meta["weight_versions"] = spans
+    return web.json_response({"text": "", "output_ids": ids, "meta_info": meta})
+
+
+@asynccontextmanager
+async def serving(*answers: Answer) -> AsyncIterator[tuple[SGLangEngine, list[dict[str, Any]]]]:
+    requests: list[dict[str, Any]] = []
+    left = list(answers)
+
+    async def generate(request: web.Request) -> web.Response:
+        body = await request.json()
+        requests.append({"body": body, "key": request.headers.get("X-SMG-Routing-Key")})
+        return (left.pop(0) if len(left) > 1 else left[0])(body)
+
+    app = web.Application()
+    app.router.add_post("/generate", generate)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield SGLangEngine(f"http://127.0.0.1:{port}/", session), requests
+    finally:
+        await runner.cleanup()
+
+
+async def ask(engine: SGLangEngine, max_new_tokens: int = 8) -> Generation:
+    return await engine.generate(
+        [5, 6], max_new_tokens=max_new_tokens, temperature=0.7, stop_token_ids=[2], routing_key="g1"
+    )
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
+
+
+async def test_request_and_answer() -> None:
+    spans = [{"version": "3", "start": 0, "end": 2}, {"version": "4", "start": 2, "end": 3}]
+    async with serving(lambda _: result([9, 8, 2], {"type": "stop", "matched": 2}, spans)) as (engine, requests):
+        generation = await ask(engine)
+    assert generation == Generation([9, 8, 2], [-0.9, -0.8, -0.2], "stop", [("3", 0, 2), ("4", 2, 3)])
+    body = requests[0]["body"]
+    assert requests[0]["key"] == "g1"
+    assert (body["input_ids"], body["return_logprob"]) == ([5, 6], True)
+    sampling = body["sampling_params"]
+    assert (sampling["max_new_tokens"], sampling["temperature"], sampling["stop_token_ids"]) == (8, 0.7, [2])
+    assert sampling["skip_special_tokens"] is False
+
+
+async def test_an_aborted_answer_is_continued_from_its_tokens() -> None:
+    abort = {"type": "abort", "message": "Aborted", "status_code": None}
+    async with serving(lambda _: result([9, 8], abort), lambda _: result([7, 2], {"type": "stop", "matched": 2})) as (
+        engine,
+        requests,
+    ):
+        generation = await ask(engine)
+    assert generation.output_ids == [9, 8, 7, 2]
+    assert len(generation.logprobs) == 4
+    assert generation.weight_versions == [("3", 0, 2), ("3", 2, 4)]
+    assert requests[1]["body"]["input_ids"] == [5, 6, 9, 8]
+    assert requests[1]["body"]["sampling_params"]["max_new_tokens"] == 6
+    assert requests[0]["body"]["rid"] != requests[1]["body"]["rid"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_passing_failure_is_tried_again(status: int) -> None:
+    async with serving(lambda _: web.Response(status=status, text="busy"), lambda _: result([2], {"type": "stop"})) as (
+        engine,
+        requests,
+    ):
+        assert (await ask(engine)).output_ids == [2]
+    assert len(requests) == 2
+
+
+async def test_a_refused_request_is_not_tried_again() -> None:
+    async with serving(lambda _: web.json_response({"error": {"message": "too long"}}, status=400)) as (
+        engine,
+        requests,
+    ):
+        with pytest.raises(EngineError, match=r"HTTP 400.*too long"):
+            await ask(engine)
+    assert len(requests) == 1
+
+
+async def test_a_dead_server_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "RETRIES", 2)
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(EngineError, match="gave no answer in 3 tries"):
+            await ask(SGLangEngine("http://127.0.0.1:9", session))
+
+
+async def test_logprobs_that_do_not_cover_the_tokens_are_refused() -> None:
+    def short(_: dict[str, Any]) -> web.Response:
+        meta = {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-1.0, 9, None]]}
+        return web.json_response({"output_ids": [9, 8], "meta_info": meta})
+
+    async with serving(short) as (engine, _):
+        with pytest.raises(EngineError, match="cover 1 tokens, not the 2"):
+            await ask(engine)
+
+
+async def test_garbage_is_an_engine_error() -> None:
+    async with serving(lambda _: web.json_response(["hello"])) as (engine, _):
+        with pytest.raises(EngineError, match="no SGLang result"):
+            await ask(engine)

@@ -1,0 +1,176 @@
+"""The grading wrapper itself, run on this machine on real git repositories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading.framing import Framer, Report
+from swerl_agent.grading.policy import protected_globs
+from swerl_agent.tasks import Evaluation
+
+WRAPPER = Path(__file__).parents[3] / "agent/swerl_agent/grading/grade.sh"
+NONCE = "01234567-89ab-cdef-0123-456789abcdef"
+
+
+def grade(repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 20) -> Report:
+    test_patch = "diff --git a/check.py b/check.py\n--- a/check.py\n+++ b/check.py\n"
+    evaluation = Evaluation("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
+    files = {
+        "eval.sh": script,
+        "patch.diff": patch,
+        "protected": "".join(glob + "\n" for glob in protected_globs(evaluation, ["locked/*"])),
+        "exempt": "locked/open.txt\n",
+    }
+    payload.mkdir()
+    for name, content in files.items():
+        half = len(content) // 2
+        (payload / f"{name}.000").write_text(content[:half])
+        (payload / f"{name}.001").write_text(content[half:])
+    base = git(repository, "rev-parse", "HEAD").strip()
+    done = subprocess.run(
+        ["bash", str(WRAPPER), base, str(repository), str(limit), str(payload)],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"TMPDIR": str(payload)},
+    )
+    report = Framer().feed(done.stdout)
+    assert report, done.stdout.decode()
+    return report
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "testbed"
+    files = {
+        "a.py": "one\ntwo\nthree\n",
+        "check.py": "check\n",
+        "tests/conftest.py": "hooks\n",
+        "tests/test_a.py": "t\n",
+    }
+    for name, content in (files | {"locked/x.txt": "x\n", "locked/open.txt": "open\n"}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "base")
+    (folder / "kit.egg-info").mkdir()
+    (folder / "kit.egg-info" / "entry_points.txt").write_text("installed\n")
+    return folder
+
+
+def diff_of(repository: Path, changes: dict[str, str | None]) -> str:
+    for name, content in changes.items():
+        path = repository / name
+        if content is None:
+            path.unlink()
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+    git(repository, "add", "-A", "-f", *changes)
+    patch = git(repository, "diff", "--cached", "--binary")
+    git(repository, "reset", "-q", "--hard")
+    return patch
+
+
+def test_the_patch_is_there_when_the_script_runs(repository: Path, tmp_path: Path) -> None:
+    patch = diff_of(repository, {"a.py": "one\n2\nthree\n"})
+    report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py; echo $TZ $PYTHONHASHSEED; exit 4")
+    assert report.log == b"one\n2\nthree\nUTC 0\n"
+    assert (report.stage, report.exit_code) == ("eval", 4)
+
+
+def test_protected_files_are_put_back_and_new_ones_removed(repository: Path, tmp_path: Path) -> None:
+    patch = diff_of(
+        repository,
+        {
+            "a.py": "kept\n",
+            "check.py": "pass\n",
+            "tests/conftest.py": "forge\n",
+            "tests/test_a.py": None,
+            "conftest.py": "forge\n",
+            "sub/sitecustomize.py": "forge\n",
+            "pytest.py": "forge\n",
+            "locked/x.txt": "changed\n",
+            "locked/open.txt": "changed\n",
+            "new_module.py": "fine\n",
+        },
+    )
+    script = "git status --porcelain -uall; cat kit.egg-info/entry_points.txt"
+    report = grade(repository, tmp_path / "p", patch=patch, script=script)
+    assert report.log.decode().splitlines() == [
+        " M a.py",
+        " M locked/open.txt",
+        "?? kit.egg-info/entry_points.txt",
+        "?? new_module.py",
+        "installed",
+    ]
+    assert r"removed\ conftest.py" in report.notes
+    assert r"restored\ tests/test_a.py" in report.notes
+
+
+def test_an_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path: Path) -> None:
+    patch = (
+        "diff --git a/kit.egg-info/entry_points.txt b/kit.egg-info/entry_points.txt\n"
+        "--- a/kit.egg-info/entry_points.txt\n+++ b/kit.egg-info/entry_points.txt\n@@ -1 +1 @@\n-installed\n+forged\n"
+    )
+    report = grade(repository, tmp_path / "p", patch=patch, script="cat kit.egg-info/entry_points.txt")
+    assert report.log == b"installed\n"
+
+
+@pytest.mark.parametrize(
+    ("patch", "stage"),
+    [
+        (
+            "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n zero\n-two\n+2\n three\n",
+            "eval",
+        ),  # fuzz
+        ("diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n x\n-y\n+2\n z\n", "apply_failed"),
+        ("not a patch\n", "apply_failed"),
+        ("", "eval"),
+    ],
+)
+def test_the_apply_ladder(repository: Path, tmp_path: Path, patch: str, stage: str) -> None:
+    assert grade(repository, tmp_path / "p", patch=patch).stage == stage
+
+
+def test_a_patch_that_is_applied_already_counts_as_applied(repository: Path, tmp_path: Path) -> None:
+    patch = diff_of(repository, {"a.py": "one\n2\nthree\n"})
+    (repository / "a.py").write_text("one\n2\nthree\n")
+    git(repository, "commit", "-q", "-a", "-m", "same")
+    assert grade(repository, tmp_path / "p", patch=patch).stage == "eval"
+
+
+def test_the_time_limit_ends_the_script(repository: Path, tmp_path: Path) -> None:
+    report = grade(repository, tmp_path / "p", patch="", script="echo begun; sleep 60", limit=1)
+    assert (report.exit_code, report.log) == (124, b"begun\n")
+
+
+def test_a_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:
+    report = grade(repository, tmp_path / "p", patch="", script="echo first; head -c 9000000 /dev/zero; echo last")
+    assert report.total_bytes == 9_000_011
+    assert len(report.log) == 4 << 20
+    assert report.log.startswith(b"first\n")
+    assert report.log.endswith(b"last\n")
+
+
+def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    (tmp_path / "p").mkdir()
+    for name in ("eval.sh", "patch.diff", "protected", "exempt"):
+        (tmp_path / "p" / f"{name}.000").write_text("")
+    for folder, stage in ((other, "wrong_base"), (tmp_path / "nowhere", "no_work_tree")):
+        command = ["bash", str(WRAPPER), "a" * 40, str(folder), "5", str(tmp_path / "p")]
+        report = Framer().feed(subprocess.run(command, capture_output=True, check=True).stdout)
+        assert report
+        assert report.stage == stage

@@ -1,0 +1,296 @@
+"""The agent loop with scripted answers and real commands in a real repository."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from swerl_agent.episode import (
+    AgentLimits,
+    EngineError,
+    Episode,
+    Generation,
+    HFTokenizer,
+    Prompts,
+    run_episode,
+    write_artifacts,
+)
+from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import CommandResult, PodGone, SandboxError
+from swerl_agent.tasks import Evaluation, Task
+
+SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
+GOLD = "gold-fix-text"
+
+
+def block(command: str) -> str:
+    return f"THOUGHT: next.\n\n```bash\n{command}\n```"
+
+
+class Script:
+    """An engine that gives the scripted answers, as tokens; an exception in the script is raised."""
+
+    def __init__(self, tokenizer: HFTokenizer, answers: Sequence[str | Exception]) -> None:
+        self.tokenizer, self.answers = tokenizer, list(answers)
+        self.read: list[str] = []
+        self.limits: list[int] = []
+        self.keys: set[str] = set()
+
+    async def generate(
+        self,
+        input_ids: Sequence[int],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        stop_token_ids: Sequence[int],
+        routing_key: str,
+    ) -> Generation:
+        self.read.append(self.tokenizer.decode(input_ids))
+        self.limits.append(max_new_tokens)
+        self.keys.add(routing_key)
+        answer = self.answers.pop(0) if self.answers else block("true")
+        if isinstance(answer, Exception):
+            raise answer
+        ids = [*self.tokenizer.encode(answer), self.tokenizer.turn_end_id]
+        reason = "stop" if len(ids) <= max_new_tokens else "length"
+        ids = ids[:max_new_tokens]
+        return Generation(ids, [-0.25] * len(ids), reason, [("7", 0, len(ids))])
+
+
+@dataclass
+class Shell:
+    """Runs commands in a local folder the way a sandbox session does."""
+
+    folder: Path
+    failure: SandboxError | None = None
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int = 1 << 20,
+    ) -> CommandResult:
+        if self.failure:
+            raise self.failure
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-c", command, cwd=self.folder, stdout=-1, stderr=-1, start_new_session=True
+        )
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), timeout)
+        except TimeoutError:
+            process.kill()
+            return CommandResult("c", 137, b"partial\n", b"", 8, 0, True, timeout)
+        return CommandResult("c", process.returncode or 0, out[:max_output], err, len(out), len(err), False, 0.1)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "testbed"
+    folder.mkdir()
+    (folder / "kit.py").write_text("answer = 41\n")
+    (folder / "old.py").write_text("unused = 1\n")
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+Run = Callable[..., tuple[Episode, Script]]
+
+
+@pytest.fixture
+def run(tokenizer: HFTokenizer, repository: Path) -> Run:
+    def go(*answers: str | Exception, failure: SandboxError | None = None, **limits: float) -> tuple[Episode, Script]:
+        evaluation = Evaluation("pytest", GOLD, "", ("t::a",), ())
+        task = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", evaluation)
+        script = Script(tokenizer, answers)
+        prompts = Prompts.default()
+        settings = AgentLimits(**{"context_tokens": 100_000, **limits})  # type: ignore[arg-type]
+        episode = asyncio.run(
+            run_episode(
+                task,
+                Shell(repository, failure),
+                script,
+                tokenizer,
+                prompts,
+                settings,
+                group="g3",
+                index=2,
+                temperature=1.0,
+            )
+        )
+        return episode, script
+
+    return go
+
+
+def test_a_submitted_patch_ends_the_episode(run: Run) -> None:
+    episode, script = run(block("sed -i s/41/42/ kit.py"), block(SUBMIT))
+    assert (episode.exit_status, episode.patch_source) == ("submitted", "submission")
+    assert episode.patch is not None
+    assert episode.patch.startswith("diff --git a/kit.py b/kit.py\n")
+    assert episode.patch.endswith("\n+answer = 42\n")
+    assert [step["step_idx"] for step in episode.steps] == [0, 1]
+    assert script.keys == {"g3/kit__kit-1"}
+    assert "You have 19 turns left." in script.read[1]
+
+
+def test_what_the_engine_read_and_sampled_is_what_is_recorded(run: Run, tokenizer: HFTokenizer) -> None:
+    episode, script = run(block("cat kit.py"), block(SUBMIT))
+    whole = tokenizer.decode(episode.tokens)
+    assert whole == script.read[-1] + block(SUBMIT) + "<|im_end|>"
+    assert len(episode.tokens) == len(episode.loss_mask) == len(episode.logprobs)
+    sampled = [index for index, mask in zip(episode.tokens, episode.loss_mask, strict=True) if mask]
+    assert tokenizer.decode(sampled) == block("cat kit.py") + "<|im_end|>" + block(SUBMIT) + "<|im_end|>"
+    assert {logprob for logprob, mask in zip(episode.logprobs, episode.loss_mask, strict=True) if mask} == {-0.25}
+    assert sum(end - start for _, start, end in episode.weight_versions) == len(sampled)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "no command here", block("ls") + block("pwd"), "```sh\nls\n```", "\x00\x01\ufffd" * 5, "<|im_end|>"],
+)
+def test_an_answer_without_exactly_one_action_costs_a_turn_and_the_episode_goes_on(run: Run, answer: str) -> None:
+    episode, script = run(answer, block("sed -i s/41/42/ kit.py"), block(SUBMIT))
+    assert episode.exit_status == "submitted"
+    assert "Give exactly ONE command" in script.read[1]
+    assert len(episode.steps) == 2
+    assert [step["step_idx"] for step in episode.steps] == [1, 2]
+
+
+def test_the_sentinel_inside_a_command_or_later_output_submits_nothing(run: Run) -> None:
+    episode, _ = run(block("echo x; echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"), block(SUBMIT), step_limit=2)
+    assert len(episode.steps) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "mark"),
+    [
+        ("git rm -q old.py", "deleted file mode"),
+        ("git mv old.py new.py", "rename to new.py"),
+        ("chmod +x kit.py", "new mode 100755"),
+        ("touch empty.py", "new file mode"),
+        (r"printf '\000\001' > data.bin", "GIT binary patch"),
+        (r"printf 'caf\351\n' > latin.txt", "\udce9"),
+    ],
+)
+def test_every_kind_of_change_survives_submission(run: Run, repository: Path, change: str, mark: str) -> None:
+    episode, _ = run(block(change), block(SUBMIT))
+    assert episode.patch is not None
+    assert mark in episode.patch
+    subprocess.run(["git", "reset", "-q", "--hard"], cwd=repository, check=True)
+    patch = episode.patch.encode("utf-8", "surrogateescape")
+    subprocess.run(["git", "apply", "--check", "-"], cwd=repository, input=patch, check=True)
+
+
+def test_git_warnings_stay_out_of_the_patch(run: Run) -> None:
+    episode, _ = run(block("sed -i s/41/42/ kit.py"), block(SUBMIT + "; echo warning: CRLF >&2"))
+    assert episode.patch is not None
+    assert "warning" not in episode.patch
+
+
+def test_at_the_step_limit_the_work_tree_is_the_patch(run: Run) -> None:
+    episode, script = run(block("sed -i s/41/42/ kit.py"), step_limit=2)
+    assert (episode.exit_status, episode.patch_source) == ("max_steps", "git_diff_fallback")
+    assert len(script.read) == 2
+    assert "only 1 turn left" in script.read[1]
+    assert episode.messages[-1]["role"] == "user"
+    assert episode.loss_mask[-1] == 1  # nothing follows the last answer
+
+
+def test_an_empty_submission_falls_back_to_nothing(run: Run) -> None:
+    episode, _ = run(block(SUBMIT))
+    assert (episode.exit_status, episode.patch, episode.patch_source) == ("submitted", None, None)
+
+
+def test_a_timeout_is_shown_with_the_partial_output(run: Run) -> None:
+    episode, script = run(block("sleep 30"), block(SUBMIT), command_timeout=0.3)
+    assert "was stopped after 0.3 seconds" in script.read[1]
+    assert "partial" in script.read[1]
+    assert episode.steps[0]["timed_out"]
+    assert not episode.infrastructure_error
+
+
+def test_a_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
+    episode, script = run(failure=PodGone("Pod swesb-x-0 is gone"))
+    assert episode.infrastructure_error
+    assert (episode.exit_status, episode.patch) == ("infrastructure_error", None)
+    assert episode.error == "PodGone: Pod swesb-x-0 is gone"
+    assert len(script.read) == 1
+    assert "gone" not in json.dumps(episode.messages)
+
+
+def test_a_lost_engine_is_an_infrastructure_error(run: Run) -> None:
+    episode, _ = run(block("ls"), EngineError("no answer"))
+    assert episode.infrastructure_error
+    assert len(episode.steps) == 1
+    assert sum(episode.loss_mask) > 0
+
+
+def test_answers_are_clamped_to_the_context_and_then_the_episode_ends(run: Run, tokenizer: HFTokenizer) -> None:
+    long = "x" * 400
+    first, _ = run(block(SUBMIT))
+    window = first.prompt_length + 60
+    episode, script = run(long, long, context_tokens=window)
+    assert script.limits == [60]
+    assert episode.exit_status == "context_overflow"
+    assert len(episode.tokens) == window
+    assert not episode.infrastructure_error
+
+
+def test_the_episode_timeout_ends_it_and_keeps_the_work(run: Run) -> None:
+    episode, _ = run(block("sed -i s/41/42/ kit.py"), block("sleep 30"), episode_timeout=1.5)
+    assert episode.exit_status == "episode_timeout"
+    assert episode.patch_source == "git_diff_fallback"
+    assert episode.timings["total"] < 15
+
+
+def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repository: Path) -> None:
+    seen: list[Episode] = []
+
+    async def scenario() -> None:
+        task = Task("kit__kit-1", "k/k", "0" * 40, "1", "text", "image", Evaluation("", "", "", ("a",), ()))
+        script = Script(tokenizer, [block("sleep 30")])
+        attempt = asyncio.create_task(
+            run_episode(
+                task,
+                Shell(repository),
+                script,
+                tokenizer,
+                Prompts.default(),
+                AgentLimits(context_tokens=100_000),
+                group="g",
+                index=0,
+                temperature=1.0,
+                on_end=seen.append,
+            )
+        )
+        await asyncio.sleep(0.5)
+        attempt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+
+    asyncio.run(scenario())
+    assert seen[0].exit_status == "cancelled"
+    assert sum(seen[0].loss_mask) > 0
+
+
+def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_path: Path) -> None:
+    episode, _ = run(block("printf 'caf\\351\\n' > latin.txt"), block(SUBMIT))
+    folder = write_artifacts(tmp_path / "out", episode, Verdict("resolved", {"resolved": True}), meta={"reward": 1.0})
+    assert folder.name.startswith("kit__kit-1__gg3__i2__")
+    assert sorted(path.name for path in folder.iterdir()) == ["meta.json", "patch.diff", "traj.json"]
+    trajectory = json.loads((folder / "traj.json").read_text())
+    assert trajectory["info"]["verdict"]["status"] == "resolved"
+    assert trajectory["tokens"]["ids"] == episode.tokens
+    assert json.loads((folder / "meta.json").read_text())["reward"] == 1.0
+    assert b"caf\xe9" in (folder / "patch.diff").read_bytes()
+    assert all(GOLD.encode() not in path.read_bytes() for path in folder.iterdir())

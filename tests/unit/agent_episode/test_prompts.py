@@ -1,0 +1,82 @@
+"""Prompts and how output is cut."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from swerl_agent.episode import PromptError, Prompts
+from swerl_agent.episode.prompts import Cut, Output
+from swerl_agent.tasks import TaskView
+
+TEMPLATES = {
+    "system_template": "system",
+    "instance_template": "{{ task }}",
+    "format_error_template": "{{ actions|length }}",
+    "action_observation_template": "{{ output.returncode }} {{ output.output }}",
+}
+
+
+def observation(text: str, *, hidden: int = 0) -> str:
+    cut = Cut()
+    output = Output.of(text, returncode=3, hidden=hidden, cut=cut, timed_out=False, timeout=180)
+    return Prompts.default().observation(output, cut)
+
+
+def test_short_output_is_shown_whole() -> None:
+    text = "a" * 9_999
+    assert observation(text) == f"<returncode>3</returncode>\n<output>\n{text}</output>"
+
+
+@pytest.mark.parametrize(("length", "elided"), [(10_000, 0), (12_345, 2_345)])
+def test_output_from_the_limit_on_is_cut(length: int, elided: int) -> None:
+    text = "h" * 5_000 + "m" * (length - 10_000) + "t" * 5_000
+    shown = observation(text)
+    assert f"<output_head>\n{'h' * 5_000}\n</output_head>" in shown
+    assert f"\n{elided} characters elided\n" in shown
+    assert f"<output_tail>\n{'t' * 5_000}\n</output_tail>" in shown
+    assert "<warning>" in shown
+
+
+def test_what_was_cut_in_the_sandbox_counts_as_elided() -> None:
+    assert "100000000 characters elided" in observation("x" * 10_000, hidden=100_000_000)
+
+
+@pytest.mark.parametrize(
+    ("remaining", "text"),
+    [(19, "You have 19 turns left."), (1, "only 1 turn left"), (0, "")],
+)
+def test_reminder(remaining: int, text: str) -> None:
+    reminder = Prompts.default().reminder(remaining)
+    assert text in reminder
+    assert bool(reminder) == bool(text)
+
+
+def test_the_built_in_prompts_name_task_limits_and_submission() -> None:
+    view = TaskView("o__r-1", "o/r", "0" * 40, "1", "It breaks {{ here }}.", "image")
+    text = Prompts.default().instance(view, workdir="/testbed", step_limit=7)
+    assert "It breaks {{ here }}." in text
+    assert "7 turns" in text
+    assert "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached" in text
+
+
+def test_an_empty_reminder_means_none() -> None:
+    assert Prompts.from_yaml(yaml.safe_dump({"agent": TEMPLATES})).reminder(5) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"system_template": None}, "lack agent.system_template"),
+        ({"instance_template": "{{ taks }}"}, "agent.instance_template does not render"),
+        ({"action_observation_template": "{% if %}"}, "agent.action_observation_template does not render"),
+    ],
+)
+def test_bad_templates_are_refused_when_read(changes: dict[str, str | None], message: str) -> None:
+    with pytest.raises(PromptError, match=message):
+        Prompts.from_yaml(yaml.safe_dump({"agent": TEMPLATES | changes}))
+
+
+@pytest.mark.parametrize("text", ["a: [", "[]", "agent: 3"])
+def test_bad_documents_are_refused(text: str) -> None:
+    with pytest.raises(PromptError):
+        Prompts.from_yaml(text)

@@ -1,0 +1,175 @@
+"""Worlds to run the session loop in: real shells as child processes, each with the programs such an image has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from swerl_agent.kube import Data, ExitStatus, Unreachable
+from swerl_agent.kube.exec import STDERR, STDOUT
+from swerl_agent.sandbox import HandshakeFailed, Session
+
+# fmt: off
+TOOLS = [
+    "head", "tail", "wc", "mkdir", "rm", "sleep", "cat", "mv", "chmod", "sha256sum", "sort", "cut", "tr", "seq", "dd",
+    "yes", "ls", "id", "env", "timeout", "kill", "comm", "grep", "sed", "true", "false", "touch", "find", "git",
+]
+# fmt: on
+BUSYBOX = shutil.which("busybox") or ""
+
+
+class ProcessChannel:
+    """The channel of a child process. `cut` loses it as a network does: both ends stay alive, nothing travels."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._queue: asyncio.Queue[Data | None] = asyncio.Queue()
+        assert process.stdout and process.stderr
+        self._pumps = [
+            asyncio.create_task(self._pump(STDOUT, process.stdout)),
+            asyncio.create_task(self._pump(STDERR, process.stderr)),
+        ]
+        self.status: ExitStatus | None = None
+        self.sent = bytearray()
+        self.resized = 0
+        self._lost = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def _pump(self, stream: int, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(1 << 16):
+            if not self._lost:
+                self._queue.put_nowait(Data(stream, data))
+        if stream == STDOUT:
+            self._queue.put_nowait(None)
+
+    async def send(self, data: bytes) -> None:
+        if self._lost or self._process.stdin is None or self._process.stdin.is_closing():
+            raise Unreachable("cut")
+        self.sent += data
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise Unreachable(str(error)) from error
+
+    async def receive(self) -> Data | None:
+        return await self._queue.get()
+
+    async def resize(self) -> None:
+        self.resized += 1
+
+    def cut(self, *, end_input: bool = True) -> None:
+        """Lose the stream; what the process prints is thrown away, as its runtime would."""
+        self._lost = True
+        if end_input and self._process.stdin is not None:
+            self._process.stdin.close()
+        self._queue.put_nowait(None)
+
+    async def close(self) -> None:
+        if not self._lost:
+            self.cut()
+
+    async def finish(self) -> None:
+        """Kill what is left and wait until the transport is closed."""
+        _end(self.pid)
+        await self._process.wait()
+        await asyncio.gather(*self._pumps)
+
+
+@dataclass
+class World:
+    """A folder of programs standing for an image."""
+
+    path: Path
+    name: str
+    home: Path
+    channels: list[ProcessChannel] = field(default_factory=list)
+    refuse: Exception | None = None  # raised by the next `open` instead of opening
+    down: bool = False  # nothing can be opened
+
+    async def open(self, command: Sequence[str]) -> ProcessChannel:
+        if self.refuse is not None:
+            error, self.refuse = self.refuse, None
+            raise error
+        if self.down:
+            raise HandshakeFailed("connection refused")
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            str(self.path / command[0]), *command[1:], stdin=pipe, stdout=pipe, stderr=pipe,
+            env={"PATH": str(self.path), "HOME": str(self.home)}, cwd=self.home, start_new_session=True,
+        )  # fmt: skip
+        self.channels.append(ProcessChannel(process))
+        return self.channels[-1]
+
+    @property
+    def channel(self) -> ProcessChannel:
+        return self.channels[-1]
+
+    def state(self, session: Session) -> list[Path]:
+        """The session's folders on this machine; more than one would be a defect."""
+        bases = [Path(base) for base in ("/run", "/var/tmp", "/tmp", "/dev/shm")]
+        return [folder for base in bases for folder in base.glob(f".swerl-{session.token}")]
+
+
+def _populate(folder: Path, shell: str, extra: Sequence[str]) -> None:
+    folder.mkdir()
+    (folder / "sh").symlink_to(shell)
+    for tool in [*TOOLS, *extra]:
+        if found := shutil.which(tool):
+            (folder / tool).symlink_to(found)
+
+
+def _populate_busybox(folder: Path, *, without: Sequence[str] = ()) -> None:
+    folder.mkdir()
+    for tool in {*TOOLS, "sh", "setsid"} - {"git", *without}:
+        (folder / tool).symlink_to(BUSYBOX)
+    (folder / "git").symlink_to(shutil.which("git") or "/usr/bin/git")
+
+
+@pytest.fixture(params=["dash", "bash", "busybox", "bare"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """dash: Debian; bash: sh is bash, as on Fedora; busybox: Alpine; bare: busybox without setsid."""
+    path, home = tmp_path / "bin", tmp_path / "home"
+    home.mkdir()
+    if request.param in ("busybox", "bare"):
+        assert BUSYBOX, "install busybox: apt-get install busybox"
+        _populate_busybox(path, without=["setsid"] if request.param == "bare" else [])
+    else:
+        shell = shutil.which("dash") or "/bin/dash" if request.param == "dash" else shutil.which("bash") or "/bin/bash"
+        _populate(path, shell, ["bash", "setsid"])
+    return World(path, request.param, home)
+
+
+@pytest.fixture
+async def session(world: World) -> AsyncIterator[Session]:
+    """An open session in `world`; whatever it started is gone afterwards."""
+    session = Session(world)
+    yield session
+    await session.close()
+    for channel in world.channels:
+        await channel.finish()
+    for folder in world.state(session):
+        shutil.rmtree(folder)
+
+
+def _end(leader: int) -> None:
+    """Kill everything of the loop's session, then what ran in sessions of its children."""
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            ours = os.getsid(int(entry.parent.name)) == leader
+        except (ProcessLookupError, PermissionError):
+            continue
+        if ours:
+            try:
+                os.kill(int(entry.parent.name), signal.SIGKILL)
+            except ProcessLookupError:
+                continue

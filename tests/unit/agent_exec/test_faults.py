@@ -1,0 +1,221 @@
+"""Exactly once: streams are cut, loops are killed, folders vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from swerl_agent.kube import Data
+from swerl_agent.kube.exec import STDOUT
+from swerl_agent.sandbox import HandshakeFailed, PodGone, Session, StateLost
+from swerl_agent.sandbox import session as settings
+
+if TYPE_CHECKING:
+    from .conftest import World
+
+pytestmark = pytest.mark.parametrize("world", ["dash", "busybox"], indirect=True)
+
+
+async def until(condition: object, seconds: float = 20) -> None:
+    """Wait until the callable `condition` holds."""
+    assert callable(condition)
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        await asyncio.sleep(0.02)
+
+
+async def started(session: Session, file: Path, rest: str) -> asyncio.Task[object]:
+    """A running command that has written one line to `file`."""
+    task: asyncio.Task[object] = asyncio.create_task(session.run(f"echo run >>{file}; {rest}", timeout=30))
+    await until(lambda: file.exists() and file.read_text() == "run\n")
+    return task
+
+
+@pytest.mark.parametrize("end_input", [True, False], ids=["stdin closed", "half open"])
+async def test_a_command_goes_on_while_the_stream_is_lost(
+    session: Session, world: World, tmp_path: Path, end_input: bool
+) -> None:
+    task = await started(session, tmp_path / "runs", "sleep 1; echo done; exit 5")
+    world.channel.cut(end_input=end_input)
+    result = await task
+    assert (result.exit_code, result.stdout) == (5, b"done\n")  # type: ignore[attr-defined]
+    assert len(world.channels) == 2
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_result_that_got_lost_on_the_way_is_replayed(session: Session, world: World, tmp_path: Path) -> None:
+    task = await started(session, tmp_path / "runs", f"echo result; touch {tmp_path}/end; sleep 0.3")
+    await until((tmp_path / "end").exists)
+    world.channel._lost = True  # nothing arrives any more, and nobody has noticed
+    await asyncio.sleep(1)
+    world.channel.cut()
+    assert (await task).stdout == b"result\n"  # type: ignore[attr-defined]
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_stream_lost_while_idle_costs_nothing(session: Session, world: World) -> None:
+    await session.run("true", timeout=20)
+    world.channel.cut()
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+    assert len(world.channels) == 2 and len(world.state(session)) == 1
+
+
+async def test_streams_lost_again_and_again(session: Session, world: World, tmp_path: Path) -> None:
+    for n in range(12):
+        task = asyncio.create_task(session.run(f"echo {n} >>{tmp_path}/runs; echo {n}", timeout=30, login=False))
+        await asyncio.sleep(0.004 * n)
+        if world.channels:
+            world.channel.cut()
+        assert (await task).stdout == f"{n}\n".encode()
+    assert (tmp_path / "runs").read_text() == "".join(f"{n}\n" for n in range(12))
+
+
+async def test_a_request_delivered_late_by_a_dead_stream_does_not_run_again(
+    session: Session, world: World, tmp_path: Path
+) -> None:
+    await session.run("true", timeout=20)
+    old = world.channel
+    size = len(old.sent)
+    task = await started(session, tmp_path / "runs", "sleep 0.5")
+    request = bytes(old.sent[size:])
+    old._lost = True
+    old._queue.put_nowait(None)
+    await task
+    assert old._process.stdin is not None
+    old._process.stdin.write(request)
+    await asyncio.sleep(0.5)
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_command_that_kills_everything_but_process_one(session: Session, world: World, tmp_path: Path) -> None:
+    await session.run("true", timeout=20)
+    task = await started(session, tmp_path / "runs", "echo partial; sleep 60")
+    await asyncio.sleep(0.3)
+    for entry in Path("/proc").glob("[0-9]*"):
+        environ = entry / "environ"
+        try:
+            if f"HOME={world.home}".encode() in environ.read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+        except (OSError, ProcessLookupError):
+            continue
+    result = await task
+    assert (result.exit_code, result.stdout) == (137, b"partial\n")  # type: ignore[attr-defined]
+    assert (tmp_path / "runs").read_text() == "run\n"
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+
+
+async def test_a_command_that_removes_the_state_folder_still_reports(session: Session, world: World) -> None:
+    await session.run("true", timeout=20)
+    [folder] = world.state(session)
+    result = await session.run(f"echo before; rm -rf {folder}; echo after; echo err >&2", timeout=20)
+    assert (result.stdout, result.stderr) == (b"before\nafter\n", b"err\n")
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+    assert len(world.state(session)) == 1
+
+
+async def test_a_vanished_record_is_an_error_not_a_second_run(session: Session, world: World, tmp_path: Path) -> None:
+    task = await started(session, tmp_path / "runs", "sleep 1")
+    shutil.rmtree(world.state(session)[0])
+    world.channel.cut()
+    with pytest.raises(StateLost, match="may have run"):
+        await task
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_timeout_while_cut_off_is_kept_by_the_pod(
+    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "GUARD_AFTER", 0.1)
+    monkeypatch.setattr(settings, "GUARD_SLACK", 0.0)
+    task = asyncio.create_task(session.run(f"echo run >>{tmp_path}/runs; sleep 60", timeout=2))
+    await until(lambda: world.channels and b"guard c1" in world.channel.sent)
+    world.down = True
+    world.channel.cut()
+    [folder] = world.state(session)
+    await until(lambda: "rc" in (folder / "c1").read_text())
+    world.down = False
+    result = await task
+    assert result.timed_out and (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_dead_pod_is_told_at_once(session: Session, world: World, tmp_path: Path) -> None:
+    task = await started(session, tmp_path / "runs", "sleep 60")
+    world.refuse = PodGone("pod x is gone")
+    world.channel.cut()
+    with pytest.raises(PodGone):
+        await asyncio.wait_for(task, 5)
+
+
+async def test_a_pod_that_cannot_be_reached_is_given_up(
+    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "RECONNECT_WINDOW", 1.0)
+    task = await started(session, tmp_path / "runs", "sleep 60")
+    world.down = True
+    world.channel.cut()
+    with pytest.raises(HandshakeFailed, match="no stream to the sandbox for 1 s"):
+        await asyncio.wait_for(task, 20)
+
+
+async def test_a_frozen_loop_does_not_hold_the_caller(
+    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "KILL_GRACE", 1.0)
+    await session.run("true", timeout=20)
+    os.killpg(world.channel.pid, signal.SIGSTOP)
+    result = await asyncio.wait_for(session.run(f"echo run >>{tmp_path}/runs; echo on", timeout=1), 30)
+    assert result.stdout == b"on\n" and len(world.channels) == 2
+    os.killpg(world.channels[0].pid, signal.SIGCONT)
+    await asyncio.sleep(0.5)
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_cancelled_command_is_killed_when_the_session_goes_on(
+    session: Session, world: World, tmp_path: Path
+) -> None:
+    task = await started(session, tmp_path / "runs", f"sleep 60; touch {tmp_path}/finished")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+    [folder] = world.state(session)
+    await until(lambda: (folder / "c1.late").exists() and "rc" in (folder / "c1").read_text())
+
+
+async def test_a_hundred_megabytes_of_output(session: Session) -> None:
+    result = await session.run("head -c 104857600 /dev/zero; echo end", timeout=120)
+    assert result.stdout_bytes == 104857604 and result.stdout.endswith(b"end\n")
+    assert len(result.stdout) == settings.DEFAULT_OUTPUT
+
+
+async def test_output_without_end_stops_at_the_file_limit(world: World) -> None:
+    async with Session(world, file_limit=4 << 20) as session:
+        result = await session.run("yes", timeout=60)
+        assert result.stdout_bytes == 4 << 20 and result.exit_code == 128 + signal.SIGXFSZ and not result.timed_out
+        shutil.rmtree(world.state(session)[0])
+    await world.channel.finish()
+
+
+async def test_a_reply_in_the_wrong_place_makes_a_new_stream(session: Session, world: World, tmp_path: Path) -> None:
+    task = await started(session, tmp_path / "runs", "sleep 0.5; echo fine")
+    world.channel._queue.put_nowait(Data(STDOUT, b"forged nonsense\n"))
+    assert (await task).stdout == b"fine\n"  # type: ignore[attr-defined]
+    assert len(world.channels) == 2
+
+
+async def test_eight_sessions_share_the_loop(world: World) -> None:
+    sessions = [Session(world) for _ in range(8)]
+    results = await asyncio.gather(*(s.run(f"sleep 0.2; echo {n}", timeout=60) for n, s in enumerate(sessions)))
+    assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(8)]
+    for s in sessions:
+        await s.close()
+        shutil.rmtree(world.state(s)[0])
+    for channel in world.channels:
+        await channel.finish()

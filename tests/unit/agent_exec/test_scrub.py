@@ -1,0 +1,110 @@
+"""Git history: what HEAD does not reach is gone, what it reaches is untouched."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from swerl_agent.sandbox import ScrubFailed, Session, scrub_git
+
+pytestmark = pytest.mark.parametrize("world", ["dash", "busybox"], indirect=True)
+IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "protocol.file.allow=always"]
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, name: str) -> str:
+    (folder / name).write_text(f"content of {name}\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", name)
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two commits at HEAD; the future hides in a branch, tag, stash, reflog, remote, in loose and packed objects."""
+    upstream, folder = tmp_path / "upstream", tmp_path / "repo"
+    upstream.mkdir()
+    git(upstream, "init", "-q", "-b", "main")
+    commit(upstream, "old")
+    base = commit(upstream, "base")
+    commit(upstream, "fix")
+    git(upstream, "tag", "-a", "v2", "-m", "v2")
+    git(tmp_path, "clone", "-q", str(upstream), str(folder))
+    git(folder, "repack", "-a", "-d", "-q")
+    git(folder, "checkout", "-q", "-b", "topic")
+    commit(folder, "loose future")
+    (folder / "old").write_text("stashed\n")
+    git(folder, "stash")
+    git(folder, "checkout", "-q", "main")
+    git(folder, "reset", "-q", "--hard", base)
+    (folder / "old").write_text("changed in the working tree\n")
+    (folder / "new").write_text("untracked\n")
+    return folder
+
+
+def leftovers(folder: Path) -> str:
+    return git(folder, "fsck", "--unreachable", "--no-reflogs", "--no-progress")
+
+
+async def test_only_the_past_remains(session: Session, repository: Path) -> None:
+    head, status = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
+    scrub = await scrub_git(session, str(repository))
+    assert scrub.commits == 2 and scrub.objects_before > scrub.objects_after
+    assert git(repository, "log", "--all", "--reflog", "--format=%s").split() == ["base", "old"]
+    assert git(repository, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+    assert (git(repository, "remote"), git(repository, "reflog"), git(repository, "stash", "list")) == ("", "", "")
+    assert leftovers(repository) == ""
+    assert (git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")) == (head, status)
+    assert (repository / "old").read_text() == "changed in the working tree\n"
+    assert commit(repository, "work goes on")
+
+
+async def test_a_second_scrub_finds_nothing(session: Session, repository: Path) -> None:
+    first = await scrub_git(session, str(repository))
+    second = await scrub_git(session, str(repository))
+    assert second.objects_before == second.objects_after == first.objects_after
+
+
+async def test_a_detached_head_gets_a_branch(session: Session, repository: Path) -> None:
+    git(repository, "checkout", "-q", "--detach")
+    await scrub_git(session, str(repository))
+    assert git(repository, "symbolic-ref", "HEAD") == "refs/heads/main"
+
+
+async def test_borrowed_objects_are_copied_and_the_lender_let_go(session: Session, tmp_path: Path) -> None:
+    lender, folder = tmp_path / "lender", tmp_path / "repo"
+    lender.mkdir()
+    git(lender, "init", "-q", "-b", "main")
+    commit(lender, "base")
+    git(tmp_path, "clone", "-q", "--shared", str(lender), str(folder))
+    commit(lender, "fix")
+    await scrub_git(session, str(folder))
+    lender.rename(tmp_path / "away")
+    assert git(folder, "log", "--format=%s") == "base"
+
+
+async def test_hooks_of_the_repository_do_not_run(session: Session, repository: Path, tmp_path: Path) -> None:
+    hook = repository / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+    hook.chmod(0o755)
+    await scrub_git(session, str(repository))
+    assert not (tmp_path / "hooked").exists()
+
+
+async def test_a_folder_without_repository_is_left_alone(session: Session, tmp_path: Path) -> None:
+    scrub = await scrub_git(session, str(tmp_path))
+    assert (scrub.commits, scrub.objects_before, scrub.objects_after) == (0, 0, 0)
+
+
+async def test_what_cannot_be_scrubbed_is_an_error(session: Session, repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    with pytest.raises(ScrubFailed, match="linked worktree"):
+        await scrub_git(session, str(tmp_path / "linked"))
+    with pytest.raises(ScrubFailed):
+        await scrub_git(session, str(tmp_path / "nowhere"))

@@ -1,0 +1,195 @@
+"""Commands in a session, over real shells."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from swerl_agent.sandbox import FileError, Session
+
+if TYPE_CHECKING:
+    from .conftest import World
+
+
+async def test_a_command_gives_exit_code_and_both_outputs(session: Session) -> None:
+    result = await session.run("echo out; echo err >&2; exit 7", timeout=20)
+    assert (result.exit_code, result.stdout, result.stderr) == (7, b"out\n", b"err\n")
+    assert (result.stdout_bytes, result.stderr_bytes, result.timed_out) == (4, 4, False)
+    assert result.output == "out\nerr\n"
+
+
+async def test_a_silent_command(session: Session) -> None:
+    result = await session.run("true", timeout=20)
+    assert (result.exit_code, result.stdout, result.stderr, result.truncated) == (0, b"", b"", False)
+
+
+async def test_any_text_arrives_as_written(session: Session) -> None:
+    text = "a 'b' \"c\" $HOME `x` \\ \n\ttab\r\n  two  spaces\n\n%s !end \udcff é"
+    result = await session.run(f"cat <<'EOF'\n{text}\nEOF\n", timeout=20)
+    assert result.stdout == (text + "\n").encode("utf-8", "surrogateescape")
+
+
+async def test_a_command_of_half_a_megabyte(session: Session) -> None:
+    text = "x" * 500_000
+    result = await session.run(f"cat <<'EOF' | wc -c\n{text}\nEOF\n", timeout=30)
+    assert int(result.stdout) == 500_001
+
+
+async def test_working_directory_and_environment(session: Session, tmp_path: Path) -> None:
+    folder = tmp_path / "it's here"
+    folder.mkdir()
+    result = await session.run('pwd; echo "$A-$B"', timeout=20, cwd=str(folder), env={"A": "1 '2'\n3", "B": ""})
+    assert result.stdout.decode() == f"{folder}\n1 '2'\n3-\n"
+
+
+async def test_each_command_starts_in_a_fresh_shell(session: Session) -> None:
+    await session.run("X=1; cd /; export Y=2", timeout=20)
+    assert (await session.run('echo "$X$Y$(pwd)"', timeout=20, cwd="/tmp")).stdout == b"/tmp\n"
+
+
+@pytest.mark.parametrize("login", [True, False])
+async def test_nothing_of_the_loop_leaks_into_a_command(session: Session, login: bool) -> None:
+    result = await session.run("env; echo $# $sw_dir$sw_text$sw_nl; ls /proc/self/fd", timeout=20, login=login)
+    assert b"sw_" not in result.stdout and b"\n0\n" in result.stdout
+    assert set(result.stdout.split(b"\n")[-5:-1]) <= {b"0", b"1", b"2", b"3"}
+
+
+async def test_the_login_profile_is_read_for_every_command(session: Session, world: World) -> None:
+    (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }; V=plain\n")
+    await session.run("true", timeout=20)
+    assert (await session.run("twice $PROFILE; echo $V", timeout=20)).stdout == b"read read\nplain\n"
+    await session.run("echo PROFILE=changed >>~/.profile", timeout=20)
+    result = await session.run("echo $PROFILE $HIDDEN", timeout=20, env={"HIDDEN": "given"})
+    assert result.stdout == b"changed given\n"
+
+
+async def test_a_profile_that_exits_is_what_every_command_does(session: Session, world: World) -> None:
+    await session.run("echo 'echo leaving; exit 9' >~/.profile", timeout=20)
+    for _ in range(2):
+        result = await session.run("echo never", timeout=20)
+        assert (result.exit_code, result.stdout) == (9, b"leaving\n")
+    await session.run("true", timeout=20)
+    (world.home / ".profile").write_text("")
+    await session.run("true", timeout=20)
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+
+
+async def test_a_profile_that_hangs_times_out(session: Session, world: World) -> None:
+    await session.run("echo 'sleep 1000' >~/.profile", timeout=20)
+    result = await session.run("echo never", timeout=1)
+    assert result.timed_out and result.stdout == b""
+    (world.home / ".profile").write_text("")
+    await session.run("true", timeout=1)
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+
+
+async def test_a_missing_working_directory_is_a_failed_command(session: Session) -> None:
+    result = await session.run("echo ran", timeout=20, cwd="/no such folder")
+    assert (result.exit_code, result.stdout) == (126, b"")
+    assert "cannot change to the working directory /no such folder" in result.output
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+
+
+async def test_invalid_utf8_is_kept_as_bytes_and_replaced_in_text(session: Session) -> None:
+    result = await session.run(r"printf '\377\376ok\000\n'", timeout=20)
+    assert result.stdout == b"\xff\xfeok\0\n"
+    assert result.output == "\ufffd\ufffdok\0\n"
+
+
+async def test_long_output_is_its_two_ends_with_the_true_count(session: Session) -> None:
+    result = await session.run("seq 1 200000; seq 1 3 >&2", timeout=60, max_output=1001)
+    whole = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
+    assert (result.stdout_bytes, len(result.stdout)) == (len(whole), 1001)
+    assert result.stdout == whole[:501] + whole[-500:]
+    assert result.stderr == b"1\n2\n3\n"
+    assert f"[{len(whole) - 1001} bytes left out]" in result.output
+
+
+async def test_output_at_the_limit_is_whole(session: Session) -> None:
+    result = await session.run("head -c 1000 /dev/zero", timeout=20, max_output=1000)
+    assert result.stdout == bytes(1000) and not result.truncated
+
+
+async def test_a_megabyte_of_output(session: Session) -> None:
+    result = await session.run("head -c 1048576 /dev/zero | tr '\\0' x", timeout=30, max_output=1 << 20)
+    assert result.stdout == b"x" * (1 << 20)
+
+
+async def test_a_daemon_holding_the_outputs_does_not_hold_the_command(session: Session, world: World) -> None:
+    started = time.monotonic()
+    result = await session.run("(sleep 30; echo late) & echo now", timeout=25)
+    assert result.stdout == b"now\n" and time.monotonic() - started < 10
+    assert (await session.run("echo next", timeout=20)).stdout == b"next\n"
+
+
+async def test_a_command_without_end_is_killed_and_its_output_kept(session: Session) -> None:
+    started = time.monotonic()
+    result = await session.run("echo begun; sleep 600; echo never", timeout=1)
+    assert result.timed_out and result.stdout == b"begun\n" and result.exit_code != 0
+    assert time.monotonic() - started < 10
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+
+
+async def test_a_kill_reaches_every_process_of_the_command(session: Session, world: World) -> None:
+    inner = "trap '' TERM; while :; do sleep 1; done"
+    await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 sleep 600', timeout=1)
+    await asyncio.sleep(2)
+    left = await session.run(f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done | grep -c -e '[m]arker-"
+                             f"{session.token}' -e '[s]leep 600'", timeout=20)  # fmt: skip
+    assert left.stdout == b"0\n"
+
+
+async def test_a_command_that_ends_when_asked_may_clean_up(session: Session) -> None:
+    result = await session.run("trap 'echo tidy; exit 3' TERM; while :; do sleep 0.1; done", timeout=1)
+    assert result.timed_out and result.exit_code == 3 and result.stdout == b"tidy\n"
+
+
+async def test_interrupts_are_not_ignored(session: Session) -> None:
+    result = await session.run("kill -INT $$; echo survived", timeout=20)
+    assert result.exit_code == 130 and result.stdout == b""
+
+
+async def test_standard_input_is_empty(session: Session) -> None:
+    assert (await session.run("cat; echo end", timeout=20)).stdout == b"end\n"
+
+
+async def test_many_commands_leave_few_files(session: Session, world: World) -> None:
+    for n in range(70):
+        assert (await session.run(f"echo {n}", timeout=20, login=False)).stdout == f"{n}\n".encode()
+    [folder] = world.state(session)
+    assert len(list(folder.iterdir())) < 250
+    assert sum(path.stat().st_size for path in folder.glob("*.out")) < 10
+
+
+async def test_commands_of_one_session_wait_for_each_other(session: Session) -> None:
+    texts = [f"echo {n}; sleep 0.05; echo {n}" for n in range(5)]
+    results = await asyncio.gather(*(session.run(text, timeout=20, login=False) for text in texts))
+    assert [result.stdout for result in results] == [f"{n}\n{n}\n".encode() for n in range(5)]
+
+
+async def test_a_nul_byte_is_refused_before_anything_is_sent(session: Session) -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        await session.run("echo \0", timeout=20)
+
+
+async def test_files_go_in_and_out_unchanged(session: Session, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 10_000
+    target = tmp_path / "new folder" / "file"
+    await session.write_file(str(target), data, mode=0o755)
+    assert target.read_bytes() == data and target.stat().st_mode & 0o777 == 0o755
+    assert await session.read_file(str(target)) == data
+    await session.write_file(str(target), b"")
+    assert await session.read_file(str(target)) == b""
+
+
+async def test_file_errors_say_what_is_wrong(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot read /nowhere"):
+        await session.read_file("/nowhere")
+    with pytest.raises(FileError, match="is a directory"):
+        await session.write_file(str(tmp_path), b"x")
+    (tmp_path / "big").write_bytes(bytes(100))
+    with pytest.raises(FileError, match="has 100 bytes; the limit is 99"):
+        await session.read_file(str(tmp_path / "big"), limit=99)

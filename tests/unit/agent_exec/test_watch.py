@@ -1,0 +1,99 @@
+"""The endless watch over streams that end, expire and break."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from swerl_agent.kube import Event, Expired, Forbidden, KubeError, Unreachable
+from swerl_agent.kube import watch as module
+from swerl_agent.kube.watch import follow, relist
+
+Json = dict[str, Any]
+
+
+def thing(name: str, version: int) -> Json:
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}}
+
+
+class Script:
+    """A source that plays lists and streams; a stream ends by EOF, or raises its last item."""
+
+    def __init__(self, lists: list[Json], streams: list[list[Json | KubeError]]) -> None:
+        self.lists, self.streams = lists, streams
+        self.asked: list[str] = []
+
+    async def list(self) -> Json:
+        self.asked.append("list")
+        return self.lists.pop(0)
+
+    async def stream(self, version: str) -> AsyncIterator[Json]:
+        self.asked.append(version)
+        for item in self.streams.pop(0):
+            if isinstance(item, KubeError):
+                raise item
+            yield item
+
+
+def listing(version: int, *items: Json) -> Json:
+    return {"metadata": {"resourceVersion": str(version)}, "items": list(items)}
+
+
+def change(kind: str, item: Json) -> Json:
+    return {"type": kind, "object": item}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
+
+
+async def play(script: Script) -> list[tuple[str, str]]:
+    """Events until the script refuses access."""
+    seen: list[tuple[str, str]] = []
+    with pytest.raises(Forbidden):
+        async for event in follow(script):
+            seen.append((event.type, event.object["metadata"]["name"]))
+    return seen
+
+
+STOP = Forbidden(403, "Forbidden", "end of script")
+
+
+async def test_a_clean_end_of_stream_is_taken_up_where_it_ended() -> None:
+    script = Script(
+        [listing(5, thing("a", 3))],
+        [
+            [change("MODIFIED", thing("a", 6)), change("BOOKMARK", thing("", 9))],
+            [change("ADDED", thing("b", 10)), STOP],
+        ],
+    )
+    assert await play(script) == [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "b")]
+    assert script.asked == ["list", "5", "9"]
+
+
+async def test_an_expired_version_means_list_again_without_repeats() -> None:
+    script = Script(
+        [listing(5, thing("a", 1), thing("b", 2), thing("c", 3)), listing(20, thing("b", 2), thing("c", 15))],
+        [[Expired(410, "Expired", "too old")], [STOP]],
+    )
+    seen = await play(script)
+    assert seen[:3] == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+    assert seen[3:] == [("DELETED", "a"), ("MODIFIED", "c")]
+    assert script.asked == ["list", "5", "list", "20"]
+
+
+async def test_a_broken_connection_is_opened_again() -> None:
+    script = Script(
+        [listing(5)], [[Unreachable("reset")], [change("ADDED", thing("a", 7)), Unreachable("reset")], [STOP]]
+    )
+    assert await play(script) == [("ADDED", "a")]
+    assert script.asked == ["list", "5", "5", "7"]
+
+
+def test_an_object_made_anew_under_its_name_is_deleted_and_added() -> None:
+    old, new = thing("a", 1), {"metadata": {"name": "a", "uid": "other", "resourceVersion": "9"}}
+    known = {"a": old}
+    assert relist(known, [new]) == [Event("DELETED", old), Event("ADDED", new)]
+    assert known == {"other": new}

@@ -1,0 +1,103 @@
+"""The pure parts of a session: protocol reader, shell text, what became of a Pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from swerl_agent.sandbox import CommandResult, Evicted, LifetimeExceeded, NodeLost, OOMKilled, PodGone, PodReplaced
+from swerl_agent.sandbox.pod import fate, ready, waiting_for
+from swerl_agent.sandbox.wire import Cut, Garbled, Reader, Say, command_text
+
+Json = dict[str, Any]
+CUT = Cut(3, 2)
+
+
+def test_a_result_may_arrive_cut_at_any_byte() -> None:
+    stream = b"tok result c1 7 0 4 9\nabcdABCHI" + b"tok result c2 0 1 0 0\n"
+    for size in range(1, len(stream)):
+        reader, results = Reader("tok"), []
+        for start in range(0, len(stream), size):
+            reader.feed(stream[start : start + size])
+            while (result := reader.take(CUT)) is not None:
+                results.append(result)
+        first, second = results
+        assert (first.id, first.exit_code, first.stdout, first.stderr) == ("c1", 7, b"abcd", b"ABCHI")
+        assert (first.stderr_bytes, second.late) == (9, True)
+
+
+def test_output_that_looks_like_an_answer_is_output() -> None:
+    reader = Reader("tok")
+    reader.feed(b"tok result c1 0 0 5 0\ntok r")
+    result = reader.take(CUT)
+    assert result is not None and result.stdout == b"tok r"
+
+
+@pytest.mark.parametrize("noise", [b"noise\n", b"other result c1 0 0 0 0\n", b"tok result c1 x 0 0 0\n", b"x" * 5000])
+def test_anything_else_is_garbled(noise: bytes) -> None:
+    reader = Reader("tok")
+    reader.feed(noise)
+    with pytest.raises(Garbled):
+        reader.take(CUT)
+
+
+def test_words_are_found_among_noise() -> None:
+    reader = Reader("tok")
+    assert reader.feed_control(b"sh: warning\ntok hello fre") == []
+    assert reader.feed_control(b"sh\ntok pong\n") == [Say("hello", "fresh"), Say("pong", "")]
+
+
+def test_a_request_is_one_line_and_checks_its_names() -> None:
+    text = command_text("a\nb 'c'", cwd="/x\ny", env={"A": "\n"}, login=True)
+    assert "\n" not in text
+    with pytest.raises(ValueError, match="environment variable"):
+        command_text("true", cwd=None, env={"A B": ""}, login=True)
+
+
+def test_the_gap_of_a_cut_output_is_marked_in_text() -> None:
+    result = CommandResult("c", 0, b"abcde", b"", 12, 0, False, 0.1)
+    assert result.truncated and result.output == "abc\n[7 bytes left out]\nde"
+
+
+def pod(phase: str = "Running", *, uid: str = "u", deleted: bool = False, **status: Any) -> Json:
+    metadata: Json = {"name": "p", "namespace": "n", "uid": uid}
+    if deleted:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"metadata": metadata, "status": {"phase": phase, **status}}
+
+
+def container(restarts: int = 0, **state: Any) -> list[Json]:
+    return [{"name": "sandbox", "restartCount": restarts, "state": state}]
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind"),
+    [
+        (pod(containerStatuses=container(running={})), None),
+        (pod("Pending"), None),
+        (pod(uid="other"), PodReplaced),
+        (pod(containerStatuses=container(1, running={})), PodReplaced),
+        (pod(deleted=True), PodGone),
+        (pod("Succeeded"), PodGone),
+        (pod("Failed", reason="Evicted", message="disk pressure"), Evicted),
+        (pod("Failed", reason="DeadlineExceeded"), LifetimeExceeded),
+        (pod("Failed", reason="NodeShutdown"), NodeLost),
+        (pod("Unknown"), NodeLost),
+        (pod("Failed", containerStatuses=container(terminated={"reason": "OOMKilled"})), OOMKilled),
+        (pod(containerStatuses=container(terminated={"reason": "Error", "exitCode": 137})), PodGone),
+    ],
+)
+def test_what_became_of_a_pod(seen: Json, kind: type[Exception] | None) -> None:
+    lost = fate(seen, "u")
+    assert (type(lost) if lost else None) is kind
+    assert lost is None or "n/p" in str(lost)
+
+
+def test_what_a_pod_waits_for() -> None:
+    pulling = pod(
+        "Pending", containerStatuses=container(waiting={"reason": "ErrImagePull", "message": "no such image"})
+    )
+    assert not ready(pulling) and waiting_for(pulling) == "ErrImagePull: no such image"
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no cpu"}
+    assert waiting_for(pod("Pending", conditions=[unscheduled])) == "Unschedulable: no cpu"
+    assert ready(pod(conditions=[{"type": "Ready", "status": "True"}]))

@@ -1,0 +1,71 @@
+"""Places of clusters: apart from each other, stable for each."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from pathlib import Path
+
+import pytest
+
+from cluster import build, layout, preflight
+from cluster.errors import ClusterError, PrerequisiteError
+from cluster.layout import MAX_CLUSTERS, Cluster
+
+
+def test_networks_and_ports_of_clusters_never_overlap() -> None:
+    clusters = [Cluster("c", index, Path("/home")) for index in range(MAX_CLUSTERS)]
+    cidrs = [ipaddress.ip_network(cidr) for c in clusters for cidr in (c.link_cidr, c.pod_cidr, c.service_cidr)]
+    assert not any(a.overlaps(b) for i, a in enumerate(cidrs) for b in cidrs[:i])
+    assert len({cluster.registry_port for cluster in clusters}) == MAX_CLUSTERS
+
+
+def test_a_claim_is_kept_per_name_and_void_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "CLAIMS", tmp_path / "claims")
+    monkeypatch.setattr(layout, "_free", lambda cluster: True)
+    first, second = layout.claim("default", tmp_path), layout.claim("second", tmp_path)
+    assert (first.index, second.index) == (0, 1)
+    assert layout.claim("second", tmp_path) == second == layout.find("second", tmp_path)
+    owner = second.run / "owner.json"
+    owner.write_text(json.dumps({**json.loads(owner.read_text()), "boot": "an earlier one"}))
+    assert layout.find("second", tmp_path) is None
+    layout.release(first)
+    assert layout.claim("third", tmp_path).index == 0
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a/b", "-x", "x" * 40])
+def test_a_bad_name_is_refused(name: str) -> None:
+    with pytest.raises(ClusterError, match="DNS label"):
+        layout.check_name(name)
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_FRESH_GIB", 10**9)
+    with pytest.raises(PrerequisiteError, match=r"GiB free on the disk of .*1000000000 needed") as caught:
+        preflight.check(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_user_who_is_not_root_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(PrerequisiteError, match="run as root"):
+        preflight.check(tmp_path)
+
+
+@pytest.mark.parametrize(("said", "complaint"), [("go1.19.8", "too old"), (None, "no Go on PATH")])
+def test_go_missing_or_too_old_is_told(said: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def go(*_: object) -> str:
+        if said is None:
+            raise FileNotFoundError("go")
+        return said
+
+    monkeypatch.setattr(build, "_go", go)
+    with pytest.raises(PrerequisiteError, match=complaint):
+        build.go_version.__wrapped__()
+
+
+def test_every_target_pins_its_modules_and_is_named_by_content(tmp_path: Path) -> None:
+    folders = {build.folder(tmp_path, name) for name in build.TARGETS}
+    assert len(folders) == len(build.TARGETS)
+    for name in build.TARGETS:
+        assert (build.SOURCES / "go" / name / "go.mod").is_file()

@@ -1,0 +1,129 @@
+"""The rules that policies become, without a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.netpol import objects
+from cluster.netpol.objects import World, selects
+from cluster.netpol.rules import EMPTY, Rules, Scope, render
+
+_SCOPE = Scope("10.244.0.0/16", "10.200.0.1", "uplink")
+
+
+def _pod(name: str, ip: str, namespace: str = "a", phase: str = "Running", **labels: str) -> dict[str, Any]:
+    container = {"name": "c", "ports": [{"name": "web", "containerPort": 8080}]}
+    return {
+        "metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}", "labels": labels},
+        "spec": {"containers": [container]},
+        "status": {"phase": phase, "podIP": ip},
+    }
+
+
+def _world(pods: list[dict[str, Any]], **policies: dict[str, Any]) -> World:
+    taken = [objects.pod(item) for item in pods]
+    specs = [objects.policy({"metadata": {"namespace": "a", "name": n}, "spec": s}) for n, s in policies.items()]
+    return World(
+        pods={(pod.namespace, pod.name): pod for pod in taken if pod},
+        namespaces={("", "a"): {}, ("", "b"): {"team": "b"}},
+        policies={(each.namespace, each.name): each for each in specs},
+    )
+
+
+def _only_chain(rules: Rules) -> list[str]:
+    return [line.strip() for line in rules.chains.splitlines()[1:-1]]
+
+
+_DENY = {"podSelector": {}, "policyTypes": ["Egress", "Ingress"]}
+
+
+def test_before_anything_is_known_every_pod_address_is_dropped() -> None:
+    table = EMPTY.table(_SCOPE)
+    assert "ip saddr 10.244.0.0/16 ip saddr != @known counter drop" in table
+    assert "ip daddr 10.244.0.0/16 ip daddr != @known counter drop" in table
+    assert 'iifname "veth*" meta nfproto ipv6 counter drop' in table
+
+
+def test_a_pod_without_policy_is_known_and_in_no_chain() -> None:
+    rules = render(_world([_pod("x", "10.244.0.2")]))
+    assert rules == Rules("", frozenset({"10.244.0.2"}), {}, {})
+
+
+def test_equal_pods_share_one_chain() -> None:
+    rules = render(
+        _world([_pod(f"x{i}", f"10.244.0.{i}") for i in range(2, 130)], deny={**_DENY, "policyTypes": ["Egress"]})
+    )
+    assert len(rules.egress) == 128
+    assert len(set(rules.egress.values())) == 1
+    assert _only_chain(rules) == ["counter drop"]
+
+
+def test_a_finished_pod_gives_its_address_back() -> None:
+    assert render(_world([_pod("x", "10.244.0.2", phase="Succeeded")])).known == frozenset()
+
+
+def test_a_named_port_is_the_number_of_each_target() -> None:
+    rule = {"to": [{"namespaceSelector": {"matchLabels": {"team": "b"}}}], "ports": [{"port": "web"}]}
+    policy = {"podSelector": {"matchLabels": {"role": "s"}}, "policyTypes": ["Egress"], "egress": [rule]}
+    rules = render(_world([_pod("x", "10.244.0.2", role="s"), _pod("y", "10.244.0.3", "b")], p=policy))
+    assert _only_chain(rules) == ["ip daddr 10.244.0.3 tcp dport 8080 return", "counter drop"]
+
+
+def test_an_address_block_keeps_its_exceptions_and_port_ranges() -> None:
+    block = {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}
+    rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}]}
+    rules = render(
+        _world([_pod("x", "10.244.0.2")], p={"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]})
+    )
+    assert _only_chain(rules)[0] == "ip daddr 10.0.0.0/8 ip daddr != 10.1.0.0/16 tcp dport 8000-8080 return"
+
+
+def test_an_empty_rule_allows_everything_and_no_rule_nothing() -> None:
+    allow = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}
+    assert _only_chain(render(_world([_pod("x", "10.244.0.2")], p=allow)))[0] == "return"
+    assert _only_chain(render(_world([_pod("x", "10.244.0.2")], p={"podSelector": {}})))[0] == "counter drop"
+
+
+def test_the_cni_chain_makes_an_address_known_before_the_kubelet_does() -> None:
+    world = _world([_pod("x", "")], deny=_DENY)
+    assert render(world).known == frozenset()
+    world.assigned["10.244.0.9"] = (("a", "x"), "uid-x")
+    rules = render(world)
+    assert rules.known == {"10.244.0.9"}
+    assert set(rules.egress) == set(rules.ingress) == {"10.244.0.9"}
+
+
+def test_an_assignment_to_an_earlier_pod_of_the_same_name_is_void() -> None:
+    world = _world([_pod("x", "")])
+    world.assigned["10.244.0.9"] = (("a", "x"), "uid-of-its-predecessor")
+    assert render(world).known == frozenset()
+
+
+def test_one_more_pod_changes_elements_only() -> None:
+    before = render(_world([_pod("x", "10.244.0.2")], deny=_DENY))
+    after = render(_world([_pod("x", "10.244.0.2"), _pod("y", "10.244.0.3")], deny=_DENY))
+    change = after.change_from(before)
+    assert change is not None
+    assert "add element inet swerl_netpol known { 10.244.0.3 }" in change
+    assert "10.244.0.2" not in change
+
+
+def test_a_new_policy_replaces_the_table() -> None:
+    before = render(_world([_pod("x", "10.244.0.2")]))
+    assert render(_world([_pod("x", "10.244.0.2")], deny=_DENY)).change_from(before) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ({"key": "k", "operator": "In", "values": ["v"]}, True),
+        ({"key": "k", "operator": "NotIn", "values": ["v"]}, False),
+        ({"key": "other", "operator": "NotIn", "values": ["v"]}, True),
+        ({"key": "k", "operator": "Exists"}, True),
+        ({"key": "other", "operator": "DoesNotExist"}, True),
+    ],
+)
+def test_label_expressions(expression: dict[str, Any], expected: bool) -> None:
+    assert selects({"matchExpressions": [expression]}, {"k": "v"}) is expected

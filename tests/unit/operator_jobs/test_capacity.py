@@ -1,0 +1,60 @@
+"""A job that could never fit is refused; one that must only wait is not."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from swerl_operator.jobs.capacity import capacity_problem
+from swerl_operator.jobs.quantity import parse_quantity, say
+
+from .conftest import MakeAttempt
+
+
+def node(cpu: str = "4", memory: str = "16Gi", gpus: int = 0, **extra: Any) -> dict[str, Any]:
+    allocatable = {"cpu": cpu, "memory": memory, "pods": "110", "nvidia.com/gpu": str(gpus)}
+    spec = {"taints": extra.pop("taints", [])}
+    return {"metadata": {"labels": extra.pop("labels", {})}, "spec": spec, "status": {"allocatable": allocatable}}
+
+
+def test_a_small_job_fits_one_node(make_attempt: MakeAttempt) -> None:
+    assert capacity_problem(make_attempt(), [node()]) is None
+
+
+def test_too_much_memory_names_field_need_and_largest(make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt(trainer={"image": "t", "resources": {"requests": {"memory": "64Gi"}}})
+    problem = capacity_problem(attempt, [node(), node(memory="32Gi")])
+    assert problem is not None and problem.reason == "InsufficientResources"
+    assert "64.0 GiB memory" in problem.message and "32.0 GiB memory" in problem.message
+    assert "spec.trainer" in problem.message
+
+
+def test_gpus_are_counted_over_all_pods(make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt(trainer={"image": "t", "replicas": 1, "gpus": 4}, rollout={"engines": 2, "gpusPerEngine": 2})
+    assert capacity_problem(attempt, [node(gpus=8)]) is None
+    assert capacity_problem(attempt, [node(gpus=7)]) is not None
+    assert capacity_problem(attempt, [node(gpus=4), node(gpus=2), node(gpus=2)]) is None
+
+
+def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
+    tainted = node(taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}], labels={"pool": "gpu"})
+    assert capacity_problem(make_attempt(), [tainted]) is not None
+    trainer = {"image": "t", "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"pool": "gpu"}}
+    assert capacity_problem(make_attempt(trainer=trainer), [tainted]) is None
+    assert capacity_problem(make_attempt(trainer=trainer), [node()]) is not None
+
+
+@pytest.mark.parametrize(("text", "value"), [("500m", "0.5"), (2, "2"), ("1Gi", str(2**30)), ("1e3", "1000")])
+def test_quantities(text: str | int, value: str) -> None:
+    assert parse_quantity(text) == Decimal(value)
+
+
+def test_what_is_no_quantity_is_refused() -> None:
+    with pytest.raises(ValueError, match="lots"):
+        parse_quantity("lots")
+
+
+def test_amounts_are_said_in_peoples_units() -> None:
+    assert say("memory", Decimal(3 * 2**30)) == "3.0 GiB memory"
+    assert say("cpu", Decimal("64")) == "64 cpu"

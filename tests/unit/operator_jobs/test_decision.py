@@ -1,0 +1,193 @@
+"""The decision, state by state: the test holds the clock, the cluster and Ray."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from swerl_api import SweRLJobSpec, SweRLJobStatus, find_condition
+from swerl_operator.jobs.decision import EXIT_NO_RETRY, Action, Decision, Observed, decide
+from swerl_operator.jobs.preflight import Preflight
+from swerl_operator.jobs.problem import Problem
+from swerl_operator.jobs.ray_jobs import Driver
+
+from .conftest import Spec
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+EARLIER = "2029-12-31T23:59:00Z"  # one minute before NOW
+CLUSTER: dict[str, Any] = {"metadata": {"name": "demo-1"}, "spec": {"workerGroupSpecs": [{"replicas": 1}]}}
+
+
+def head(**status: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True"}]
+    metadata = {"name": "demo-1-head", "labels": {"ray.io/node-type": "head"}}
+    return {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions} | status}
+
+
+def status(**fields: Any) -> SweRLJobStatus:
+    return SweRLJobStatus.model_validate({"attempt": 1, "startTime": EARLIER, "attemptTime": EARLIER} | fields)
+
+
+def running_status(**fields: Any) -> SweRLJobStatus:
+    return status(**({"submission": "uid-1-1", "rayCluster": "demo-1"} | fields))
+
+
+def step(spec: Spec, before: SweRLJobStatus, **seen: Any) -> Decision:
+    observed = Observed(NOW, **({"submission": "uid-1-1"} | seen))
+    return decide(SweRLJobSpec.model_validate(spec), before, 1, observed)
+
+
+def condition(decision: Decision, type: str) -> tuple[str, str]:
+    found = find_condition(decision.draft.status.conditions, type)
+    assert found is not None, type
+    return found.status, found.reason
+
+
+def test_a_new_job_begins_attempt_one(spec: Spec) -> None:
+    decision = step(spec, SweRLJobStatus())
+    assert (decision.draft.status.attempt, decision.draft.status.phase, decision.again) == (1, "Starting", 0)
+
+
+def test_a_missing_prerequisite_blocks_and_takes_nothing(spec: Spec) -> None:
+    decision = step(spec, status(), prerequisites=[Problem("KubeRayMissing", "install it")])
+    assert decision.draft.status.phase == "Blocked"
+    assert condition(decision, "Validated") == ("False", "KubeRayMissing")
+    assert decision.actions == (Action.DELETE_PREFLIGHT,)
+
+
+def test_every_obstacle_is_told_at_once(spec: Spec) -> None:
+    decision = step(
+        spec, status(), prerequisites=[Problem("A", "one"), Problem("B", "two")], capacity=Problem("C", "3")
+    )
+    found = find_condition(decision.draft.status.conditions, "Validated")
+    assert found is not None and (found.reason, found.message) == ("A", "one; two; 3")
+
+
+def test_preflight_comes_before_the_cluster(spec: Spec) -> None:
+    decision = step(spec, status(), prerequisites=[])
+    assert decision.actions == (Action.ENSURE_ACCOUNT, Action.CREATE_PREFLIGHT)
+    waiting = step(spec, status(), prerequisites=[], preflight=Preflight("waiting", Problem("ImagePullFailed", "x")))
+    assert waiting.actions == () and waiting.draft.status.phase == "Blocked"
+    outdated = step(spec, status(), prerequisites=[], preflight=Preflight("outdated"))
+    assert outdated.actions == (Action.DELETE_PREFLIGHT,)
+    passed = step(spec, status(), prerequisites=[], preflight=Preflight("passed"))
+    assert Action.CREATE_CLUSTER in passed.actions
+    assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
+
+
+def test_a_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
+    wide = spec | {"algorithm": {"promptsPerStep": 64}}
+    decision = step(wide, status(), prerequisites=[])
+    assert condition(decision, "CapacityMatched") == ("False", "SandboxesLimited")
+    assert Action.CREATE_PREFLIGHT in decision.actions
+
+
+def test_leftovers_of_earlier_attempts_go_first_but_not_for_ever(spec: Spec) -> None:
+    decision = step(spec, status(attempt=2), leftovers=3, prerequisites=[])
+    assert decision.actions == (Action.DELETE_OTHERS,)
+    late = status(attempt=2, attemptTime="2029-12-31T23:00:00Z")
+    assert Action.CREATE_PREFLIGHT in step(spec, late, leftovers=3, prerequisites=[]).actions
+
+
+def test_the_driver_is_submitted_once_ray_answers(spec: Spec) -> None:
+    silent = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=Driver("unreachable"))
+    assert silent.actions == () and silent.draft.status.phase == "Starting"
+    answering = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=Driver("absent"))
+    assert answering.actions == (Action.SUBMIT,) and answering.draft.status.submission is None
+
+
+def test_a_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
+    decision = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=Driver("running"))
+    assert decision.draft.status.submission == "uid-1-1" and decision.actions == ()
+    assert decision.draft.status.phase == "Training"
+
+
+def test_a_failed_driver_makes_the_next_attempt(spec: Spec) -> None:
+    driver = Driver("failed", "killed by signal 9")
+    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
+    after = decision.draft.status
+    assert (after.attempt, after.failures, after.phase, after.submission) == (2, 1, "Retrying", None)
+    found = find_condition(after.conditions, "Training")
+    assert found is not None and "attempt 1: killed by signal 9" in found.message
+
+
+def test_the_last_attempt_fails_the_job_with_the_drivers_words(spec: Spec) -> None:
+    driver = Driver("failed", "out of memory")
+    decision = step(
+        spec | {"retries": 1}, running_status(attempt=2, failures=1), cluster=CLUSTER, pods=[head()], driver=driver
+    )
+    assert condition(decision, "Failed") == ("True", "RetriesExhausted")
+    found = find_condition(decision.draft.status.conditions, "Failed")
+    assert found is not None and "out of memory" in found.message
+    assert decision.draft.status.phase == "Failed" and decision.draft.status.completion_time
+
+
+def test_a_driver_may_ask_for_no_further_attempt(spec: Spec) -> None:
+    driver = Driver("failed", "no such task", EXIT_NO_RETRY)
+    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
+    assert condition(decision, "Failed") == ("True", "DriverFailed")
+
+
+def test_a_lost_head_makes_the_next_attempt(spec: Spec) -> None:
+    forgetful = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("absent"))
+    gone = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=Driver("unreachable"))
+    deaf = step(
+        spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("unreachable", "no answer"), silence=121.0
+    )
+    deleted = step(spec, running_status(), prerequisites=[])
+    for decision in (forgetful, gone, deaf, deleted):
+        assert decision.draft.status.attempt == 2
+        assert condition(decision, "Training") == ("False", "HeadLost")
+
+
+def test_a_short_silence_is_waited_out(spec: Spec) -> None:
+    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("unreachable"), silence=30.0)
+    assert decision.draft.status.attempt == 1
+
+
+def test_success_completes_and_then_tidies(spec: Spec) -> None:
+    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("succeeded"))
+    assert condition(decision, "Complete")[0] == "True" and decision.again == 0
+    done = decision.draft.status
+    tidying = step(spec, done, leftovers=4)
+    assert tidying.actions == (Action.DELETE_EVERYTHING,) and tidying.again
+    clean = step(spec, done)
+    assert clean.actions == () and clean.again is None and clean.draft.patch() is None
+
+
+def test_a_finished_job_goes_after_its_time_to_live(spec: Spec) -> None:
+    done = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("succeeded")).draft.status
+    mortal = spec | {"ttlSecondsAfterFinished": 60}
+    assert step(mortal, done).again == 60
+    late = decide(SweRLJobSpec.model_validate(mortal), done, 1, Observed(NOW + timedelta(seconds=61)))
+    assert late.actions == (Action.DELETE_JOB,)
+
+
+def test_suspend_deletes_and_resume_counts_no_failure(spec: Spec) -> None:
+    suspended = step(spec | {"suspend": True}, running_status(), leftovers=2)
+    assert suspended.actions == (Action.DELETE_EVERYTHING,) and suspended.draft.status.phase == "Suspended"
+    resumed = step(spec, suspended.draft.status)
+    after = resumed.draft.status
+    assert (after.attempt, after.failures, after.phase) == (2, None, "Starting")
+    assert condition(resumed, "Suspended") == ("False", "Resumed")
+
+
+def test_the_deadline_fails_the_job_and_bounds_the_wait(spec: Spec) -> None:
+    over = step(spec | {"activeDeadlineSeconds": 60}, running_status(), cluster=CLUSTER, driver=Driver("running"))
+    assert condition(over, "Failed") == ("True", "DeadlineExceeded")
+    near = step(spec | {"activeDeadlineSeconds": 62}, running_status(), cluster=CLUSTER, driver=Driver("running"))
+    assert near.again == 2
+
+
+def test_a_queue_is_named_while_it_holds_the_cluster(spec: Spec) -> None:
+    held = {"metadata": {"name": "demo-1"}, "spec": {"suspend": True}}
+    decision = step(spec, status(), cluster=held, driver=Driver("unreachable"))
+    assert condition(decision, "ClusterReady") == ("False", "WaitingForQueue")
+
+
+def test_the_patch_leaves_the_drivers_fields_alone(spec: Spec) -> None:
+    before = running_status(step=3, rewardMean=0.5, sandboxes={"pending": 1, "ready": 2})
+    same = step(spec, before, cluster=CLUSTER, pods=[head()], driver=Driver("running")).draft.patch()
+    assert same is not None and not {"step", "rewardMean", "sandboxes"} & same["status"].keys()
+    failed = step(spec, before, cluster=CLUSTER, pods=[head()], driver=Driver("failed")).draft.patch()
+    assert failed is not None and failed["status"]["sandboxes"] is None and "step" not in failed["status"]

@@ -1,0 +1,59 @@
+"""Pod statuses as Kubernetes writes them, and what they mean for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swerl_operator.jobs.diagnosis import pod_problem
+from swerl_operator.jobs.preflight import preflight_pod, read_preflight
+
+from .conftest import MakeAttempt
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "demo-1-head"}, "status": status}
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"name": "ray-head", "image": "trainer:1", "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def test_an_image_that_cannot_be_pulled_is_named() -> None:
+    problem = pod_problem([pod(), pod(containerStatuses=[waiting("ImagePullBackOff", "not found")])])
+    assert problem is not None and problem.reason == "ImagePullFailed"
+    assert "trainer:1" in problem.message and "not found" in problem.message
+
+
+def test_a_failed_copy_names_source_and_log_command() -> None:
+    state = {"terminated": {"exitCode": 1}}
+    problem = pod_problem([pod(initContainerStatuses=[{"name": "copy-tasks", "image": "data:1", "state": state}])])
+    assert problem is not None and problem.reason == "SourceCopyFailed"
+    assert "kubectl logs demo-1-head -c copy-tasks" in problem.message
+
+
+def test_a_pod_without_a_node_says_why() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    problem = pod_problem([pod(conditions=[condition])])
+    assert problem is not None and problem.reason == "PodUnschedulable" and "0/1 nodes" in problem.message
+
+
+def test_starting_is_no_problem() -> None:
+    assert pod_problem([pod(containerStatuses=[waiting("ContainerCreating")])]) is None
+
+
+def test_the_preflight_asks_each_image_for_its_paths(make_attempt: MakeAttempt) -> None:
+    containers = {c["name"]: c for c in preflight_pod(make_attempt())["spec"]["containers"]}
+    assert containers["model"]["command"][-1] == "/data/model"
+    assert containers["trainer"]["command"][-1] == "/preflight/tasks/train"
+
+
+def test_the_preflight_tells_a_missing_path_from_a_changed_job(make_attempt: MakeAttempt) -> None:
+    wanted = preflight_pod(make_attempt())
+    ended = {"terminated": {"exitCode": 1, "message": "path /data/model does not exist\n"}}
+    entry = {"name": "model", "image": "data:1", "state": ended}
+    failed = read_preflight(wanted | {"status": {"phase": "Failed", "containerStatuses": [entry]}}, wanted)
+    assert failed.state == "failed" and failed.problem is not None
+    assert "path /data/model does not exist" in failed.problem.message
+    changed = preflight_pod(make_attempt(trainer={"image": "trainer:2"}))
+    assert read_preflight(wanted, changed).state == "outdated"
+    assert read_preflight(wanted | {"status": {"phase": "Succeeded"}}, wanted).state == "passed"

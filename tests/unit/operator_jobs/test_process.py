@@ -1,0 +1,74 @@
+"""The operator's frame: settings, the work queue, the Lease."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from swerl_operator.__main__ import parse_settings
+from swerl_operator.errors import Unavailable
+from swerl_operator.kube import path
+from swerl_operator.metrics import Metrics
+from swerl_operator.workqueue import WorkQueue
+
+
+def test_settings_come_from_the_command_line_over_the_environment() -> None:
+    settings = parse_settings(["--health-port=1"], {"SWERL_HEALTH_PORT": "2", "SWERL_NAMESPACES": "a,b"})
+    assert (settings.health_port, settings.namespaces) == (1, ("a", "b"))
+
+
+def test_paths_follow_the_api_conventions() -> None:
+    assert path("v1", "pods", "ns", "x", "log") == "/api/v1/namespaces/ns/pods/x/log"
+    assert path("swerl.dev/v1alpha1", "swerljobs", None) == "/apis/swerl.dev/v1alpha1/swerljobs"
+
+
+async def _run(queue: WorkQueue[str], seconds: float) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await queue.run()
+
+
+async def test_a_key_added_while_worked_on_runs_once_more() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        seen.append(key)
+        if len(seen) == 1:
+            for _ in range(5):
+                queue.add(key)
+            await asyncio.sleep(0.01)
+
+    queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics(), workers=3)
+    queue.add("a")
+    queue.add("a")
+    await _run(queue, 0.2)
+    assert seen == ["a", "a"]
+
+
+async def test_a_delayed_key_is_brought_forward() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> float | None:
+        seen.append(key)
+        return None
+
+    queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics())
+    queue.add_after("a", 60)
+    queue.add_after("a", 0.01)
+    queue.add_after("a", 30)
+    await _run(queue, 0.2)
+    assert seen == ["a"]
+
+
+async def test_a_failed_key_comes_back() -> None:
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        seen.append(key)
+        if len(seen) == 1:
+            raise Unavailable("the API server restarts")
+
+    queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics())
+    queue.add("a")
+    await _run(queue, 1.0)
+    assert seen == ["a", "a"]

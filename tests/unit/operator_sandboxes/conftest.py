@@ -1,0 +1,217 @@
+"""Builders of SweSandboxes and Pods as the API server returns them, and a small API server in memory."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from swerl_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from swerl_operator.sandboxes.decision import View
+from swerl_operator.sandboxes.facts import Group, Pod, PodState, owner_uid, read_group, read_pod, timestamp
+
+Body = dict[str, Any]
+NOW = 1_000_000.0
+SANDBOX_LABEL = "swerl.dev/sandbox"
+
+
+def sandbox_body(name: str = "g", *, uid: str = "", job: str = "j", created: float = NOW, **spec: Any) -> Body:
+    return {
+        "apiVersion": "swerl.dev/v1alpha1",
+        "kind": "SweSandbox",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": "1",
+            "generation": 1,
+            "creationTimestamp": timestamp(created),
+            "labels": {"swerl.dev/job": job, "kueue.x-k8s.io/queue-name": "q", "team": "x"},
+        },
+        "spec": {"image": "registry/task:1", "replicas": 4} | spec,
+    }
+
+
+def pod_body(ordinal: int = 0, *, group: str = "g", version: int = 1, **status: Any) -> Body:
+    return {
+        "metadata": {
+            "name": f"swesb-{group}-{ordinal}",
+            "namespace": "ns",
+            "uid": f"pod-{group}-{ordinal}",
+            "resourceVersion": str(version),
+            "creationTimestamp": timestamp(NOW),
+            "labels": {SANDBOX_LABEL: group},
+            "ownerReferences": [{"kind": "SweSandbox", "uid": f"uid-{group}", "controller": True}],
+        },
+        "status": status,
+    }
+
+
+def ready_status() -> Body:
+    return {"phase": "Running", "conditions": [_true("PodScheduled"), _true("Ready")]}
+
+
+def waiting_status(reason: str, message: str = "") -> Body:
+    container = {"name": "sandbox", "state": {"waiting": {"reason": reason, "message": message}}}
+    return {"phase": "Pending", "conditions": [_true("PodScheduled")], "containerStatuses": [container]}
+
+
+def _true(kind: str) -> Body:
+    return {"type": kind, "status": "True"}
+
+
+@pytest.fixture
+def group() -> Callable[..., Group]:
+    return lambda *args, **spec: read_group(sandbox_body(*args, **spec))
+
+
+@pytest.fixture
+def pod() -> Callable[..., Pod]:
+    def build(ordinal: int = 0, state: PodState = PodState.READY, **facts: Any) -> Pod:
+        defaults = {"name": f"swesb-g-{ordinal}", "uid": f"pod-g-{ordinal}", "version": 1, "created": NOW}
+        running = state is PodState.READY
+        return Pod(**({**defaults, "ordinal": ordinal, "state": state, "running": running} | facts))
+
+    return build
+
+
+@pytest.fixture
+def view(group: Callable[..., Group]) -> Callable[..., View]:
+    def build(*pods: Pod, spec: Body | None = None, status: Body | None = None, **facts: Any) -> View:
+        body = sandbox_body(**(spec or {})) | ({"status": status} if status else {})
+        defaults: Body = {
+            "group": read_group(body),
+            "pods": {p.ordinal: p for p in pods},
+            "created": max((p.ordinal + 1 for p in pods), default=0),
+            "lost": {},
+            "ever_ready": any(p.state is PodState.READY for p in pods),
+            "admitted": True,
+            "isolated": True,
+            "places": 8,
+            "lease_expired": False,
+            "rejected": "",
+            "refusal": None,
+            "failing_since": {},
+            "finished_at": None,
+            "now": NOW,
+        }
+        return View(**(defaults | facts))
+
+    return build
+
+
+class World:
+    """An API server in memory: objects, resourceVersions, watch events; it may lose requests and answers.
+
+    `created` counts how often each (group UID, ordinal) was created; `peak` is the most Pods ever alive per job.
+    """
+
+    def __init__(self, chance: random.Random, *, flaky: float = 0.0) -> None:
+        self.chance, self.flaky = chance, flaky
+        self.sandboxes: dict[str, Body] = {}
+        self.pods: dict[str, Body] = {}
+        self.leases: dict[str, Body] = {}
+        self.policies: dict[str, Body] = {}
+        self.events: list[tuple[str, str, Body]] = []
+        self.created: Counter[tuple[str, int]] = Counter()
+        self.writes: Counter[str] = Counter()
+        self.peak: Counter[str] = Counter()
+        self._versions = itertools.count(1)
+        self._uids = itertools.count(1)
+
+    # What a user, a kubelet or a client does.
+
+    def declare(self, name: str, **spec: Any) -> Body:
+        body = sandbox_body(name, uid=f"uid-{name}-{next(self._uids)}", created=NOW, **spec)
+        self.sandboxes[name] = body
+        self.touch("sandbox", "ADDED", body)
+        return body
+
+    def set_ready(self, name: str) -> None:
+        self.pods[name]["status"] = ready_status()
+        self.touch("pod", "MODIFIED", self.pods[name])
+
+    def remove(self, kind: str, name: str) -> None:
+        store = self.sandboxes if kind == "sandbox" else self.pods
+        self.touch(kind, "DELETED", store.pop(name))
+
+    def collect_garbage(self) -> None:
+        alive = {body["metadata"]["uid"] for body in self.sandboxes.values()}
+        for name in [n for n, body in self.pods.items() if owner_uid(body) not in alive]:
+            self.remove("pod", name)
+
+    def touch(self, kind: str, event: str, body: Body) -> None:
+        body["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.events.append((kind, event, copy.deepcopy(body)))
+
+    # What the operator's client asks.
+
+    async def request(self, method: str, url: str, *, query: Body | None = None, **_: Any) -> Body:
+        self._maybe_fail()
+        store = self.sandboxes if "swesandboxes" in url else self.pods
+        items = [copy.deepcopy(body) for body in store.values()]
+        return {"items": items, "metadata": {"resourceVersion": str(next(self._versions))}}
+
+    async def find(self, api_version: str, resource: str, namespace: str, name: str) -> Body | None:
+        self._maybe_fail()
+        stores = {"pods": self.pods, "leases": self.leases, "networkpolicies": self.policies}
+        return copy.deepcopy(stores[resource].get(name))
+
+    async def create(self, resource: str, body: Body) -> Body:
+        self._maybe_fail()
+        name = body["metadata"]["name"]
+        if resource == "networkpolicies":
+            self.policies[name] = body
+            return body
+        if name in self.pods:
+            raise Conflict("POST", 409, "AlreadyExists", name)
+        if body["spec"]["containers"][0]["image"].startswith("forbidden"):
+            raise Invalid("POST", 422, "Invalid", "spec.containers[0].image: not allowed here")
+        body = copy.deepcopy(body)
+        body["metadata"] |= {"uid": f"pod-{next(self._uids)}", "creationTimestamp": timestamp(NOW)}
+        self.pods[name] = body
+        self.writes["create"] += 1
+        self._count(body)
+        self.touch("pod", "ADDED", body)
+        self._maybe_fail()
+        return copy.deepcopy(body)
+
+    async def patch(self, api_version: str, resource: str, namespace: str, name: str, body: Body, *, sub: str) -> Body:
+        self._maybe_fail()
+        if name not in self.sandboxes:
+            raise NotFound("PATCH", 404, "NotFound", name)
+        self.sandboxes[name]["status"] = copy.deepcopy(body["status"])
+        self.writes["status"] += 1
+        self.touch("sandbox", "MODIFIED", self.sandboxes[name])
+        return copy.deepcopy(self.sandboxes[name])
+
+    async def delete(self, api_version: str, resource: str, namespace: str, name: str, **options: Any) -> bool:
+        self._maybe_fail()
+        kind = "pod" if resource == "pods" else "sandbox"
+        store = self.pods if kind == "pod" else self.sandboxes
+        if name not in store or options.get("uid") not in (None, store[name]["metadata"]["uid"]):
+            return False
+        self.writes["delete"] += 1
+        self.remove(kind, name)
+        return True
+
+    def _count(self, body: Body) -> None:
+        pod = read_pod(body)
+        assert pod is not None
+        self.created[(str(owner_uid(body)), pod.ordinal)] += 1
+        alive = Counter(b["metadata"]["labels"].get("swerl.dev/job", "") for b in self.pods.values())
+        for job, number in alive.items():
+            self.peak[job] = max(self.peak[job], number)
+
+    def _maybe_fail(self) -> None:
+        if self.chance.random() < self.flaky:
+            raise Unavailable("the API server did not answer")
+
+
+@pytest.fixture
+def world() -> Callable[..., World]:
+    return World

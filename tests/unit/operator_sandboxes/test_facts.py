@@ -1,0 +1,86 @@
+"""Pods are read as they are, whatever the API server leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from swerl_operator.sandboxes.facts import PodState, ordinal_of, owner_uid, read_group, read_pod, seconds, timestamp
+
+BASE: dict[str, Any] = {"name": "swesb-a-b-3", "namespace": "n", "uid": "u", "resourceVersion": "7"}
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+
+
+def read(status: dict[str, Any], **meta: Any) -> tuple[PodState, str]:
+    pod = read_pod({"metadata": BASE | meta, "status": status})
+    assert pod is not None and pod.ordinal == 3 and pod.version == 7
+    return pod.state, pod.reason
+
+
+def terminated(reason: str, code: int = 137) -> dict[str, Any]:
+    state = {"terminated": {"reason": reason, "exitCode": code}}
+    return {"phase": "Failed", "containerStatuses": [{"name": "sandbox", "state": state}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, (PodState.WAITING, "")),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+            (PodState.WAITING, "Unschedulable"),
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+            (PodState.WAITING, "Unschedulable"),
+        ),
+        ({"phase": "Pending", "conditions": [SCHEDULED]}, (PodState.STARTING, "")),
+        ({"phase": "Succeeded"}, (PodState.ENDED, "Completed")),
+        ({"phase": "Failed", "reason": "Evicted"}, (PodState.ENDED, "Evicted")),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, (PodState.ENDED, "LifetimeExceeded")),
+        ({"phase": "Failed", "reason": "NodeShutdown"}, (PodState.ENDED, "NodeLost")),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, (PodState.ENDED, "PodRejected")),
+        (terminated("OOMKilled"), (PodState.ENDED, "OOMKilled")),
+        (terminated("Error", 1), (PodState.ENDED, "ContainerExited")),
+        (
+            {
+                "phase": "Failed",
+                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}],
+            },
+            (PodState.ENDED, "NodeLost"),
+        ),
+        ({"phase": "Failed"}, (PodState.ENDED, "PodLost")),
+    ],
+)
+def test_a_status_has_one_state_and_reason(status: dict[str, Any], expected: tuple[PodState, str]) -> None:
+    assert read(status) == expected
+
+
+def test_a_pod_whose_client_deletes_it_is_not_lost_when_its_process_is_killed() -> None:
+    deleting = {"deletionTimestamp": timestamp(5.0)}
+    assert read({"phase": "Running", "conditions": [SCHEDULED]}, **deleting)[0] is PodState.ENDING
+    assert read(terminated("Error"), **deleting) == (PodState.ENDED, "Completed")
+
+
+def test_names_and_owners() -> None:
+    assert ordinal_of("swesb-x-12") == 12
+    assert ordinal_of("swesb-x") is None
+    assert read_pod({"metadata": BASE | {"name": "other"}}) is None
+    reference = {"kind": "SweSandbox", "uid": "g", "controller": True}
+    assert (
+        owner_uid({"metadata": {"ownerReferences": [{"kind": "Job", "uid": "j", "controller": True}, reference]}})
+        == "g"
+    )
+    assert owner_uid({"metadata": {}}) is None
+
+
+def test_a_spec_that_cannot_be_read_is_told_not_raised() -> None:
+    group = read_group({"metadata": BASE, "spec": {"image": "i", "replicas": "many"}})
+    assert "replicas" in group.problem
+    assert group.spec.replicas == 0
+
+
+def test_times_survive_the_round_trip() -> None:
+    assert seconds(timestamp(1_700_000_000.0)) == 1_700_000_000.0
+    assert seconds("2026-01-01T00:00:00.250000Z") is not None
+    assert seconds(None) is None

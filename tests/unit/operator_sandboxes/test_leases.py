@@ -1,0 +1,69 @@
+"""A driver is dead only when it was seen not to renew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from swerl_operator.sandboxes.facts import timestamp
+from swerl_operator.sandboxes.leases import Leases, LeaseState
+from swerl_operator.sandboxes.settings import SandboxSettings
+
+LEASE = ("ns", "job-1")
+WALL = 1_000_000.0
+
+
+def body(renewed: float, duration: int = 60) -> dict[str, Any]:
+    return {"spec": {"holderIdentity": "d", "renewTime": timestamp(renewed), "leaseDurationSeconds": duration}}
+
+
+@pytest.fixture
+def leases() -> Leases:
+    return Leases(SandboxSettings())
+
+
+def observe(leases: Leases, renewed: float, now: float, **options: Any) -> LeaseState:
+    leases.observe(LEASE, body(renewed, **options), now, WALL + now)
+    return leases.state(LEASE)
+
+
+def test_a_renewed_lease_is_held(leases: Leases) -> None:
+    assert leases.state(LEASE) is LeaseState.UNKNOWN
+    for now in range(0, 300, 5):
+        assert observe(leases, WALL + now - now % 10, float(now)) is LeaseState.HELD
+
+
+def test_silence_for_the_whole_duration_expires_it(leases: Leases) -> None:
+    states = [observe(leases, WALL, float(now)) for now in range(0, 65, 5)]
+    assert states[:12] == [LeaseState.HELD] * 12
+    assert states[12] is LeaseState.EXPIRED
+
+
+def test_a_long_expired_lease_gets_a_short_patience(leases: Leases) -> None:
+    assert observe(leases, WALL - 3600, 0.0) is LeaseState.HELD
+    assert observe(leases, WALL - 3600, 10.0) is LeaseState.HELD
+    assert observe(leases, WALL - 3600, 15.0) is LeaseState.EXPIRED
+
+
+def test_a_driver_whose_clock_is_an_hour_behind_lives(leases: Leases) -> None:
+    for now in range(0, 300, 5):
+        assert observe(leases, WALL - 3600 + now - now % 10, float(now)) is LeaseState.HELD
+
+
+def test_an_outage_of_the_api_server_is_not_the_drivers_fault(leases: Leases) -> None:
+    observe(leases, WALL, 0.0)
+    assert observe(leases, WALL, 90.0) is LeaseState.HELD
+    assert observe(leases, WALL, 95.0) is LeaseState.HELD
+    assert observe(leases, WALL + 99, 100.0) is LeaseState.HELD
+
+
+def test_a_short_lease_is_read_often(leases: Leases) -> None:
+    leases.keep({LEASE})
+    assert leases.to_read(0.0) == [LEASE]
+    observe(leases, WALL, 0.0, duration=3)
+    assert leases.to_read(0.9) == []
+    assert leases.to_read(1.0) == [LEASE]
+    leases.missing(LEASE, 1.0)
+    assert leases.state(LEASE) is LeaseState.MISSING
+    leases.keep(set())
+    assert leases.to_read(100.0) == []

@@ -1,0 +1,95 @@
+"""A sandbox Pod gives hostile code nothing it does not need."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from swerl_api.base import Resources
+from swerl_operator.sandboxes.facts import Group
+from swerl_operator.sandboxes.pods import idle_command, pod_resources, sandbox_pod
+from swerl_operator.sandboxes.settings import SandboxSettings
+
+Groups = Callable[..., Group]
+SETTINGS = SandboxSettings()
+
+
+def test_the_pod_has_no_token_no_privilege_and_an_end(group: Groups) -> None:
+    pod = sandbox_pod(group(lifetimeSeconds=90), 2, SETTINGS)
+    spec, container = pod["spec"], pod["spec"]["containers"][0]
+    assert pod["metadata"]["name"] == "swesb-g-2"
+    assert spec["automountServiceAccountToken"] is False and spec["enableServiceLinks"] is False
+    assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 90)
+    assert spec["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    security = container["securityContext"]
+    assert security["allowPrivilegeEscalation"] is False and security["capabilities"]["drop"] == ["ALL"]
+    assert not {"SYS_ADMIN", "NET_RAW", "NET_ADMIN", "SYS_PTRACE", "MKNOD"} & set(security["capabilities"]["add"])
+    assert set(container["resources"]["limits"]) == {"cpu", "memory", "ephemeral-storage"}
+    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes", "hostUsers", "runtimeClassName"} & set(spec)
+
+
+def test_labels_pass_on_but_cannot_lie(group: Groups) -> None:
+    plain = group()
+    made = replace(plain, labels={**plain.labels, "swerl.dev/egress": "allow", "swerl.dev/sandbox": "other"})
+    labels = sandbox_pod(made, 0, SETTINGS)["metadata"]["labels"]
+    assert labels == {
+        "swerl.dev/job": "j",
+        "kueue.x-k8s.io/queue-name": "q",
+        "swerl.dev/role": "sandbox",
+        "swerl.dev/sandbox": "g",
+        "swerl.dev/egress": "none",
+    }
+
+
+def test_names_resolve_only_where_the_network_is_open(group: Groups) -> None:
+    assert sandbox_pod(group(), 0, SETTINGS)["spec"]["dnsConfig"]["nameservers"] == ["127.0.0.1"]
+    assert sandbox_pod(group(egress="allow"), 0, SETTINGS)["spec"]["dnsPolicy"] == "Default"
+
+
+def test_the_users_wishes_reach_the_pod(group: Groups) -> None:
+    made = group(
+        env={"A": "1", "PAGER": "less"},
+        runtimeClassName="gvisor",
+        nodeSelector={"pool": "x"},
+        tolerations=[{"key": "k", "operator": "Exists"}],
+        imagePullSecrets=["s"],
+        command=["tail", "-f", "/dev/null"],
+        workdir="/src",
+    )
+    settings = SandboxSettings(host_users=False, pod_overrides={"schedulerName": "mine"})
+    spec = sandbox_pod(made, 0, settings)["spec"]
+    container = spec["containers"][0]
+    assert {"name": "PAGER", "value": "less"} in container["env"] and {"name": "A", "value": "1"} in container["env"]
+    assert {"name": "TQDM_DISABLE", "value": "1"} in container["env"]
+    assert (container["command"], container["workingDir"]) == (["tail", "-f", "/dev/null"], "/src")
+    assert (spec["runtimeClassName"], spec["hostUsers"], spec["schedulerName"]) == ("gvisor", False, "mine")
+    assert (spec["nodeSelector"], spec["imagePullSecrets"]) == ({"pool": "x"}, [{"name": "s"}])
+    assert spec["tolerations"] == [{"key": "k", "operator": "Exists"}]
+
+
+def test_resources_are_complete_whatever_is_named() -> None:
+    wish = Resources(requests={"cpu": "2"}, limits={"memory": "8Gi"})
+    made = pod_resources(wish, SETTINGS)
+    storage = SETTINGS.default_limits["ephemeral-storage"]
+    assert made["limits"] == {"cpu": "2", "memory": "8Gi", "ephemeral-storage": storage}
+    assert made["requests"] == {
+        "cpu": "2",
+        "memory": "8Gi",
+        "ephemeral-storage": SETTINGS.default_requests["ephemeral-storage"],
+    }
+
+
+def test_process_one_ends_at_once_when_told_to() -> None:
+    process = subprocess.Popen(idle_command(3600), start_new_session=True)
+    try:
+        time.sleep(0.3)
+        started = time.monotonic()
+        process.terminate()
+        assert process.wait(timeout=5) == 0
+        assert time.monotonic() - started < 1
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # its sleep, which the end of a container would take along

@@ -1,0 +1,94 @@
+"""A status tells all that matters in few writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from swerl_operator.sandboxes.decision import View, decide
+from swerl_operator.sandboxes.facts import Pod, PodState
+from swerl_operator.sandboxes.settings import SandboxSettings
+from swerl_operator.sandboxes.status import Writes, desired, due
+
+Views = Callable[..., View]
+Pods = Callable[..., Pod]
+SETTINGS = SandboxSettings()
+NOW = 1_000_000.0
+
+
+def status_of(seen: View) -> dict[str, Any]:
+    return desired(seen, decide(seen, SETTINGS))
+
+
+def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+
+def test_the_phases_of_a_life(view: Views, pod: Pods) -> None:
+    pending = status_of(view(admitted=False))
+    assert pending["phase"] == "Pending"
+    assert conditions(pending)["Admitted"] == ("False", "WaitingForCapacity")
+    starting = status_of(view(*[pod(i, PodState.STARTING) for i in range(4)]))
+    assert (starting["phase"], starting["replicas"], starting["ready"]) == ("Admitted", 4, 0)
+    ready = status_of(view(*[pod(i) for i in range(4)]))
+    assert ready["phase"] == "Ready"
+    assert conditions(ready) == {"Admitted": ("True", "Admitted"), "Ready": ("True", "AllReady")}
+    over = status_of(view(created=4, status=ready))
+    assert (over["phase"], over["finished"]) == ("Finished", 4)
+    assert conditions(over)["Finished"] == ("True", "Completed")
+    lost = status_of(view(*[pod(i, PodState.ENDED, reason="OOMKilled") for i in range(4)]))
+    assert lost["phase"] == "Failed"
+
+
+def test_what_keeps_a_group_from_being_ready_is_named(view: Views, pod: Pods) -> None:
+    def why(seen: View) -> str:
+        return conditions(status_of(seen))["Ready"][1]
+
+    assert why(view()) == "Creating"
+    assert why(view(pod(0, PodState.WAITING, reason="Unschedulable"))) == "Unschedulable"
+    assert why(view(pod(0, PodState.STARTING, reason="ErrImagePull"))) == "PullingImage"
+    assert why(view(refusal=("PodRejected", "no"))) == "PodRejected"
+    assert conditions(status_of(view(isolated=False)))["Admitted"] == ("False", "WaitingForIsolation")
+
+
+def test_a_group_stays_ready_while_its_pods_leave(view: Views, pod: Pods) -> None:
+    ready = status_of(view(*[pod(i) for i in range(4)]))
+    fewer = status_of(view(pod(3), created=4, status=ready))
+    assert (fewer["phase"], fewer["ready"], fewer["finished"]) == ("Ready", 1, 3)
+
+
+def test_a_quick_start_is_one_write(view: Views, pod: Pods) -> None:
+    writes = Writes()
+    admitted = status_of(view(pod(0, PodState.STARTING)))
+    assert due(writes, {}, admitted, 4, NOW, SETTINGS) == NOW + SETTINGS.admitted_delay
+    ready = status_of(view(*[pod(i) for i in range(4)]))
+    assert due(writes, {}, ready, 4, NOW + 1, SETTINGS) == NOW + 1
+    assert due(writes, ready, ready, 4, NOW + 2, SETTINGS) is None
+
+
+def test_waiting_is_told_when_it_lasts(view: Views) -> None:
+    writes, waiting = Writes(), status_of(view(admitted=False))
+    first = due(writes, {}, waiting, 4, NOW, SETTINGS)
+    assert first == NOW + SETTINGS.waiting_delay
+    assert due(writes, {}, waiting, 4, NOW + 3, SETTINGS) == first
+
+
+def test_counts_alone_are_written_seldom_and_not_for_ever(view: Views, pod: Pods) -> None:
+    before = status_of(view(*[pod(i) for i in range(4)]))
+    after = status_of(view(*[pod(i) for i in range(3)], created=4, status=before))
+    assert due(Writes(count=1), before, after, 4, NOW, SETTINGS) == NOW + SETTINGS.counts_delay
+    assert due(Writes(count=3), before, after, 4, NOW, SETTINGS) is None
+
+
+def test_a_completed_group_is_left_to_its_client_for_a_moment(view: Views, pod: Pods) -> None:
+    before = status_of(view(*[pod(i) for i in range(4)]))
+    done = status_of(view(created=4, status=before))
+    assert due(Writes(count=1), before, done, 4, NOW, SETTINGS) == NOW + SETTINGS.completed_delay
+    failed = status_of(view(*[pod(i, PodState.ENDED, reason="NodeLost") for i in range(4)], status=before))
+    assert due(Writes(count=1, last=NOW - 0.1), before, failed, 4, NOW, SETTINGS) == NOW + 0.4
+
+
+def test_times_of_conditions_move_only_with_them(view: Views, pod: Pods) -> None:
+    before = status_of(view(*[pod(i) for i in range(4)]))
+    later = status_of(view(*[pod(i) for i in range(4)], status=before, now=NOW + 60))
+    assert later == before

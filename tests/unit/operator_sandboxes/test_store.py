@@ -1,0 +1,90 @@
+"""The memory stays right whatever the order of events, answers and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from swerl_operator.sandboxes.facts import Group, Pod, PodState
+from swerl_operator.sandboxes.store import Store
+
+Groups = Callable[..., Group]
+Pods = Callable[..., Pod]
+
+
+def test_an_older_version_never_replaces_a_newer_one(group: Groups, pod: Pods) -> None:
+    store = Store()
+    assert store.put_pod("uid-g", pod(0, PodState.READY, version=5)) is not None
+    assert store.put_pod("uid-g", pod(0, PodState.STARTING, version=4)) is None
+    record = store.by_uid("uid-g")
+    assert record is not None and record.pods[0].state is PodState.READY
+    assert store.put_group(group()) is record
+    assert store.put_group(group()) is None
+
+
+def test_the_deleted_never_comes_back(group: Groups, pod: Pods) -> None:
+    store = Store()
+    store.put_group(group())
+    store.put_pod("uid-g", pod(1))
+    store.drop_pod("pod-g-1")
+    assert store.put_pod("uid-g", pod(1, version=99)) is None
+    record = store.record(("ns", "g"))
+    assert record is not None and (record.created, record.pods) == (2, {})
+    store.drop_group("uid-g")
+    assert store.put_group(replace(group(), version=99)) is None
+    assert store.record(("ns", "g")) is None
+
+
+def test_a_pod_that_is_seen_only_in_its_deletion_is_no_error() -> None:
+    assert Store().drop_pod("never-seen") is None
+
+
+def test_why_a_pod_is_gone_is_remembered(group: Groups, pod: Pods) -> None:
+    store = Store()
+    record = store.put_group(group())
+    assert record is not None
+    for each in (
+        pod(0),
+        pod(1, PodState.ENDED, reason="OOMKilled"),
+        pod(2, PodState.ENDING, doomed="NodeLost"),
+        pod(3, PodState.ENDED, reason="Completed"),
+    ):
+        store.put_pod("uid-g", each)
+        store.drop_pod(each.uid)
+    assert record.lost == {"OOMKilled": 1, "NodeLost": 1}
+    assert (record.created, record.gone) == (4, 4)
+
+
+def test_a_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod: Pods) -> None:
+    store = Store()
+    store.put_group(group())
+    store.put_pod("uid-g", pod(0, version=5))
+    store.put_pod("uid-g", pod(1, version=9))
+    assert [p.ordinal for p in store.stale_pods([], 7, None)] == [0]
+    assert store.stale_pods([], 7, "elsewhere") == []
+    assert store.stale_groups([], 7, "ns") == ["uid-g"]
+    assert store.stale_groups(["uid-g"], 7, "ns") == []
+
+
+def test_a_namesake_takes_the_place_of_the_group_before_it(group: Groups, pod: Pods) -> None:
+    store = Store()
+    store.put_group(group(uid="first", owner="lease"))
+    store.put_pod("first", pod(0))
+    store.put_group(replace(group(uid="second", owner="lease"), version=2))
+    record = store.record(("ns", "g"))
+    assert record is not None and (record.uid, record.created) == ("second", 0)
+    assert store.leases() == {("ns", "lease")}
+    store.drop_group("second")
+    assert store.leases() == set()
+
+
+def test_a_status_from_before_a_restart_says_what_is_spent(group: Groups, pod: Pods) -> None:
+    store = Store()
+    told = replace(group(), status={"replicas": 4, "failed": 1, "finished": 2})
+    record = store.put_group(told)
+    assert record is not None
+    store.put_pod("uid-g", pod(1))
+    record.seed()
+    assert (record.created, record.gone, record.lost.total()) == (4, 3, 1)
+    record.seed()
+    assert record.lost.total() == 1

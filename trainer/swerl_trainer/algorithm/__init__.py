@@ -1,0 +1,25 @@
+"""The learning rule: samples to advantages to batches to a loss. Pure Python and torch; no Ray, no Megatron."""
+
+from swerl_trainer.algorithm.advantages import Normalisation, group_advantages, groups_with_signal, has_signal
+from swerl_trainer.algorithm.batch import Batch, TrainingSequence, demonstration_batch, minibatches, policy_batch
+from swerl_trainer.algorithm.errors import AlgorithmError
+from swerl_trainer.algorithm.sample import Sample
+from swerl_trainer.algorithm.settings import Aggregation, Correction, LossSettings, Objective
+
+__all__ = [
+    "Aggregation",
+    "AlgorithmError",
+    "Batch",
+    "Correction",
+    "LossSettings",
+    "Normalisation",
+    "Objective",
+    "Sample",
+    "TrainingSequence",
+    "demonstration_batch",
+    "group_advantages",
+    "groups_with_signal",
+    "has_signal",
+    "minibatches",
+    "policy_batch",
+]

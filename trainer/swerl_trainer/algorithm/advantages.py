@@ -1,0 +1,69 @@
+"""Group-relative advantages of one step (GRPO, Shao et al. 2024, eq. 3; without the scale: Dr. GRPO, Liu et al. 2025).
+
+Guarantees: a rollout ended by infrastructure never moves its group's statistics; a group with fewer than two valid
+rollouts, or with equal rewards, yields no gradient; a trajectory cut into several samples counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Literal
+
+from swerl_trainer.algorithm.errors import AlgorithmError
+from swerl_trainer.algorithm.sample import Sample
+
+Normalisation = Literal["std", "none"]
+EQUAL_REWARDS = 1e-12  # spread below which a group's rewards count as equal
+STD_FLOOR = 1e-6  # added to the standard deviation so that near-equal rewards do not explode
+
+
+def group_advantages(samples: Sequence[Sample], *, normalisation: Normalisation = "std") -> dict[int, float]:
+    """Advantage per position in `samples`; positions without gradient are absent.
+
+    `std` divides the centred reward by the sample standard deviation of the group, `none` leaves it.
+    Raises AlgorithmError when the samples of one trajectory carry different rewards.
+    """
+    rewards = _rewards_by_group(samples)
+    advantages = {group: _centred(of_group, normalisation) for group, of_group in rewards.items()}
+    return {
+        position: advantages[sample.group][sample.index]
+        for position, sample in enumerate(samples)
+        if sample.valid and sample.index in advantages.get(sample.group, {})
+    }
+
+
+def has_signal(rewards: Iterable[float]) -> bool:
+    """Whether the rewards of a group's valid rollouts can give a gradient: at least two, and not all equal."""
+    values = list(rewards)
+    return len(values) >= 2 and max(values) - min(values) > EQUAL_REWARDS
+
+
+def groups_with_signal(samples: Iterable[Sample]) -> set[str]:
+    """Groups that the dynamic filter keeps (DAPO, Yu et al. 2025)."""
+    return {group for group, rewards in _rewards_by_group(samples).items() if has_signal(rewards.values())}
+
+
+def _rewards_by_group(samples: Iterable[Sample]) -> dict[str, dict[int, float]]:
+    """Group -> rollout index -> reward, of trajectories all of whose samples are valid."""
+    rewards: dict[str, dict[int, float]] = {}
+    spoilt: set[tuple[str, int]] = set()
+    for sample in samples:
+        if not sample.valid:
+            spoilt.add(sample.trajectory)
+            continue
+        known = rewards.setdefault(sample.group, {}).setdefault(sample.index, sample.reward)
+        if known != sample.reward:
+            raise AlgorithmError(f"{sample.name}: reward {sample.reward}, other samples of its trajectory {known}")
+    for group, index in spoilt:
+        rewards.get(group, {}).pop(index, None)
+    return rewards
+
+
+def _centred(rewards: Mapping[int, float], normalisation: Normalisation) -> dict[int, float]:
+    """Rollout index -> reward minus group mean, scaled; empty without signal."""
+    if not has_signal(rewards.values()):
+        return {}
+    mean = fmean(rewards.values())
+    scale = stdev(rewards.values()) + STD_FLOOR if normalisation == "std" else 1.0
+    return {index: (reward - mean) / scale for index, reward in rewards.items()}

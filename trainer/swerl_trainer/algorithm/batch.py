@@ -1,0 +1,124 @@
+"""A batch: what one optimiser step sees, as tensors that can travel.
+
+Guarantees: the `weights` of a batch sum to 1 over its trainable tokens, so the loss is one weighted sum and neither
+micro-batches nor data-parallel ranks can change its scale; samples without gradient are not in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from swerl_trainer.algorithm.advantages import Normalisation, group_advantages
+from swerl_trainer.algorithm.errors import AlgorithmError
+from swerl_trainer.algorithm.sample import Sample
+from swerl_trainer.algorithm.settings import Aggregation
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TrainingSequence:
+    """One sequence of a batch; every tensor is 1-D, token-aligned and as long as `tokens`."""
+
+    tokens: Tensor  # int64
+    mask: Tensor  # bool, True where the loss sees the token; never at the first one
+    advantages: Tensor  # float32
+    weights: Tensor  # float32, the token's share of the batch's loss, 0 outside the mask
+    trajectory: tuple[str, int]
+    rollout_logprobs: Tensor | None = None  # float32; None when the sampling probabilities are unknown (SFT)
+    old_logprobs: Tensor | None = None  # float32, of the policy that began the step; None: the current policy's
+    reference_logprobs: Tensor | None = None  # float32, of the frozen reference
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences of one optimiser step, in a fixed order."""
+
+    sequences: tuple[TrainingSequence, ...]
+    demonstrations: bool = False  # tokens to imitate: cross entropy, whatever the objective for rollouts is
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens the forward pass sees."""
+        return sum(len(s) for s in self.sequences)
+
+    @property
+    def trainable_tokens(self) -> int:
+        """Tokens the loss sees."""
+        return sum(int(s.mask.sum()) for s in self.sequences)
+
+    def with_old_logprobs(self, logprobs: Sequence[Tensor]) -> Batch:
+        """The batch with the log-probabilities of the policy that begins the step, one tensor per sequence."""
+        pairs = zip(self.sequences, logprobs, strict=True)
+        return replace(self, sequences=tuple(replace(sequence, old_logprobs=values) for sequence, values in pairs))
+
+    def with_reference_logprobs(self, logprobs: Sequence[Tensor]) -> Batch:
+        """The batch with the reference's log-probabilities, one tensor per sequence."""
+        pairs = zip(self.sequences, logprobs, strict=True)
+        return replace(self, sequences=tuple(replace(s, reference_logprobs=values) for s, values in pairs))
+
+
+def policy_batch(samples: Sequence[Sample], *, normalisation: Normalisation, aggregation: Aggregation) -> Batch:
+    """Batch of graded rollouts; empty when no group has a gradient.
+
+    Raises AlgorithmError when a sample that would be trained has no rollout log-probabilities.
+    """
+    advantages = group_advantages(samples, normalisation=normalisation)
+    chosen = [(samples[i], advantage) for i, advantage in advantages.items() if samples[i].trainable_tokens]
+    for sample, _ in chosen:
+        if not sample.logprobs:
+            raise AlgorithmError(f"{sample.name}: no rollout log-probabilities; the engine must return them")
+    return _batch(chosen, aggregation)
+
+
+def demonstration_batch(samples: Iterable[Sample], *, aggregation: Aggregation = "token") -> Batch:
+    """Batch for supervised fine-tuning: every valid sample, advantage 1 on each masked token."""
+    chosen = [(sample, 1.0) for sample in samples if sample.valid and sample.trainable_tokens]
+    return replace(_batch(chosen, aggregation), demonstrations=True)
+
+
+def minibatches(batch: Batch, count: int, aggregation: Aggregation) -> list[Batch]:
+    """`batch` in up to `count` parts, whole trajectories dealt round-robin so that groups spread; none is empty."""
+    order = {trajectory: i for i, trajectory in enumerate(dict.fromkeys(s.trajectory for s in batch.sequences))}
+    parts: list[list[TrainingSequence]] = [[] for _ in range(max(1, min(count, len(order))))]
+    for sequence in batch.sequences:
+        parts[order[sequence.trajectory] % len(parts)].append(sequence)
+    return [replace(batch, sequences=tuple(_weighted(part, aggregation))) for part in parts]
+
+
+def _batch(chosen: Sequence[tuple[Sample, float]], aggregation: Aggregation) -> Batch:
+    return Batch(tuple(_weighted([_sequence(sample, advantage) for sample, advantage in chosen], aggregation)))
+
+
+def _sequence(sample: Sample, advantage: float) -> TrainingSequence:
+    mask = torch.tensor(sample.loss_mask, dtype=torch.bool)
+    mask[0] = False
+    return TrainingSequence(
+        tokens=torch.tensor(sample.tokens, dtype=torch.int64),
+        mask=mask,
+        advantages=mask * advantage,
+        weights=torch.zeros(len(sample.tokens)),
+        trajectory=sample.trajectory,
+        rollout_logprobs=torch.tensor(sample.logprobs, dtype=torch.float32) if sample.logprobs else None,
+    )
+
+
+def _weighted(sequences: Sequence[TrainingSequence], aggregation: Aggregation) -> list[TrainingSequence]:
+    """`sequences` with weights that sum to 1: equal per token, or equal per trajectory and then per token in it."""
+    tokens: Counter[tuple[str, int]] = Counter()
+    for sequence in sequences:
+        tokens[sequence.trajectory] += int(sequence.mask.sum())
+    total = tokens.total()
+
+    def share(sequence: TrainingSequence) -> float:
+        return 1 / total if aggregation == "token" else 1 / (len(tokens) * tokens[sequence.trajectory])
+
+    return [replace(sequence, weights=sequence.mask * share(sequence)) for sequence in sequences]

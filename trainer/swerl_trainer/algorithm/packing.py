@@ -1,0 +1,121 @@
+"""Sequences to packed micro-batches within a token budget.
+
+Guarantees: every sequence is in exactly one micro-batch; every rank gets the same number of micro-batches (an empty one
+is a single padding sequence without loss), so collectives never wait for a rank that has nothing to do; no micro-batch
+exceeds the budget unless one sequence alone does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from swerl_trainer.algorithm.batch import Batch, TrainingSequence
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Packed sequences of `t` tokens in all (padding included) with `n` trainable tokens.
+
+    A trainable token's terms stand in the order of `positions`; position `p` predicts the token at `p + 1`.
+    """
+
+    tokens: Tensor  # int64 [t]
+    labels: Tensor  # int64 [t], the next token of the same sequence, 0 at its last
+    position_ids: Tensor  # int64 [t], restarting in every sequence
+    boundaries: Tensor  # int32 [s + 1], where sequences begin, and t
+    longest: int  # tokens of the longest sequence
+    positions: Tensor  # int64 [n]
+    sequence: Tensor  # int64 [n], index of the token's sequence in this micro-batch
+    advantages: Tensor  # float32 [n]
+    weights: Tensor  # float32 [n]
+    rollout: Tensor | None  # float32 [n]
+    old: Tensor | None  # float32 [n]
+    reference: Tensor | None  # float32 [n]
+    members: tuple[int, ...]  # which sequences of the batch; empty for padding
+
+    @property
+    def sequences(self) -> int:
+        """Sequences packed, padding sequence included."""
+        return len(self.boundaries) - 1
+
+
+def schedule(lengths: Sequence[int], *, budget: int, ranks: int) -> list[list[list[int]]]:
+    """Rank -> micro-batches -> positions in `lengths`, balanced by tokens (longest processing time first)."""
+    count = ranks * max(1, math.ceil(min(sum(lengths) / budget, len(lengths)) / ranks))
+    while True:
+        bins = _balanced(lengths, count)
+        if count >= len(lengths) or all(len(b) <= 1 or sum(lengths[i] for i in b) <= budget for b in bins):
+            break
+        count += ranks
+    return [bins[rank::ranks] for rank in range(ranks)]
+
+
+def pack(batch: Batch, members: Sequence[int], *, multiple: int = 1) -> MicroBatch:
+    """Micro-batch of the sequences `members` of `batch`, each padded at its end to a multiple of `multiple` tokens."""
+    parts = [batch.sequences[i] for i in members]
+    padded = [_round_up(len(s), multiple) for s in parts] or [multiple]
+    starts = [0, *accumulate(padded)]
+    total = starts[-1]
+    tokens, labels = torch.zeros(total, dtype=torch.int64), torch.zeros(total, dtype=torch.int64)
+    for start, part in zip(starts, parts, strict=False):
+        tokens[start : start + len(part)] = part.tokens
+        labels[start : start + len(part) - 1] = part.tokens[1:]
+    chosen = [part.mask.nonzero().flatten() for part in parts]
+
+    def gather(values: Sequence[Tensor | None]) -> Tensor | None:
+        present = [v[c] for v, c in zip(values, chosen, strict=True) if v is not None]
+        return torch.cat(present) if present and len(present) == len(values) else None
+
+    def required(values: Sequence[Tensor]) -> Tensor:
+        return torch.cat([v[c] for v, c in zip(values, chosen, strict=True)]) if parts else torch.zeros(0)
+
+    return MicroBatch(
+        tokens=tokens,
+        labels=labels,
+        position_ids=torch.cat([torch.arange(n) for n in padded]),
+        boundaries=torch.tensor(starts, dtype=torch.int32),
+        longest=max(padded),
+        positions=_concatenated([start + c - 1 for start, c in zip(starts, chosen, strict=False)]),
+        sequence=_concatenated([torch.full_like(c, i) for i, c in enumerate(chosen)]),
+        advantages=required([p.advantages for p in parts]),
+        weights=required([p.weights for p in parts]),
+        rollout=gather([p.rollout_logprobs for p in parts]),
+        old=gather([p.old_logprobs for p in parts]),
+        reference=gather([p.reference_logprobs for p in parts]),
+        members=tuple(members),
+    )
+
+
+def unpack(values: Tensor, micro_batch: MicroBatch, batch: Batch) -> dict[int, Tensor]:
+    """Per-token values [n] of a micro-batch back to token-aligned tensors, by position of the sequence in `batch`."""
+    result: dict[int, Tensor] = {}
+    for i, member in enumerate(micro_batch.members):
+        sequence: TrainingSequence = batch.sequences[member]
+        aligned = values.new_zeros(len(sequence))
+        aligned[sequence.mask] = values[micro_batch.sequence == i]
+        result[member] = aligned
+    return result
+
+
+def _balanced(lengths: Sequence[int], count: int) -> list[list[int]]:
+    bins: list[list[int]] = [[] for _ in range(count)]
+    loads = [(0, i) for i in range(count)]
+    for position in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        load, lightest = heapq.heappop(loads)
+        bins[lightest].append(position)
+        heapq.heappush(loads, (load + lengths[position], lightest))
+    return [sorted(b) for b in bins]
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return math.ceil(value / multiple) * multiple
+
+
+def _concatenated(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(parts)) if parts else torch.zeros(0, dtype=torch.int64)

@@ -1,0 +1,51 @@
+"""One graded stretch of tokens, as the rollout side hands it over.
+
+Guarantees: `tokens`, `loss_mask` and (where present) `logprobs` have the same length and describe the same tokens; what
+was sampled is what is trained, nothing is encoded twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from swerl_trainer.algorithm.errors import AlgorithmError
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A trajectory, or one step of one when several samples share `(group, index)`.
+
+    All per-token fields are token-aligned: entry `t` belongs to `tokens[t]`.
+    """
+
+    tokens: Sequence[int]
+    loss_mask: Sequence[int]  # 1 at tokens the policy sampled (or, for SFT, should say), else 0
+    logprobs: Sequence[float]  # log-probability the engine sampled each token with, 0.0 elsewhere; () when unknown
+    reward: float  # outcome of the whole trajectory
+    valid: bool  # False when infrastructure, not the policy, ended it
+    group: str  # the prompt's rollouts share it
+    index: int  # rollout within the group
+    instance_id: str
+    step: int = 0  # position within the trajectory when it was cut into several samples
+
+    def __post_init__(self) -> None:
+        if len(self.loss_mask) != len(self.tokens):
+            raise AlgorithmError(f"{self.name}: {len(self.tokens)} tokens but {len(self.loss_mask)} mask entries")
+        if self.logprobs and len(self.logprobs) != len(self.tokens):
+            raise AlgorithmError(f"{self.name}: {len(self.tokens)} tokens but {len(self.logprobs)} log-probabilities")
+
+    @property
+    def name(self) -> str:
+        """What error messages call this sample."""
+        return f"sample {self.group}/{self.index}.{self.step} ({self.instance_id})"
+
+    @property
+    def trajectory(self) -> tuple[str, int]:
+        """Samples with the same value are parts of one trajectory and count as one rollout."""
+        return (self.group, self.index)
+
+    @property
+    def trainable_tokens(self) -> int:
+        """Number of tokens the loss sees; the first token of a sequence is never predicted."""
+        return sum(1 for m in self.loss_mask[1:] if m)

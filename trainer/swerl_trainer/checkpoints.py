@@ -1,0 +1,136 @@
+"""Checkpoints of a job on a folder that outlives its Pods.
+
+Guarantees: a checkpoint is seen by `newest` only when everything in it is on disk (the marker is written last, after
+fsync, and the folder gets its name by one rename); a half-written one is never loaded, is reported, and is removed by
+the next write; the newest complete checkpoint is never pruned.
+
+Layout: `<root>/step-0000012/{COMPLETE, state.json, ...}`; what is being written: `<root>/.writing-0000012-<pid>`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+MARKER = "COMPLETE"
+STATE = "state.json"
+_NAME = re.compile(r"^step-(\d{7,})$")
+_WRITING = ".writing-"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written or read; the message names the folder."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint."""
+
+    folder: Path
+    step: int
+    state: dict[str, Any]  # what the driver gave to `write`
+
+
+class CheckpointStore:
+    """The checkpoints of one job under `root`; `keep_last` complete ones are kept (0 keeps all)."""
+
+    def __init__(self, root: Path, *, keep_last: int = 2) -> None:
+        self.root = root
+        self.keep_last = keep_last
+
+    def complete(self) -> list[Checkpoint]:
+        """Complete checkpoints, oldest first; incomplete and unreadable ones are logged and left out."""
+        return [found for folder in self._folders() if (found := _read(folder)) is not None]
+
+    def newest(self) -> Checkpoint | None:
+        """The checkpoint to resume from, None when there is none."""
+        for folder in reversed(self._folders()):
+            if (found := _read(folder)) is not None:
+                return found
+        return None
+
+    @asynccontextmanager
+    async def write(self, step: int, state: Mapping[str, Any]) -> AsyncIterator[Path]:
+        """A folder to fill with the ranks' files; the checkpoint exists when the block ends without an exception.
+
+        `state` is the driver's part (data cursor, buffer, attempt), JSON-able. Raises CheckpointError when the volume
+        refuses; a checkpoint of the same step is replaced.
+        """
+        try:
+            folder = self._begin(step)
+            yield folder
+            self._finish(folder, step, state)
+        except OSError as error:
+            raise CheckpointError(f"checkpoint of step {step} under {self.root}: {error}") from error
+
+    def _begin(self, step: int) -> Path:
+        self.root.mkdir(parents=True, exist_ok=True)
+        for left in self.root.glob(f"{_WRITING}*"):
+            logger.warning("removing half-written checkpoint %s", left)
+            shutil.rmtree(left, ignore_errors=True)
+        folder = self.root / f"{_WRITING}{step:07d}-{os.getpid()}"
+        folder.mkdir()
+        return folder
+
+    def _finish(self, folder: Path, step: int, state: Mapping[str, Any]) -> None:
+        (folder / STATE).write_text(json.dumps(dict(state), indent=1))
+        for path in sorted(folder.rglob("*"), reverse=True):
+            _sync(path)
+        (folder / MARKER).write_text(f"{step}\n")
+        _sync(folder / MARKER)
+        _sync(folder)
+        final = self.root / f"step-{step:07d}"
+        if final.exists():
+            shutil.rmtree(final)
+        folder.rename(final)
+        _sync(self.root)
+        self._prune()
+
+    def _prune(self) -> None:
+        if not self.keep_last:
+            return
+        for old in self.complete()[: -self.keep_last]:
+            (old.folder / MARKER).unlink()  # first no longer complete, then gone
+            shutil.rmtree(old.folder)
+
+    def _folders(self) -> list[Path]:
+        if not self.root.is_dir():
+            return []
+        return sorted((p for p in self.root.iterdir() if _NAME.match(p.name)), key=_step)
+
+
+def _step(folder: Path) -> int:
+    match = _NAME.match(folder.name)
+    if match is None:
+        raise CheckpointError(f"{folder} is not named as a checkpoint")
+    return int(match[1])
+
+
+def _read(folder: Path) -> Checkpoint | None:
+    if not (folder / MARKER).is_file():
+        logger.warning("ignoring half-written checkpoint %s: it has no %s", folder, MARKER)
+        return None
+    try:
+        state = json.loads((folder / STATE).read_text())
+    except (OSError, ValueError) as error:
+        logger.warning("ignoring unreadable checkpoint %s: %s", folder, error)
+        return None
+    return Checkpoint(folder=folder, step=_step(folder), state=state)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

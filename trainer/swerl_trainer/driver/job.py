@@ -1,0 +1,92 @@
+"""What the operator asks of this attempt, and where its files lie."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from swerl_api import SweRLJobSpec, names
+from swerl_api.swesandbox import MAX_SANDBOX_NAME
+from swerl_trainer.driver.errors import JobError
+
+NAME_LENGTH = 20  # characters of the job's name in a sandbox's name; longer names end in a hash
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The folders of the Ray Pods."""
+
+    model: Path = Path(names.MODEL_PATH)
+    tasks: Path = Path(names.TASKS_PATH)
+    evaluation: Path = Path(names.EVALUATION_PATH)
+    output: Path = Path(names.OUTPUT_PATH)
+    prompts: Path = Path(names.PROMPTS_PATH)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attempt of one SweRLJob."""
+
+    name: str
+    namespace: str
+    uid: str
+    attempt: int
+    lease: str
+    spec: SweRLJobSpec
+    paths: Paths = Paths()
+
+    @classmethod
+    def read(cls, path: Path, paths: Paths | None = None) -> Job:
+        """The job at `path`. Raises JobError naming the file and the field."""
+        try:
+            data = json.loads(path.read_text())
+            spec = SweRLJobSpec.model_validate(data["spec"])
+            return cls(
+                name=data["name"],
+                namespace=data["namespace"],
+                uid=data["uid"],
+                attempt=int(data["attempt"]),
+                lease=data["lease"],
+                spec=spec,
+                paths=paths or Paths(),
+            )
+        except (OSError, ValueError, KeyError, ValidationError) as error:
+            raise JobError(f"{path} is no job description: {error!r}") from error
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of everything this attempt makes."""
+        return {names.JOB_LABEL: self.name, names.ATTEMPT_LABEL: str(self.attempt)}
+
+    @property
+    def selector(self) -> str:
+        """Label selector of everything this attempt made."""
+        return ",".join(f"{key}={value}" for key, value in self.labels.items())
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints of the job, of all attempts."""
+        return self.paths.output / "checkpoints" / self.name
+
+    @property
+    def runs(self) -> Path:
+        """Metrics and artifacts of the job, of all attempts."""
+        return self.paths.output
+
+    @property
+    def logs(self) -> Path:
+        """Logs of this attempt's servers."""
+        return self.paths.output / "logs" / f"{self.name}-{self.attempt}"
+
+    def sandbox_name(self, group: str) -> str:
+        """Name of the SweSandbox of a group (or of a further try of it), unique in the namespace."""
+        stem = self.name
+        if len(stem) > NAME_LENGTH:
+            stem = f"{stem[: NAME_LENGTH - 5]}-{hashlib.sha256(stem.encode()).hexdigest()[:4]}"
+        name = f"{stem}-{self.attempt}-{group}"
+        if len(name) > MAX_SANDBOX_NAME:
+            raise JobError(f"sandbox name {name} has more than {MAX_SANDBOX_NAME} characters: use a shorter job name")
+        return name

@@ -1,0 +1,46 @@
+"""What a checkpoint remembers beside the weights, and the estimate of the time left. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+RECENT_STEPS = 5  # steps whose mean duration predicts the next ones
+
+
+@dataclass
+class TrainingState:
+    """Where training is. `position` and `pending` restore the order of tasks, see `rollout.dispatcher`."""
+
+    step: int = 0  # training steps done
+    supervised_step: int = 0  # supervised steps done
+    position: int = 0
+    pending: list[int] = field(default_factory=list)
+    held_out: dict[str, float] = field(default_factory=dict)  # resolved rate by step, and `before`
+    attempt: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrainingState:
+        """The state of `as_json`."""
+        return cls(**data)
+
+
+class Pace:
+    """Durations of recent steps."""
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
+
+    def add(self, seconds: float) -> None:
+        """Count a step."""
+        self._recent.append(seconds)
+
+    def left(self, steps: int) -> int | None:
+        """Seconds `steps` more steps take at the recent pace, None before the first."""
+        return round(steps * sum(self._recent) / len(self._recent)) if self._recent else None

@@ -1,0 +1,74 @@
+"""What `kubectl get swerl` shows of this attempt.
+
+Guarantees: one write per step, and at most one per 5 s for changed sandbox counts; an attempt that is no longer the
+job's writes nothing and learns of it (Superseded); an API server that cannot be reached delays figures, never training.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from swerl_agent.kube import KubeClient, KubeError, NotFound
+from swerl_api import API_VERSION, GradingCounts, HeldOutRates, Progress, SandboxCounts
+from swerl_trainer.driver.errors import Superseded
+from swerl_trainer.driver.job import Job
+
+logger = logging.getLogger(__name__)
+
+RESOURCE = "swerljobs"
+COUNTS_SECONDS = 5.0  # between two writes of sandbox counts
+
+
+class StatusReporter:
+    """Writes the driver's part of the job's status."""
+
+    def __init__(self, client: KubeClient, job: Job) -> None:
+        self._client = client
+        self._job = job
+        self._held_out = HeldOutRates()
+        self._counts: dict[str, int] = {}
+        self._counted = 0.0
+
+    async def step(self, **figures: Any) -> None:
+        """Write figures of a step (fields of Progress)."""
+        await self._write(Progress(**figures))
+
+    async def held_out(self, *, before: float | None = None, after: float | None = None) -> None:
+        """Write resolved rates of the held-out tasks."""
+        rates = HeldOutRates(before=before, after=after)
+        self._held_out = self._held_out.model_copy(update=rates.model_dump(exclude_none=True))
+        await self._write(Progress(held_out=self._held_out))
+
+    async def counts(self, counts: dict[str, int]) -> None:
+        """Write sandbox and grading counts when they changed and the last write is long enough ago."""
+        now = time.monotonic()
+        if counts == self._counts or now - self._counted < COUNTS_SECONDS:
+            return
+        self._counts, self._counted = dict(counts), now
+        await self._write(
+            Progress(
+                sandboxes=SandboxCounts(pending=counts["pending"], ready=counts["ready"]),
+                grading=GradingCounts(pending=counts["grading"]),
+            )
+        )
+
+    async def _write(self, progress: Progress) -> None:
+        body = {"status": progress.model_dump(by_alias=True, exclude_none=True)}
+        name, namespace = self._job.name, self._job.namespace
+        try:
+            job = await self._client.get(API_VERSION, RESOURCE, namespace, name)
+            self._guard(job)
+            await self._client.patch(API_VERSION, RESOURCE, namespace, name, body, subresource="status")
+        except NotFound as error:
+            raise Superseded(f"SweRLJob {namespace}/{name} is gone") from error
+        except KubeError as error:
+            logger.warning("status not written: %s", error)
+
+    def _guard(self, job: dict[str, Any]) -> None:
+        if self._job.uid and job["metadata"]["uid"] != self._job.uid:
+            raise Superseded(f"SweRLJob {self._job.name} is another object now")
+        attempt = (job.get("status") or {}).get("attempt")
+        if attempt is not None and attempt != self._job.attempt:
+            raise Superseded(f"attempt {attempt} of {self._job.name} has taken over from attempt {self._job.attempt}")

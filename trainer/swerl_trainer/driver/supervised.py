@@ -1,0 +1,91 @@
+"""Supervised steps on demonstrations: the warm start of a job, or the whole of it (algorithm.name sft).
+
+Guarantees: a demonstration is encoded exactly as an episode's conversation is; which demonstrations a step sees is a
+function of the step alone, so a resumed run goes on in the same order; demonstrations longer than the context are
+refused by name, not cut.
+
+One JSON object per line: `{"messages": [{"role", "content"}, ...]}` (the first two are system and user, answers are
+trained) or `{"tokens": [...], "loss_mask": [...]}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from swerl_agent.episode import Tokenizer
+from swerl_trainer.algorithm.sample import Sample
+from swerl_trainer.driver.errors import JobError
+from swerl_trainer.rollout.cursor import TaskOrder
+
+OPENING = 2  # messages before the first answer
+
+
+def read_demonstrations(path: Path, tokenizer: Tokenizer, *, context_tokens: int) -> list[Sample]:
+    """The demonstrations at `path`. Raises JobError naming file and line."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise JobError(f"demonstrations {path} cannot be read: {error}; check algorithm.sft.data") from error
+    samples = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            samples.append(_sample(_parse(line, f"{path}:{number}"), f"{path}:{number}", tokenizer, context_tokens))
+    if not samples:
+        raise JobError(f"demonstrations {path}: the file is empty")
+    return samples
+
+
+def demonstrations_of(step: int, samples: Sequence[Sample], *, batch_size: int, seed: int) -> list[Sample]:
+    """The demonstrations of supervised step `step` (from 0)."""
+    order = TaskOrder(len(samples), shuffle=True, seed=seed)
+    return [samples[order.task(step * batch_size + i)] for i in range(batch_size)]
+
+
+def encode_messages(messages: Sequence[Mapping[str, str]], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """Tokens and loss mask of a conversation; answers and the token that ends them are trained."""
+    tokens = tokenizer.prompt(messages[:OPENING])
+    mask = [0] * len(tokens)
+    for message in messages[OPENING:]:
+        trained = message["role"] == "assistant"
+        if trained:
+            piece = [*tokenizer.encode(message["content"]), tokenizer.turn_end_id]
+        else:
+            piece = tokenizer.delta(message["content"])
+        tokens += piece
+        mask += [int(trained)] * len(piece)
+    return tokens, mask
+
+
+def _parse(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise JobError(f"{where}: no JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise JobError(f"{where}: not an object")
+    return row
+
+
+def _sample(row: Mapping[str, Any], where: str, tokenizer: Tokenizer, context_tokens: int) -> Sample:
+    if "messages" in row:
+        _check_roles(row["messages"], where)
+        tokens, mask = encode_messages(row["messages"], tokenizer)
+    elif "tokens" in row and "loss_mask" in row:
+        tokens, mask = list(row["tokens"]), list(row["loss_mask"])
+    else:
+        raise JobError(f"{where}: needs `messages`, or `tokens` and `loss_mask`")
+    if len(tokens) != len(mask):
+        raise JobError(f"{where}: {len(tokens)} tokens but {len(mask)} mask entries")
+    if len(tokens) > context_tokens:
+        raise JobError(f"{where}: {len(tokens)} tokens are more than agent.contextTokens {context_tokens}")
+    return Sample(tokens, mask, (), 0.0, True, where, 0, str(row.get("instance_id", where)))
+
+
+def _check_roles(messages: Any, where: str) -> None:
+    roles = [message.get("role") for message in messages] if isinstance(messages, list) else []
+    expected = ["system", "user", *(["assistant", "user"] * len(roles))][: len(roles)]
+    if len(roles) <= OPENING or roles != expected:
+        raise JobError(f"{where}: roles must be system, user, assistant, user, assistant, ...; found {roles}")

@@ -1,0 +1,113 @@
+"""Control calls to one SGLang server (0.5.23): pause, weight update, health.
+
+Guarantees: a refused or unanswered call raises EngineCallError naming the engine, the call and the answer; nothing is
+retried here, because a weight update that was half done must not be repeated blindly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import aiohttp
+from swerl_trainer.engines.errors import EngineCallError
+from swerl_trainer.megatron.weight_sender import BucketMetadata
+
+PauseMode = Literal["abort", "retract", "in_place"]
+CALL_TIMEOUT = 600.0  # seconds; a bucket of 512 MiB over a slow network
+
+
+class EngineClient:
+    """The control side of the server at `url`; `ranks` is its tensor-parallel size."""
+
+    def __init__(self, url: str, http: aiohttp.ClientSession, *, ranks: int = 1) -> None:
+        self.url = url
+        self.ranks = ranks
+        self._http = http
+
+    async def pause(self, mode: PauseMode) -> None:
+        """Stop generating: `retract` keeps running requests and recomputes them, `abort` ends them."""
+        await self._post("pause_generation", {"mode": mode})
+
+    async def resume(self) -> None:
+        """Go on generating after `pause`."""
+        await self._post("continue_generation", {})
+
+    async def join_update_group(
+        self, address: str, port: int, *, offset: int, world_size: int, name: str, backend: str
+    ) -> None:
+        """Join the trainer's update group with all ranks of this engine, from rank `offset` on."""
+        await self._post(
+            "init_weights_update_group",
+            {
+                "master_address": address,
+                "master_port": port,
+                "rank_offset": offset,
+                "world_size": world_size,
+                "group_name": name,
+                "backend": backend,
+            },
+        )
+
+    async def leave_update_group(self, name: str) -> None:
+        """Leave the update group."""
+        await self._post("destroy_weights_update_group", {"group_name": name})
+
+    async def begin_update(self) -> None:
+        """Open a weight update; weights may be received until `end_update`."""
+        await self._post("begin_weight_update", {})
+
+    async def receive_bucket(self, bucket: BucketMetadata, *, group: str, version: str, flush: bool) -> None:
+        """Receive one flat bucket from rank 0 of `group`; returns when it is loaded."""
+        await self._post(
+            "update_weights_from_distributed",
+            {
+                "names": list(bucket.names),
+                "dtypes": list(bucket.dtypes),
+                "shapes": [list(shape) for shape in bucket.shapes],
+                "group_name": group,
+                "load_format": "flattened_bucket",
+                "weight_version": version,
+                "flush_cache": flush,
+            },
+        )
+
+    async def end_update(self) -> None:
+        """Close the weight update."""
+        await self._post("end_weight_update", {})
+
+    async def sleep(self) -> None:
+        """Give the GPU memory of weights and cache to the trainer. GPU only: on CPU this call ends the server."""
+        await self._post("release_memory_occupation", {})
+
+    async def wake(self) -> None:
+        """Take the GPU memory back; the weights are undefined until the next full update."""
+        await self._post("resume_memory_occupation", {})
+
+    async def info(self) -> dict[str, Any]:
+        """`/model_info`: model path, weight version, architecture."""
+        answer = await self._call("GET", "model_info", None)
+        return dict(answer)
+
+    async def ready(self) -> bool:
+        """Whether the server takes requests now."""
+        try:
+            async with self._http.get(f"{self.url}/ready", timeout=aiohttp.ClientTimeout(total=5)) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def _post(self, call: str, body: dict[str, Any]) -> None:
+        answer = await self._call("POST", call, body)
+        if isinstance(answer, dict) and answer.get("success") is False:
+            raise EngineCallError(f"engine {self.url}: {call} refused: {answer.get('message')}")
+
+    async def _call(self, method: str, call: str, body: dict[str, Any] | None) -> Any:
+        limit = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
+        try:
+            async with self._http.request(method, f"{self.url}/{call}", json=body, timeout=limit) as response:
+                if response.status != 200:
+                    text = await response.text()
+                    raise EngineCallError(f"engine {self.url}: {call} answered {response.status}: {text}")
+                return await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineCallError(f"engine {self.url}: {call} not answered: {error!r}") from error

@@ -1,0 +1,97 @@
+"""What SGLang needs on a machine without a GPU, and nothing else of it.
+
+As a module (`python -m swerl_trainer.engines.cpu <server arguments>`) it is the server's entry point on CPU: SGLang
+starts its scheduler and detokenizer as fresh interpreters, which is right beside CUDA but makes three processes import
+the same half minute of modules. Without CUDA a fork is safe before any thread exists, so here they are forked.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+MODULE = "swerl_trainer.engines.cpu"
+ARGUMENTS: Mapping[str, Any] = {
+    "device": "cpu",
+    "attention-backend": "torch_native",
+    "sampling-backend": "pytorch",
+    "sleep-on-idle": True,  # otherwise the idle scheduler burns a whole core
+    "skip-server-warmup": True,
+    "mem-fraction-static": 0.2,
+    "max-total-tokens": 65536,
+}
+ENVIRONMENT: Mapping[str, str] = {
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "OMP_NUM_THREADS": "1",
+    # torch takes and returns its buffers at every token; keep them in the process instead of faulting pages in again
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "268435456",
+    "MALLOC_TOP_PAD_": "67108864",
+}
+
+
+def unused_architectures(wanted: str) -> str:
+    """Value of SGLANG_DISABLED_MODEL_ARCHS that leaves only modules related to the model type `wanted`.
+
+    SGLang imports each of its 250 model modules at start; the ones sharing the family's name (qwen3 builds on qwen2)
+    are enough. Empty, which disables nothing, when no module has that name.
+    """
+    import sglang
+
+    folder = Path(next(iter(sglang.__path__))) / "srt" / "models"
+    names = [module.name for module in pkgutil.iter_modules([str(folder)])]
+    family = wanted.rstrip("0123456789_.")
+    if wanted not in names or not family:
+        return ""
+    return ",".join(name for name in names if not name.startswith(family))
+
+
+def fork_children() -> None:
+    """Make SGLang's request for the `spawn` start method mean `fork`."""
+    import multiprocessing
+
+    import torch.multiprocessing
+
+    choose = multiprocessing.set_start_method
+
+    def fork(method: str | None, force: bool = False) -> None:
+        choose("fork" if method == "spawn" else method, force=True)
+
+    multiprocessing.set_start_method = fork
+    torch.multiprocessing.set_start_method = fork
+
+
+def main(arguments: list[str]) -> None:
+    """Run one SGLang server on CPU until it is told to stop."""
+    fork_children()
+    from sglang.launch_server import run_server
+    from sglang.srt.server_args import prepare_server_args
+
+    server_args = prepare_server_args(arguments)
+    os.environ.setdefault("SGLANG_DISABLED_MODEL_ARCHS", unused_architectures(_model_type(server_args.model_path)))
+    _import_children()
+    run_server(server_args)
+
+
+def _import_children() -> None:
+    """Import what the children need, so that they inherit it."""
+    import sglang.srt.entrypoints.http_server
+    import sglang.srt.managers.detokenizer_manager
+    import sglang.srt.managers.scheduler
+    import sglang.srt.models.registry  # noqa: F401
+
+
+def _model_type(model: str) -> str:
+    import json
+
+    path = Path(model) / "config.json"
+    return str(json.loads(path.read_text()).get("model_type", "")) if path.is_file() else ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

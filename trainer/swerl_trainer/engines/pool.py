@@ -1,0 +1,177 @@
+"""All engines of a job as one thing.
+
+Guarantees: the router knows an engine only while it serves the trainer's present version; a dead engine is replaced and
+brought to that version by itself, without stopping the others; `serving` lets episodes wait until someone serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.errors import EngineCallError, EngineError
+from swerl_trainer.engines.handle import EngineHandle
+from swerl_trainer.engines.router import Router
+from swerl_trainer.engines.weights import WeightLink, WeightSource, WeightTransferFailed
+
+logger = logging.getLogger(__name__)
+
+WATCH_SECONDS = 2.0  # between two looks at each engine's process
+RESTARTS = 5  # consecutive failed starts of one engine before the job gives up
+UPDATE_TRIES = 3  # full transfers tried for one version, engines being replaced in between
+
+
+@dataclass
+class _Slot:
+    """One engine's place in the pool."""
+
+    number: int
+    handle: EngineHandle
+    client: EngineClient | None = None  # None while it is being (re)started
+    restarts: int = 0
+
+
+class EnginePool:
+    """The engines behind one router."""
+
+    def __init__(
+        self,
+        handles: Sequence[EngineHandle],
+        router: Router,
+        http: aiohttp.ClientSession,
+        *,
+        ranks: int = 1,
+        backend: str = "gloo",
+    ) -> None:
+        self.router = router
+        self.replaced = 0  # engines replaced so far
+        self._slots = [_Slot(number, handle) for number, handle in enumerate(handles)]
+        self._http = http
+        self._ranks = ranks
+        self._backend = backend
+        self._source: WeightSource | None = None
+        self._version = 0
+        self._link: WeightLink | None = None
+        self._trainer_turn: asyncio.Lock | None = None
+        self._serving = asyncio.Event()
+
+    async def start(self) -> None:
+        """Start the router and all servers together; returns when all are ready. Raises EngineStartError."""
+        await asyncio.gather(self.router.start(), *(self._start(slot) for slot in self._slots))
+
+    async def attach(self, source: WeightSource, version: int, turn: asyncio.Lock) -> None:
+        """Give all engines `source`'s weights as `version` and let the router use them.
+
+        `turn` is held while the trainer does anything; a replaced engine waits for it.
+        """
+        self._source, self._trainer_turn = source, turn
+        async with turn:
+            await self.renew(version)
+        await asyncio.gather(*(self.router.add(client.url) for client in self._clients()))
+        self._serving.set()
+
+    async def watch(self) -> None:
+        """Replace what dies, for ever. Raises EngineError when an engine cannot be brought back."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if not self.router.alive:
+                logger.warning("the router is dead; starting it again")
+                await self.router.start()
+            for slot in self._slots:
+                if slot.client is None or not await slot.handle.alive():
+                    await self._replace(slot)
+
+    async def renew(self, version: int) -> None:
+        """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's turn.
+
+        An engine that fails is left to the watcher. Raises WeightTransferFailed when no engine could be renewed.
+        """
+        if self._source is None:
+            raise EngineError("renew before attach: the pool does not know the trainer")
+        self._version = version
+        for _ in range(UPDATE_TRIES):
+            clients = self._clients()
+            if self._link is None or self._link.engines != tuple(clients):
+                await self._unlink()
+                self._link = WeightLink(self._source, clients, self._backend)
+            try:
+                return await self._link.send(version)
+            except WeightTransferFailed as failed:
+                logger.warning("%s", failed)
+                self._link = None
+                await asyncio.gather(*(self._retire(client) for client in failed.engines))
+        raise EngineError(f"weights of version {version}: {UPDATE_TRIES} transfers failed; see the engines' logs")
+
+    async def serving(self) -> None:
+        """Return when at least one engine serves the present version."""
+        await self._serving.wait()
+
+    async def sleep(self) -> None:
+        """Give the GPUs to the trainer (engines that share them)."""
+        await asyncio.gather(*(client.sleep() for client in self._clients()))
+
+    async def wake(self) -> None:
+        """Take the GPUs back."""
+        await asyncio.gather(*(client.wake() for client in self._clients()))
+
+    async def close(self) -> None:
+        """End all servers and the router."""
+        stops = (slot.handle.stop() for slot in self._slots)
+        await asyncio.gather(asyncio.to_thread(self.router.stop), *stops, return_exceptions=True)
+
+    def _clients(self) -> list[EngineClient]:
+        return [slot.client for slot in self._slots if slot.client is not None]
+
+    async def _start(self, slot: _Slot) -> None:
+        url = await slot.handle.start()
+        slot.client = EngineClient(url, self._http, ranks=self._ranks)
+
+    async def _replace(self, slot: _Slot) -> None:
+        logger.warning("engine %d is dead; starting another", slot.number)
+        if slot.client is not None:
+            await self._retire(slot.client)
+        slot.restarts += 1
+        try:
+            await self._start(slot)
+            await self._bring_up_to_date(slot)
+        except EngineError:
+            slot.client = None
+            if slot.restarts >= RESTARTS:
+                raise
+            logger.exception("engine %d could not be replaced; trying again", slot.number)
+            return
+        slot.restarts = 0
+        self.replaced += 1
+
+    async def _bring_up_to_date(self, slot: _Slot) -> None:
+        """Send the present weights to one new engine over a group of its own, then let the router use it."""
+        if slot.client is None or self._source is None or self._trainer_turn is None:
+            raise EngineError(f"engine {slot.number} replaced before the pool was attached")
+        async with self._trainer_turn:
+            link = WeightLink(self._source, [slot.client], self._backend)
+            await link.send(self._version)
+            await link.close()
+        await self.router.add(slot.client.url)
+        self._serving.set()
+        logger.info("engine %d serves version %d at %s", slot.number, self._version, slot.client.url)
+
+    async def _retire(self, client: EngineClient) -> None:
+        """Take a dead engine out of the router and forget it."""
+        slot = next(slot for slot in self._slots if slot.client is client)
+        slot.client = None
+        if not self._clients():
+            self._serving.clear()
+        try:
+            await self.router.remove(client.url)
+        except (EngineCallError, aiohttp.ClientError):
+            logger.exception("engine %d could not be taken out of the router", slot.number)
+        await slot.handle.stop()
+
+    async def _unlink(self) -> None:
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.close()

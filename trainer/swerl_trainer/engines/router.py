@@ -1,0 +1,165 @@
+"""The smg router process: one address for all engines, one engine per episode.
+
+Guarantees: with `consistent_hashing` every request that carries the same routing key goes to the same living engine;
+an engine is in the router exactly while it serves the current weights; a router that died comes back at its address,
+with its engines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from swerl_trainer.engines.errors import EngineCallError, EngineStartError
+from swerl_trainer.engines.server import free_port
+
+ROUTING_HEADER = "X-SMG-Routing-Key"
+START_TIMEOUT = 60.0  # seconds until the router answers
+JOIN_TIMEOUT = 60.0  # seconds until the router has seen a new engine healthy
+POLL = 0.1  # seconds between two looks
+LOG_TAIL = 2000  # characters of the log quoted in an error
+
+
+@dataclass(frozen=True)
+class RouterSettings:
+    """How one router runs."""
+
+    host: str
+    port: int
+    metrics_port: int
+    policy: str = "consistent_hashing"
+    arguments: Mapping[str, str] = field(default_factory=dict)  # by flag name without dashes; "" is a bare flag
+
+
+def router_command(settings: RouterSettings) -> list[str]:
+    """The command line of the router."""
+    chosen = {
+        "host": settings.host,
+        "port": str(settings.port),
+        "prometheus-port": str(settings.metrics_port),
+        "policy": settings.policy,
+        "worker-startup-check-interval": "1",
+        "health-check-interval-secs": "5",
+        "health-check-endpoint": "/ready",
+        "request-timeout-secs": "3600",
+        "max-concurrent-requests": "0",
+        "shutdown-grace-period-secs": "1",
+        "disable-load-monitoring": "",
+        "disable-tokenizer-autoload": "",
+        "log-level": "warn",
+    } | dict(settings.arguments)
+    flags = [part for name, value in chosen.items() for part in ([f"--{name}", value] if value else [f"--{name}"])]
+    return [sys.executable, "-m", "smg", "launch", *flags]
+
+
+class Router:
+    """A router and its list of engines."""
+
+    def __init__(self, settings: RouterSettings, http: aiohttp.ClientSession, log: Path) -> None:
+        self.url = f"http://{settings.host}:{settings.port}"
+        self._settings = settings
+        self._http = http
+        self._log = log
+        self._ids: dict[str, str] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def on(
+        cls,
+        host: str,
+        http: aiohttp.ClientSession,
+        log: Path,
+        *,
+        policy: str = "consistent_hashing",
+        arguments: Mapping[str, str] | None = None,
+    ) -> Router:
+        """A router on free ports of `host`; it runs after `start`."""
+        settings = RouterSettings(host, free_port(host), free_port(host), policy, dict(arguments or {}))
+        return cls(settings, http, log)
+
+    async def start(self) -> None:
+        """Start the process, with the engines it had. Raises EngineStartError when it does not come up."""
+        self._process = await asyncio.to_thread(self._launch)
+        await self._answering()
+        for engine in list(self._ids):  # not waited for: one of them may have died with the router
+            await self._register(engine)
+
+    async def add(self, engine: str) -> None:
+        """Route to the engine at `engine` from now on; returns when the router has seen it healthy."""
+        if engine not in self._ids:
+            await self._register(engine)
+        deadline = time.monotonic() + JOIN_TIMEOUT
+        while engine not in await self.healthy():
+            if time.monotonic() > deadline:
+                raise EngineCallError(f"router {self.url}: engine {engine} not healthy after {JOIN_TIMEOUT:.0f} s")
+            await asyncio.sleep(POLL)
+
+    async def remove(self, engine: str) -> None:
+        """Route no more requests to `engine`; no-op when it is unknown."""
+        worker = self._ids.pop(engine, None)
+        if worker is None:
+            return
+        async with self._http.delete(f"{self.url}/workers/{worker}") as response:
+            if response.status not in (200, 202, 404):
+                raise EngineCallError(f"router {self.url} kept engine {engine}: {await response.text()}")
+
+    async def healthy(self) -> set[str]:
+        """Addresses of the engines requests may go to now."""
+        async with self._http.get(f"{self.url}/workers") as response:
+            workers = (await response.json())["workers"]
+        return {str(w["url"]) for w in workers if w.get("is_healthy", w.get("status") == "ready")}
+
+    @property
+    def alive(self) -> bool:
+        """Whether the router's process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self, grace: float = 2.0) -> None:
+        """End the router; no-op when it does not run."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    async def _register(self, engine: str) -> None:
+        async with self._http.post(f"{self.url}/workers", json={"url": engine}) as response:
+            if response.status not in (200, 201, 202):
+                raise EngineCallError(f"router {self.url} refused engine {engine}: {await response.text()}")
+            self._ids[engine] = str((await response.json()).get("worker_id", ""))
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as sink:
+            return subprocess.Popen(
+                router_command(self._settings),
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    async def _answering(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline and self.alive:
+            try:
+                async with self._http.get(f"{self.url}/liveness") as response:
+                    if response.status == 200:
+                        return
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            await asyncio.sleep(POLL)
+        tail = self._log.read_text(errors="replace")[-LOG_TAIL:]
+        raise EngineStartError(f"router {self.url} did not start; end of {self._log}:\n{tail}")

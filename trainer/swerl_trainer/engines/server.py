@@ -1,0 +1,154 @@
+"""One SGLang server process.
+
+Guarantees: the command line is a pure function of its settings; the process leads a session of its own, so that
+stopping it stops its scheduler and detokenizer too; what it printed is kept and quoted when it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from swerl_trainer.engines import cpu
+from swerl_trainer.engines.errors import EngineStartError
+
+READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
+READY_POLL = 0.25  # seconds between two looks at /ready, which costs the server 2 ms
+STOP_GRACE = 2.0  # seconds from SIGTERM to SIGKILL; a server has nothing to save
+LOG_TAIL = 4000  # characters of the log quoted in an error
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What one engine runs."""
+
+    model: str  # folder in Hugging Face format
+    tokenizer: str | None = None
+    dtype: str = "bfloat16"
+    gpus: int = 0  # tensor-parallel size; 0 runs on CPU
+    context_tokens: int = 16384
+    share_gpu: bool = False  # the trainer uses the same GPUs in turn
+    seed: int = 0
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they win over ours
+
+
+def server_arguments(settings: ServerSettings) -> dict[str, Any]:
+    """Flag name -> value of all server arguments but host and port; True is a bare flag, None and False mean none."""
+    chosen: dict[str, Any] = {
+        "model-path": settings.model,
+        "tokenizer-path": settings.tokenizer,
+        "dtype": settings.dtype,
+        "context-length": settings.context_tokens,
+        "random-seed": settings.seed,
+        "tp-size": settings.gpus or None,
+        "enable-memory-saver": settings.share_gpu and settings.gpus > 0,
+    }
+    if not settings.gpus:
+        chosen |= cpu.ARGUMENTS
+    return chosen | dict(settings.arguments)
+
+
+def server_command(settings: ServerSettings, host: str, port: int) -> list[str]:
+    """The command line of one server."""
+    module = "sglang.launch_server" if settings.gpus else cpu.MODULE
+    command = [sys.executable, "-m", module, "--host", host, "--port", str(port)]
+    for name, value in server_arguments(settings).items():
+        if value is None or value is False:
+            continue
+        command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return command
+
+
+def server_environment(settings: ServerSettings) -> dict[str, str]:
+    """Environment of the server: this process's, and on CPU what SGLang needs there."""
+    extra = {"HF_HUB_OFFLINE": "1"} | ({} if settings.gpus else dict(cpu.ENVIRONMENT))
+    return extra | dict(os.environ) if settings.gpus else dict(os.environ) | extra
+
+
+class EngineServer:
+    """A running server process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+        self.process = process
+        self.url = url
+        self.log = log
+
+    @classmethod
+    def launch(cls, settings: ServerSettings, *, host: str, log: Path, port: int | None = None) -> EngineServer:
+        """Start a server that listens on `host`; it is not ready yet."""
+        port = port or free_port(host)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                server_command(settings, host, port),
+                env=server_environment(settings),
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return cls(process, f"http://{host}:{port}", log)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's main process runs."""
+        return self.process.poll() is None
+
+    async def ready(self, timeout: float = READY_TIMEOUT) -> None:
+        """Return when the server takes requests. Raises EngineStartError when it ends first or takes too long."""
+        deadline = time.monotonic() + timeout
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as http:
+            while time.monotonic() < deadline:
+                if not self.alive:
+                    raise EngineStartError(
+                        f"SGLang at {self.url} ended with code {self.process.returncode} before it was ready; "
+                        f"end of {self.log}:\n{self.tail()}"
+                    )
+                if await _answers(http, f"{self.url}/ready"):
+                    return
+                await asyncio.sleep(READY_POLL)
+        raise EngineStartError(f"SGLang at {self.url} not ready in {timeout:.0f} s; end of {self.log}:\n{self.tail()}")
+
+    def tail(self) -> str:
+        """The end of what the server printed."""
+        return self.log.read_bytes()[-LOG_TAIL:].decode(errors="replace") if self.log.is_file() else ""
+
+    def stop(self, grace: float = STOP_GRACE) -> None:
+        """End the server and its children; returns when the main process is gone."""
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(grace)
+        self._signal(signal.SIGKILL)
+        self.process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def free_port(host: str) -> int:
+    """A TCP port of `host` that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+async def _answers(http: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with http.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False

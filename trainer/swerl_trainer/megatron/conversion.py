@@ -1,0 +1,134 @@
+"""Qwen3 weights between Hugging Face names and Megatron's fused, sharded parameters.
+
+Guarantees: every tensor is copied, permuted or split, never computed with, so a round trip is exact bit for bit under
+every tensor- and pipeline-parallel layout; a missing, surplus or misshapen tensor is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from swerl_trainer.megatron.architecture import Architecture
+from swerl_trainer.megatron.errors import ConversionError
+from torch import Tensor
+
+EMBEDDING = "model.embed_tokens.weight"
+OUTPUT = "lm_head.weight"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One Megatron parameter and the Hugging Face tensors it holds."""
+
+    megatron: tuple[str, ...]  # its name on the stage that owns it: of the local spec, of the Transformer Engine spec
+    hf: tuple[str, ...]
+    stage: int
+    fusion: Literal["none", "qkv", "gate_up"] = "none"
+    split: int | None = None  # dimension that tensor parallelism divides
+
+
+def entries(architecture: Architecture, stages: int) -> list[Entry]:
+    """Every parameter in the order of the Hugging Face model; identical on all ranks."""
+    per_stage = architecture.layers // stages
+    found = [Entry(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
+    for layer in range(architecture.layers):
+        found += _layer(layer, layer % per_stage, layer // per_stage)
+    found.append(Entry(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
+    if not architecture.tied:
+        found.append(Entry(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
+    return found
+
+
+def _layer(layer: int, local: int, stage: int) -> list[Entry]:
+    m, h = f"decoder.layers.{local}.", f"model.layers.{layer}."
+    qkv, fc1 = f"{m}self_attention.linear_qkv.", f"{m}mlp.linear_fc1."
+
+    def plain(megatron: str, hf: str, split: int | None = None, fused: str | None = None) -> Entry:
+        return Entry((m + megatron, *([fused] if fused else [])), (h + hf,), stage, split=split)
+
+    projections = tuple(f"{h}self_attn.{name}_proj.weight" for name in "qkv")
+    gate_up = (f"{h}mlp.gate_proj.weight", f"{h}mlp.up_proj.weight")
+    return [
+        plain("input_layernorm.weight", "input_layernorm.weight", fused=f"{qkv}layer_norm_weight"),
+        Entry((f"{qkv}weight",), projections, stage, "qkv", 0),
+        plain("self_attention.q_layernorm.weight", "self_attn.q_norm.weight"),
+        plain("self_attention.k_layernorm.weight", "self_attn.k_norm.weight"),
+        plain("self_attention.linear_proj.weight", "self_attn.o_proj.weight", split=1),
+        plain("pre_mlp_layernorm.weight", "post_attention_layernorm.weight", fused=f"{fc1}layer_norm_weight"),
+        Entry((f"{fc1}weight",), gate_up, stage, "gate_up", 0),
+        plain("mlp.linear_fc2.weight", "mlp.down_proj.weight", split=1),
+    ]
+
+
+def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    """Shape of every Hugging Face tensor, in the order of `entries`."""
+    a = architecture
+    query, group = a.heads * a.head_size, a.groups * a.head_size
+    endings: dict[str, tuple[int, ...]] = {
+        "q_proj.weight": (query, a.hidden),
+        "k_proj.weight": (group, a.hidden),
+        "v_proj.weight": (group, a.hidden),
+        "o_proj.weight": (a.hidden, query),
+        "q_norm.weight": (a.head_size,),
+        "k_norm.weight": (a.head_size,),
+        "gate_proj.weight": (a.intermediate, a.hidden),
+        "up_proj.weight": (a.intermediate, a.hidden),
+        "down_proj.weight": (a.hidden, a.intermediate),
+        "embed_tokens.weight": (a.vocabulary, a.hidden),
+        "lm_head.weight": (a.vocabulary, a.hidden),
+    }
+    names = [name for entry in entries(a, 1) for name in entry.hf]
+    return {name: next((s for end, s in endings.items() if name.endswith(end)), (a.hidden,)) for name in names}
+
+
+def check_tensors(present: Mapping[str, tuple[int, ...]], architecture: Architecture, where: str) -> None:
+    """Raises ConversionError unless `present` (name -> shape) is the architecture's; a tied output copy is allowed."""
+    expected = hf_shapes(architecture)
+    allowed = {OUTPUT} if architecture.tied else set()
+    if missing := sorted(expected.keys() - present.keys()):
+        raise ConversionError(f"{where}: {len(missing)} tensors are missing, first {missing[0]}")
+    if surplus := sorted(present.keys() - expected.keys() - allowed):
+        raise ConversionError(f"{where}: {len(surplus)} unknown tensors, first {surplus[0]}")
+    for name, shape in expected.items():
+        if tuple(present[name]) != shape:
+            raise ConversionError(f"{where}: {name} has shape {tuple(present[name])}, the configuration says {shape}")
+
+
+def to_megatron(entry: Entry, tensors: Sequence[Tensor], architecture: Architecture, rank: int, size: int) -> Tensor:
+    """Rank `rank` of `size`'s shard of a parameter, from its whole Hugging Face tensors."""
+    if entry.fusion == "gate_up":
+        return torch.cat([t.chunk(size)[rank] for t in tensors])
+    whole = _interleave(tensors, architecture) if entry.fusion == "qkv" else tensors[0]
+    return whole if entry.split is None else whole.chunk(size, dim=entry.split)[rank]
+
+
+def from_megatron(entry: Entry, shards: Sequence[Tensor], architecture: Architecture) -> Iterator[tuple[str, Tensor]]:
+    """Whole Hugging Face tensors of a parameter, from the shards of all tensor-parallel ranks in order."""
+    if entry.fusion == "gate_up":
+        parts = zip(*(shard.chunk(2) for shard in shards), strict=True)
+        yield from zip(entry.hf, (torch.cat(part) for part in parts), strict=True)
+        return
+    whole = shards[0] if entry.split is None or len(shards) == 1 else torch.cat(list(shards), dim=entry.split)
+    if entry.fusion == "qkv":
+        yield from zip(entry.hf, _separate(whole, architecture), strict=True)
+    else:
+        yield entry.hf[0], whole
+
+
+def _interleave(tensors: Sequence[Tensor], a: Architecture) -> Tensor:
+    """Query, key and value weights to Megatron's order: per key/value group its query heads, then key, then value."""
+    query, key, value = tensors
+    per_group = a.heads // a.groups * a.head_size
+    parts = (query.reshape(a.groups, per_group, a.hidden), *(
+        t.reshape(a.groups, a.head_size, a.hidden) for t in (key, value)
+    ))  # fmt: skip
+    return torch.cat(parts, dim=1).reshape(-1, a.hidden)
+
+
+def _separate(fused: Tensor, a: Architecture) -> tuple[Tensor, ...]:
+    per_group = a.heads // a.groups * a.head_size
+    grouped = fused.view(a.groups, per_group + 2 * a.head_size, a.hidden)
+    return tuple(t.reshape(-1, a.hidden) for t in grouped.tensor_split((per_group, per_group + a.head_size), dim=1))

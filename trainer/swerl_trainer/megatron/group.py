@@ -1,0 +1,179 @@
+"""The driver's view of the training ranks.
+
+Guarantees: every method is one collective of all ranks and returns when all have finished; when one rank fails, the
+call raises TrainerError naming the rank, and the group can only be closed.
+
+A weight update, with the HTTP calls made by the engines' client:
+
+    address, port = await group.weight_endpoint()
+    await asyncio.gather(                                   # once per set of engines
+        group.connect_engines(address, port, world_size=1 + engine_ranks, group_name="w", backend="gloo"),
+        engines.init_weights_update_group(address, port, rank_offset=1, ...))
+    for number, bucket in enumerate(await group.weight_buckets()):  # once per update, between begin and end
+        await asyncio.gather(
+            group.broadcast_bucket(number, group_name="w"),
+            engines.update_weights_from_distributed(bucket.names, bucket.dtypes, bucket.shapes, group_name="w",
+                                                    load_format="flattened_bucket"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from swerl_trainer.algorithm.batch import Batch
+from swerl_trainer.megatron import environment
+from swerl_trainer.megatron.errors import TrainerError
+from swerl_trainer.megatron.rank import TrainRank
+from swerl_trainer.megatron.settings import TrainerSettings
+from swerl_trainer.megatron.weight_sender import BucketMetadata
+from torch import Tensor
+
+TRAIN_RESOURCE = "train"  # custom Ray resource of the nodes that may hold ranks
+SHARE = 0.001  # of it, per rank: it places ranks, CPUs and GPUs count them
+BUCKET_BYTES = 512 * 2**20
+
+
+class TrainGroup:
+    """All training ranks behind one asynchronous façade."""
+
+    def __init__(self, ranks: Sequence[Any]) -> None:
+        self._ranks = list(ranks)
+
+    @classmethod
+    async def start(
+        cls,
+        settings: TrainerSettings,
+        *,
+        ranks: int,
+        gpus_per_rank: float = 0.0,
+        cpus_per_rank: float = 1.0,
+        environ: Mapping[str, str] | None = None,
+    ) -> TrainGroup:
+        """Create `ranks` actors on nodes with the custom resource `train`, join them in one process group, build the
+        model and load `settings.model`. `environ` is added to the ranks' environment.
+
+        Raises LayoutError before anything starts, TrainerError when a rank fails; nothing is left running then.
+        """
+        settings.layout.data(ranks)
+        device = environment.CUDA if gpus_per_rank else environment.CPU
+        actor = ray.remote(TrainRank).options(
+            num_cpus=cpus_per_rank,
+            num_gpus=gpus_per_rank,
+            resources={TRAIN_RESOURCE: SHARE},
+            scheduling_strategy="SPREAD",
+            max_restarts=0,
+            runtime_env={"env_vars": {**device, **(environ or {})}},
+        )
+        group = cls([actor.remote() for _ in range(ranks)])
+        try:
+            await group._begin(settings)
+        except BaseException:
+            await group.close()
+            raise
+        return group
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self._ranks)
+
+    async def train_step(self, batch: Batch) -> dict[str, float]:
+        """One pass over `batch` in `settings.minibatches` optimiser steps; metrics named in `metrics.METRICS`. An empty
+        batch changes nothing and returns only counts."""
+        metrics: dict[str, float] = await self._everywhere("train_step", ray.put(batch))
+        return metrics
+
+    async def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
+        """Log-probability of each token given those before it: one float32 tensor per sequence, token-aligned, 0 where
+        the mask is 0. With `reference`, of the frozen model that `settings.model` holds (kept when klCoef > 0)."""
+        values: list[Tensor] = await self._everywhere("log_probs", ray.put(batch), reference=reference)
+        return values
+
+    async def set_learning_rate(self, lr: float) -> None:
+        """Learning rate of the next step on."""
+        await self._everywhere("set_learning_rate", lr)
+
+    async def save(self, folder: Path) -> None:
+        """Write weights, optimizer and RNG to `folder`, which all ranks reach; see `checkpoints.CheckpointStore`."""
+        await self._everywhere("save", str(folder))
+
+    async def load(self, folder: Path) -> None:
+        """Continue exactly where `save` wrote `folder`, under this or another layout."""
+        await self._everywhere("load", str(folder))
+
+    async def save_hf(self, folder: Path) -> None:
+        """Write the weights in Hugging Face format, with configuration and tokenizer."""
+        await self._everywhere("save_hf", str(folder))
+
+    async def weight_endpoint(self) -> tuple[str, int]:
+        """Address of rank 0's node and a port free there, for the update group's rendezvous."""
+        address, port = (await self._all([self._ranks[0].endpoint.remote()]))[0]
+        return str(address), int(port)
+
+    async def connect_engines(
+        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float = 300.0
+    ) -> None:
+        """Join the update group as its rank 0; returns when `world_size` members have joined."""
+        await self._all([
+            self._ranks[0].connect.remote(
+                address, port, world_size=world_size, group_name=group_name, backend=backend, timeout=timeout
+            )
+        ])  # fmt: skip
+
+    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[BucketMetadata]:
+        """What one full transfer consists of, in order; the same for every update of the job."""
+        buckets: list[BucketMetadata] = await self._everywhere("weight_buckets", max_bytes)
+        return buckets
+
+    async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
+        """Gather bucket `number` of the last `weight_buckets` from all ranks and broadcast it to the update group."""
+        await self._everywhere("broadcast_bucket", number, group_name)
+
+    async def disconnect_engines(self, group_name: str) -> None:
+        """Leave the update group; no-op when not connected."""
+        await self._all([self._ranks[0].disconnect.remote(group_name)])
+
+    async def close(self) -> None:
+        """End the actors."""
+        for rank in self._ranks:
+            ray.kill(rank, no_restart=True)
+        self._ranks = []
+
+    async def _begin(self, settings: TrainerSettings) -> None:
+        locations = await self._all([rank.location.remote() for rank in self._ranks])
+        placed = sorted(zip(locations, self._ranks, strict=True), key=lambda pair: (pair[0].node, pair[0].device))
+        self._ranks = [rank for _, rank in placed]
+        address, port = await self.weight_endpoint()
+        world = len(self._ranks)
+        neighbours = Counter(location.node for location in locations)
+        await self._all([
+            rank.begin.remote(settings, number, world, address, port, neighbours[location.node])
+            for number, (location, rank) in enumerate(placed)
+        ])  # fmt: skip
+
+    async def _everywhere(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """Rank 0's result of calling `method` on every rank."""
+        return (await self._all([rank.run.remote(method, *arguments, **keywords) for rank in self._ranks]))[0]
+
+    async def _all(self, calls: Sequence[Awaitable[Any]]) -> list[Any]:
+        """Results in order; the first failure raises at once, since the other ranks may wait for the failed one."""
+        tasks = [asyncio.ensure_future(_result(call)) for call in calls]
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for number, task in enumerate(tasks):
+            if task in done and (error := task.exception()) is not None:
+                for waiting in pending:
+                    waiting.cancel()
+                cause = getattr(error, "cause", None) or error
+                if isinstance(cause, TrainerError):
+                    raise cause from error
+                raise TrainerError(f"training rank {number} failed: {cause}") from error
+        return [task.result() for task in tasks]
+
+
+async def _result(call: Awaitable[Any]) -> Any:
+    return await call

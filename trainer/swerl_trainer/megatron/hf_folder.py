@@ -1,0 +1,90 @@
+"""Folders in Hugging Face format: `config.json`, tokenizer files and `*.safetensors`, read and written in streams.
+
+Guarantees: a reader never holds more than the tensors asked for; a written folder appears at its path complete or not
+at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from swerl_trainer.megatron.errors import ConversionError
+from torch import Tensor
+
+SHARD_BYTES = 4 * 2**30  # weights per file
+_INDEX = "model.safetensors.index.json"
+
+
+class HFReader:
+    """Tensors of an open folder by name."""
+
+    def __init__(self, folder: Path, files: dict[str, Any]) -> None:
+        self.folder = folder
+        self._files = files
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape per tensor, read from the headers."""
+        return {name: tuple(file.get_slice(name).get_shape()) for name, file in self._files.items()}
+
+    def tensors(self, names: Sequence[str]) -> list[Tensor]:
+        """The whole tensors `names`, on the CPU."""
+        return [self._files[name].get_tensor(name) for name in names]
+
+
+@contextmanager
+def open_folder(folder: Path) -> Iterator[HFReader]:
+    """Raises ConversionError when there are no weights in `folder`."""
+    paths = sorted(folder.glob("*.safetensors"))
+    if not paths:
+        raise ConversionError(f"no *.safetensors in {folder}: give a model folder in Hugging Face format")
+    with ExitStack() as stack:
+        files: dict[str, Any] = {}
+        for path in paths:
+            opened = stack.enter_context(safe_open(path, framework="pt"))
+            files |= dict.fromkeys(opened.keys(), opened)
+        yield HFReader(folder, files)
+
+
+def write_folder(folder: Path, like: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Write `tensors` with the configuration and tokenizer of `like` to `folder`, replacing what is there."""
+    building = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    for path in sorted(like.iterdir()):
+        if path.is_file() and path.suffix != ".safetensors" and path.name != _INDEX:
+            shutil.copyfile(path, building / path.name)
+    _write_shards(building, tensors)
+    if folder.exists():
+        shutil.rmtree(folder)
+    building.rename(folder)
+
+
+def _write_shards(folder: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    weight_map: dict[str, str] = {}
+    total = number = 0
+    shard: dict[str, Tensor] = {}
+
+    def flush() -> None:
+        nonlocal number, shard
+        number += 1
+        name = f"model-{number:05d}.safetensors"
+        save_file(shard, folder / name, metadata={"format": "pt"})
+        weight_map.update(dict.fromkeys(shard, name))
+        shard = {}
+
+    for name, tensor in tensors:
+        if shard and sum(t.nbytes for t in shard.values()) + tensor.nbytes > SHARD_BYTES:
+            flush()
+        shard[name] = tensor.detach().to("cpu", copy=True).contiguous()
+        total += tensor.nbytes
+    flush()
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / _INDEX).write_text(json.dumps(index, indent=1, sort_keys=True))

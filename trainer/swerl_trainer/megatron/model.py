@@ -1,0 +1,151 @@
+"""The Megatron model of one rank: built for its place in the layout, filled from a Hugging Face folder.
+
+Guarantees: `load_weights` fills every parameter this rank holds; `export_weights` yields the whole model in Hugging
+Face names and order on every rank, gathered over tensor- and pipeline-parallel ranks, one tensor at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from swerl_trainer.megatron.architecture import Architecture
+from swerl_trainer.megatron.conversion import (
+    EMBEDDING,
+    Entry,
+    check_tensors,
+    entries,
+    from_megatron,
+    hf_shapes,
+    to_megatron,
+)
+from swerl_trainer.megatron.device import Device
+from swerl_trainer.megatron.hf_folder import HFReader
+from swerl_trainer.megatron.settings import TrainerSettings
+from torch import Tensor
+
+from megatron.core import parallel_state
+from megatron.core.models.gpt import GPTModel
+from megatron.core.transformer.enums import ModelType
+from megatron.core.transformer.transformer_config import TransformerConfig
+
+_RECOMPUTE: dict[str, dict[str, object]] = {
+    "none": {},
+    "selective": {"recompute_granularity": "selective"},
+    "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
+}
+
+
+def transformer_config(architecture: Architecture, settings: TrainerSettings, device: Device) -> TransformerConfig:
+    """Megatron's configuration of `architecture` in the layout of `settings`."""
+    dtype = getattr(torch, settings.dtype)
+    layout = settings.layout
+    return TransformerConfig(
+        num_layers=architecture.layers,
+        hidden_size=architecture.hidden,
+        num_attention_heads=architecture.heads,
+        num_query_groups=architecture.groups,
+        kv_channels=architecture.head_size,
+        ffn_hidden_size=architecture.intermediate,
+        normalization="RMSNorm",
+        layernorm_epsilon=architecture.norm_epsilon,
+        qk_layernorm=True,
+        gated_linear_unit=True,
+        activation_func=F.silu,
+        add_bias_linear=False,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        attention_softmax_in_fp32=True,
+        perform_initialization=False,
+        params_dtype=dtype,
+        pipeline_dtype=dtype,
+        bf16=dtype == torch.bfloat16,
+        tensor_model_parallel_size=layout.tensor,
+        pipeline_model_parallel_size=layout.pipeline,
+        context_parallel_size=layout.context,
+        variable_seq_lengths=layout.pipeline > 1,
+        moe_token_dispatcher_type="alltoall",  # the only one that packed sequences of changing length allow
+        **device.config(layout.tensor),
+        **_RECOMPUTE[settings.recompute],
+    )
+
+
+def build_model(architecture: Architecture, config: TransformerConfig, device: Device) -> GPTModel:
+    """This rank's part of the model, with undefined weights."""
+    model = GPTModel(
+        config=config,
+        transformer_layer_spec=device.layer_spec(),
+        vocab_size=architecture.vocabulary,
+        max_sequence_length=architecture.max_positions,
+        pre_process=parallel_state.is_pipeline_first_stage(),
+        post_process=parallel_state.is_pipeline_last_stage(),
+        parallel_output=True,
+        share_embeddings_and_output_weights=architecture.tied,
+        position_embedding_type="rope",
+        rotary_base=architecture.rope_base,
+    )
+    model.model_type = ModelType.encoder_or_decoder
+    return model.to(device.torch)
+
+
+@torch.no_grad()
+def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) -> None:
+    """Fill this rank's shards. Raises ConversionError when the folder is not this architecture's."""
+    check_tensors(reader.shapes(), architecture, str(reader.folder))
+    rank, size = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
+    parameters = dict(model.named_parameters())
+    for entry in _owned(architecture):
+        shard = to_megatron(entry, reader.tensors(entry.hf), architecture, rank, size)
+        _parameter(parameters, entry).copy_(shard)
+    if architecture.tied and "output_layer.weight" in parameters:  # the last stage's own copy of the embedding
+        embedding = Entry(("output_layer.weight",), (EMBEDDING,), 0, split=0)
+        shard = to_megatron(embedding, reader.tensors(embedding.hf), architecture, rank, size)
+        parameters["output_layer.weight"].copy_(shard)
+
+
+@torch.no_grad()
+def export_weights(
+    model: GPTModel, architecture: Architecture, names: Sequence[str] | None = None
+) -> Iterator[tuple[str, Tensor]]:
+    """Whole tensors in Hugging Face names; with `names` only those. A collective of all tensor/pipeline ranks."""
+    parameters = dict(model.named_parameters())
+    shapes = hf_shapes(architecture)
+    stages = parallel_state.get_pipeline_model_parallel_world_size()
+    for entry in entries(architecture, stages):
+        if names is not None and not set(entry.hf) & set(names):
+            continue
+        owner = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
+        found = list(_gather(parameters, entry, architecture)) if owner else []
+        for position, name in enumerate(entry.hf):
+            like = next(iter(parameters.values()))
+            whole = found[position][1] if owner else like.new_empty(shapes[name])
+            if stages > 1:
+                whole = whole.contiguous()
+                group = parallel_state.get_pipeline_model_parallel_group()
+                dist.broadcast(whole, src=dist.get_global_rank(group, entry.stage), group=group)
+            if names is None or name in names:
+                yield name, whole
+
+
+def _gather(parameters: dict[str, Tensor], entry: Entry, architecture: Architecture) -> Iterator[tuple[str, Tensor]]:
+    shard = _parameter(parameters, entry).detach().contiguous()
+    size = parallel_state.get_tensor_model_parallel_world_size()
+    shards = [shard]
+    if entry.split is not None and size > 1:
+        shards = [torch.empty_like(shard) for _ in range(size)]
+        dist.all_gather(shards, shard, group=parallel_state.get_tensor_model_parallel_group())
+    return from_megatron(entry, shards, architecture)
+
+
+def _owned(architecture: Architecture) -> Iterator[Entry]:
+    stage, stages = (
+        parallel_state.get_pipeline_model_parallel_rank(),
+        parallel_state.get_pipeline_model_parallel_world_size(),
+    )
+    return (entry for entry in entries(architecture, stages) if entry.stage == stage)
+
+
+def _parameter(parameters: dict[str, Tensor], entry: Entry) -> Tensor:
+    return next(parameters[name] for name in entry.megatron if name in parameters)

@@ -1,0 +1,76 @@
+"""The Ray actor of one training rank: a process that hosts a MegatronTrainer."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ray
+from swerl_trainer.megatron.environment import cpu_threads
+from swerl_trainer.megatron.settings import TrainerSettings
+
+if TYPE_CHECKING:
+    from swerl_trainer.megatron.trainer import MegatronTrainer
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where an actor landed; ranks are numbered in this order so that neighbours share a node."""
+
+    node: str
+    device: int
+
+
+class TrainRank:
+    """Made without a rank, so that ranks can be numbered by where the actors landed; then `begin`, then `run`."""
+
+    def __init__(self) -> None:
+        self._rank = -1
+        self._trainer: MegatronTrainer | None = None
+
+    def location(self) -> Location:
+        """Node and first accelerator of this actor."""
+        context = ray.get_runtime_context()
+        accelerators = context.get_accelerator_ids().get("GPU") or ["0"]
+        return Location(node=str(context.get_node_id()), device=int(accelerators[0]))
+
+    def endpoint(self) -> tuple[str, int]:
+        """Address of this node and a port free on it now."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            services: Any = ray.util  # untyped
+            return str(services.get_node_ip_address()), int(probe.getsockname()[1])
+
+    def begin(
+        self, settings: TrainerSettings, rank: int, world_size: int, address: str, port: int, ranks_on_node: int
+    ) -> None:
+        """Join the group as `rank` and load the model. Without CUDA the ranks of a node share its CPUs evenly."""
+        import torch
+        from swerl_trainer.megatron.trainer import MegatronTrainer
+
+        if torch.cuda.is_available():
+            torch.cuda.set_device(0)
+        else:
+            torch.set_num_threads(cpu_threads(ranks_on_node))
+        self._rank = rank
+        self._trainer = MegatronTrainer(settings, rank=rank, world_size=world_size, address=address, port=port)
+
+    def run(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """Call `method` of the trainer; only rank 0 sends a result back, the others' are equal to it."""
+        result = getattr(self._trainer, method)(*arguments, **keywords)
+        return result if self._rank == 0 else None
+
+    def connect(
+        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float
+    ) -> None:
+        """See WeightSender.connect; rank 0 only."""
+        assert self._trainer is not None
+        self._trainer.sender.connect(
+            address, port, world_size=world_size, group_name=group_name, backend=backend, timeout=timeout
+        )
+
+    def disconnect(self, group_name: str) -> None:
+        """See WeightSender.close; rank 0 only."""
+        assert self._trainer is not None
+        self._trainer.sender.close(group_name)

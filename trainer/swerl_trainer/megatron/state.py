@@ -1,0 +1,61 @@
+"""Weights, optimizer and RNG of all ranks as one sharded checkpoint (Megatron's dist_checkpointing).
+
+Guarantees: `load_state` continues exactly where `save_state` stopped, under the same or another layout; both are
+collectives of all ranks on a folder that all of them reach.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from swerl_trainer.megatron.device import Device
+
+from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.dist_checkpointing.strategies import filesystem_async
+from megatron.core.dist_checkpointing.strategies.fully_parallel import FullyParallelSaveStrategyWrapper
+from megatron.core.dist_checkpointing.strategies.torch import TorchDistSaveShardedStrategy
+from megatron.core.models.gpt import GPTModel
+
+_PREFIX = "model."
+_METADATA = {"distrib_optim_sharding_type": "fully_reshardable"}
+
+
+def save_state(folder: Path, model: GPTModel, optimizer: Any, updates: int) -> None:
+    """Write to `folder`, which is made if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dist.barrier()
+    # The writer runs in this process; without a queue of its own it would start a server process for one.
+    if filesystem_async._results_queue is None:
+        filesystem_async._results_queue = queue.Queue()
+    group = parallel_state.get_data_parallel_group(with_context_parallel=True)
+    strategy = FullyParallelSaveStrategyWrapper(TorchDistSaveShardedStrategy(), group)
+    common = {"updates": updates, "rng": torch.get_rng_state()}
+    dist_checkpointing.save({**_sharded(model, optimizer, loading=False), **common}, str(folder), strategy)
+
+
+def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device) -> int:
+    """Restore from `folder`; returns `updates`."""
+    patched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if not device.cuda:
+        from swerl_trainer.megatron.cpu import prepare_distributed_optimizer, prepare_optimizer_load
+
+        prepare_distributed_optimizer(optimizer)
+        patched = prepare_optimizer_load()
+    with patched:
+        loaded = dist_checkpointing.load(_sharded(model, optimizer, loading=True), str(folder))
+        weights = {name.removeprefix(_PREFIX): v for name, v in loaded.items() if name.startswith(_PREFIX)}
+        model.load_state_dict(weights)
+        optimizer.load_state_dict(loaded["optimizer"])
+    torch.set_rng_state(loaded["rng"])
+    return int(loaded["updates"])
+
+
+def _sharded(model: GPTModel, optimizer: Any, *, loading: bool) -> dict[str, Any]:
+    weights = model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA))
+    state = optimizer.sharded_state_dict(weights, is_loading=loading, metadata=dict(_METADATA))
+    return {**weights, "optimizer": state}

@@ -1,0 +1,297 @@
+"""What one rank of the training group does.
+
+Guarantees: every public method is a collective of all ranks; a step's loss and gradients do not depend on how the batch
+is packed or spread over ranks; a gradient that is not finite raises before it reaches the weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from swerl_trainer.algorithm.batch import Batch, minibatches
+from swerl_trainer.algorithm.loss import LossReport, TokenTerms, micro_batch_loss
+from swerl_trainer.algorithm.packing import MicroBatch, pack, schedule, unpack
+from swerl_trainer.algorithm.settings import LossSettings
+from swerl_trainer.megatron.architecture import read_architecture
+from swerl_trainer.megatron.device import Device
+from swerl_trainer.megatron.errors import TrainerError
+from swerl_trainer.megatron.hf_folder import open_folder, write_folder
+from swerl_trainer.megatron.logprobs import forward
+from swerl_trainer.megatron.metrics import over_minibatches, reduce_reports
+from swerl_trainer.megatron.model import build_model, export_weights, load_weights, transformer_config
+from swerl_trainer.megatron.settings import TrainerSettings
+from swerl_trainer.megatron.state import load_state, save_state
+from swerl_trainer.megatron.weight_sender import BucketMetadata, WeightSender
+from torch import Tensor
+
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+from megatron.core.transformer.module import Float16Module
+
+
+class MegatronTrainer:
+    """One rank; joins the process group at `tcp://address:port` when it is made and loads the model's weights."""
+
+    def __init__(self, settings: TrainerSettings, *, rank: int, world_size: int, address: str, port: int) -> None:
+        self.settings = settings
+        self.device = Device.detect()
+        self.architecture = read_architecture(Path(settings.model))
+        self.architecture.check(settings.layout)
+        self.lr = settings.optimizer.lr
+        self.updates = 0
+        settings.layout.data(world_size)
+        with self.device.active():
+            self._join(rank, world_size, f"tcp://{address}:{port}")
+            self._build()
+        self.sender = WeightSender(self.model, self.architecture, self.device)
+        self._reference = self._copy_weights() if settings.loss.kl_coef else None
+
+    def train_step(self, batch: Batch) -> dict[str, float]:
+        """One pass over `batch`; metrics named in METRICS. An empty batch changes nothing."""
+        began = time.monotonic()
+        figures = [self._update(part) for part in self._parts(batch)]
+        seconds = time.monotonic() - began
+        return over_minibatches(figures) | {
+            "sequences": float(len(batch)),
+            "tokens": float(batch.tokens),
+            "trainable_tokens": float(batch.trainable_tokens),
+            "updates": float(self.updates),
+            "seconds": seconds,
+            "tokens_per_second": batch.tokens / seconds if seconds else 0.0,
+        }
+
+    def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
+        """float32 log-probability per token, token-aligned, 0 outside the mask; the same list on every rank."""
+        micro_batches = self._micro_batches(batch)
+        with self.device.active(), torch.no_grad(), self._weights(reference):
+            outputs = self._schedule(micro_batches, self.settings.loss, _keep_output, forward_only=True)
+        found: dict[int, Tensor] = {}
+        for micro_batch, output in zip(micro_batches, outputs, strict=bool(outputs)):
+            found |= unpack(output[0].float().cpu(), micro_batch, batch)
+        everyone: list[dict[int, Tensor]] = [{} for _ in range(dist.get_world_size())]
+        dist.all_gather_object(everyone, found)
+        merged = {position: values for part in everyone for position, values in part.items()}
+        return [merged[position] for position in range(len(batch))]
+
+    def save(self, folder: str) -> None:
+        """Write weights, optimizer and RNG to `folder`."""
+        with self.device.active():
+            save_state(Path(folder), self.model, self.optimizer, self.updates)
+
+    def load(self, folder: str) -> None:
+        """Continue where `save` wrote `folder`."""
+        with self.device.active():
+            self.updates = load_state(Path(folder), self.model, self.optimizer, self.device)
+
+    def save_hf(self, folder: str) -> None:
+        """Write the weights in Hugging Face format."""
+        with self.device.active():
+            tensors = export_weights(self.model, self.architecture)
+            if dist.get_rank() == 0:
+                write_folder(Path(folder), Path(self.settings.model), tensors)
+            else:
+                for _ in tensors:
+                    pass
+            dist.barrier()
+
+    def close(self) -> None:
+        """Leave the process group; the trainer cannot be used afterwards."""
+        parallel_state.destroy_model_parallel()
+        dist.destroy_process_group()
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Learning rate from the next step on."""
+        self.lr = lr
+
+    def weight_buckets(self, max_bytes: int) -> list[BucketMetadata]:
+        """See WeightSender.metadata."""
+        return self.sender.metadata(max_bytes)
+
+    def broadcast_bucket(self, number: int, group_name: str) -> None:
+        """See WeightSender.broadcast."""
+        with self.device.active():
+            self.sender.broadcast(number, group_name)
+
+    def _join(self, rank: int, world_size: int, init_method: str) -> None:
+        layout = self.settings.layout
+        dist.init_process_group(
+            self.device.backend,
+            init_method=init_method,
+            rank=rank,
+            world_size=world_size,
+            timeout=timedelta(seconds=self.settings.communication_timeout),
+        )
+        parallel_state.initialize_model_parallel(
+            tensor_model_parallel_size=layout.tensor,
+            pipeline_model_parallel_size=layout.pipeline,
+            context_parallel_size=layout.context,
+        )
+        torch.manual_seed(self.settings.seed)
+        # No dropout anywhere: the tracker without CUDA generators serves both devices.
+        model_parallel_cuda_manual_seed(self.settings.seed, inference_rng_tracker=True, force_reset_rng=True)
+
+    def _build(self) -> None:
+        optimizer, dtype = self.settings.optimizer, getattr(torch, self.settings.dtype)
+        config = transformer_config(self.architecture, self.settings, self.device)
+        self.model = build_model(self.architecture, config, self.device)
+        with open_folder(Path(self.settings.model)) as reader:
+            load_weights(self.model, reader, self.architecture)
+        module = Float16Module(config, self.model) if config.bf16 else self.model
+        data_parallel = DistributedDataParallelConfig(
+            grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=True
+        )
+        self.module = DistributedDataParallel(config, data_parallel, module)
+        self.optimizer = get_megatron_optimizer(
+            OptimizerConfig(
+                optimizer="adam",
+                lr=optimizer.lr,
+                weight_decay=optimizer.weight_decay,
+                adam_beta1=optimizer.beta1,
+                adam_beta2=optimizer.beta2,
+                adam_eps=optimizer.eps,
+                clip_grad=optimizer.max_grad_norm,
+                bf16=config.bf16,
+                params_dtype=dtype,
+                use_distributed_optimizer=True,
+            ),
+            [self.module],
+        )
+        config.finalize_model_grads_func = finalize_model_grads
+        config.grad_scale_func = self.optimizer.scale_loss
+        self.config = config
+
+    def _parts(self, batch: Batch) -> list[Batch]:
+        """What the optimiser steps of `batch` see; demonstrations are one step."""
+        if not len(batch) or batch.demonstrations:
+            return [batch] if len(batch) else []
+        if self._reference is not None:
+            batch = batch.with_reference_logprobs(self.log_probs(batch, reference=True))
+        if self.settings.minibatches == 1:
+            return [batch]
+        batch = batch.with_old_logprobs(self.log_probs(batch))
+        return minibatches(batch, self.settings.minibatches, self.settings.loss.aggregation)
+
+    def _update(self, batch: Batch) -> dict[str, float]:
+        micro_batches = self._micro_batches(batch)
+        lr = self.lr * min(1.0, (self.updates + 1) / max(1, self.settings.optimizer.warmup_steps))
+        # Megatron averages over micro-batches and data-parallel ranks; the batch's weights already sum to 1.
+        scale = len(micro_batches) * parallel_state.get_data_parallel_world_size()
+        loss = self.settings.loss.supervised() if batch.demonstrations else self.settings.loss
+        with self.device.active():
+            self.module.zero_grad_buffer()
+            self.optimizer.zero_grad()
+            finish = partial(_report_loss, settings=loss, scale=scale)
+            reports = self._schedule(micro_batches, loss, finish, forward_only=False)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            _, grad_norm, _ = self.optimizer.step()
+            figures = self._share_figures(reports)
+        self.updates += 1
+        return figures | {"grad_norm": float(grad_norm or 0.0), "lr": lr, "micro_batches": float(len(micro_batches))}
+
+    def _share_figures(self, reports: Sequence[LossReport]) -> dict[str, float]:
+        """Figures of the last pipeline stage, on every rank."""
+        holder: list[dict[str, float]] = [{}]
+        if parallel_state.is_pipeline_last_stage():
+            holder = [reduce_reports(reports, parallel_state.get_data_parallel_group(), self.device.torch)]
+        if self.settings.layout.pipeline > 1:
+            source = parallel_state.get_pipeline_model_parallel_last_rank()
+            dist.broadcast_object_list(holder, src=source, group=parallel_state.get_pipeline_model_parallel_group())
+        return holder[0]
+
+    def _micro_batches(self, batch: Batch) -> list[MicroBatch]:
+        """This rank's share of `batch`."""
+        layout = self.settings.layout
+        plan = schedule(
+            [len(sequence) for sequence in batch.sequences],
+            budget=self.settings.max_tokens_per_rank * layout.context,
+            ranks=parallel_state.get_data_parallel_world_size(),
+        )
+        multiple = 2 * layout.context if layout.context > 1 else 1
+        if self.config.sequence_parallel:
+            multiple *= layout.tensor
+        mine = plan[parallel_state.get_data_parallel_rank()]
+        return [pack(batch, members, multiple=multiple) for members in mine]
+
+    def _schedule(
+        self, micro_batches: Sequence[MicroBatch], loss: LossSettings, finish: Any, *, forward_only: bool
+    ) -> list[Any]:
+        """Run Megatron's pipeline schedule; what `finish(output, micro_batch)` reports, on the last stage."""
+
+        def step(iterator: Iterator[MicroBatch], model: Any) -> tuple[Tensor, Any]:
+            micro_batch = next(iterator)
+            output = forward(model, micro_batch, loss, self.device.torch)
+            return output, partial(finish, micro_batch=micro_batch)
+
+        self.module.train(not forward_only)
+        results: list[Any] = get_forward_backward_func()(
+            forward_step_func=step,
+            data_iterator=iter(micro_batches),
+            model=[self.module],
+            num_microbatches=len(micro_batches),
+            seq_length=max(len(m.tokens) for m in micro_batches),
+            micro_batch_size=1,
+            forward_only=forward_only,
+        )
+        return results
+
+    def _copy_weights(self) -> list[Tensor]:
+        return [parameter.detach().to("cpu", copy=True) for parameter in self.model.parameters()]
+
+    @contextlib.contextmanager
+    def _weights(self, reference: bool) -> Iterator[None]:
+        """Within it the model has the reference's weights, when `reference` is set."""
+        if not reference:
+            yield
+            return
+        if self._reference is None:
+            raise TrainerError("no reference model is kept: set algorithm.klCoef above 0")
+        current = self._copy_weights()
+        self._put_weights(self._reference)
+        try:
+            yield
+        finally:
+            self._put_weights(current)
+
+    def _put_weights(self, weights: Sequence[Tensor]) -> None:
+        for parameter, value in zip(self.model.parameters(), weights, strict=True):
+            parameter.data.copy_(value)
+
+
+def _report_loss(
+    output: Tensor, *, micro_batch: MicroBatch, settings: LossSettings, scale: float
+) -> tuple[Tensor, LossReport]:
+    """Loss function of a training pass; `output` is [2, n] as `logprobs.forward` gives it."""
+
+    def put(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values.to(output.device)
+
+    terms = TokenTerms(
+        logprobs=output[0],
+        entropy=output[1],
+        advantages=micro_batch.advantages.to(output.device),
+        weights=micro_batch.weights.to(output.device),
+        sequence=micro_batch.sequence.to(output.device),
+        sequences=micro_batch.sequences,
+        rollout=put(micro_batch.rollout),
+        old=put(micro_batch.old),
+        reference=put(micro_batch.reference),
+    )
+    report = micro_batch_loss(terms, settings)
+    return report.loss * scale, report
+
+
+def _keep_output(output: Tensor, *, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
+    """Loss function of a forward-only pass."""
+    return output.new_zeros(()), output.detach()

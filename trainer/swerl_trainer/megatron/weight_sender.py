@@ -1,0 +1,138 @@
+"""The training side of a weight update: rank 0 broadcasts flat buckets to the engines' update group.
+
+Guarantees: a bucket's bytes are laid out as SGLang's `flattened_bucket` load format expects them, in the order of its
+metadata; a group that could not be joined completely is not kept.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from swerl_trainer.megatron.errors import WeightTransferError
+
+if TYPE_CHECKING:
+    from swerl_trainer.megatron.architecture import Architecture
+    from swerl_trainer.megatron.device import Device
+
+
+@dataclass(frozen=True)
+class BucketMetadata:
+    """The arguments of one `update_weights_from_distributed` call with `load_format="flattened_bucket"`."""
+
+    names: tuple[str, ...]  # Hugging Face parameter names
+    dtypes: tuple[str, ...]  # torch names without the prefix, for example "bfloat16"
+    shapes: tuple[tuple[int, ...], ...]
+    bytes: int
+
+
+class WeightSender:
+    """One rank's part. Every rank takes part in `broadcast`; only rank 0 calls `connect` and `close`."""
+
+    def __init__(self, model: Any, architecture: Architecture, device: Device) -> None:
+        self._model = model
+        self._architecture = architecture
+        self._device = device
+        self._groups: dict[str, Any] = {}
+        self._buckets: list[BucketMetadata] = []
+
+    def connect(
+        self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float
+    ) -> None:
+        """Join `group_name` as its rank 0, waiting for the other `world_size - 1`; replaces a group of that name.
+
+        Raises WeightTransferError when they do not come within `timeout` seconds.
+        """
+        self.close(group_name)
+        try:
+            self._groups[group_name] = _join_group(
+                f"tcp://{address}:{port}", world_size, group_name, backend, timedelta(seconds=timeout)
+            )
+        except Exception as error:
+            raise WeightTransferError(
+                f"update group {group_name} at {address}:{port} did not gather {world_size} members "
+                f"in {timeout:.0f} s: {error}"
+            ) from error
+
+    def metadata(self, max_bytes: int) -> list[BucketMetadata]:
+        """The buckets of one full transfer, each at most `max_bytes` unless one tensor alone is larger."""
+        from swerl_trainer.megatron.conversion import hf_shapes
+
+        dtype = next(iter(self._model.parameters())).dtype
+        name_of_dtype = str(dtype).removeprefix("torch.")
+        buckets: list[list[tuple[str, tuple[int, ...], int]]] = [[]]
+        for name, shape in hf_shapes(self._architecture).items():
+            size = dtype.itemsize
+            for length in shape:
+                size *= length
+            if buckets[-1] and sum(b for _, _, b in buckets[-1]) + size > max_bytes:
+                buckets.append([])
+            buckets[-1].append((name, shape, size))
+        self._buckets = [
+            BucketMetadata(
+                names=tuple(name for name, _, _ in bucket),
+                dtypes=(name_of_dtype,) * len(bucket),
+                shapes=tuple(shape for _, shape, _ in bucket),
+                bytes=sum(size for _, _, size in bucket),
+            )
+            for bucket in buckets
+        ]
+        return self._buckets
+
+    def broadcast(self, number: int, group_name: str) -> None:
+        """Gather bucket `number` of the last `metadata` and, on rank 0, broadcast it."""
+        import torch
+        import torch.distributed as dist
+        from swerl_trainer.megatron.model import export_weights
+
+        bucket = self._buckets[number]
+        sender = dist.get_rank() == 0
+        pieces = []
+        for _, tensor in export_weights(self._model, self._architecture, bucket.names):
+            if sender:
+                pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))
+        if not sender:
+            return
+        group = self._groups.get(group_name)
+        if group is None:
+            raise WeightTransferError(f"update group {group_name} is not connected: call connect_engines first")
+        flat = torch.cat(pieces)
+        try:
+            dist.broadcast(flat, src=0, group=group)
+            if self._device.cuda:
+                torch.cuda.synchronize()
+        except RuntimeError as error:
+            self.close(group_name)
+            raise WeightTransferError(f"bucket {number} did not reach every engine of {group_name}: {error}") from error
+
+    def close(self, group_name: str) -> None:
+        """Leave the group; no-op when it is not connected."""
+        import torch.distributed as dist
+
+        group = self._groups.pop(group_name, None)
+        if group is not None:
+            dist.destroy_process_group(group)
+
+
+def _join_group(init_method: str, world_size: int, group_name: str, backend: str, timeout: timedelta) -> Any:
+    """A process group beside the default one, made as SGLang's `init_custom_process_group` makes it: torch's own
+    `new_group` would only take members of the default group."""
+    import torch.distributed as dist
+
+    c10d: Any = importlib.import_module("torch.distributed.distributed_c10d")  # what it needs is not torch's typed face
+
+    store, rank, size = next(c10d.rendezvous(init_method, 0, world_size, timeout=timeout))
+    store.set_timeout(timeout)
+    group, _ = c10d._new_process_group_helper(
+        size,
+        rank,
+        [],
+        dist.Backend(backend),
+        c10d.PrefixStore(group_name, store),
+        group_name=group_name,
+        timeout=timeout,
+    )
+    c10d._world.pg_group_ranks[group] = {member: member for member in range(size)}
+    return group

@@ -1,0 +1,36 @@
+"""Opening the sinks of an attempt."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sink, Sinks, TensorBoardSink, WandbSink
+
+logger = logging.getLogger(__name__)
+
+
+def open_sinks(
+    folder: Path, *, job: str, run: str, attempt: int, keep: Mapping[str, int], config: Mapping[str, Any]
+) -> Sinks:
+    """JSONL at `folder`/metrics.jsonl always; the others where they work.
+
+    `keep`: by kind of row, the last step that is not done again; `run`: what identifies the job over its attempts.
+    """
+    sinks: list[Sink] = [JsonlSink(folder / "metrics.jsonl", attempt=attempt, keep=keep)]
+    others: dict[str, Callable[[], Sink]] = {
+        "TensorBoard": lambda: TensorBoardSink(folder / "tensorboard" / job, first_step=keep.get("step", -1) + 1),
+        "Prometheus": lambda: PrometheusSink(job),
+    }
+    if importlib.util.find_spec("wandb") and os.environ.get("WANDB_API_KEY"):
+        others["wandb"] = lambda: WandbSink(job, run, config)
+    for name, opened in others.items():
+        try:
+            sinks.append(opened())
+        except Exception as error:
+            logger.warning("no figures to %s: %s", name, error)
+    return Sinks(sinks)

@@ -1,0 +1,39 @@
+"""Lets Ray start on a slow machine; active where this folder is on PYTHONPATH.
+
+A raylet aborts when its agents have not put their ports to files within a fixed 15 seconds, while an agent on a busy
+machine may need longer to import. Agents that were given fixed ports know them before they import anything, so they
+write the files here, at the very start of their interpreter. Guarantee: in every other process nothing happens; an
+agent that gets a port by chance (0) still writes it by itself, later.
+"""
+
+import os
+import sys
+
+# Ending of an agent's script -> {its flag: the name of the file the raylet waits for}
+AGENTS = {
+    os.path.join("dashboard", "agent.py"): {
+        "--grpc-port": "metrics_agent_port",
+        "--metrics-export-port": "metrics_export_port",
+        "--listen-port": "dashboard_agent_listen_port",
+    },
+    os.path.join("runtime_env", "agent", "main.py"): {"--runtime-env-agent-port": "runtime_env_agent_port"},
+}
+
+
+def announce(arguments: list[str]) -> list[str]:
+    """Write the port files of the Ray agent with this command line; the files written."""
+    names = next((AGENTS[end] for argument in arguments for end in AGENTS if argument.endswith(end)), {})
+    flags = dict(argument.split("=", 1) for argument in arguments if argument.startswith("--") and "=" in argument)
+    written = []
+    for flag, name in names.items():
+        port = flags.get(flag, "")
+        if port.isdigit() and port != "0" and "--session-dir" in flags and "--node-id" in flags:
+            path = os.path.join(flags["--session-dir"], f"{name}_{flags['--node-id']}")
+            with open(path + ".part", "w") as file:
+                file.write(port)
+            os.replace(path + ".part", path)
+            written.append(path)
+    return written
+
+
+announce(sys.orig_argv)

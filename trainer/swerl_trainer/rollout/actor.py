@@ -1,0 +1,180 @@
+"""The rollout worker as a Ray actor, and the driver's handle on it.
+
+Guarantees: an actor that died is made again at the next call; the episodes it ran are reported lost, never silently
+missing; nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, SGLangEngine
+from swerl_agent.kube import KubeClient
+from swerl_agent.tasks import Task, load_tasks
+from swerl_api import TaskSelection
+from swerl_api.names import ROLLOUT_RESOURCE
+from swerl_trainer.driver.job import Job
+from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
+from swerl_trainer.rollout.group import GroupOrder, Rollout
+from swerl_trainer.rollout.worker import Worker, WorkerParts
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """How many tasks a worker found."""
+
+    train: int
+    evaluation: int
+
+
+class RolloutActor:
+    """A Worker on the Kubernetes cluster; call `prepare` first."""
+
+    def __init__(self, job: Job, router: str, kubeconfig: str | None = None) -> None:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+        self._job = job
+        self._router = router
+        self._kubeconfig = kubeconfig
+        self._open = AsyncExitStack()
+        self._preparing: asyncio.Task[tuple[Worker, TaskCounts]] | None = None
+
+    async def prepare(self) -> TaskCounts:
+        """Read tasks, prompts and tokenizer, connect to the cluster. Raises TaskError, PromptError, TokenizerError."""
+        return (await self._prepared())[1]
+
+    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
+        """See Worker.declare."""
+        await (await self._prepared())[0].declare(order, members, attempt)
+
+    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
+        """See Worker.run."""
+        return await (await self._prepared())[0].run(order, members, index, attempt)
+
+    async def discard(self, order: GroupOrder) -> None:
+        """See Worker.discard."""
+        await (await self._prepared())[0].discard(order)
+
+    async def counts(self) -> dict[str, int]:
+        """See Worker.counts."""
+        return await (await self._prepared())[0].counts()
+
+    async def close(self) -> None:
+        """Stop everything and remove the sandboxes."""
+        if self._preparing is not None and self._preparing.done() and not self._preparing.exception():
+            await self._preparing.result()[0].close()
+        await self._open.aclose()
+
+    async def _prepared(self) -> tuple[Worker, TaskCounts]:
+        if self._preparing is None:
+            self._preparing = asyncio.ensure_future(self._prepare())
+        return await asyncio.shield(self._preparing)
+
+    async def _prepare(self) -> tuple[Worker, TaskCounts]:
+        job, spec = self._job, self._job.spec
+        tokenizer = asyncio.to_thread(
+            HFTokenizer, spec.model.tokenizer or job.paths.model, chat_template=_chat_template(spec.agent.chat_template)
+        )
+        train = _tasks(job, spec.tasks, job.paths.tasks)
+        held_out = _tasks(job, spec.evaluation, job.paths.evaluation) if spec.evaluation else []
+        client = await self._open.enter_async_context(KubeClient.from_environment(self._kubeconfig))
+        http = await self._open.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+        grading = await self._open.enter_async_context(grader(client, job))
+        parts = WorkerParts(
+            tasks={"train": train, "evaluation": held_out},
+            sandboxes=KubernetesSandboxes(client, job),
+            grading=grading,
+            engine=SGLangEngine(self._router, http),
+            tokenizer=await tokenizer,
+            prompts=_prompts(job),
+            limits=AgentLimits.of(spec.agent, workdir=spec.sandbox.workdir),
+            artifacts=job.runs / "artifacts",
+            sandbox_name=job.sandbox_name,
+        )
+        return Worker(parts), TaskCounts(len(train), len(held_out))
+
+
+class RayWorker:
+    """The driver's handle on a RolloutActor."""
+
+    def __init__(self, job: Job, router: str, number: int, kubeconfig: str | None = None) -> None:
+        self._job = job
+        self._kubeconfig = kubeconfig
+        self._router = router
+        self._number = number
+        self._actor: Any = self._create()
+
+    async def prepare(self) -> TaskCounts:
+        """How many tasks there are, once the worker is ready."""
+        counts: TaskCounts = await self._call("prepare")
+        return counts
+
+    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
+        """See Worker.declare."""
+        await self._call("declare", order, members, attempt)
+
+    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
+        """See Worker.run; raises RayActorError when the worker is lost meanwhile."""
+        rollout: Rollout = await self._call("run", order, members, index, attempt)
+        return rollout
+
+    async def discard(self, order: GroupOrder) -> None:
+        """See Worker.discard."""
+        await self._call("discard", order)
+
+    async def counts(self) -> dict[str, int]:
+        """See Worker.counts."""
+        counts: dict[str, int] = await self._call("counts")
+        return counts
+
+    async def close(self) -> None:
+        """Stop everything and remove the sandboxes."""
+        await self._call("close")
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        from ray.exceptions import RayActorError
+
+        actor = self._actor
+        try:
+            return await getattr(actor, method).remote(*arguments)
+        except RayActorError:
+            if self._actor is actor:
+                logger.warning("rollout worker %d is lost; starting another", self._number)
+                self._actor = self._create()
+            raise
+
+    def _create(self) -> Any:
+        import ray
+
+        actor = ray.remote(RolloutActor).options(
+            num_cpus=0, resources={ROLLOUT_RESOURCE: 1}, max_restarts=0, max_concurrency=10_000
+        )
+        return actor.remote(self._job, self._router, self._kubeconfig)
+
+
+def _tasks(job: Job, selection: TaskSelection, path: Path) -> list[Task]:
+    return load_tasks(
+        path,
+        selection.format,
+        slice=selection.slice,
+        filter=selection.filter,
+        registry_rewrite=job.spec.sandbox.registry_rewrite,
+    )
+
+
+def _prompts(job: Job) -> Prompts:
+    templates = job.spec.agent.prompt_templates
+    if templates is None:
+        return Prompts.default()
+    return Prompts.from_yaml((job.paths.prompts / templates.config_map.key).read_text())
+
+
+def _chat_template(path: str | None) -> str | None:
+    return Path(path).read_text() if path else None

@@ -1,0 +1,106 @@
+"""The Kubernetes side of a worker: SweSandbox groups and grading Jobs of one attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swerl_agent.grading import Grader, Placement
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox import SandboxGroup, SandboxWatch, Session
+from swerl_agent.tasks import Task
+from swerl_api import API_VERSION, SweRLJobSpec, SweSandboxSpec
+from swerl_trainer.driver.job import Job
+
+
+class KubernetesSandboxes:
+    """Makes SweSandboxes that live as long as the driver's Lease."""
+
+    def __init__(self, client: KubeClient, job: Job) -> None:
+        self._client = client
+        self._job = job
+        self._watch: SandboxWatch | None = None
+        self._alive: dict[str, int] = {}  # SweSandbox -> its replicas
+
+    async def declare(self, name: str, task: Task, replicas: int) -> Declared:
+        """Create one SweSandbox."""
+        self._watch = await SandboxWatch.shared(self._client, self._job.namespace, self._job.name)
+        group = await SandboxGroup.declare(
+            self._client,
+            name=name,
+            spec=sandbox_spec(self._job.spec, task, replicas=replicas, lease=self._job.lease),
+            labels=self._job.labels,
+            owner_ref=owner(self._job),
+            namespace=self._job.namespace,
+        )
+        self._alive[name] = replicas
+        return Declared(group, self._alive)
+
+    def counts(self) -> tuple[int, int]:
+        """Sandboxes of this worker that are (pending, ready)."""
+        pending = ready = 0
+        for name, replicas in self._alive.items():
+            seen = (self._watch.group(name) if self._watch else None) or {}
+            status = seen.get("status") or {}
+            ready += status.get("ready") or 0
+            pending += replicas - sum(status.get(part) or 0 for part in ("ready", "finished", "failed"))
+        return max(0, pending), ready
+
+
+class Declared:
+    """A SandboxGroup that is counted until it is deleted."""
+
+    def __init__(self, group: SandboxGroup, alive: dict[str, int]) -> None:
+        self._group = group
+        self._alive = alive
+
+    async def claim(self, ordinal: int, timeout: float) -> Session:
+        """See SandboxGroup.claim."""
+        return await self._group.claim(ordinal, timeout)
+
+    async def release(self, ordinal: int) -> None:
+        """See SandboxGroup.release."""
+        await self._group.release(ordinal)
+
+    async def delete(self) -> None:
+        """See SandboxGroup.delete."""
+        self._alive.pop(self._group.name, None)
+        await self._group.delete()
+
+
+def sandbox_spec(spec: SweRLJobSpec, task: Task, *, replicas: int, lease: str) -> SweSandboxSpec:
+    """The SweSandbox of `replicas` episodes at `task`."""
+    sandbox = spec.sandbox
+    return SweSandboxSpec(
+        image=task.image,
+        replicas=replicas,
+        workdir=sandbox.workdir,
+        resources=sandbox.resources,
+        runtime_class_name=sandbox.runtime_class_name,
+        egress=sandbox.egress,
+        lifetime_seconds=sandbox.lifetime_seconds,
+        owner=lease,
+        scrub_git=sandbox.scrub_git,
+        node_selector=sandbox.node_selector,
+        tolerations=sandbox.tolerations,
+        image_pull_secrets=sandbox.pull_secrets,
+        task_id=task.instance_id,
+        max_concurrent=sandbox.max_concurrent,
+    )
+
+
+def grader(client: KubeClient, job: Job) -> Grader:
+    """The grader of one attempt; its verdicts are kept beside the checkpoints for the attempts after it."""
+    return Grader(
+        client,
+        job.namespace,
+        job.spec.grading,
+        job.labels,
+        [owner(job)],
+        placement=Placement.of(job.spec.sandbox),
+        cache_directory=job.paths.output / "verdicts",
+    )
+
+
+def owner(job: Job) -> dict[str, Any]:
+    """Owner reference to the job, so that nothing outlives it."""
+    return {"apiVersion": API_VERSION, "kind": "SweRLJob", "name": job.name, "uid": job.uid, "controller": False}

@@ -1,0 +1,111 @@
+"""What travels between dispatcher, runner and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Literal
+
+Purpose = Literal["train", "evaluation"]
+
+
+@dataclass(frozen=True)
+class GroupOrder:
+    """What a worker needs to know to work on a group; the same for every try."""
+
+    id: str  # unique within an attempt; part of the SweSandbox's name
+    purpose: Purpose
+    task: int  # position in the worker's list of training (or held-out) tasks
+    size: int  # members, and sandboxes
+    step: int  # training step it is meant for, for the artifacts' folder; -1 until it is started
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One graded episode, as the driver sees it."""
+
+    group: str
+    index: int
+    instance_id: str
+    valid: bool  # False when infrastructure, not the policy, ended it
+    reward: float = 0.0
+    resolved: bool = False
+    verdict: str = ""  # verdict of the grading, "" when nothing was graded
+    exit_status: str = ""
+    patch_source: str = ""
+    error: str = ""
+    error_code: str = ""
+    cached: bool = False  # the verdict came from the cache
+    tokens: Sequence[int] = ()
+    loss_mask: Sequence[int] = ()
+    logprobs: Sequence[float] = ()
+    weight_versions: Sequence[tuple[str, int, int]] = ()  # (version, first token, end)
+    steps: int = 0
+    format_errors: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)  # by phase: wait, total, model, environment, grading
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Tokens the policy sampled."""
+        return sum(self.loss_mask)
+
+
+class Phase(Enum):
+    """Where a group is."""
+
+    PLANNED = auto()
+    DECLARED = auto()  # its sandboxes are being made, ahead of need
+    RUNNING = auto()
+    KEPT = auto()  # complete, waiting for a step
+    CLOSED = auto()  # trained, or dropped
+
+
+@dataclass
+class Group:
+    """One prompt's rollouts on their way through the dispatcher."""
+
+    order: GroupOrder
+    position: int  # in the task order; -1 for evaluation
+    phase: Phase = Phase.PLANNED
+    version: int = -1  # weights it was started with
+    tries: int = 0  # times members were started
+    running: set[int] = field(default_factory=set)
+    rollouts: dict[int, Rollout] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> list[Rollout]:
+        """Rollouts that count."""
+        return [rollout for rollout in self.rollouts.values() if rollout.valid]
+
+    @property
+    def failed(self) -> tuple[int, ...]:
+        """Members that infrastructure ended."""
+        return tuple(index for index, rollout in sorted(self.rollouts.items()) if not rollout.valid)
+
+
+@dataclass(frozen=True)
+class Declare:
+    """Make the sandboxes of a group before they are needed."""
+
+    order: GroupOrder
+
+
+@dataclass(frozen=True)
+class Start:
+    """Run these members of a group now; try 0 uses the declared sandboxes, a later try new ones."""
+
+    order: GroupOrder
+    members: tuple[int, ...]
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Stop what runs of a group and remove its sandboxes."""
+
+    order: GroupOrder
+
+
+Action = Declare | Start | Discard

@@ -1,0 +1,45 @@
+"""What a worker needs around an episode, as protocols: the Kubernetes ones are in `cluster`, tests bring their own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import Session
+from swerl_agent.tasks import Task
+
+
+class SandboxGroup(Protocol):
+    """The sandboxes of one group, numbered from 0."""
+
+    async def claim(self, ordinal: int, timeout: float) -> Session:
+        """The open session of one sandbox, as soon as it is ready. Raises SandboxError."""
+        ...
+
+    async def release(self, ordinal: int) -> None:
+        """Close its session and remove one sandbox; no-op when it is gone."""
+        ...
+
+    async def delete(self) -> None:
+        """Remove the group with all its sandboxes; no-op when it is gone."""
+        ...
+
+
+class Sandboxes(Protocol):
+    """Makes groups of sandboxes."""
+
+    async def declare(self, name: str, task: Task, replicas: int) -> SandboxGroup:
+        """Ask for the sandboxes; they become ready later. Raises SandboxError or a KubeError."""
+        ...
+
+    def counts(self) -> tuple[int, int]:
+        """Sandboxes of this worker that are (pending, ready)."""
+        ...
+
+
+class Grading(Protocol):
+    """Grades patches."""
+
+    async def grade(self, task: Task, patch: str) -> Verdict:
+        """The verdict on `patch`; infrastructure failures come as a verdict too."""
+        ...

@@ -1,0 +1,66 @@
+"""From an episode and its verdict to a rollout.
+
+Guarantees: a resolved task is worth +1, everything else the policy did -1; what infrastructure did is worth nothing and
+does not count (`valid` is False).
+"""
+
+from __future__ import annotations
+
+from swerl_agent.episode import Episode
+from swerl_agent.grading import Verdict
+from swerl_trainer.rollout.group import Rollout
+
+RESOLVED, UNRESOLVED = 1.0, -1.0
+OWN_ENDINGS = ("error", "cancelled")  # exit statuses that are neither the policy's nor the sandbox's doing
+
+
+def needs_grading(episode: Episode) -> bool:
+    """Whether tests have to decide: without a patch the answer is known, without an episode there is none."""
+    return bool(episode.patch) and not _spoilt(episode)
+
+
+def rollout_of(episode: Episode, verdict: Verdict | None, waited: float) -> Rollout:
+    """The rollout of a finished episode; `waited` seconds passed from its start to its sandbox being ready."""
+    infrastructure = _spoilt(episode) or (verdict is not None and verdict.status == "infra_error")
+    resolved = verdict is not None and verdict.status == "resolved"
+    answers = sum(1 for message in episode.messages if message["role"] == "assistant")
+    grading = {"grading": verdict.duration} if verdict else {}
+    return Rollout(
+        group=episode.group,
+        index=episode.index,
+        instance_id=episode.instance_id,
+        valid=not infrastructure,
+        reward=RESOLVED if resolved else UNRESOLVED,
+        resolved=resolved,
+        verdict=verdict.status if verdict else "",
+        exit_status=episode.exit_status,
+        patch_source=episode.patch_source or "",
+        error=episode.error or (verdict.detail if verdict and infrastructure else ""),
+        error_code=_error_code(episode, verdict) if infrastructure else "",
+        cached=bool(verdict and verdict.cached),
+        tokens=episode.tokens,
+        loss_mask=episode.loss_mask,
+        logprobs=episode.logprobs,
+        weight_versions=episode.weight_versions,
+        steps=len(episode.steps),
+        format_errors=max(0, answers - len(episode.steps)),
+        seconds={**episode.timings, **grading, "wait": waited},
+    )
+
+
+def lost_rollout(group: str, index: int, instance_id: str, error: BaseException | str, code: str) -> Rollout:
+    """The rollout of an episode that never came to be."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return Rollout(
+        group=group, index=index, instance_id=instance_id, valid=False, exit_status="lost", error=text, error_code=code
+    )
+
+
+def _spoilt(episode: Episode) -> bool:
+    return episode.infrastructure_error or episode.exit_status in OWN_ENDINGS
+
+
+def _error_code(episode: Episode, verdict: Verdict | None) -> str:
+    if _spoilt(episode):
+        return (episode.error or "unknown").split(":", 1)[0]
+    return verdict.status if verdict else ""

@@ -1,0 +1,150 @@
+"""Carries out what the dispatcher decides, with the workers.
+
+Guarantees: the dispatcher is told of every member it started, also when its worker is lost; no episode starts while no
+engine serves; all decisions are taken in one event loop, one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
+from swerl_trainer.rollout.group import Action, Declare, Discard, GroupOrder, Rollout, Start
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+WORKER_LOST = "worker_lost"
+
+
+class RolloutsFailed(RuntimeError):
+    """No group comes to an end any more; the message shows one failure."""
+
+
+class WorkerHandle(Protocol):
+    """A rollout worker wherever it runs."""
+
+    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None: ...
+
+    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout: ...
+
+    async def discard(self, order: GroupOrder) -> None: ...
+
+    async def counts(self) -> dict[str, int]: ...
+
+
+class Runner:
+    """The dispatcher's hands; `on_rollout` sees every finished rollout."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        workers: Sequence[WorkerHandle],
+        *,
+        serving: Callable[[], Awaitable[None]],
+        on_rollout: Callable[[Rollout], None] = lambda rollout: None,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self._workers = list(workers)
+        self._serving = serving
+        self._on_rollout = on_rollout
+        self._placed: dict[str, WorkerHandle] = {}
+        self._next = 0
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def step(self) -> StepGroups:
+        """The groups of the next training step, as soon as they are complete."""
+        return await self._until(self.dispatcher.take)
+
+    async def evaluation(self) -> list[Rollout]:
+        """The rollouts of the evaluation that was opened."""
+        return await self._until(self.dispatcher.evaluated)
+
+    async def settled(self) -> None:
+        """Return when the weights may change."""
+        await self._until(lambda: self.dispatcher.may_update() or None)
+
+    def kick(self) -> None:
+        """Carry out what the dispatcher decides now; call it after telling the dispatcher something."""
+        for action in self.dispatcher.actions():
+            self._carry_out(action)
+
+    async def counts(self) -> dict[str, int]:
+        """Sandboxes pending and ready, and patches being graded, of all workers."""
+        total = {"pending": 0, "ready": 0, "grading": 0}
+        for counts in await asyncio.gather(*(worker.counts() for worker in self._workers), return_exceptions=True):
+            if isinstance(counts, dict):
+                total = {name: value + counts.get(name, 0) for name, value in total.items()}
+        return total
+
+    async def close(self) -> None:
+        """Stop waiting for whatever runs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _carry_out(self, action: Action) -> None:
+        worker = self._worker(action.order)
+        if isinstance(action, Declare):
+            self._spawn(worker.declare(action.order, tuple(range(action.order.size)), 0))
+        elif isinstance(action, Discard):
+            self._spawn(worker.discard(action.order))
+        else:
+            self._spawn(worker.declare(action.order, action.members, action.attempt))
+            for index in action.members:
+                self._spawn(self._member(worker, action, index))
+
+    async def _member(self, worker: WorkerHandle, start: Start, index: int) -> None:
+        order = start.order
+        await self._serving()
+        try:
+            rollout = await worker.run(order, start.members, index, start.attempt)
+        except Exception as error:
+            logger.warning("rollout %s/%d: its worker is lost: %s", order.id, index, error)
+            rollout = Rollout(order.id, index, "", valid=False, error=str(error), error_code=WORKER_LOST)
+        self.dispatcher.finished(rollout)
+        self._on_rollout(rollout)
+        self.kick()
+        self._announce()
+
+    def _worker(self, order: GroupOrder) -> WorkerHandle:
+        """A group stays with its worker; new ones go round."""
+        if order.id not in self._placed:
+            self._placed = {key: worker for key, worker in self._placed.items() if key in self.dispatcher.groups}
+            self._placed[order.id] = self._workers[self._next % len(self._workers)]
+            self._next += 1
+        return self._placed[order.id]
+
+    async def _until(self, probe: Callable[[], T | None]) -> T:
+        while True:
+            value = probe()
+            if value is None and (failure := self.dispatcher.stuck()) is not None:
+                raise RolloutsFailed(
+                    f"infrastructure ended every group lately, for example {failure.group} of task "
+                    f"{failure.instance_id}: {failure.error_code}: {failure.error}"
+                )
+            self.kick()
+            if value is not None:
+                self._announce()
+                return value
+            changed = self._changed
+            await changed.wait()
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        logger.exception("an action on a group failed")

@@ -1,0 +1,194 @@
+"""Runs the episodes of groups and grades them.
+
+Guarantees: each `run` returns one Rollout, whatever happened; a sandbox is removed the moment its episode ends, before
+the patch is graded; every episode leaves its artifacts; nothing of a discarded group is left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from swerl_agent.episode import AgentLimits, Engine, Episode, Prompts, Tokenizer, run_episode, write_artifacts
+from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import SandboxError
+from swerl_agent.tasks import Task
+from swerl_trainer.rollout.group import GroupOrder, Rollout
+from swerl_trainer.rollout.parts import Grading, Sandboxes, SandboxGroup
+from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
+
+logger = logging.getLogger(__name__)
+
+CLAIM_TIMEOUT = 24 * 3600.0  # seconds; a sandbox may wait for room in the cluster, its own failure comes as an error
+DISCARDED = "discarded"
+
+
+@dataclass
+class WorkerParts:
+    """What a worker works with."""
+
+    tasks: Mapping[str, Sequence[Task]]  # by purpose: train, evaluation
+    sandboxes: Sandboxes
+    grading: Grading
+    engine: Engine
+    tokenizer: Tokenizer
+    prompts: Prompts
+    limits: AgentLimits
+    artifacts: Path
+    sandbox_name: Callable[[str], str]  # of a group and try
+
+
+@dataclass
+class _Try:
+    """The sandboxes of one try of a group and the members that use them."""
+
+    members: tuple[int, ...]
+    declared: asyncio.Task[SandboxGroup]
+    left: set[int] = field(default_factory=set)
+
+
+class Worker:
+    """Episodes of many groups at once, in one event loop."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self._tries: dict[tuple[str, int], _Try] = {}
+        self._running: dict[str, set[asyncio.Task[Rollout]]] = {}
+        self._grading = 0
+
+    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
+        """Have the sandboxes of a try made; `run` uses them. No-op when they are asked for already."""
+        self._try(order, members, attempt)
+
+    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
+        """One member of a group, from its sandbox to its verdict; never raises for what happens to an episode."""
+        work = asyncio.create_task(self._member(order, members, index, attempt))
+        self._running.setdefault(order.id, set()).add(work)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            return self._lost(order, index, "the group is no longer needed", DISCARDED)
+        finally:
+            self._running.get(order.id, set()).discard(work)
+
+    async def discard(self, order: GroupOrder) -> None:
+        """Stop the members of a group and remove its sandboxes."""
+        for work in self._running.pop(order.id, set()):
+            work.cancel()
+        for key in [key for key in self._tries if key[0] == order.id]:
+            await self._remove(self._tries.pop(key))
+
+    async def close(self) -> None:
+        """Stop everything and remove all sandboxes of this worker."""
+        works = [work for works in self._running.values() for work in works]
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+        tries, self._tries = list(self._tries.values()), {}
+        await asyncio.gather(*(self._remove(one) for one in tries), return_exceptions=True)
+
+    async def counts(self) -> dict[str, int]:
+        """Sandboxes pending and ready, and patches waiting for their verdict."""
+        pending, ready = self._parts.sandboxes.counts()
+        return {"pending": pending, "ready": ready, "grading": self._grading}
+
+    async def _member(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
+        asked = time.monotonic()
+        attempted = self._try(order, members, attempt)
+        try:
+            try:
+                episode, waited = await self._episode(order, attempted, index, asked)
+            finally:
+                await asyncio.shield(self._release(order, attempt, index))
+        except SandboxError as error:
+            return self._lost(order, index, error, error.code)
+        except Exception as error:
+            logger.exception("episode %s/%d failed", order.id, index)
+            return self._lost(order, index, error, "internal")
+        verdict = await self._grade(order, episode) if needs_grading(episode) else None
+        rollout = rollout_of(episode, verdict, waited)
+        await asyncio.to_thread(self._write, order, episode, verdict, rollout)
+        return rollout
+
+    async def _episode(self, order: GroupOrder, attempted: _Try, index: int, asked: float) -> tuple[Episode, float]:
+        parts = self._parts
+        group = await asyncio.shield(attempted.declared)
+        session = await group.claim(attempted.members.index(index), CLAIM_TIMEOUT)
+        waited = time.monotonic() - asked
+        episode = await run_episode(
+            self._task(order),
+            session,
+            parts.engine,
+            parts.tokenizer,
+            parts.prompts,
+            parts.limits,
+            group=order.id,
+            index=index,
+            temperature=order.temperature,
+        )
+        return episode, waited
+
+    async def _grade(self, order: GroupOrder, episode: Episode) -> Verdict:
+        self._grading += 1
+        try:
+            return await self._parts.grading.grade(self._task(order), episode.patch or "")
+        except Exception as error:
+            logger.exception("grading of %s/%d failed", order.id, episode.index)
+            return Verdict("infra_error", {}, 0.0, False, f"{type(error).__name__}: {error}")
+        finally:
+            self._grading -= 1
+
+    def _try(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> _Try:
+        key = (order.id, attempt)
+        if key not in self._tries:
+            name = self._parts.sandbox_name(order.id if attempt == 0 else f"{order.id}-r{attempt}")
+            declaring = self._parts.sandboxes.declare(name, self._task(order), len(members))
+            self._tries[key] = _Try(members, asyncio.ensure_future(declaring), set(members))
+        return self._tries[key]
+
+    async def _release(self, order: GroupOrder, attempt: int, index: int) -> None:
+        """Remove a member's sandbox, with the last one the group itself."""
+        attempted = self._tries.get((order.id, attempt))
+        if attempted is None:
+            return None
+        attempted.left.discard(index)
+        if not attempted.left:
+            del self._tries[(order.id, attempt)]
+            return await self._remove(attempted)
+        if attempted.declared.done() and not attempted.declared.exception():
+            await _tolerant(attempted.declared.result().release(attempted.members.index(index)))
+        return None
+
+    async def _remove(self, attempted: _Try) -> None:
+        try:
+            group = await attempted.declared
+        except Exception:  # who waits for its sandboxes has been told
+            return
+        await _tolerant(group.delete())
+
+    def _write(self, order: GroupOrder, episode: Episode, verdict: Verdict | None, rollout: Rollout) -> None:
+        folder = f"step-{order.step:04d}" if order.purpose == "train" else f"evaluation-{order.step:04d}"
+        meta = {"step": order.step, "reward": rollout.reward, "valid": rollout.valid, "temperature": order.temperature}
+        try:
+            write_artifacts(self._parts.artifacts / folder, episode, verdict, meta=meta)
+        except OSError:
+            logger.exception("artifacts of %s/%d could not be written", order.id, episode.index)
+
+    def _task(self, order: GroupOrder) -> Task:
+        return self._parts.tasks[order.purpose][order.task]
+
+    def _lost(self, order: GroupOrder, index: int, error: BaseException | str, code: str) -> Rollout:
+        return lost_rollout(order.id, index, self._task(order).instance_id, error, code)
+
+
+async def _tolerant(call: Any) -> None:
+    """Await a removal; what cannot be removed now ends with its owner lease."""
+    try:
+        await call
+    except Exception as error:
+        logger.warning("a sandbox could not be removed now, its lease will: %s", error)
