@@ -73,6 +73,7 @@ disabled_plugins = [
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = ["{_CNI_PROGRAMS}", "{build.folder(cluster.home, "gate")}"]
     conf_dir = "{state / "cni"}"
+    use_internal_loopback = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd]
     default_runtime_name = "runc"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
@@ -93,7 +94,7 @@ def cni(cluster: Cluster) -> str:
             "plugins": [
                 {
                     "type": "ptp",
-                    "ipMasq": True,
+                    "ipMasq": False,  # one rule of the node's uplink does it for all
                     "mtu": network.mtu(),
                     "ipam": {
                         "type": "host-local",

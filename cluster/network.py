@@ -110,7 +110,7 @@ table ip {cluster.label} {{
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat;
-    ip saddr {cluster.link_cidr} oifname != "{cluster.label}" masquerade
+    ip saddr {{ {cluster.link_cidr}, {cluster.pod_cidr} }} oifname != "{cluster.label}" masquerade
   }}
 }}
 """

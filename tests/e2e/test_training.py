@@ -22,11 +22,11 @@ def kill_driver(world: World, name: str, attempt: int) -> None:
 
 
 def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> None:
-    job = world.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
+    job = world.manifest("grpo", {"steps": 6, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
     name = world.apply(job)
 
-    world.wait("first checkpoint", lambda: world.status(name).get("lastCheckpoint"), 600)
+    world.wait("a second step, so that the first has its checkpoint", lambda: len(rows(world)) >= 2, 600)
     kill_driver(world, name, attempt=1)
     world.wait("second attempt", lambda: world.status(name).get("attempt") == 2, 60)
     first = f"swerl.dev/job={name},swerl.dev/attempt=1"
@@ -34,9 +34,9 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
 
     status = world.finish(name, 900)
     steps = rows(world)
-    assert [row["step"] for row in steps] == [1, 2, 3]
+    assert [row["step"] for row in steps] == [1, 2, 3, 4, 5, 6]
     assert {row["attempt"] for row in steps} == {1, 2}
-    assert status["step"] == 3
+    assert status["step"] == 6
     assert all(row["train/train_rollout_logprob_abs_diff_max"] <= 1e-4 for row in steps)
     assert list((world.output / "artifacts").rglob("traj.json"))
 

@@ -12,7 +12,7 @@ from typing import Any
 from demo.cluster import Cluster
 from demo.job import Images, job_manifest, output_folder
 
-EVERYTHING = "pods,jobs,configmaps,swesandboxes,rayclusters,leases,serviceaccounts,rolebindings"
+EVERYTHING = "pods,jobs,configmaps,swesandboxes,rayclusters,leases,serviceaccounts,rolebindings,networkpolicies"
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """The Grader: from a task and a patch to a verdict.
 
 Guarantees: identical requests in flight share one Job; a verdict on the patch is never retried, an infrastructure
-failure is, on a fresh Job; at most `settings.max_concurrent` Jobs of one Grader exist at once; before the first Job the
-namespace has the policy that cuts grading Pods off the network.
+failure is, on a fresh Job; at most `settings.max_concurrent` Jobs of one Grader exist at once; before the first Job
+there is a NetworkPolicy that cuts this Grader's Pods off the network, which `close` removes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -29,7 +30,6 @@ from .framing import Report
 from .job import Exhausted, Infrastructure, NoReport, Outcome, run_job
 from .manifests import (
     GRADER_LABEL,
-    POLICY_NAME,
     PULL_ALLOWANCE,
     Placement,
     deny_all_policy,
@@ -44,6 +44,7 @@ from .verdict import Status, Verdict
 
 __all__ = ["Grader", "GradingError", "Placement"]
 
+POLICIES = ("networking.k8s.io/v1", "networkpolicies")
 DEADLINE_SLACK = 30  # seconds after Kubernetes' own deadline
 APPLY_LOG_CHARS = 1_000  # of git's output in the detail of a patch that did not apply
 
@@ -74,6 +75,7 @@ class Grader:
         self._labels, self._owners = dict(labels or {}), [dict(owner) for owner in owner_refs]
         self._placement = placement or Placement()
         self._id = os.urandom(6).hex()
+        self._policy = f"{GRADING_PREFIX}{self._id}"
         self._watch = PodWatch(client, namespace, f"{GRADER_LABEL}={self._id}")
         self._slots = asyncio.Semaphore(settings.max_concurrent)
         self._cache = VerdictCache(cache_directory) if settings.cache else None
@@ -100,6 +102,7 @@ class Grader:
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
         await self._watch.close()
+        await self._remove_policy()
 
     async def grade(self, task: Task, patch: str) -> Verdict:
         """The verdict on `patch` (a git diff, '' for no change) for `task`.
@@ -191,23 +194,27 @@ class Grader:
         await asyncio.gather(self._ensure_policy(), loading)
 
     async def _ensure_policy(self) -> None:
-        api, resource = "networking.k8s.io/v1", "networkpolicies"
+        policy = deny_all_policy(self._policy, self._labels, self._id, self._owners)
         try:
-            try:
-                await self._client.get(api, resource, self._namespace, POLICY_NAME)
-            except NotFound:
-                await self._client.create(api, resource, self._namespace, deny_all_policy())
+            await self._client.create(*POLICIES, self._namespace, policy)
         except Conflict:
             pass
         except NotFound as error:
             raise GradingError(f"namespace {self._namespace} does not exist; create it or choose another") from error
         except Forbidden as error:
             raise GradingError(
-                f"cannot ensure NetworkPolicy {self._namespace}/{POLICY_NAME}, without which patches would run with"
-                f" network: {error}; let this account get and create networkpolicies there"
+                f"cannot create NetworkPolicy {self._namespace}/{self._policy}, without which patches would run with"
+                f" network: {error}; let this account create and delete networkpolicies there"
             ) from error
         except KubeError as error:
-            raise GradingError(f"cannot ensure NetworkPolicy {self._namespace}/{POLICY_NAME}: {error}") from error
+            raise GradingError(f"cannot create NetworkPolicy {self._namespace}/{self._policy}: {error}") from error
+
+    async def _remove_policy(self) -> None:
+        if self._ready is None:
+            return
+        await asyncio.wait([self._ready])
+        with suppress(KubeError):  # it belongs to the job, and selects nothing any more
+            await self._client.delete(*POLICIES, self._namespace, self._policy)
 
 
 def _judge(task: Task, outcome: Outcome, failures: int) -> Verdict:

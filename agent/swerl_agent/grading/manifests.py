@@ -16,7 +16,6 @@ Manifest = dict[str, Any]
 CONTAINER = "grading"
 PAYLOAD = "/swerl"
 GRADER_LABEL = "swerl.dev/grader"  # which Grader made it
-POLICY_NAME = "swerl-deny-all"
 PART_BYTES = 700_000  # of payload per ConfigMap; base64 makes a third more of it, the limit is 1 MiB
 PULL_ALLOWANCE = 600  # seconds for scheduling and pulling, besides the eval script's own limit
 TTL_SECONDS = 300  # a finished Job that nobody deleted
@@ -44,16 +43,13 @@ class Placement:
         )
 
 
-def deny_all_policy() -> Manifest:
-    """No traffic in or out for Pods labelled as having no egress."""
+def deny_all_policy(name: str, labels: Mapping[str, str], grader: str, owners: Sequence[Manifest]) -> Manifest:
+    """No traffic in or out for the Pods of one Grader."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": {"name": POLICY_NAME},
-        "spec": {
-            "podSelector": {"matchLabels": {EGRESS_LABEL: "none"}},
-            "policyTypes": ["Ingress", "Egress"],
-        },
+        "metadata": {"name": name, "labels": dict(labels), "ownerReferences": list(owners)},
+        "spec": {"podSelector": {"matchLabels": {GRADER_LABEL: grader}}, "policyTypes": ["Ingress", "Egress"]},
     }
 
 

@@ -33,8 +33,8 @@ async def count_leftovers(api: Kube, namespace: str, job: str, keep: int | None)
 
 
 async def delete_leftovers(api: Kube, namespace: str, job: str, keep: int | None) -> None:
-    """Delete what `count_leftovers` counts, and the payloads of grading Jobs with them."""
-    for api_version, resource in (*_KINDS, ("v1", "configmaps")):
+    """Delete what `count_leftovers` counts, and the payloads and policies of grading Jobs with them."""
+    for api_version, resource in (*_KINDS, ("v1", "configmaps"), ("networking.k8s.io/v1", "networkpolicies")):
         try:
             await api.delete_all(api_version, resource, namespace, labels=_selector(job, keep))
         except NotFound:

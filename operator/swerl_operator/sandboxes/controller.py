@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 
 from swerl_api import names
 from swerl_api.conditions import SandboxCondition
@@ -148,6 +149,11 @@ class Controller:
             logger.warning("no Pods for %s/%s: its NetworkPolicy cannot be ensured: %s", *group.key, error)
             return False
         return True
+
+    async def tidy(self, namespaces: Iterable[str | None], idle: float) -> None:
+        """Leave nothing in namespaces without a group for `idle` seconds; raises ApiError."""
+        for namespace in namespaces:
+            await self._deny_all.tidy(namespace, self.store.namespaces, idle)
 
     async def _create(self, record: Record, group: Group, memo: Memo, ordinals: range) -> None:
         for ordinal in ordinals:

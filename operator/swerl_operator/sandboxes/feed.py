@@ -27,6 +27,7 @@ TICK = 0.5  # seconds between two looks at which Lease must be read
 SETTLE = 5.0  # seconds after a renewed listing until we list, so that one list answers many events
 LAST_WORDS = 3.0  # seconds for the last status writes of an orderly end
 RETRY = 2.0  # seconds until a failed list is tried again
+TIDY = 10.0  # seconds between two looks for namespaces that no group uses any more
 
 
 class Feed:
@@ -76,11 +77,13 @@ class Feed:
                 tasks.create_task(self._controller.queue.run(), name="sandbox workers")
                 tasks.create_task(self._watch_leases(), name="sandbox leases")
                 tasks.create_task(self._resync(), name="sandbox resync")
+                tasks.create_task(self._tidy(), name="sandbox policies")
         finally:
             self._synced = False
             with contextlib.suppress(OperatorError, TimeoutError):
                 async with asyncio.timeout(LAST_WORDS):
                     await self._controller.flush()
+                    await self._controller.tidy(self._namespaces, idle=0)
 
     async def _resync(self) -> None:
         while True:
@@ -90,6 +93,14 @@ class Feed:
                     await asyncio.sleep(SETTLE)
             self._relisted.clear()
             await self._sync_safely()
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY)
+            try:
+                await self._controller.tidy(self._namespaces, idle=2 * TIDY)
+            except OperatorError as error:
+                logger.warning("NetworkPolicies that are no longer needed cannot be removed: %s", error)
 
     async def _sync_safely(self) -> None:
         try:

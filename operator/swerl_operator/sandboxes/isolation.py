@@ -1,13 +1,16 @@
 """The NetworkPolicy that isolates every Pod labelled `swerl.dev/egress: none`, in every namespace in use.
 
-Guarantee: `DenyAll.ensure` returns only when the policy was seen as written here within the recheck time; a policy that
-someone loosened is put right.
+Guarantees: `DenyAll.ensure` returns only when the policy was seen as written here within the recheck time; a policy
+that someone loosened is put right; a namespace that has had no group for a while is left without a trace.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
+from collections import defaultdict
+from collections.abc import Callable, Collection
 from typing import Any
 
 from swerl_api import names
@@ -19,6 +22,7 @@ from .settings import SandboxSettings
 NETWORKING = "networking.k8s.io/v1"
 POLICIES = "networkpolicies"
 POLICY_NAME = "swerl-deny-all"
+OURS = {"app.kubernetes.io/part-of": "swe-rl", "app.kubernetes.io/managed-by": "swe-rl-operator"}
 
 
 def deny_all(namespace: str) -> dict[str, Any]:
@@ -26,7 +30,7 @@ def deny_all(namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": NETWORKING,
         "kind": "NetworkPolicy",
-        "metadata": {"name": POLICY_NAME, "namespace": namespace, "labels": {"app.kubernetes.io/part-of": "swe-rl"}},
+        "metadata": {"name": POLICY_NAME, "namespace": namespace, "labels": OURS},
         "spec": {
             "podSelector": {"matchLabels": {names.EGRESS_LABEL: "none"}},
             "policyTypes": ["Ingress", "Egress"],
@@ -35,17 +39,41 @@ def deny_all(namespace: str) -> dict[str, Any]:
 
 
 class DenyAll:
-    """Keeps the policy in place."""
+    """Keeps the policy in place while it is needed."""
 
     def __init__(self, api: Kube, settings: SandboxSettings) -> None:
         self._api = api
         self._recheck = settings.policy_recheck
         self._seen: dict[str, float] = {}
+        self._used: dict[str, float] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ensure(self, namespace: str) -> None:
         """Put the policy in place; raises ApiError if that is impossible."""
-        if time.monotonic() - self._seen.get(namespace, float("-inf")) < self._recheck:
-            return
+        async with self._turns[namespace]:
+            if time.monotonic() - self._seen.get(namespace, float("-inf")) < self._recheck:
+                return
+            await self._ensure(namespace)
+            self._seen[namespace] = self._used[namespace] = time.monotonic()
+
+    async def tidy(self, namespace: str | None, in_use: Callable[[], Collection[str]], idle: float) -> None:
+        """Remove the policy in `namespace` (None: in all) where `in_use` has not told of a group for `idle` seconds.
+
+        Raises ApiError.
+        """
+        labels = ",".join(f"{name}={value}" for name, value in OURS.items())
+        found = await self._api.list(NETWORKING, POLICIES, namespace, labels=labels)
+        for place in [policy["metadata"]["namespace"] for policy in found]:
+            async with self._turns[place]:
+                now = time.monotonic()
+                if place in in_use():
+                    self._used[place] = now
+                elif now - self._used.setdefault(place, now) >= idle:
+                    await self._api.delete(NETWORKING, POLICIES, place, POLICY_NAME)
+                    self._seen.pop(place, None)
+                    del self._used[place]
+
+    async def _ensure(self, namespace: str) -> None:
         wanted = deny_all(namespace)
         found = await self._api.find(NETWORKING, POLICIES, namespace, POLICY_NAME)
         if found is None:
@@ -55,7 +83,6 @@ class DenyAll:
             selector = wanted["spec"]["podSelector"] | {"matchExpressions": None}
             spec = wanted["spec"] | {"podSelector": selector, "ingress": None, "egress": None}
             await self._api.patch(NETWORKING, POLICIES, namespace, POLICY_NAME, {"spec": spec})
-        self._seen[namespace] = time.monotonic()
 
     async def _create(self, wanted: dict[str, Any]) -> None:
         # A conflict means that somebody was first with the same name; the next look compares it.

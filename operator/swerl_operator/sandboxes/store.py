@@ -73,6 +73,10 @@ class Store:
         """All records, also those whose group is gone but not its Pods."""
         return iter(self._records.values())
 
+    def namespaces(self) -> set[str]:
+        """The namespaces that hold groups."""
+        return {namespace for namespace, _ in self._current}
+
     def leases(self) -> set[Key]:
         """The Leases (namespace, name) that groups name."""
         return set(self._owners)

@@ -40,8 +40,11 @@ async def client(kubeconfig: str) -> AsyncIterator[KubeClient]:
 
 @pytest.fixture
 async def grader(client: KubeClient, namespace: str) -> AsyncIterator[Grader]:
-    async with Grader(client, namespace, settings(), {"swerl.dev/job": "grading-test"}) as opened:
+    labels = {"swerl.dev/job": "grading-test"}
+    async with Grader(client, namespace, settings(), labels) as opened:
         yield opened
+    left = await client.list("networking.k8s.io/v1", "networkpolicies", namespace, label_selector="swerl.dev/job")
+    assert not left["items"], "a Grader removes its policy"
 
 
 @pytest.fixture

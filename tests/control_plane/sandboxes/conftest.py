@@ -109,6 +109,9 @@ class User:
         answer = await self.api.request("GET", url, query={"labelSelector": f"swerl.dev/sandbox={name}"})
         return {pod["metadata"]["name"]: pod for pod in answer["items"]}
 
+    async def policies(self) -> list[Body]:
+        return await self.api.list("networking.k8s.io/v1", "networkpolicies", self.namespace)
+
     async def release(self, pod: str) -> None:
         await self.api.delete("v1", "pods", self.namespace, pod, grace=0)
 

@@ -35,6 +35,7 @@ async def test_a_group_of_four_becomes_ready(user: Any, operator: Any, reading: 
     assert operator.metric('swerl_sandbox_api_writes_total{verb="patch_status"}') - before <= 3
     await user.delete("four")
     await user.until(lambda: user.pods("four"), lambda pods: not pods, 30)
+    await user.until(user.policies, lambda policies: not policies, 45)
 
 
 async def test_pods_run_without_token_or_privilege(user: Any, kubeconfig: str) -> None:

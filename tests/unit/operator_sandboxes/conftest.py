@@ -161,6 +161,11 @@ class World:
         stores = {"pods": self.pods, "leases": self.leases, "networkpolicies": self.policies}
         return copy.deepcopy(stores[resource].get(name))
 
+    async def list(self, api_version: str, resource: str, namespace: str | None, *, labels: str = "") -> list[Body]:
+        self._maybe_fail()
+        assert resource == "networkpolicies"
+        return [copy.deepcopy(policy) for policy in self.policies.values()]
+
     async def create(self, resource: str, body: Body) -> Body:
         self._maybe_fail()
         name = body["metadata"]["name"]
@@ -191,6 +196,8 @@ class World:
 
     async def delete(self, api_version: str, resource: str, namespace: str, name: str, **options: Any) -> bool:
         self._maybe_fail()
+        if resource == "networkpolicies":
+            return self.policies.pop(name, None) is not None
         kind = "pod" if resource == "pods" else "sandbox"
         store = self.pods if kind == "pod" else self.sandboxes
         if name not in store or options.get("uid") not in (None, store[name]["metadata"]["uid"]):

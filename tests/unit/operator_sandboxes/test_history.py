@@ -197,6 +197,22 @@ async def test_the_namespace_is_closed_before_the_first_pod(world: Callable[...,
     assert spec["policyTypes"] == ["Ingress", "Egress"] and "egress" not in spec and "ingress" not in spec
 
 
+async def test_the_policy_goes_once_its_namespace_has_been_empty_for_a_while(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    policies = DenyAll(server, SandboxSettings())
+    in_use = {"ns"}
+    await policies.ensure("ns")
+    await policies.tidy(None, lambda: in_use, idle=0)
+    assert server.policies, "removed while a group uses it"
+    in_use.clear()
+    await policies.tidy(None, lambda: in_use, idle=60)
+    assert server.policies, "removed before its namespace was idle long enough"
+    await policies.tidy(None, lambda: in_use, idle=0)
+    assert not server.policies
+    await policies.ensure("ns")
+    assert server.policies, "a policy that was removed is made again"
+
+
 async def test_figures_are_counted(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
