@@ -11,7 +11,7 @@ PYTEST := $(PYTHON) -m pytest -q --durations=10
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-e2e lint bench-exec bench-demo
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-e2e lint bench-exec bench-grading bench-demo
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -49,10 +49,13 @@ test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
 
 lint: venv ## ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy crds operator agent images demo cluster tasks
+	@$(VENV)/bin/mypy crds operator agent images demo cluster tasks tests/bench
 
 bench-exec: venv cluster images ## exec session against one-shot exec
-	@$(PYTHON) tests/bench/exec_bench.py
+	@$(PYTHON) -m tests.bench.exec_bench
 
-bench-demo: venv ## the demo over three seeds; table in docs/
-	@$(PYTHON) tests/bench/demo_bench.py
+bench-grading: venv cluster images ## grading Jobs: seconds over the tests' own
+	@$(PYTHON) -m tests.bench.grading_bench
+
+bench-demo: venv ## the demo over three seeds, grading and exec; table in docs/
+	@$(PYTHON) -m tests.bench.demo_bench

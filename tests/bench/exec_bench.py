@@ -1,8 +1,8 @@
 """Exec of `true`: a warm session against kubernetes-python's one-shot `stream()`, call by call in turn.
 
-Prints lines `name ours peer ratio goal ok|short` (medians in milliseconds) and ends with 0 only if every goal holds.
-QUICK=1 makes it short. Both sides run in the same Pod, on the same cluster, in the same minute; ours is the public
-`Session.run` with all its bookkeeping, the peer is the call its documentation shows, with a client of its own.
+Medians in milliseconds. QUICK=1 makes it short. Both sides run in the same Pod, on the same cluster, in the same minute;
+ours is the public `Session.run` with all its bookkeeping, the peer is the call its documentation shows, with a client
+of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kubernetes import client as official
@@ -24,40 +22,23 @@ from swerl_agent.kube import Conflict, Forbidden, KubeClient
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.sandbox.pod import ready
 
+from demo.cluster import swerl_home
+from tests.bench.figures import QUICK, Figure, conclude
+
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:dev")
-QUICK = os.environ.get("QUICK") == "1"
 ROUNDS = 15 if QUICK else 100
 TRUE_GOAL, ECHO_GOAL = 0.1, 0.2  # of the peer's median; output costs two processes in the Pod: count it, send it
 Call = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class Line:
-    """One compared figure, medians in milliseconds."""
-
-    name: str
-    ours: float
-    peer: float
-    goal: float
-
-    @property
-    def holds(self) -> bool:
-        return self.ours <= self.goal * self.peer
-
-    def __str__(self) -> str:
-        word = "ok" if self.holds else "short"
-        return f"{self.name} {self.ours:.2f} {self.peer:.2f} {self.ours / self.peer:.3f} {self.goal:.3f} {word}"
-
-
-async def main(kubeconfig: str) -> int:
+async def figures(kubeconfig: str) -> list[Figure]:
+    """The compared figures, from a Pod of their own."""
     async with KubeClient.from_environment(kubeconfig) as client:
         namespace, name = await _place(client)
         try:
-            lines = await _compare(client, kubeconfig, namespace, name)
+            return await _compare(client, kubeconfig, namespace, name)
         finally:
             await client.delete("v1", "namespaces", None, namespace)
-    print(*lines, sep="\n")
-    return 0 if all(line.holds for line in lines) else 1
 
 
 async def _place(client: KubeClient) -> tuple[str, str]:
@@ -78,7 +59,7 @@ async def _place(client: KubeClient) -> tuple[str, str]:
             await asyncio.sleep(0.2)
 
 
-async def _compare(client: KubeClient, kubeconfig: str, namespace: str, name: str) -> list[Line]:
+async def _compare(client: KubeClient, kubeconfig: str, namespace: str, name: str) -> list[Figure]:
     uid = (await client.get("v1", "pods", namespace, name))["metadata"]["uid"]
     config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call]
     core = official.CoreV1Api(official.ApiClient())
@@ -95,14 +76,14 @@ async def _compare(client: KubeClient, kubeconfig: str, namespace: str, name: st
             return call
 
         pairs = {
-            "exec_true": (run("true"), one_shot("true"), TRUE_GOAL),
-            "exec_echo": (run("echo hello"), one_shot("bash", "-lc", "echo hello"), ECHO_GOAL),
+            "exec_true_ms": (run("true"), one_shot("true"), TRUE_GOAL),
+            "exec_echo_ms": (run("echo hello"), one_shot("bash", "-lc", "echo hello"), ECHO_GOAL),
         }
-        lines = []
+        found = []
         for label, (ours, peer, goal) in pairs.items():
             mine, theirs = await _medians(ours, peer)
-            lines.append(Line(label, mine, theirs, goal))
-        return lines
+            found.append(Figure(label, mine, goal, peer=theirs))
+        return found
 
 
 def _stream(core: Any, namespace: str, name: str, command: list[str]) -> None:
@@ -125,10 +106,5 @@ async def _medians(*calls: Call) -> list[float]:
     return [statistics.median(taken) for taken in times]
 
 
-def _kubeconfig() -> str:
-    home = Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
-    return os.environ.get("KUBECONFIG") or str(home / "cluster" / "kubeconfig")
-
-
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(_kubeconfig())))
+    sys.exit(conclude(asyncio.run(figures(str(swerl_home() / "cluster" / "kubeconfig")))))
