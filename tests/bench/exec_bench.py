@@ -1,6 +1,6 @@
 """Exec of `true`: a warm session against kubernetes-python's one-shot `stream()`, call by call in turn.
 
-Medians in milliseconds. QUICK=1 makes it short. Both sides run in the same Pod, on the same cluster, in the same minute;
+Medians in milliseconds. QUICK=1 makes it short. Both sides run in one Pod, on one cluster, in the same minute;
 ours is the public `Session.run` with all its bookkeeping, the peer is the call its documentation shows, with a client
 of its own.
 """
