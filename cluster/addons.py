@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from cluster import build, network, oci
+from cluster import build, network, oci, storage
 from cluster.errors import ClusterError
 from cluster.layout import REGISTRY_NAME, Cluster
 
@@ -53,7 +53,7 @@ def applied(cluster: Cluster) -> tuple[tuple[str, str], ...]:
 def apply(cluster: Cluster) -> None:
     """Server-side apply of everything; at once when nothing changed since the last time."""
     crds = build.folder(cluster.home, "kuberay")
-    items = [*_coredns(cluster), *_kuberay(cluster), *_runtime_classes()]
+    items = [*_coredns(cluster), *_kuberay(cluster), *_runtime_classes(), storage.storage_class()]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
     seen, mark = hashlib.sha256(f"{crds}{text}".encode()).hexdigest(), _mark(cluster)
     if mark.exists() and mark.read_text() == seen:

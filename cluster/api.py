@@ -3,7 +3,7 @@
 import http.client
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -37,6 +37,21 @@ class Api:
             raise Unreachable(f"apiserver {self._host}:{self._port}: {error}") from error
         finally:
             connection.close()
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10.0) -> int:
+        """The status of a write; 409 (there is one already) and 404 (gone) are answers. Raises Unreachable."""
+        connection = self._connect(timeout)
+        try:
+            connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            said = answer.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"apiserver {self._host}:{self._port}: {error}") from error
+        finally:
+            connection.close()
+        if answer.status >= 300 and answer.status not in (404, 409):
+            raise Unreachable(f"apiserver: {method} {path} gave {answer.status}: {said[:300]}")
+        return answer.status
 
     def lines(self, path: str, parameters: dict[str, str], *, timeout: float) -> Iterator[bytes]:
         """Lines of a stream until the server ends it; raises Unreachable, also after `timeout` s of silence."""

@@ -1,7 +1,7 @@
 """The daemons of a cluster: their command lines, in the order in which they start."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cluster import build, configs, network, pki
@@ -147,23 +147,19 @@ def proxy(cluster: Cluster) -> Daemon:
 
 
 def netpol(cluster: Cluster) -> Daemon:
-    sources = (*sorted((_CHECKOUT / "cluster" / "netpol").glob("*.py")), _CHECKOUT / "cluster" / "api.py")
-    return Daemon(
+    return _python(
+        cluster,
         "netpol",
-        (
-            sys.executable,
-            "-m",
-            "cluster.netpol",
-            f"--server={cluster.server}",
-            f"--pki={cluster.pki}",
-            f"--socket={configs.gate_socket(cluster)}",
-            f"--pod-cidr={cluster.pod_cidr}",
-            f"--host-ip={cluster.host_ip}",
-            f"--uplink={network.UPLINK}",
-        ),
-        inputs=sources,
-        env={"PYTHONPATH": str(_CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"},
+        sorted((_CHECKOUT / "cluster" / "netpol").glob("*.py")),
+        f"--socket={configs.gate_socket(cluster)}",
+        f"--pod-cidr={cluster.pod_cidr}",
+        f"--host-ip={cluster.host_ip}",
+        f"--uplink={network.UPLINK}",
     )
+
+
+def storage(cluster: Cluster) -> Daemon:
+    return _python(cluster, "storage", [_CHECKOUT / "cluster" / "storage.py"], f"--folder={cluster.volumes}")
 
 
 # Name -> description; the order of starting, and in reverse of stopping.
@@ -176,6 +172,7 @@ ALL: dict[str, Callable[[Cluster], Daemon]] = {
     "netpol": netpol,
     "controller-manager": controller_manager,
     "scheduler": scheduler,
+    "storage": storage,
     "proxy": proxy,
     "kubelet": kubelet,
 }
@@ -184,6 +181,17 @@ ALL: dict[str, Callable[[Cluster], Daemon]] = {
 def _registry(cluster: Cluster, name: str, *, in_node: bool) -> Daemon:
     config = cluster.state / f"{name}.yml"
     return Daemon(name, ("docker-registry", "serve", str(config)), in_node=in_node, inputs=(config,))
+
+
+def _python(cluster: Cluster, name: str, sources: Sequence[Path], *arguments: str) -> Daemon:
+    """A program of this package, `cluster.<name>`."""
+    shared = [_CHECKOUT / "cluster" / file for file in ("api.py", "watch.py")]
+    return Daemon(
+        name,
+        (sys.executable, "-m", f"cluster.{name}", f"--server={cluster.server}", f"--pki={cluster.pki}", *arguments),
+        inputs=(*sources, *shared),
+        env={"PYTHONPATH": str(_CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
 
 
 def _client(cluster: Cluster, name: str) -> tuple[str, ...]:

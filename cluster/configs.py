@@ -17,7 +17,8 @@ def write(cluster: Cluster, *, pause_image: str) -> None:
         cluster.state / "registry.yml": registry(cluster, f"127.0.0.1:{cluster.registry_port}", read_only=False),
         cluster.state / "mirror.yml": registry(cluster, _MIRROR, read_only=True),
         cluster.state / "containerd.toml": containerd(cluster, pause_image),
-        cluster.state / "certs.d" / REGISTRY_NAME / "hosts.toml": _hosts(),
+        cluster.state / "certs.d" / REGISTRY_NAME / "hosts.toml": _hosts(f"http://{_MIRROR}"),
+        cluster.state / "certs.d" / "docker.io" / "hosts.toml": _hosts("https://registry-1.docker.io"),
         cluster.state / "cni" / "10-swerl.conflist": cni(cluster),
         cluster.state / "kubelet.json": kubelet(cluster),
         cluster.state / "resolv.conf": "".join(f"nameserver {address}\n" for address in network.nameservers()),
@@ -165,8 +166,9 @@ def kubelet(cluster: Cluster) -> str:
     )
 
 
-def _hosts() -> str:
-    return f'server = "http://{_MIRROR}"\n[host."http://{_MIRROR}"]\n  capabilities = ["pull", "resolve"]\n'
+def _hosts(server: str) -> str:
+    """The mirror first, so that an image that was built here needs no host in its name; then `server`."""
+    return f'server = "{server}"\n[host."http://{_MIRROR}"]\n  capabilities = ["pull", "resolve"]\n'
 
 
 def _may_lower_oom_score() -> bool:

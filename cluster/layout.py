@@ -65,6 +65,11 @@ class Cluster:
         return self.state / "log"
 
     @property
+    def volumes(self) -> Path:
+        """Folders of persistent volumes: <namespace>/<claim>."""
+        return self.state / "volumes"
+
+    @property
     def registry_storage(self) -> Path:
         """Blobs and manifests; shared by all clusters of one home."""
         return self.home / "registry"

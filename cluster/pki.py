@@ -63,6 +63,7 @@ def _identities(cluster: Cluster) -> list[_Identity]:
         _Identity("scheduler", "system:kube-scheduler"),
         _Identity("proxy", "system:kube-proxy"),
         _Identity("netpol", "swerl:netpol", "system:masters"),
+        _Identity("storage", "swerl:storage", "system:masters"),
         _Identity(
             "kubelet",
             f"system:node:{NODE_NAME}",

@@ -1,4 +1,4 @@
-"""The demo's objects: the SweRLJob of swerljob.yaml with this cluster's image references, prompts, volume."""
+"""The demo's objects: those of swerljob.yaml, with this cluster's image references."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 import yaml
 
-from demo.cluster import ROOT, Cluster, swerl_home
+from demo.cluster import ROOT, swerl_home
 
 NAMESPACE = "swerl-demo"
 SYSTEM_NAMESPACE = "swerl-system"
 JOB = "demo"
 CLAIM = "demo-output"
-PROMPTS = "demo-prompts"
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,16 @@ class Images:
         return self.references[f"swe-rl/{name}"]
 
 
+def documents() -> dict[str, dict[str, Any]]:
+    """What swerljob.yaml holds, by kind."""
+    return {document["kind"]: document for document in yaml.safe_load_all((ROOT / "swerljob.yaml").read_text())}
+
+
 def job_manifest(
     images: Images, *, name: str = JOB, namespace: str = NAMESPACE, seed: int | None = None
 ) -> dict[str, Any]:
-    """swerljob.yaml with the references that were built, and `seed` when given."""
-    job: dict[str, Any] = yaml.safe_load((ROOT / "swerljob.yaml").read_text())
+    """The job of swerljob.yaml with the references that were built, `seed` when given, and $STEPS steps when set."""
+    job = documents()["SweRLJob"]
     job["metadata"] |= {"name": name, "namespace": namespace}
     spec = job["spec"]
     spec["trainer"]["image"] = images["trainer"]
@@ -48,52 +52,25 @@ def job_manifest(
     if seed is not None:
         spec["algorithm"]["seed"] = seed
         spec["tasks"]["seed"] = seed
+    if steps := os.environ.get("STEPS"):
+        spec["algorithm"]["steps"] = int(steps)
     return job
 
 
-def prompts_manifest(namespace: str = NAMESPACE) -> dict[str, Any]:
-    text = (ROOT / "tasks" / "demo-prompts.yaml").read_text()
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": PROMPTS, "namespace": namespace},
-        "data": {"prompts.yaml": text},
-    }
+def needed_manifests(namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    """What the job of swerljob.yaml needs beside itself: its prompts and its volume."""
+    needed = [document for kind, document in documents().items() if kind != "SweRLJob"]
+    for document in needed:
+        document["metadata"]["namespace"] = namespace
+    if storage_class := os.environ.get("SWERL_STORAGE_CLASS"):
+        next(d for d in needed if d["kind"] == "PersistentVolumeClaim")["spec"]["storageClassName"] = storage_class
+    return needed
 
 
 def namespace_manifest(namespace: str = NAMESPACE) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
 
 
-def volume_manifests(cluster: Cluster, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
-    """The claim for checkpoints and artifacts; on the local cluster, which has no provisioner, also its volume."""
-    spec: dict[str, Any] = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "4Gi"}}}
-    if storage_class := os.environ.get("SWERL_STORAGE_CLASS"):
-        spec["storageClassName"] = storage_class
-    manifests = []
-    if cluster.local:
-        volume = f"{namespace}-{CLAIM}"
-        spec |= {"storageClassName": "", "volumeName": volume}
-        path = output_folder(namespace)
-        manifests.append(
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": volume},
-                "spec": {
-                    "capacity": {"storage": "4Gi"},
-                    "accessModes": ["ReadWriteMany"],
-                    "storageClassName": "",
-                    "persistentVolumeReclaimPolicy": "Retain",
-                    "claimRef": {"namespace": namespace, "name": CLAIM},
-                    "hostPath": {"path": str(path), "type": "DirectoryOrCreate"},
-                },
-            }
-        )
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec}
-    return [*manifests, claim | {"metadata": {"name": CLAIM, "namespace": namespace}}]
-
-
-def output_folder(namespace: str = NAMESPACE) -> Path:
-    """Where the local cluster keeps the job's output on this machine."""
-    return swerl_home() / "demo" / "output" / namespace
+def volume_folder(namespace: str = NAMESPACE) -> Path:
+    """Where the local cluster keeps the job's volume on this machine."""
+    return swerl_home() / "cluster" / "volumes" / namespace / CLAIM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import subprocess
 import tarfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.cluster import Cluster, swerl_home
-from demo.job import CLAIM, JOB, NAMESPACE, Images, job_manifest, output_folder
+from demo.job import CLAIM, JOB, NAMESPACE, Images, job_manifest, volume_folder
 from demo.report import draw_curve, metrics_of, print_trajectory, solved_trajectory, write_summary
 from demo.setup import prepare
 from demo.steps import StepFailed, Steps
@@ -23,11 +24,9 @@ TIME_LIMIT = 3600.0
 def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     """Set up, train, report; returns the summary. Raises StepFailed when a step cannot be done."""
     cluster, steps = Cluster.chosen(), Steps()
-    folder = folder or swerl_home() / "demo"
+    folder = folder or Path(os.environ.get("SWERL_DEMO_FOLDER") or swerl_home() / "demo")
     started = time.monotonic()
     images = prepare(cluster, steps)
-    if cluster.local:
-        shutil.rmtree(output_folder(), ignore_errors=True)
     status, watch = train(cluster, images, seed)
     steps.seconds |= {f"job_{name.lower()}": seconds for name, seconds in watch.phases.items()}
     steps.seconds["total"] = round(time.monotonic() - started, 1)
@@ -56,11 +55,11 @@ def train(cluster: Cluster, images: Images, seed: int | None) -> tuple[dict[str,
 
 
 def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
-    """The job's output volume as a local folder: the volume itself on the local cluster, else a copy through a Pod."""
-    if cluster.local:
-        return output_folder()
+    """A copy of the job's output below `folder`, without the checkpoints; from another cluster it comes by a Pod."""
     target = folder / "output"
     shutil.rmtree(target, ignore_errors=True)
+    if cluster.local:
+        return Path(shutil.copytree(volume_folder(), target, ignore=shutil.ignore_patterns("checkpoints")))
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -80,17 +79,8 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
     }
     cluster.apply(pod)
     cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", "pod/demo-reader", "--timeout=180s")
-    command = [
-        "kubectl",
-        "--kubeconfig",
-        str(cluster.kubeconfig),
-        "exec",
-        "--namespace",
-        NAMESPACE,
-        "demo-reader",
-        "--",
-    ]
-    done = subprocess.run([*command, "tar", "-c", "-C", "/output", "--exclude=checkpoints", "."], capture_output=True)
+    into = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "exec", "--namespace", NAMESPACE, "demo-reader", "--"]
+    done = subprocess.run([*into, "tar", "-c", "-C", "/output", "--exclude=checkpoints", "."], capture_output=True)
     if done.returncode:
         raise StepFailed(f"could not read the output volume: {done.stderr.decode(errors='replace')[-500:]}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:

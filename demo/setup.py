@@ -6,7 +6,7 @@ import os
 import sys
 
 from demo.cluster import ROOT, Cluster
-from demo.job import NAMESPACE, SYSTEM_NAMESPACE, Images, namespace_manifest, prompts_manifest, volume_manifests
+from demo.job import NAMESPACE, SYSTEM_NAMESPACE, Images, namespace_manifest, needed_manifests
 from demo.steps import StepFailed, Steps, run
 
 RELEASE = "swe-rl"
@@ -27,7 +27,7 @@ def prepare(cluster: Cluster, steps: Steps) -> Images:
         install_operator(cluster, images)
     with steps.step("namespace", f"namespace {NAMESPACE}: prompts, output volume"):
         remove_job(cluster)
-        cluster.apply(namespace_manifest(), prompts_manifest(), *volume_manifests(cluster))
+        cluster.apply(namespace_manifest(), *needed_manifests())
     return images
 
 
@@ -43,8 +43,6 @@ def install_operator(cluster: Cluster, images: Images) -> None:
 
 
 def remove_job(cluster: Cluster) -> None:
-    """Delete the demo's namespace and volume of an earlier run, with all that hangs on them."""
+    """Delete the demo's namespace of an earlier run, with all that hangs on it."""
     cluster.kubectl("delete", "swerljobs.swerl.dev", "--all", "--namespace", NAMESPACE, "--ignore-not-found")
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
-    if cluster.local:
-        cluster.kubectl("delete", "persistentvolume", "--ignore-not-found", f"{NAMESPACE}-demo-output")

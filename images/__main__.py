@@ -21,7 +21,7 @@ from images.bundled import demo_data, task_folders, task_image
 from images.catalogue import ROOT, Image, content_key, project_images
 from images.engine import BuildError, Engine
 
-DEV_TAG = "dev"
+NEWEST_TAG = "latest"
 BUNDLED = "tasks"
 
 
@@ -35,7 +35,7 @@ class Builder:
     references: dict[str, str] = field(default_factory=dict)
 
     def ensure(self, image: Image, *, quiet: bool = False) -> str:
-        """Have `image` in the registry under its content key and under `dev`; build only what is missing.
+        """Have `image` in the registry under its content key and under `latest`; build only what is missing.
 
         Returns (and, unless `quiet`, prints) what was done: present, pushed, built and pushed.
         """
@@ -48,8 +48,7 @@ class Builder:
             if not self.engine.stored(image.name, tag):
                 done = "built and pushed"
                 self.engine.build(image, tag, self.local(parent))
-            self.engine.push(image.name, tag, tag)
-            self.engine.push(image.name, tag, DEV_TAG)
+        self.engine.publish(image.name, tag, NEWEST_TAG)
         self.references[image.name] = f"{self.cluster_registry}/{image.name}:{tag}"
         if not quiet:
             print(f"  {image.name}:{tag}  {done}  {time.monotonic() - started:.1f} s", flush=True)

@@ -70,15 +70,20 @@ class Engine:
 
     def has(self, name: str, tag: str) -> bool:
         """Whether the registry already holds this tag; only a local one is asked, others get the push and decide."""
-        if not self.local:
-            return False
-        request = urllib.request.Request(f"http://{self.registry}/v2/{name}/manifests/{tag}", method="HEAD")
+        return self.local and self._manifest(name, tag) is not None
+
+    def _manifest(self, name: str, tag: str, put: tuple[str, bytes] | None = None) -> tuple[str, bytes] | None:
+        """Media type and text of a manifest in the local registry, None without one; `put` stores it first."""
+        request = urllib.request.Request(f"http://{self.registry}/v2/{name}/manifests/{tag}")
         request.add_header("Accept", ", ".join(MANIFEST_TYPES))
+        if put is not None:
+            request.method, request.data = "PUT", put[1]
+            request.add_header("Content-Type", put[0])
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
-                return bool(answer.status == 200)
+                return str(answer.headers["Content-Type"]), bytes(answer.read())
         except urllib.error.HTTPError:
-            return False
+            return None
         except OSError as error:
             raise BuildError(
                 f"no registry at http://{self.registry} ({error}); start it with `make cluster`"
@@ -101,8 +106,16 @@ class Engine:
             command += ["-t", f"localhost/{image.name}:{tag}", "-f", str(image.dockerfile), str(context)]
             run(command, self.environment, self.home / "logs" / f"{image.name.replace('/', '-')}.log")
 
-    def push(self, name: str, tag: str, as_tag: str) -> None:
-        """Push localhost/<name>:<tag> to the registry under `as_tag`."""
+    def publish(self, name: str, tag: str, newest: str) -> None:
+        """Push localhost/<name>:<tag> to the registry unless it is there, and let the tag `newest` name it."""
+        if not self.has(name, tag):
+            self._push(name, tag, tag)
+        if not self.local:
+            self._push(name, tag, newest)
+        elif (manifest := self._manifest(name, tag)) is None or self._manifest(name, newest, manifest) is None:
+            raise BuildError(f"the registry at {self.registry} does not take the tag {newest} of {name}:{tag}")
+
+    def _push(self, name: str, tag: str, as_tag: str) -> None:
         local, remote = f"localhost/{name}:{tag}", f"{self.registry}/{name}:{as_tag}"
         if self.tool == "docker":
             run(["docker", "tag", local, remote])

@@ -17,8 +17,16 @@ from jinja2 import Template
 
 from tiny_model.scope import WORDS, Defect
 
-DEMO_PROMPTS = Path(__file__).parent.parent / "tasks" / "demo-prompts.yaml"
-PROMPTS: dict[str, str] = yaml.safe_load(DEMO_PROMPTS.read_text(encoding="utf-8"))["agent"]
+DEMO_JOB = Path(__file__).parent.parent / "swerljob.yaml"
+
+
+def demo_prompts() -> str:
+    """The agent's prompt file of the demo's job."""
+    documents = yaml.safe_load_all(DEMO_JOB.read_text(encoding="utf-8"))
+    return str(next(document for document in documents if document["kind"] == "ConfigMap")["data"]["prompts.yaml"])
+
+
+PROMPTS: dict[str, str] = yaml.safe_load(demo_prompts())["agent"]
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
 PHRASES = yaml.safe_load(Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"))
 REPLACEMENTS: dict[str, list[str]] = PHRASES["replacements"]

@@ -19,6 +19,6 @@ app.kubernetes.io/component: operator
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default "latest" }}
 {{- end -}}
 {{- end }}

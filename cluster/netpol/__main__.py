@@ -16,7 +16,7 @@ from cluster.api import Api
 from cluster.netpol import objects
 from cluster.netpol.objects import World
 from cluster.netpol.rules import Rules, Scope, render
-from cluster.netpol.watch import Changed, Listed, Watch
+from cluster.watch import Changed, Key, Listed, Watch
 
 _KINDS = {
     "pods": ("/api/v1/pods", objects.pod),
@@ -32,7 +32,7 @@ class Request:
 
     verb: str
     address: str
-    key: objects.Key
+    key: Key
     uid: str
     deadline: float
     done: threading.Event = field(default_factory=threading.Event)
@@ -69,7 +69,7 @@ class Enforcer:
         if isinstance(event, Listed):
             setattr(self._world, event.kind, event.objects)
             return True
-        known: dict[objects.Key, Any] = getattr(self._world, event.kind)
+        known: dict[Key, Any] = getattr(self._world, event.kind)
         before = known.get(event.key)
         if event.value is None:
             known.pop(event.key, None)

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-Json = Mapping[str, Any]
-Key = tuple[str, str]  # namespace, name
+from cluster.watch import Json, Key
 
 _FINISHED = ("Succeeded", "Failed")
 

@@ -9,7 +9,8 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cluster.netpol.objects import Json, Pod, Policy, World, applying, selects
+from cluster.netpol.objects import Pod, Policy, World, applying, selects
+from cluster.watch import Json
 
 TABLE = "swerl_netpol"
 

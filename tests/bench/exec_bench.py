@@ -25,7 +25,7 @@ from swerl_agent.sandbox.pod import ready
 from demo.cluster import swerl_home
 from tests.bench.figures import QUICK, Figure, conclude
 
-IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:dev")
+IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 ROUNDS = 15 if QUICK else 100
 TRUE_GOAL, ECHO_GOAL = 0.1, 0.2  # of the peer's median; output costs two processes in the Pod: count it, send it
 Call = Callable[[], Awaitable[None]]

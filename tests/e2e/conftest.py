@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo.cluster import Cluster
-from demo.job import CLAIM, Images, prompts_manifest, volume_manifests
+from demo.job import Images, needed_manifests
 from demo.setup import install_operator
 from tests.e2e.world import World
 
@@ -27,9 +26,6 @@ def product(kubeconfig: str) -> tuple[Cluster, Images]:
 def world(product: tuple[Cluster, Images], namespace: str) -> Iterator[World]:
     cluster, images = product
     world = World(cluster, images, namespace)
-    shutil.rmtree(world.output, ignore_errors=True)
-    cluster.apply(prompts_manifest(namespace), *volume_manifests(cluster, namespace))
+    cluster.apply(*needed_manifests(namespace))
     yield world
     cluster.kubectl("delete", "swerljobs", "--all", "-n", namespace, "--ignore-not-found")
-    cluster.kubectl("delete", "persistentvolume", f"{namespace}-{CLAIM}", "--wait=false", "--ignore-not-found")
-    shutil.rmtree(world.output, ignore_errors=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.cluster import Cluster
-from demo.job import Images, job_manifest, output_folder
+from demo.job import Images, job_manifest, volume_folder
 
 EVERYTHING = "pods,jobs,configmaps,swesandboxes,rayclusters,leases,serviceaccounts,rolebindings,networkpolicies"
 
@@ -27,7 +27,7 @@ class World:
     @property
     def output(self) -> Path:
         """The jobs' output volume, as this machine sees it."""
-        return output_folder(self.namespace)
+        return volume_folder(self.namespace)
 
     def manifest(self, name: str, algorithm: dict[str, Any]) -> dict[str, Any]:
         """The demo's job under another name, with other algorithm settings, evaluating nothing."""

@@ -52,7 +52,8 @@ def test_bad_examples_are_refused_with_the_message_they_state(kubectl: Kubectl, 
 @pytest.fixture(scope="module")
 def job(kubectl: Kubectl, namespace: str) -> Iterator[str]:
     """The name of a stored, suspended job."""
-    body = yaml.safe_load((ROOT / "swerljob.yaml").read_text())
+    documents = yaml.safe_load_all((ROOT / "swerljob.yaml").read_text())
+    body = next(document for document in documents if document["kind"] == "SweRLJob")
     body["spec"]["suspend"] = True
     done = kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(body))
     assert done.returncode == 0, done.stderr

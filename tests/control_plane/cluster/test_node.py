@@ -85,3 +85,21 @@ def test_status_is_readable_and_healthy(running: Cluster) -> None:
     assert "NOT" not in said
     assert Path(running.kubeconfig).is_file()
     assert str(running.kubeconfig) in said
+
+
+def test_a_claim_gets_a_folder_that_goes_with_it(running: Cluster, world: World) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    world.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"}, "spec": claim})
+    eventually(lambda: world.get("pvc", "kept")["status"].get("phase") == "Bound", "the claim is bound", 15)
+    folder = running.volumes / world.namespace / "kept"
+    pod = world.pod("writer", "sleep", "60")
+    pod["spec"]["volumes"] = [{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "kept", "mountPath": "/kept"}]
+    (folder / "seen").write_text("by the Pod, too\n")
+    world.apply(pod)
+    world.wait_running("writer")
+    assert world.exec("writer", "cat", "/kept/seen").stdout == "by the Pod, too\n"
+    world.kubectl("delete", "pod", "writer", "--grace-period=0", "--force")
+    world.kubectl("delete", "pvc", "kept")
+    eventually(lambda: not folder.exists(), "the folder is removed", 30)
+    eventually(lambda: world.namespace not in world.kubectl("get", "pv").stdout, "and the volume with it", 10)

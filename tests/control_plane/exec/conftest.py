@@ -16,7 +16,7 @@ from swerl_agent.sandbox.pod import ready
 Json = dict[str, Any]
 T = TypeVar("T")
 MakePod = Callable[..., Awaitable[Json]]
-IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:dev")
+IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from swerl_operator.metrics import Metrics
 
 Body = dict[str, Any]
 API = "swerl.dev/v1alpha1"
-IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:dev")
+IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 REPOSITORY = Path(__file__).parents[3]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +88,8 @@ class Shell:
         try:
             out, err = await asyncio.wait_for(process.communicate(), timeout)
         except TimeoutError:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.communicate()
             return CommandResult("c", 137, b"partial\n", b"", 8, 0, True, timeout)
         return CommandResult("c", process.returncode or 0, out[:max_output], err, len(out), len(err), False, 0.1)
 

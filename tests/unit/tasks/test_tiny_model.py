@@ -7,7 +7,6 @@ import json
 import random
 import struct
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from swerl_agent.episode.prompts import Cut, Output, Prompts
@@ -17,7 +16,7 @@ from tokenizers import Tokenizer
 
 from tasks.catalogue import FOLDER, SPLITS, function_source, load_catalogue
 from tiny_model.defects import KINDS, random_defect
-from tiny_model.episodes import DEMO_PROMPTS, Noise, demonstration, edit, encode, observation, prompt, wrong_fragment
+from tiny_model.episodes import Noise, demo_prompts, demonstration, edit, encode, observation, prompt, wrong_fragment
 from tiny_model.vocabulary import build_tokenizer
 
 MODEL = FOLDER.parent / "tiny_model" / "model"
@@ -49,7 +48,7 @@ def test_the_tokenizer_is_the_one_its_script_makes(tokenizer: Tokenizer) -> None
 
 def test_production_makes_the_ids_of_training(tokenizer: Tokenizer) -> None:
     production = HFTokenizer(MODEL)
-    prompts = Prompts.from_yaml(DEMO_PROMPTS.read_text())
+    prompts = Prompts.from_yaml(demo_prompts())
     for split in SPLITS:
         for task in load_tasks(FOLDER / split, format="swebench-task-repo"):
             messages = [
@@ -120,4 +119,4 @@ def test_demonstrations_are_as_noisy_as_asked(tokenizer: Tokenizer) -> None:
 
 
 def test_the_prompts_fit_the_production_agent() -> None:
-    assert Prompts.from_yaml(Path(DEMO_PROMPTS).read_text()).reminder(3) == ""
+    assert Prompts.from_yaml(demo_prompts()).reminder(3) == ""

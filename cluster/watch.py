@@ -5,13 +5,14 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.api import Api, Unreachable
-from cluster.netpol.objects import Json, Key
 
+Json = Mapping[str, Any]
+Key = tuple[str, str]  # namespace, '' for what has none, and name
 _WATCH_SECONDS = 300
 
 

@@ -1,0 +1,134 @@
+"""What the README tells a stranger to type, typed: the three commands on a cluster, and `make demo` on a user's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from swerl_api.crd import KINDS
+
+from demo.cluster import ROOT, Cluster, swerl_home
+from demo.job import Images, documents
+from demo.setup import RELEASE, SYSTEM_NAMESPACE, install_operator
+
+CRDS = [f"{kind.plural}.swerl.dev" for kind in KINDS]
+README = (ROOT / "README.md").read_text()
+# Where a block's commands run: here, or as what they are, targets of the Makefile that CI, this file or a benchmark runs.
+KNOWN = {
+    "make demo": "test_make_demo_on_an_existing_cluster",
+    "make test": "continuous integration",
+    "helm install swe-rl charts/": "test_three_commands",
+    "kubectl apply -f swerljob.yaml": "test_three_commands",
+    "kubectl get swesandboxes": "test_three_commands",
+    "kubectl get swerl -n swerl-demo": "test_make_demo_on_an_existing_cluster",
+    "kubectl get swesandboxes -n swerl-demo": "test_make_demo_on_an_existing_cluster",
+    "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH": "test_make_demo_on_an_existing_cluster",
+}
+
+
+def commands() -> list[str]:
+    """Every line of a shell block, without its comment."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    lines = [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def test_every_command_is_run_somewhere() -> None:
+    assert set(commands()) == set(KNOWN)
+    targets = set(re.findall(r"`make ([a-z-]+)`", README))
+    makefiles = "".join(path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("*/*.mk")))
+    assert targets <= set(re.findall(r"^([a-z-]+):", makefiles, re.MULTILINE))
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / link).exists(), f"README links to {link}"
+
+
+class Shell:
+    """A user's terminal: the checkout as folder, a kubeconfig whose context names a namespace of its own."""
+
+    def __init__(self, kubeconfig: Path, **environment: str) -> None:
+        search = f"{swerl_home() / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": search, **environment}
+
+    def type(self, command: str, timeout: float = 600) -> str:
+        done = subprocess.run(
+            command, shell=True, cwd=ROOT, env=self._environment, timeout=timeout, text=True, capture_output=True
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        return done.stdout
+
+
+@pytest.fixture
+def shell(product: tuple[Cluster, Images], namespace: str, tmp_path: Path) -> Iterator[Shell]:
+    """A terminal on a cluster where nothing of the product is installed."""
+    cluster, images = product
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = namespace
+    copy = tmp_path / "kubeconfig"
+    copy.write_text(yaml.safe_dump(config))
+    copy.chmod(0o600)
+    remove_product(cluster)
+    yield Shell(copy)
+    cluster.helm("uninstall", RELEASE, "--namespace", namespace, "--ignore-not-found", "--wait")
+    install_operator(cluster, images)
+
+
+def remove_product(cluster: Cluster) -> None:
+    cluster.helm("uninstall", RELEASE, "--namespace", SYSTEM_NAMESPACE, "--ignore-not-found", "--wait")
+    cluster.kubectl("delete", "crds", *CRDS, "--ignore-not-found")
+
+
+def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace: str) -> None:
+    before = everything(shell)
+    shell.type("helm install swe-rl charts/")
+    shell.type("kubectl apply -f swerljob.yaml")
+    shell.type("kubectl wait swerl/demo --for=condition=Training --timeout=300s", 320)
+    shell.type("until kubectl get swesandboxes | grep -q Ready; do sleep 1; done", 120)
+    shell.type("kubectl delete -f swerljob.yaml --wait=false")
+    owned = f"swerl,swesandboxes,pods,jobs,rayclusters,configmaps,leases,networkpolicies,pvc -n {namespace}"
+    shell.type(f"while kubectl get {owned} -o name | grep -v kube-root-ca.crt; do sleep 1; done", 60)
+    shell.type("helm uninstall swe-rl --wait")
+    left = everything(shell) - before
+    assert left and all(name.startswith("customresourcedefinition") for name in left), left
+
+
+def everything(shell: Shell) -> set[str]:
+    """Names of all objects that the product may have made, Pods and Events left out."""
+    kinds = "crds,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+    inside = "deployments,services,serviceaccounts,roles,rolebindings,configmaps,secrets,leases,networkpolicies,pvc"
+    cluster_wide = shell.type(f"kubectl get {kinds} -o name").split()
+    listing = json.loads(shell.type(f"kubectl get {inside} -A -o json"))["items"]
+    names = {f"{o['kind']}/{o['metadata']['namespace']}/{o['metadata']['name']}" for o in listing}
+    return names | set(cluster_wide)
+
+
+def test_make_demo_on_an_existing_cluster(product: tuple[Cluster, Images], tmp_path: Path) -> None:
+    cluster, _ = product
+    folder = tmp_path / "demo"
+    shell = Shell(
+        cluster.kubeconfig,
+        SWERL_CLUSTER="existing",
+        SWERL_REGISTRY="127.0.0.1:5000",
+        SWERL_DEMO_FOLDER=str(folder),
+        STEPS="1",
+    )
+    said = shell.type("make demo", 900)
+    for words in ("held-out tasks resolved", "reward curve", "summary", "episodes"):
+        assert words in said, said[-3000:]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["phase"] == "Complete" and len(summary["rewards"]) == 1
+    assert summary["held_out_before"] is not None and summary["held_out_after"] is not None
+    assert list((folder / "output" / "artifacts").rglob("patch.diff"))
+    assert "Complete" in shell.type("kubectl get swerl -n swerl-demo")
+    shell.type("kubectl get swesandboxes -n swerl-demo")
+    shell.type("make demo-down")
+    assert "demo" not in shell.type("kubectl get swerl -n swerl-demo")
+
+
+def test_the_job_file_stands_alone() -> None:
+    assert set(documents()) == {"ConfigMap", "PersistentVolumeClaim", "SweRLJob"}
