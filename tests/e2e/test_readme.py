@@ -19,16 +19,17 @@ from demo.setup import RELEASE, SYSTEM_NAMESPACE, install_operator
 
 CRDS = [f"{kind.plural}.swerl.dev" for kind in KINDS]
 README = (ROOT / "README.md").read_text()
-# Where a block's commands run: here, or as what they are, targets of the Makefile that CI, this file or a benchmark runs.
+THREE, DEMO = "test_three_commands", "test_make_demo_on_an_existing_cluster"
+# Every command of a shell block, and what runs it.
 KNOWN = {
-    "make demo": "test_make_demo_on_an_existing_cluster",
+    "make demo": DEMO,
     "make test": "continuous integration",
-    "helm install swe-rl charts/": "test_three_commands",
-    "kubectl apply -f swerljob.yaml": "test_three_commands",
-    "kubectl get swesandboxes": "test_three_commands",
-    "kubectl get swerl -n swerl-demo": "test_make_demo_on_an_existing_cluster",
-    "kubectl get swesandboxes -n swerl-demo": "test_make_demo_on_an_existing_cluster",
-    "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH": "test_make_demo_on_an_existing_cluster",
+    "helm install swe-rl charts/": THREE,
+    "kubectl apply -f swerljob.yaml": THREE,
+    "kubectl get swesandboxes": THREE,
+    "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH": DEMO,
+    "kubectl get swerl -n swerl-demo": DEMO,
+    "kubectl get swesandboxes -n swerl-demo": DEMO,
 }
 
 
@@ -41,6 +42,7 @@ def commands() -> list[str]:
 
 def test_every_command_is_run_somewhere() -> None:
     assert set(commands()) == set(KNOWN)
+    assert {THREE, DEMO} <= set(globals())
     targets = set(re.findall(r"`make ([a-z-]+)`", README))
     makefiles = "".join(path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("*/*.mk")))
     assert targets <= set(re.findall(r"^([a-z-]+):", makefiles, re.MULTILINE))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +13,7 @@ from swerl_agent.sandbox.isolation import api_addresses
 from swerl_api.swesandbox import SweSandboxSpec
 
 from tests.control_plane.exec.conftest import IMAGE, connect
-from tests.control_plane.sandboxes.conftest import Operator, crds  # noqa: F401
+from tests.control_plane.operator_process import Operator
 
 if TYPE_CHECKING:
     from .conftest import MakePod
@@ -23,19 +23,6 @@ REPOSITORY = (
     "mkdir -p /testbed && cd /testbed && git init -q -b main && git commit -q --allow-empty -m base && "
     "git commit -q --allow-empty -m fix && git tag fixed && git reset -q --hard HEAD~1; exec sleep 3600"
 )
-
-
-@pytest.fixture(scope="module")
-def operator(
-    kubeconfig: str,
-    namespace: str,
-    crds: None,  # noqa: F811
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Operator]:
-    running = Operator(namespace, kubeconfig, tmp_path_factory.mktemp("operator") / "log")
-    running.start()
-    yield running
-    running.kill()
 
 
 @pytest.fixture

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.control_plane.operator_process import Operator
+
 ROOT = Path(__file__).resolve().parents[3]
 # Any image with `sh`; it stands for data and trainer alike where no driver needs to run.
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 Body = dict[str, Any]
-
-
-def free_port() -> int:
-    """A TCP port nobody listens on."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 class World:
@@ -70,47 +61,10 @@ class World:
         return seen
 
 
-class Operator:
-    """`python -m swerl_operator`, for as long as the context lasts; `options` are its command line."""
-
-    def __init__(self, kubeconfig: str, log: Path, **options: str) -> None:
-        self._ports = {"health-port": free_port(), "metrics-port": free_port()}
-        named = {name.replace("_", "-"): value for name, value in options.items()}
-        arguments = [f"--{name}={value}" for name, value in (named | self._ports).items()]
-        self._command = [sys.executable, "-m", "swerl_operator", *arguments]
-        self._environment = os.environ | {"KUBECONFIG": kubeconfig}
-        self.log = log
-
-    def __enter__(self) -> Operator:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=60)
-
-    def until_leading(self) -> None:
-        deadline = time.monotonic() + 90
-        while self.get("health-port", "/readyz") != "leading\n":
-            assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()[-4000:]
-            time.sleep(0.3)
-
-    def get(self, port: str, page: str) -> str:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._ports[port]}{page}", timeout=5) as answer:
-                return str(answer.read().decode())
-        except (urllib.error.URLError, OSError):
-            return ""
-
-
 @pytest.fixture(scope="module")
-def world(kubeconfig: str, namespace: str) -> World:
+def world(kubeconfig: str, namespace: str, crds: None) -> World:
     """The cluster with this checkout's CRDs."""
-    world = World(kubeconfig, namespace)
-    world.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    world.kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=60s")
-    return world
+    return World(kubeconfig, namespace)
 
 
 @pytest.fixture(scope="module")

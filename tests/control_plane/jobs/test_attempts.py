@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from .conftest import Body, Operator, World
+from tests.control_plane.operator_process import Operator
+
+from .conftest import Body, World
 
 
 def _until_cluster(world: World, name: str, cluster: str) -> None:
@@ -53,12 +55,11 @@ def test_an_operator_started_anew_makes_nothing_twice(world: World, operator: Op
     world.apply(job)
     _until_cluster(world, name, f"{name}-1")
     uid = world.kubectl("get", "raycluster", f"{name}-1", "-o", "jsonpath={.metadata.uid}")
-    operator.process.kill()
-    operator.process.wait()
-    with operator:
-        operator.until_leading()
-        world.kubectl("annotate", "swerl", name, "look=again")
-        world.until(lambda: world.status(name).get("phase"), lambda phase: phase in ("Starting", "Blocked"))
-        assert world.kubectl("get", "raycluster", f"{name}-1", "-o", "jsonpath={.metadata.uid}") == uid
-        assert world.status(name)["attempt"] == 1
-        world.kubectl("delete", "swerl", name)
+    operator.kill()
+    operator.start()
+    operator.until_leading()
+    world.kubectl("annotate", "swerl", name, "look=again")
+    world.until(lambda: world.status(name).get("phase"), lambda phase: phase in ("Starting", "Blocked"))
+    assert world.kubectl("get", "raycluster", f"{name}-1", "-o", "jsonpath={.metadata.uid}") == uid
+    assert world.status(name)["attempt"] == 1
+    world.kubectl("delete", "swerl", name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .conftest import IMAGE, Body, Operator, World
+from tests.control_plane.operator_process import Operator
+
+from .conftest import IMAGE, Body, World
 
 
 def _name(job: Body) -> str:
@@ -68,5 +70,5 @@ def test_the_operator_says_how_it_does(world: World, operator: Operator, job: Bo
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
     world.apply(job)
     world.until_condition(_name(job), "Validated", "ConfigMapMissing")
-    assert 'swerl_operator_jobs{phase="Blocked"}' in operator.get("metrics-port", "/metrics")
-    assert operator.get("health-port", "/livez") == "ok\n"
+    assert 'swerl_operator_jobs{phase="Blocked"}' in operator.metrics()
+    assert operator.health("livez") == "ok\n"

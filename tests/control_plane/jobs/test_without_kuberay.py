@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, Body, Operator, World, free_port
+from tests.control_plane.operator_process import Operator, free_port
+
+from .conftest import ROOT, Body, World
 
 TOKEN = "test-token"
 
@@ -93,4 +95,4 @@ def test_the_operator_waits_for_crds_and_names_what_is_missing(bare: World, job:
         found = bare.until_condition(name, "Validated", "KubeRayMissing")
         assert "helm install kuberay-operator" in found["message"]
         assert "ClusterRole 'swe-rl-driver' for drivers does not exist" in found["message"]
-        assert bare.status(name)["phase"] == "Blocked" and operator.process.poll() is None
+        assert bare.status(name)["phase"] == "Blocked" and operator.alive

@@ -4,78 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
 
+from tests.control_plane.operator_process import Operator
+
 Body = dict[str, Any]
 API = "swerl.dev/v1alpha1"
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
-REPOSITORY = Path(__file__).parents[3]
-
-
-class Operator:
-    """`python -m swerl_operator` for one namespace; a new process takes over from a killed one at once."""
-
-    def __init__(self, namespace: str, kubeconfig: str, log: Path) -> None:
-        self.namespace, self.kubeconfig, self.log = namespace, kubeconfig, log
-        self.health, self.metrics = _free_port(), _free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        options = {
-            "namespaces": self.namespace,
-            "lease-namespace": self.namespace,
-            "identity": "test",
-            "health-port": str(self.health),
-            "metrics-port": str(self.metrics),
-        }
-        command = [sys.executable, "-m", "swerl_operator", *(f"--{name}={value}" for name, value in options.items())]
-        with self.log.open("ab") as log:
-            environment = os.environ | {"KUBECONFIG": self.kubeconfig}
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        deadline = time.monotonic() + 60
-        while self._text(self.health, "readyz") != "leading\n":
-            assert self._process.poll() is None, f"the operator ended:\n{self.log.read_text()[-4000:]}"
-            assert time.monotonic() < deadline, f"the operator is not ready:\n{self.log.read_text()[-4000:]}"
-            time.sleep(0.2)
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(timeout=30)
-            self._process = None
-
-    def metric(self, name: str) -> float:
-        """Value of a metric with its labels as written, e.g. `x_total{verb="a"}`; 0 when absent."""
-        for line in self._text(self.metrics, "metrics").splitlines():
-            if line.startswith(name + " "):
-                return float(line.rpartition(" ")[2])
-        return 0.0
-
-    def _text(self, port: int, page: str) -> str:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 class User:
@@ -158,26 +100,10 @@ def reading() -> Callable[[Body, str], tuple[str, str, str]]:
     return condition
 
 
-@pytest.fixture(scope="session")
-def crds(kubeconfig: str) -> None:
-    """The CRDs of this checkout, applied."""
-    files = [argument for path in sorted((REPOSITORY / "crds").glob("*.yaml")) for argument in ("-f", str(path))]
-    command = ["kubectl", "--kubeconfig", kubeconfig, "apply", "--server-side", "--force-conflicts", *files]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-
-
-@pytest.fixture(scope="module")
-def operator(
-    kubeconfig: str, namespace: str, crds: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    running = Operator(namespace, kubeconfig, tmp_path_factory.mktemp("operator") / "log")
-    running.start()
-    yield running
-    running.kill(signal.SIGTERM)
-
-
 @pytest.fixture
-async def user(operator: Operator, kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[User]:
+async def user(
+    operator: Operator, kubeconfig: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[User]:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     async with Kube(Metrics()) as api:
-        yield User(api, operator.namespace)
+        yield User(api, namespace)

@@ -45,6 +45,7 @@ async def test_a_successor_finishes_the_work_and_repeats_none(
     created = await user.until(lambda: user.pods(groups[0]), bool, 5)
     assert len(created) <= 4
     operator.start()
+    operator.until_leading()
     for name in groups[:2]:
         await user.phase(name, "Ready")
     assert not await user.pods(groups[2])
@@ -53,6 +54,7 @@ async def test_a_successor_finishes_the_work_and_repeats_none(
     operator.kill(number)
     await user.release(f"swesb-{groups[0]}-0")  # while nobody looks
     operator.start()
+    operator.until_leading()
     await asyncio.sleep(3)
     assert sorted(await user.pods(groups[0])) == [f"swesb-{groups[0]}-{i}" for i in (1, 2)]
 
