@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from swerl_agent.kube import KubeClient, KubeError
+from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
 from swerl_trainer.driver import settings
 from swerl_trainer.driver.job import Job
-from swerl_trainer.driver.lease import LeaseKeeper
 from swerl_trainer.driver.place import Placement
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.rollout.actor import RayWorker
+from swerl_trainer.rollout.cluster import owner
 
 if TYPE_CHECKING:
     from swerl_trainer.driver.training import Training
@@ -37,7 +38,7 @@ COUNTS_POLL = 1.0  # seconds between two looks at the workers' counts; the repor
 async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None) -> None:
     """Train the job to its end. Raises what ended it early; `began` is the process's start (time.monotonic)."""
     settings.check(job.spec)
-    keeper = LeaseKeeper(job, holder=f"{job.lease}/{os.getpid()}", kubeconfig=kubeconfig)
+    keeper = lease_keeper(job, kubeconfig)
     keeper.start()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, keeper.stop)
@@ -49,6 +50,18 @@ async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None) 
         placement.begin()
         await asyncio.to_thread(keeper.wait_held)
         await _first_of(_train(job, placement, StatusReporter(client, job)), asyncio.wrap_future(keeper.lost))
+
+
+def lease_keeper(job: Job, kubeconfig: str | None) -> LeaseKeeper:
+    """The keeper of the Lease that the attempt's sandboxes name."""
+    return LeaseKeeper(
+        job.namespace,
+        job.lease,
+        holder=f"{job.lease}/{os.getpid()}",
+        labels=job.labels,
+        owner_refs=[owner(job)] if job.uid else [],
+        kubeconfig=kubeconfig,
+    )
 
 
 async def _train(job: Job, placement: Placement, reporter: StatusReporter) -> None:

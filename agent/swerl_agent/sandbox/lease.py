@@ -1,6 +1,6 @@
-"""The driver's Lease: as long as it is renewed, the sandboxes that name it live.
+"""A Lease: as long as it is renewed, the sandboxes that name it live; a client that dies takes them along.
 
-Guarantees: renewing happens in a thread with an event loop of its own, so nothing the driver computes or waits for can
+Guarantees: renewing happens in a thread with an event loop of its own, so nothing its user computes or waits for can
 starve it; a renewal that fails is tried again until the Lease would have expired, then `lost` completes; the Lease is
 deleted on a clean end, so that what was left behind goes at once.
 """
@@ -11,15 +11,15 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
 
-from swerl_agent.kube import Conflict, KubeClient, KubeError, NotFound
-from swerl_api import API_VERSION
 from swerl_api.names import LEASE_DURATION_SECONDS, LEASE_RENEW_SECONDS
-from swerl_trainer.driver.errors import DriverError
-from swerl_trainer.driver.job import Job
+
+from ..kube import Conflict, KubeClient, KubeError, NotFound
+from .errors import SandboxError
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +27,30 @@ API, RESOURCE = "coordination.k8s.io/v1", "leases"
 RETRY_SECONDS = 2.0  # between two tries of a renewal
 
 
+class LeaseLost(SandboxError):
+    """The Lease could not be made or kept: the sandboxes that name it are, or soon will be, gone."""
+
+    code = "lease_lost"
+
+
 class LeaseKeeper:
-    """Holds the Lease of one attempt from `start` to `stop`."""
+    """Holds the Lease `name` from `start` to `stop`; `holder` tells people who does."""
 
     def __init__(
-        self, job: Job, *, holder: str, kubeconfig: str | None = None, interval: float = LEASE_RENEW_SECONDS
+        self,
+        namespace: str,
+        name: str,
+        *,
+        holder: str,
+        labels: Mapping[str, str] | None = None,
+        owner_refs: Sequence[Mapping[str, Any]] = (),
+        kubeconfig: str | None = None,
+        interval: float = LEASE_RENEW_SECONDS,
     ) -> None:
-        self.lost: Future[None] = Future()  # fails with DriverError when the Lease could not be kept
-        self._job = job
+        self.lost: Future[None] = Future()  # fails with LeaseLost when the Lease could not be kept
+        self.name = name
+        self._namespace = namespace
+        self._metadata = {"name": name, "labels": dict(labels or {}), "ownerReferences": [dict(o) for o in owner_refs]}
         self._holder = holder
         self._kubeconfig = kubeconfig
         self._interval = interval
@@ -47,9 +63,9 @@ class LeaseKeeper:
         self._thread.start()
 
     def wait_held(self, timeout: float = LEASE_DURATION_SECONDS) -> None:
-        """Return when the Lease exists. Raises DriverError when it could not be made."""
+        """Return when the Lease exists. Raises LeaseLost when it could not be made."""
         if not self._held.wait(timeout):
-            raise DriverError(f"Lease {self._job.lease} could not be made in {timeout:.0f} s; see the log above")
+            raise LeaseLost(f"Lease {self._namespace}/{self.name} could not be made in {timeout:.0f} s; see the log")
 
     def stop(self) -> None:
         """Delete the Lease and end the thread."""
@@ -61,7 +77,7 @@ class LeaseKeeper:
             asyncio.run(self._hold())
         except Exception as error:
             if not self.lost.done():
-                self.lost.set_exception(DriverError(f"Lease {self._job.lease} was lost: {error}"))
+                self.lost.set_exception(LeaseLost(f"Lease {self._namespace}/{self.name} was lost: {error}"))
 
     async def _hold(self) -> None:
         async with KubeClient.from_environment(self._kubeconfig) as client:
@@ -73,32 +89,28 @@ class LeaseKeeper:
                     renewed = time.monotonic()
                     self._held.set()
                 except KubeError as error:
-                    logger.warning("Lease %s not renewed: %s", self._job.lease, error)
+                    logger.warning("Lease %s not renewed: %s", self.name, error)
                     if time.monotonic() - renewed > LEASE_DURATION_SECONDS:
                         raise
                     pause = RETRY_SECONDS
                 await asyncio.to_thread(self._stopping.wait, pause)
             try:
-                await client.delete(API, RESOURCE, self._job.namespace, self._job.lease)
+                await client.delete(API, RESOURCE, self._namespace, self.name)
             except KubeError as error:
-                logger.warning("Lease %s not deleted: %s", self._job.lease, error)
+                logger.warning("Lease %s not deleted: %s", self.name, error)
 
     async def _renew(self, client: KubeClient) -> None:
         try:
-            await client.patch(API, RESOURCE, self._job.namespace, self._job.lease, {"spec": self._spec()})
+            await client.patch(API, RESOURCE, self._namespace, self.name, {"spec": self._spec()})
         except NotFound:
             try:
-                await client.create(API, RESOURCE, self._job.namespace, self._manifest())
+                await client.create(API, RESOURCE, self._namespace, self._manifest())
             except Conflict:
-                await client.patch(API, RESOURCE, self._job.namespace, self._job.lease, {"spec": self._spec()})
+                await client.patch(API, RESOURCE, self._namespace, self.name, {"spec": self._spec()})
 
     def _spec(self) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         return {"holderIdentity": self._holder, "leaseDurationSeconds": LEASE_DURATION_SECONDS, "renewTime": now}
 
     def _manifest(self) -> dict[str, Any]:
-        metadata: dict[str, Any] = {"name": self._job.lease, "labels": self._job.labels}
-        if self._job.uid:
-            owner = {"apiVersion": API_VERSION, "kind": "SweRLJob", "name": self._job.name, "uid": self._job.uid}
-            metadata["ownerReferences"] = [owner]
-        return {"apiVersion": API, "kind": "Lease", "metadata": metadata, "spec": self._spec()}
+        return {"apiVersion": API, "kind": "Lease", "metadata": self._metadata, "spec": self._spec()}
