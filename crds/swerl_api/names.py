@@ -5,6 +5,8 @@ Guarantee: each name is a pure function of the job and attempt, so that a repeat
 
 from __future__ import annotations
 
+import re
+
 JOB_LABEL = "swerl.dev/job"
 ATTEMPT_LABEL = "swerl.dev/attempt"
 ROLE_LABEL = "swerl.dev/role"
@@ -62,3 +64,8 @@ def sandbox_pod_name(sandbox: str, ordinal: int) -> str:
 def submission_id(uid: str, attempt: int) -> str:
     """Ray Jobs submission id of one attempt."""
     return f"{uid}-{attempt}"
+
+
+def label_value(text: str) -> str:
+    """`text` as a label value: at most 63 of the allowed characters, letters or digits at both ends."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")

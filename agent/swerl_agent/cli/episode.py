@@ -8,11 +8,10 @@ from pathlib import Path
 
 import aiohttp
 from swerl_api import Grading, SweSandboxSpec
-from swerl_api.names import JOB_LABEL, TASK_LABEL
+from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 
 from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, SGLangEngine, run_episode, write_artifacts
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.grading.manifests import label_value
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup
 from swerl_agent.tasks import Task, TaskError

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from swerl_api import Grading, Sandbox
-from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL
+from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL, label_value
 
 Manifest = dict[str, Any]
 
@@ -89,11 +88,6 @@ def grading_labels(base: Mapping[str, str], grader: str, instance_id: str) -> di
         GRADER_LABEL: grader,
         TASK_LABEL: label_value(instance_id),
     }
-
-
-def label_value(text: str) -> str:
-    """`text` as a label value: at most 63 of the allowed characters, letters or digits at both ends."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
 
 
 def grading_job(

@@ -1,5 +1,6 @@
 """Sandboxes: groups of Pods, and in each Pod a session in which commands run exactly once."""
 
+from .claim import Claim, Sandbox
 from .errors import (
     Evicted,
     FileError,
@@ -22,17 +23,20 @@ from .errors import (
 from .git import Scrub, scrub_git
 from .group import SandboxGroup
 from .isolation import check_isolation
+from .lease import LeaseLost
 from .pod import PodConnector
 from .result import CommandResult
 from .session import Session
 from .watch import SandboxWatch
 
 __all__ = [
+    "Claim",
     "CommandResult",
     "Evicted",
     "FileError",
     "HandshakeFailed",
     "ImagePullFailed",
+    "LeaseLost",
     "LifetimeExceeded",
     "NodeLost",
     "NotIsolated",
@@ -41,6 +45,7 @@ __all__ = [
     "PodConnector",
     "PodGone",
     "PodReplaced",
+    "Sandbox",
     "SandboxError",
     "SandboxGroup",
     "SandboxLost",

@@ -1,7 +1,7 @@
 """Sandboxes for any program: claim some, run commands in them, let them go.
 
-    async with claim("python:3.12", count=4) as sandboxes:
-        result = await sandboxes[0].run("pytest -q", timeout=60)
+    async with Sandbox.claim("python:3.12", count=4) as group:
+        result = await group[0].run("pytest -q", timeout=60)
 
 Guarantees: the sandboxes are one SweSandbox group, admitted as a unit; they live no longer than the context, and no
 longer than a minute after the program that claimed them, however it ended; `run` has the guarantees of `Session.run`.
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
@@ -30,6 +30,7 @@ from .result import CommandResult
 from .session import DEFAULT_OUTPUT, Session
 
 JOB = "swerl-claim"  # value of the job label when the caller gives none
+LEASE_SECONDS = 40  # after which the sandboxes of a program that died are removed
 
 
 class Sandbox:
@@ -38,6 +39,11 @@ class Sandbox:
     def __init__(self, group: SandboxGroup, ordinal: int, session: Session) -> None:
         self._group, self._ordinal = group, ordinal
         self.session = session
+
+    @staticmethod
+    def claim(image: str, count: int = 1, **options: Any) -> Claim:
+        """`count` sandboxes of `image`, as a context: see `Claim`."""
+        return Claim(image, count, **options)
 
     @property
     def name(self) -> str:
@@ -82,7 +88,7 @@ class Sandbox:
         await self._group.release(self._ordinal)
 
 
-class claim:  # noqa: N801 - used as a function: `async with claim(image) as sandboxes`
+class Claim:
     """`count` sandboxes of `image`, ready and isolated, as a sequence of `Sandbox` for as long as the context lasts.
 
     `namespace` and `kubeconfig`: those of the context by default; `client`: use this one instead. `job`: label by which
@@ -134,7 +140,14 @@ class claim:  # noqa: N801 - used as a function: `async with claim(image) as san
             client = await self._stack.enter_async_context(KubeClient.from_environment(self._kubeconfig))
         namespace = self._namespace or client.namespace
         holder = f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}"
-        lease = LeaseKeeper(namespace, self._name, holder=holder, labels=self._labels, kubeconfig=self._kubeconfig)
+        lease = LeaseKeeper(
+            namespace,
+            self._name,
+            holder=holder,
+            labels=self._labels,
+            kubeconfig=self._kubeconfig,
+            duration=LEASE_SECONDS,
+        )
         lease.start()
         self._stack.push_async_callback(asyncio.to_thread, lease.stop)
         await asyncio.to_thread(lease.wait_held)
@@ -143,32 +156,3 @@ class claim:  # noqa: N801 - used as a function: `async with claim(image) as san
         )
         self._stack.push_async_callback(group.delete)
         return group
-
-
-class Blocking:
-    """`claim` for programs without an event loop, notebooks among them: the same calls, each waiting for its result.
-
-        with Blocking("python:3.12", count=4) as sandboxes:
-            result = sandboxes[0].run("pytest -q", timeout=60)
-    """
-
-    def __init__(self, image: str, count: int = 1, **options: Any) -> None:
-        """The arguments of `claim`."""
-        self._claim = claim(image, count, **options)
-        self._loop = _Loop()
-
-    def __enter__(self) -> Sequence[BlockingSandbox]:
-        self._loop.start()
-        try:
-            return [BlockingSandbox(one, self._loop) for one in self._loop.wait(self._claim.__aenter__())]
-        except BaseException:
-            self._loop.stop()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._loop.wait(self._claim.__aexit__(kind, error, trace))
-        finally:
-            self._loop.stop()

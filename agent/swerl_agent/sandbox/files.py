@@ -8,6 +8,7 @@ above 1 MiB.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import wire
@@ -20,28 +21,41 @@ FILE_TIMEOUT = 120.0  # seconds for the last step of a transfer
 ATTEMPTS = 3  # uploads of one file until its digest is right
 DAMAGED = 93  # exit code: what arrived is not what was sent
 
-# $1 uploaded file, $2 destination, $3 bytes, $4 sha256, $5 mode.
+# $1 uploaded file, $2 bytes, $3 sha256; leaves $1 and what follows.
+_CHECK = (
+    f'[ "$(wc -c <"$1")" -eq "$2" ] || exit {DAMAGED}; '
+    f'if command -v sha256sum >/dev/null; then [ "$(sha256sum <"$1")" = "$3  -" ] || exit {DAMAGED}; fi; '
+    'sw_file=$1; shift 3; set -- "$sw_file" "$@"; unset sw_file; '
+)
+# $1 uploaded file, $2 destination, $3 mode.
 _PLACE = (
-    f'[ "$(wc -c <"$1")" -eq "$3" ] || exit {DAMAGED}; '
-    f'if command -v sha256sum >/dev/null; then [ "$(sha256sum <"$1")" = "$4  -" ] || exit {DAMAGED}; fi; '
     'if [ -d "$2" ]; then echo "is a directory" >&2; exit 1; fi; '
     'case $2 in */*) mkdir -p -- "${2%/*}/" || exit 1 ;; esac; '
-    'chmod "$5" "$1" && exec mv -f -- "$1" "$2"'
+    'chmod "$3" "$1" && exec mv -f -- "$1" "$2"'
 )
 
 
 async def write(session: Session, path: str, data: bytes, mode: int) -> None:
     """Put `data` at `path`, making missing folders; raises FileError, TransferFailed."""
+    await deliver(session, data, _PLACE, [path, f"{mode:o}"], what=path)
+
+
+async def deliver(session: Session, data: bytes, text: str, words: Sequence[str], *, what: str) -> None:
+    """Run the shell text with a file that holds `data` as $1 and `words` after it, once the file is known to be whole.
+
+    Raises FileError (naming `what`) when the text fails, TransferFailed.
+    """
     digest = hashlib.sha256(data).hexdigest()
     for _ in range(ATTEMPTS):
         name = await session.put(data)
-        words = f'"$sw_dir/{name}" {wire.quoted(path)} {len(data)} {digest} {mode:o}'
-        result = await session.execute(f"set -- {words}; {_PLACE}", timeout=FILE_TIMEOUT, cut=wire.Cut(4096, 0))
+        arguments = f'"$sw_dir/{name}" {len(data)} {digest} {" ".join(map(wire.quoted, words))}'
+        line = f"set -- {arguments}; {_CHECK}{text}"
+        result = await session.execute(line, timeout=FILE_TIMEOUT, cut=wire.Cut(4096, 0))
         if result.exit_code == 0:
             return
         if result.exit_code != DAMAGED:
-            raise FileError(f"cannot write {path} ({len(data)} bytes): {result.output.strip() or result.exit_code}")
-    raise TransferFailed(f"{path}: {len(data)} bytes arrived damaged {ATTEMPTS} times")
+            raise FileError(f"cannot write {what} ({len(data)} bytes): {result.output.strip() or result.exit_code}")
+    raise TransferFailed(f"{what}: {len(data)} bytes arrived damaged {ATTEMPTS} times")
 
 
 async def read(session: Session, path: str, limit: int) -> bytes:

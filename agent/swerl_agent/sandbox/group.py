@@ -64,6 +64,10 @@ class SandboxGroup:
         await client.create(GROUP_API, GROUPS, watch.namespace, body)
         return cls(watch, name, spec)
 
+    def pod_name(self, ordinal: int) -> str:
+        """Name of Pod `ordinal`."""
+        return sandbox_pod_name(self.name, ordinal)
+
     async def claim(self, ordinal: int, timeout: float = CLAIM_TIMEOUT) -> Session:
         """The session of Pod `ordinal`, as soon as that Pod is ready; `timeout` in seconds.
 

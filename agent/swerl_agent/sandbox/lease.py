@@ -46,6 +46,7 @@ class LeaseKeeper:
         owner_refs: Sequence[Mapping[str, Any]] = (),
         kubeconfig: str | None = None,
         interval: float = LEASE_RENEW_SECONDS,
+        duration: int = LEASE_DURATION_SECONDS,
     ) -> None:
         self.lost: Future[None] = Future()  # fails with LeaseLost when the Lease could not be kept
         self.name = name
@@ -53,7 +54,7 @@ class LeaseKeeper:
         self._metadata = {"name": name, "labels": dict(labels or {}), "ownerReferences": [dict(o) for o in owner_refs]}
         self._holder = holder
         self._kubeconfig = kubeconfig
-        self._interval = interval
+        self._interval, self._duration = interval, duration
         self._held = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -90,7 +91,7 @@ class LeaseKeeper:
                     self._held.set()
                 except KubeError as error:
                     logger.warning("Lease %s not renewed: %s", self.name, error)
-                    if time.monotonic() - renewed > LEASE_DURATION_SECONDS:
+                    if time.monotonic() - renewed > self._duration:
                         raise
                     pause = RETRY_SECONDS
                 await asyncio.to_thread(self._stopping.wait, pause)
@@ -110,7 +111,7 @@ class LeaseKeeper:
 
     def _spec(self) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        return {"holderIdentity": self._holder, "leaseDurationSeconds": LEASE_DURATION_SECONDS, "renewTime": now}
+        return {"holderIdentity": self._holder, "leaseDurationSeconds": self._duration, "renewTime": now}
 
     def _manifest(self) -> dict[str, Any]:
         return {"apiVersion": API, "kind": "Lease", "metadata": self._metadata, "spec": self._spec()}

@@ -12,11 +12,12 @@ from swerl_agent.grading import Verdict
 from swerl_agent.grading.cache import VerdictCache, cache_key
 from swerl_agent.grading.eval_script import END, EXIT_CODE, START, instrumented
 from swerl_agent.grading.framing import Framer, Malformed
-from swerl_agent.grading.manifests import PART_BYTES, Placement, grading_job, label_value, payload_maps
+from swerl_agent.grading.manifests import PART_BYTES, Placement, grading_job, payload_maps
 from swerl_agent.grading.policy import changed_paths, exempt_paths, forbidden, protected_globs
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.tasks import Evaluation, Task
 from swerl_api import Grading
+from swerl_api.names import label_value
 
 NONCE = "01234567-89ab-cdef-0123-456789abcdef"
 A, B = "tests/t.py::test_a", "tests/t.py::test_b"

@@ -1,0 +1,72 @@
+"""Files and folders between this machine and a sandbox; folders travel as tar, which the image must have then.
+
+Guarantees: an upload is checked by byte count and (where the image has sha256sum) digest before anything is unpacked;
+what comes out of a sandbox is unpacked with Python's `data` filter: no absolute path, no link or device that leads out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import files, wire
+from .errors import FileError
+
+if TYPE_CHECKING:
+    from .session import Session
+
+FOLDER_LIMIT = 1 << 30  # bytes of one folder's tar
+
+_UNPACK = 'mkdir -p -- "$2" && tar -x -C "$2" -f "$1"; status=$?; rm -f -- "$1"; exit $status'
+
+
+async def upload(session: Session, source: Path, target: str) -> None:
+    """Copy the file or folder `source` to `target`; a folder's content lands in the folder `target`."""
+    if source.is_dir():
+        packed = await asyncio.to_thread(_pack, source)
+        await files.deliver(session, packed, _UNPACK, [target], what=f"folder {target}")
+    elif source.is_file():
+        data = await asyncio.to_thread(source.read_bytes)
+        await files.write(session, target, data, source.stat().st_mode & 0o777)
+    else:
+        raise FileError(f"{source} is neither a file nor a folder of this machine")
+
+
+async def download(session: Session, source: str, target: Path) -> None:
+    """Copy the file or folder `source` to `target`."""
+    name = wire.quoted(source)
+    kind = await session.execute(f"[ -d {name} ]", timeout=files.FILE_TIMEOUT, cut=wire.Cut(0, 0))
+    if kind.exit_code != 0:
+        data = await files.read(session, source, FOLDER_LIMIT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(target.write_bytes, data)
+        return
+    text = f"exec tar -c -C {name} ."
+    result = await session.execute(text, timeout=files.FILE_TIMEOUT, cut=wire.Cut(FOLDER_LIMIT, 4096))
+    if result.exit_code != 0 or result.stdout_bytes > FOLDER_LIMIT:
+        why = (
+            result.stderr.decode(errors="replace").strip()
+            or f"{result.stdout_bytes} bytes, the limit is {FOLDER_LIMIT}"
+        )
+        raise FileError(f"cannot read folder {source}: {why}")
+    await asyncio.to_thread(_unpack, result.stdout, target)
+
+
+def _pack(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for entry in sorted(folder.iterdir()):
+            archive.add(entry, entry.name)
+    return packed.getvalue()
+
+
+def _unpack(packed: bytes, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+    except tarfile.TarError as error:
+        raise FileError(f"what the sandbox sent for {folder} is refused: {error}") from error

@@ -1,0 +1,93 @@
+"""Sandboxes as any program claims them: used, let go, and removed after a program that was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox import FileError, Sandbox, blocking
+from swerl_api import API_VERSION
+
+from tests.control_plane.exec.conftest import IMAGE
+from tests.control_plane.operator_process import Operator
+
+SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
+
+
+async def left(client: KubeClient, namespace: str) -> list[str]:
+    """What claims have made and not removed."""
+    kinds = [(API_VERSION, "swesandboxes"), ("v1", "pods"), ("coordination.k8s.io/v1", "leases")]
+    lists = [await client.list(api, kind, namespace, label_selector="swerl.dev/job=swerl-claim") for api, kind in kinds]
+    return [item["metadata"]["name"] for found in lists for item in found["items"]]
+
+
+async def until_nothing_is_left(client: KubeClient, namespace: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while found := await left(client, namespace):
+        assert time.monotonic() < deadline, f"still there after {seconds:.0f} s: {found}"
+        await asyncio.sleep(0.5)
+
+
+async def test_a_claim_serves_commands_files_and_folders(
+    client: KubeClient, namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "data").write_bytes(bytes(range(256)) * 5000)
+    (source / "link").symlink_to("inner/data")
+    async with Sandbox.claim(IMAGE, 2, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
+        results = await asyncio.gather(*(one.run("hostname; exit 3") for one in group))
+        assert [r.stdout.decode().strip() for r in results] == [one.name for one in group]
+        assert {r.exit_code for r in results} == {3}
+        one = group[0]
+        await one.upload(source, "/srv/put")
+        assert (await one.run("cd /srv/put && cmp inner/data link && wc -c <link")).stdout.strip() == b"1280000"
+        await one.download("/srv/put", tmp_path / "back")
+        assert (tmp_path / "back/link").read_bytes() == (source / "inner/data").read_bytes()
+        await one.write("/srv/note", "héllo\n")
+        await one.download("/srv/note", tmp_path / "note")
+        assert (tmp_path / "note").read_text() == "héllo\n" and await one.read("/srv/note") == "héllo\n".encode()
+        with pytest.raises(FileError, match="/srv/none"):
+            await one.download("/srv/none", tmp_path / "none")
+        with pytest.raises(FileError, match="neither a file nor a folder"):
+            await one.upload(tmp_path / "none", "/srv/none")
+        await group[1].release()
+        assert (await one.run("true")).exit_code == 0
+    await until_nothing_is_left(client, namespace, 15)
+
+
+async def test_nothing_leads_out_of_a_download(
+    namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
+) -> None:
+    async with Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as (one,):
+        await one.run("mkdir /srv/bad && ln -s /etc/passwd /srv/bad/leak")
+        with pytest.raises(FileError, match="refused"):
+            await one.download("/srv/bad", tmp_path / "bad")
+
+
+def test_the_blocking_face(namespace: str, kubeconfig: str, operator: Operator) -> None:
+    with blocking.Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
+        group[0].write("/srv/x", b"1")
+        result = group[0].run("cat x; sleep 60", cwd="/srv", timeout=1)
+        assert result.timed_out and result.stdout == b"1"
+
+
+async def test_a_killed_program_leaves_nothing(
+    client: KubeClient, namespace: str, kubeconfig: str, operator: Operator
+) -> None:
+    program = (
+        "import sys, time\nfrom swerl_agent.sandbox.blocking import Sandbox\n"
+        f"with Sandbox.claim({IMAGE!r}, 2, namespace={namespace!r}, kubeconfig={kubeconfig!r}, resources={SMALL!r}):\n"
+        "    print('claimed', flush=True)\n    time.sleep(600)\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"claimed\n"
+    process.kill()
+    await process.communicate()
+    assert len(await left(client, namespace)) == 4
+    await until_nothing_is_left(client, namespace, 60)
