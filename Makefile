@@ -36,13 +36,14 @@ test: lint test-unit cluster images test-trainer test-control-plane test-e2e ## 
 
 test-unit: venv ## seconds, no cluster
 	@command -v busybox >/dev/null || { apt-get -qq update && apt-get -qq -y install busybox >/dev/null; }
-	$(PYTEST) tests/unit
+	$(PYTEST) -n 2 tests/unit
 
 test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
-	@$(PYTHON) -m images trainer -- python -m pytest -q tests/trainer
+	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy trainer/swerl_trainer tiny_model && python -m pytest -q tests/trainer'
 
 test-control-plane: venv cluster images ## real API server, operator, exec, grading
-	$(PYTEST) tests/control_plane
+	$(PYTEST) -n 3 --dist loadfile -m "not alone" tests/control_plane
+	$(PYTEST) -m alone tests/control_plane
 
 test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
 	$(PYTEST) tests/e2e

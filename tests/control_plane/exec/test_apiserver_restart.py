@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import CommandResult, Session
 
@@ -16,6 +17,7 @@ from tests.control_plane.exec.conftest import connect
 if TYPE_CHECKING:
     from .conftest import MakePod
 
+pytestmark = pytest.mark.alone
 REPOSITORY = Path(__file__).parents[3]
 SESSIONS, COMMANDS = 4, 15
 

@@ -8,8 +8,6 @@ from swerl_agent.tasks import Task
 
 from .task_image import HIDDEN_TEST, SOURCE, Repository
 
-pytestmark = pytest.mark.cluster
-
 PASSED = "PASSED tests/test_calc.py::test_clamp\nPASSED tests/test_calc.py::test_double\n"
 FORGE_LATE = f"""
 import atexit, sys

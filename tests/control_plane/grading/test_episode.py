@@ -18,8 +18,6 @@ from swerl_agent.tasks import Task
 
 from ...unit.agent_episode.conftest import PLAIN, make_tokenizer
 
-pytestmark = pytest.mark.cluster
-
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
 FIX = "sed -i 's/max(low, value)/min(high, max(low, value))/' calc.py"
 

@@ -15,8 +15,6 @@ from swerl_agent.tasks import Task
 from .conftest import settings
 from .task_image import FIXED, SOURCE, Repository
 
-pytestmark = pytest.mark.cluster
-
 
 async def test_the_reference_fix_passes_soon_after_its_tests(grader: Grader, task: Task) -> None:
     await grader.grade(task, task.evaluation.patch)  # pulls the image
