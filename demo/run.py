@@ -27,7 +27,7 @@ def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     folder = folder or Path(os.environ.get("SWERL_DEMO_FOLDER") or swerl_home() / "demo")
     started = time.monotonic()
     images = prepare(cluster, steps)
-    status, watch = train(cluster, images, seed)
+    status, watch = train(cluster, job_manifest(images, seed=seed))
     steps.seconds |= {f"job_{name.lower()}": seconds for name, seconds in watch.phases.items()}
     steps.seconds["total"] = round(time.monotonic() - started, 1)
     output = fetch_output(cluster, images, folder)
@@ -36,12 +36,12 @@ def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     return summary
 
 
-def train(cluster: Cluster, images: Images, seed: int | None) -> tuple[dict[str, Any], Watch]:
+def train(cluster: Cluster, job: dict[str, Any]) -> tuple[dict[str, Any], Watch]:
     """Apply the job and follow it to its end; Ctrl-C deletes it, and with it all it made."""
     print(f"• kubectl apply -f swerljob.yaml   (watch it yourself: kubectl get swerl,swesandboxes -n {NAMESPACE} -w)")
     watch = Watch(lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE))
     try:
-        cluster.apply(job_manifest(images, seed=seed))
+        cluster.apply(job)
         status = watch.follow(TIME_LIMIT)
     except (KeyboardInterrupt, TimeoutError):
         print("\nstopping: deleting the job and everything it made ...", flush=True)
