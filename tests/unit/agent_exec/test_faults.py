@@ -216,6 +216,7 @@ async def test_eight_sessions_share_the_loop(world: World) -> None:
     assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(8)]
     for s in sessions:
         await s.close()
-        shutil.rmtree(world.state(s)[0])
     for channel in world.channels:
         await channel.finish()
+    for s in sessions:
+        shutil.rmtree(world.state(s)[0])
