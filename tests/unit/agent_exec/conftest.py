@@ -119,6 +119,21 @@ class World:
         bases = [Path(base) for base in ("/run", "/var/tmp", "/tmp", "/dev/shm")]
         return [folder for base in bases for folder in base.glob(f".swerl-{session.token}")]
 
+    async def finish(self) -> None:
+        """End everything that sessions have started."""
+        for channel in self.channels:
+            await channel.finish()
+
+    def forget(self, session: Session) -> None:
+        """Remove what the session keeps, also while its loop may be writing there."""
+        for folder in self.state(session):
+            for _ in range(100):
+                shutil.rmtree(folder, ignore_errors=True)
+                if not folder.exists():
+                    break
+            else:
+                raise AssertionError(f"{folder} comes back again and again")
+
 
 def _populate(folder: Path, shell: str, extra: Sequence[str]) -> None:
     folder.mkdir()
@@ -155,10 +170,8 @@ async def session(world: World) -> AsyncIterator[Session]:
     session = Session(world)
     yield session
     await session.close()
-    for channel in world.channels:
-        await channel.finish()
-    for folder in world.state(session):
-        shutil.rmtree(folder)
+    await world.finish()
+    world.forget(session)
 
 
 def _end(leader: int) -> None:

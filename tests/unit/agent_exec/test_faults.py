@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -122,7 +121,7 @@ async def test_a_command_that_removes_the_state_folder_still_reports(session: Se
 
 async def test_a_vanished_record_is_an_error_not_a_second_run(session: Session, world: World, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", "sleep 1")
-    shutil.rmtree(world.state(session)[0])
+    world.forget(session)
     world.channel.cut()
     with pytest.raises(StateLost, match="may have run"):
         await task
@@ -199,8 +198,8 @@ async def test_output_without_end_stops_at_the_file_limit(world: World) -> None:
     async with Session(world, file_limit=4 << 20) as session:
         result = await session.run("yes", timeout=60)
         assert result.stdout_bytes == 4 << 20 and result.exit_code == 128 + signal.SIGXFSZ and not result.timed_out
-        shutil.rmtree(world.state(session)[0])
-    await world.channel.finish()
+    await world.finish()
+    world.forget(session)
 
 
 async def test_a_reply_in_the_wrong_place_makes_a_new_stream(session: Session, world: World, tmp_path: Path) -> None:
@@ -216,7 +215,6 @@ async def test_eight_sessions_share_the_loop(world: World) -> None:
     assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(8)]
     for s in sessions:
         await s.close()
-    for channel in world.channels:
-        await channel.finish()
+    await world.finish()
     for s in sessions:
-        shutil.rmtree(world.state(s)[0])
+        world.forget(s)
