@@ -39,7 +39,7 @@ test-unit: venv ## seconds, no cluster
 	$(PYTEST) -n 2 tests/unit
 
 test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
-	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy trainer/swerl_trainer tiny_model && python -m pytest -q tests/trainer'
+	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q tests/trainer'
 
 test-control-plane: venv cluster images ## real API server, operator, exec, grading
 	$(PYTEST) -n 3 --dist loadfile -m "not alone" tests/control_plane
