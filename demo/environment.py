@@ -29,7 +29,8 @@ def ensure(venv: Path, requirements: Path) -> Path:
         _run([sys.executable, "-m", "venv", str(venv)])
     if not (venv / "bin" / "uv").exists():
         _run([str(python), "-m", "pip", "install", "-q", "uv"])
-    _run([str(venv / "bin" / "uv"), "pip", "install", "-q", "--python", str(python), "-r", str(requirements)])
+    install = [str(venv / "bin" / "uv"), "pip", "install", "-q", "--no-deps", "--python", str(python)]
+    _run([*install, "-r", str(requirements)])
     stamp.write_text(wanted)
     print(f"  Python environment ready in {time.monotonic() - started:.0f} s", flush=True)
     return python

@@ -1,0 +1,1 @@
+"""Faces of the sandboxes for agents that were written for other ones."""
