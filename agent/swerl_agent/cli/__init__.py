@@ -17,7 +17,7 @@ from swerl_agent.kube import ConfigError, KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
 
-from . import episode, tasks
+from . import episode, sandbox, tasks
 
 USAGE_ERRORS = (ConfigError, PromptError, TaskError, TokenizerError, argparse.ArgumentTypeError)
 INFRASTRUCTURE_ERRORS = (EngineError, GradingError, KubeError, SandboxError)
@@ -25,10 +25,11 @@ INFRASTRUCTURE_ERRORS = (EngineError, GradingError, KubeError, SandboxError)
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    root = argparse.ArgumentParser(prog="swerl", description="Tasks, episodes and grading on Kubernetes.")
-    nouns = root.add_subparsers(dest="noun", required=True, metavar="tasks|episode")
+    root = argparse.ArgumentParser(prog="swerl", description="Tasks, episodes, grading and sandboxes on Kubernetes.")
+    nouns = root.add_subparsers(dest="noun", required=True, metavar="tasks|episode|sandbox")
     tasks.add_parsers(nouns.add_parser("tasks", help="look at and check task sets"))
     episode.add_parsers(nouns.add_parser("episode", help="run one attempt at one task"))
+    sandbox.add_parsers(nouns.add_parser("sandbox", help="run commands in sandboxes, look into one"))
     return root
 
 

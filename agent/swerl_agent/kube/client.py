@@ -162,10 +162,20 @@ class KubeClient:
         return await self._retried("GET", path, {key: str(value) for key, value in query.items() if value is not None})
 
     async def exec_stream(
-        self, namespace: str, pod: str, command: Sequence[str], *, container: str | None = None, stdin: bool = True
+        self,
+        namespace: str,
+        pod: str,
+        command: Sequence[str],
+        *,
+        container: str | None = None,
+        stdin: bool = True,
+        tty: bool = False,
     ) -> ExecChannel:
-        """Start `command` in a running container; raises HandshakeError, NotFound or Unreachable (see exec.py)."""
-        return await open_exec(self, namespace, pod, command, container=container, stdin=stdin)
+        """Start `command` in a running container, with `tty` on a terminal of its own, which has no standard error.
+
+        Raises HandshakeError, NotFound or Unreachable (see exec.py).
+        """
+        return await open_exec(self, namespace, pod, command, container=container, stdin=stdin, tty=tty)
 
     async def _read(self, method: str, path: str, query: Mapping[str, str] | None = None) -> Json:
         answer: Json = json.loads(await self._retried(method, path, query))

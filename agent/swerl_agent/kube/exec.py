@@ -70,9 +70,9 @@ class ExecChannel:
         for start in range(0, len(data), FRAME_LIMIT):
             await self._frame(STDIN, data[start : start + FRAME_LIMIT])
 
-    async def resize(self) -> None:
+    async def resize(self, columns: int = 80, rows: int = 24) -> None:
         """A terminal-size frame: the one message that resets every idle timer on the way to the container."""
-        await self._frame(RESIZE, b'{"Width":80,"Height":24}')
+        await self._frame(RESIZE, json.dumps({"Width": columns, "Height": rows}).encode())
 
     async def receive(self) -> Data | None:
         """The next bytes; None at the end, when `status` tells whether the process ended (else the link was lost)."""
@@ -123,9 +123,10 @@ async def open_exec(
     *,
     container: str | None,
     stdin: bool,
+    tty: bool = False,
 ) -> ExecChannel:
     """Open the stream, repeating what can pass (5xx, 429, no answer); raises NotFound at once, else HandshakeError."""
-    query = [("command", word) for word in command] + [("stdout", "1"), ("stderr", "1")]
+    query = [("command", word) for word in command] + [("stdout", "1"), ("tty" if tty else "stderr", "1")]
     query += [("stdin", "1")] if stdin else []
     query += [("container", container)] if container else []
     url = client.server + resource_path("v1", "pods", namespace, pod, "exec")

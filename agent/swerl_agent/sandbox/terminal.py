@@ -1,0 +1,96 @@
+"""A person's terminal on a shell in a sandbox.
+
+Guarantees: the local terminal is as before when `attach` returns, whatever ended it; the size follows the local one; a
+lost connection is said, never silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+
+from swerl_api.names import SANDBOX_CONTAINER
+
+from ..kube import ExecChannel, KubeClient, Unreachable
+from .errors import HandshakeFailed
+
+SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l")
+KEEP_ALIVE = 30.0  # seconds between frames that keep proxies from closing an idle stream
+CHUNK = 1 << 16
+
+
+async def attach(client: KubeClient, namespace: str, pod: str, container: str = SANDBOX_CONTAINER) -> int:
+    """Run a login shell in the Pod on this terminal until it ends; its exit code.
+
+    Raises NotFound, HandshakeError; HandshakeFailed when the connection is lost before the shell's end.
+    """
+    channel = await client.exec_stream(namespace, pod, SHELL, container=container, tty=True)
+    try:
+        with _raw(sys.stdin.fileno()):
+            return await _talk(channel, sys.stdin.fileno(), sys.stdout.fileno())
+    finally:
+        await channel.close()
+
+
+async def _talk(channel: ExecChannel, source: int, target: int) -> int:
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Queue[bytes] = asyncio.Queue()
+    resized = asyncio.Event()
+    resized.set()
+    loop.add_reader(source, lambda: typed.put_nowait(os.read(source, CHUNK)))
+    loop.add_signal_handler(signal.SIGWINCH, resized.set)
+    senders = [asyncio.create_task(_send(channel, typed)), asyncio.create_task(_follow_size(channel, resized))]
+    try:
+        while (data := await channel.receive()) is not None:
+            await asyncio.to_thread(_write, target, data.payload)
+    finally:
+        loop.remove_reader(source)
+        loop.remove_signal_handler(signal.SIGWINCH)
+        for sender in senders:
+            sender.cancel()
+        await asyncio.gather(*senders, return_exceptions=True)
+    if channel.status is None:
+        raise HandshakeFailed("the connection to the sandbox was lost")
+    return channel.status.code if channel.status.code is not None else 1
+
+
+async def _send(channel: ExecChannel, typed: asyncio.Queue[bytes]) -> None:
+    with contextlib.suppress(Unreachable):
+        while data := await typed.get():
+            await channel.send(data)
+
+
+async def _follow_size(channel: ExecChannel, resized: asyncio.Event) -> None:
+    with contextlib.suppress(Unreachable):
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(KEEP_ALIVE):
+                    await resized.wait()
+            resized.clear()
+            await channel.resize(*shutil.get_terminal_size())
+
+
+def _write(target: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(target, data) :]
+
+
+@contextlib.contextmanager
+def _raw(terminal: int) -> Iterator[None]:
+    """Every key goes to the sandbox, Ctrl-C included; a pipe in place of a terminal is left as it is."""
+    if not os.isatty(terminal):
+        yield
+        return
+    before = termios.tcgetattr(terminal)
+    tty.setraw(terminal)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
