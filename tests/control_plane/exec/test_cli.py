@@ -9,37 +9,41 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Callable
+
+import pytest
 
 from tests.control_plane.exec.conftest import IMAGE
 from tests.control_plane.operator_process import Operator
 
 
-def command(*words: str, namespace: str, kubeconfig: str) -> list[str]:
-    small = ["--cpu", "100m", "--memory", "64Mi"]
-    where = ["--namespace", namespace, "--kubeconfig", kubeconfig]
-    return [sys.executable, "-m", "swerl_agent.cli", "sandbox", *words, *small, *where]
+@pytest.fixture
+def typed(namespace: str, kubeconfig: str, operator: Operator) -> Callable[..., list[str]]:
+    """The command line of `swerl sandbox WORDS` in the test's namespace."""
+    options = ["--cpu", "100m", "--memory", "64Mi", "--namespace", namespace, "--kubeconfig", kubeconfig]
+    return lambda *words: [sys.executable, "-m", "swerl_agent.cli", "sandbox", *words, *options]
 
 
-def test_run_gives_outputs_and_exit_code(namespace: str, kubeconfig: str, operator: Operator) -> None:
-    words = command(
+def test_run_gives_outputs_and_exit_code(typed: Callable[..., list[str]]) -> None:
+    words = typed(
         "run", IMAGE, "pwd; echo err >&2; exit 3", "--workdir", "/tmp", namespace=namespace, kubeconfig=kubeconfig
     )
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr, done.returncode) == ("/tmp\n", "err\n", 3)
 
 
-def test_run_is_stopped_for_its_time(namespace: str, kubeconfig: str, operator: Operator) -> None:
-    words = command("run", IMAGE, "echo begun; sleep 60", "--timeout", "1", namespace=namespace, kubeconfig=kubeconfig)
+def test_run_is_stopped_for_its_time(typed: Callable[..., list[str]]) -> None:
+    words = typed("run", IMAGE, "echo begun; sleep 60", "--timeout", "1")
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("begun\n", 124)
     assert "stopped after 1 s" in done.stderr
 
 
-def test_shell_is_a_terminal(namespace: str, kubeconfig: str, operator: Operator) -> None:
+def test_shell_is_a_terminal(typed: Callable[..., list[str]]) -> None:
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     before = termios.tcgetattr(theirs)
-    words = command("shell", "--image", IMAGE, namespace=namespace, kubeconfig=kubeconfig)
+    words = typed("shell", "--image", IMAGE)
     shell = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, start_new_session=True)
     seen = bytearray()
     reader = threading.Thread(target=_read, args=(ours, seen), daemon=True)
@@ -61,7 +65,7 @@ def _read(terminal: int, seen: bytearray) -> None:
             return
 
 
-def test_a_pod_that_is_not_there_is_named(namespace: str, kubeconfig: str, operator: Operator) -> None:
-    words = command("shell", "swesb-none-0", namespace=namespace, kubeconfig=kubeconfig)
+def test_a_pod_that_is_not_there_is_named(typed: Callable[..., list[str]]) -> None:
+    words = typed("shell", "swesb-none-0")
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3 and "swesb-none-0" in done.stderr
