@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +15,19 @@ from tests.control_plane.operator_process import Operator
 CRDS = Path(__file__).parents[2] / "crds"
 
 
+def alone(command: list[str]) -> None:
+    """Run a command that changes what all test processes of this machine share, one at a time."""
+    with (Path(tempfile.gettempdir()) / "swerl-control-plane.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_installed_operator(kubeconfig: str) -> None:
     """Remove the chart's release; `make demo` and the end-to-end suite install it again."""
     command = ["helm", "--kubeconfig", kubeconfig, "uninstall", "swe-rl", "--namespace", "swerl-system"]
-    subprocess.run([*command, "--ignore-not-found", "--wait"], check=True, capture_output=True, timeout=120)
+    alone([*command, "--ignore-not-found", "--wait"])
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +36,8 @@ def crds(kubeconfig: str) -> None:
     kubectl = ["kubectl", "--kubeconfig", kubeconfig]
     apply = [*kubectl, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS)]
     wait = [*kubectl, "wait", "--for=condition=Established", "-f", str(CRDS), "--timeout=60s"]
-    for command in (apply, wait):
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    alone(apply)
+    alone(wait)
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,7 @@ def typed(namespace: str, kubeconfig: str, operator: Operator) -> Callable[..., 
 
 
 def test_run_gives_outputs_and_exit_code(typed: Callable[..., list[str]]) -> None:
-    words = typed(
-        "run", IMAGE, "pwd; echo err >&2; exit 3", "--workdir", "/tmp", namespace=namespace, kubeconfig=kubeconfig
-    )
+    words = typed("run", IMAGE, "pwd; echo err >&2; exit 3", "--workdir", "/tmp")
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr, done.returncode) == ("/tmp\n", "err\n", 3)
 
