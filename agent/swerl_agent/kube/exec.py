@@ -134,8 +134,10 @@ async def open_exec(
     for attempt in range(1, HANDSHAKE_ATTEMPTS + 1):
         try:
             return ExecChannel(await _connect(client, url, query))
-        except NotFound:
-            raise
+        except NotFound as error:
+            raise NotFound(
+                error.status, error.reason, f"Pod {namespace}/{pod} or its container does not exist"
+            ) from error
         except (ApiError, Unreachable) as error:
             passing = isinstance(error, Unreachable) or error.status in RETRIED_STATUS
             if not passing or attempt == HANDSHAKE_ATTEMPTS:

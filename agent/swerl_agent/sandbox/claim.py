@@ -140,19 +140,20 @@ class Claim:
             client = await self._stack.enter_async_context(KubeClient.from_environment(self._kubeconfig))
         namespace = self._namespace or client.namespace
         holder = f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}"
+        group = await SandboxGroup.declare(
+            client, name=self._name, spec=self._spec, labels=self._labels, namespace=namespace
+        )
+        self._stack.push_async_callback(group.delete)
         lease = LeaseKeeper(
             namespace,
             self._name,
             holder=holder,
             labels=self._labels,
+            owner_refs=[group.reference],
             kubeconfig=self._kubeconfig,
             duration=LEASE_SECONDS,
         )
         lease.start()
         self._stack.push_async_callback(asyncio.to_thread, lease.stop)
         await asyncio.to_thread(lease.wait_held)
-        group = await SandboxGroup.declare(
-            client, name=self._name, spec=self._spec, labels=self._labels, namespace=namespace
-        )
-        self._stack.push_async_callback(group.delete)
         return group

@@ -29,9 +29,10 @@ CLAIM_TIMEOUT = 1200.0  # seconds until a Pod must be ready: a group waits for i
 class SandboxGroup:
     """The Pods of one SweSandbox."""
 
-    def __init__(self, watch: SandboxWatch, name: str, spec: SweSandboxSpec) -> None:
+    def __init__(self, watch: SandboxWatch, name: str, spec: SweSandboxSpec, uid: str) -> None:
         self.name = name
         self.spec = spec
+        self.uid = uid
         self._watch = watch
         self._client: KubeClient = watch.client
         self._sessions: dict[int, Session] = {}
@@ -61,8 +62,13 @@ class SandboxGroup:
             "metadata": metadata,
             "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
-        await client.create(GROUP_API, GROUPS, watch.namespace, body)
-        return cls(watch, name, spec)
+        made = await client.create(GROUP_API, GROUPS, watch.namespace, body)
+        return cls(watch, name, spec, made["metadata"]["uid"])
+
+    @property
+    def reference(self) -> Json:
+        """Owner reference: what bears it goes with the group."""
+        return {"apiVersion": GROUP_API, "kind": "SweSandbox", "name": self.name, "uid": self.uid}
 
     def pod_name(self, ordinal: int) -> str:
         """Name of Pod `ordinal`."""

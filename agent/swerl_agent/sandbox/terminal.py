@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -46,7 +45,7 @@ async def _talk(channel: ExecChannel, source: int, target: int) -> int:
     resized.set()
     loop.add_reader(source, lambda: typed.put_nowait(os.read(source, CHUNK)))
     loop.add_signal_handler(signal.SIGWINCH, resized.set)
-    senders = [asyncio.create_task(_send(channel, typed)), asyncio.create_task(_follow_size(channel, resized))]
+    senders = [asyncio.create_task(_send(channel, typed)), asyncio.create_task(_follow_size(channel, resized, target))]
     try:
         while (data := await channel.receive()) is not None:
             await asyncio.to_thread(_write, target, data.payload)
@@ -67,14 +66,22 @@ async def _send(channel: ExecChannel, typed: asyncio.Queue[bytes]) -> None:
             await channel.send(data)
 
 
-async def _follow_size(channel: ExecChannel, resized: asyncio.Event) -> None:
+async def _follow_size(channel: ExecChannel, resized: asyncio.Event, target: int) -> None:
     with contextlib.suppress(Unreachable):
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(KEEP_ALIVE):
                     await resized.wait()
             resized.clear()
-            await channel.resize(*shutil.get_terminal_size())
+            await channel.resize(*_size(target))
+
+
+def _size(terminal: int) -> tuple[int, int]:
+    """Columns and rows; the usual ones where the output is no terminal."""
+    try:
+        return os.get_terminal_size(terminal)
+    except OSError:
+        return 80, 24
 
 
 def _write(target: int, data: bytes) -> None:
@@ -89,7 +96,7 @@ def _raw(terminal: int) -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(terminal)
-    tty.setraw(terminal)
+    tty.setraw(terminal, termios.TCSADRAIN)  # what was typed ahead is kept
     try:
         yield
     finally:

@@ -50,8 +50,8 @@ def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: World, s
 
 def test_a_service_is_found_by_name_and_answers(world: World, server: str) -> None:
     assert world.exec(server, "lookup", f"web.{world.namespace}.svc.cluster.local").returncode == 0
-    reached = world.matrix(server, {"by name": "tcp:web:80", "apiserver": "tcp:kubernetes.default:443"})
-    assert all(reached.values())
+    services = {"by name": "tcp:web:80", "apiserver": "tcp:kubernetes.default:443"}
+    eventually(lambda: all(world.matrix(server, services).values()), "both Services answer", 15)
 
 
 def test_the_machine_reaches_pods_and_services(world: World, server: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -46,6 +47,10 @@ def test_shell_is_a_terminal(typed: Callable[..., list[str]]) -> None:
     seen = bytearray()
     reader = threading.Thread(target=_read, args=(ours, seen), daemon=True)
     reader.start()
+    deadline = time.monotonic() + 60
+    while not seen.endswith((b"# ", b"$ ")):
+        assert shell.poll() is None and time.monotonic() < deadline, seen
+        time.sleep(0.1)
     os.write(ours, b"tty; stty size; echo $((6 * 7)); exit 5\n")
     assert shell.wait(timeout=120) == 5, shell.stderr and shell.stderr.read()
     assert termios.tcgetattr(theirs) == before
