@@ -4,45 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, Episode, Generation, HFTokenizer, Prompts, run_episode, write_artifacts
+from swerl_agent.episode import AgentLimits, Episode, HFTokenizer, Prompts, run_episode, write_artifacts
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient, NotFound
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.tasks import Task
 
+from tests.scripted_engine import Script, block
+
 from ...unit.agent_episode.conftest import PLAIN, make_tokenizer
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
 FIX = "sed -i 's/max(low, value)/min(high, max(low, value))/' calc.py"
-
-
-class Script:
-    """An engine that gives these commands in turn; raw text where a command is bytes."""
-
-    def __init__(self, tokenizer: HFTokenizer, answers: Sequence[str | bytes]) -> None:
-        self.tokenizer, self.answers = tokenizer, list(answers)
-        self.read: list[str] = []
-
-    async def generate(
-        self,
-        input_ids: Sequence[int],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        stop_token_ids: Sequence[int],
-        routing_key: str,
-    ) -> Generation:
-        self.read.append(self.tokenizer.decode(input_ids))
-        answer = self.answers.pop(0)
-        text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else f"```bash\n{answer}\n```"
-        ids = [*self.tokenizer.encode(text), self.tokenizer.turn_end_id][:max_new_tokens]
-        return Generation(ids, [-1.0] * len(ids), "stop", [("1", 0, len(ids))])
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +66,8 @@ async def session(client: KubeClient, namespace: str, task: Task) -> AsyncIterat
 async def attempt(
     task: Task, session: Session, tokenizer: HFTokenizer, *answers: str | bytes, **changes: float
 ) -> tuple[Episode, Script]:
-    script = Script(tokenizer, answers)
+    said = [block(answer) if isinstance(answer, str) else answer.decode("utf-8", "replace") for answer in answers]
+    script = Script(tokenizer, said)
     limits = replace(AgentLimits(context_tokens=200_000), step_limit=len(answers), **changes)  # type: ignore[arg-type]
     prompts = Prompts.default()
     episode = await run_episode(task, session, script, tokenizer, prompts, limits, group="g", index=0, temperature=1.0)
