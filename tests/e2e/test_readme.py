@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,13 @@ class Shell:
         assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
 
+    def start(self, command: str) -> subprocess.Popen[str]:
+        """The same in the background, in a process group of its own."""
+        return subprocess.Popen(
+            command, shell=True, cwd=ROOT, env=self._environment, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
 
 @pytest.fixture
 def shell(product: tuple[Cluster, Images], namespace: str, tmp_path: Path) -> Iterator[Shell]:
@@ -109,27 +117,34 @@ def everything(shell: Shell) -> set[str]:
     return names | set(cluster_wide)
 
 
-def test_make_demo_on_an_existing_cluster(product: tuple[Cluster, Images], tmp_path: Path) -> None:
-    cluster, _ = product
-    folder = tmp_path / "demo"
-    shell = Shell(
-        cluster.kubeconfig,
-        SWERL_CLUSTER="existing",
-        SWERL_REGISTRY="127.0.0.1:5000",
-        SWERL_DEMO_FOLDER=str(folder),
-        STEPS="1",
-    )
-    said = shell.type("make demo", 900)
+@pytest.fixture
+def demo_shell(product: tuple[Cluster, Images], tmp_path: Path) -> Shell:
+    """A terminal whose `make demo` takes the running cluster for a user's own, and one step."""
+    environment = {"SWERL_CLUSTER": "existing", "SWERL_REGISTRY": "127.0.0.1:5000", "STEPS": "1"}
+    return Shell(product[0].kubeconfig, SWERL_DEMO_FOLDER=str(tmp_path / "demo"), **environment)
+
+
+def test_make_demo_on_an_existing_cluster(demo_shell: Shell, tmp_path: Path) -> None:
+    said = demo_shell.type("make demo", 900)
     for words in ("held-out tasks resolved", "reward curve", "summary", "episodes"):
         assert words in said, said[-3000:]
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
     assert summary["phase"] == "Complete" and len(summary["rewards"]) == 1
     assert summary["held_out_before"] is not None and summary["held_out_after"] is not None
-    assert list((folder / "output" / "artifacts").rglob("patch.diff"))
-    assert "Complete" in shell.type("kubectl get swerl -n swerl-demo")
-    shell.type("kubectl get swesandboxes -n swerl-demo")
-    shell.type("make demo-down")
-    assert "demo" not in shell.type("kubectl get swerl -n swerl-demo")
+    assert list((tmp_path / "demo" / "output" / "artifacts").rglob("patch.diff"))
+    assert "Complete" in demo_shell.type("kubectl get swerl -n swerl-demo")
+    demo_shell.type("kubectl get swesandboxes -n swerl-demo")
+    demo_shell.type("make demo-down")
+    assert "demo" not in demo_shell.type("kubectl get swerl -n swerl-demo")
+
+
+def test_an_interrupted_demo_leaves_nothing(demo_shell: Shell) -> None:
+    with demo_shell.start("make demo") as demo:
+        demo_shell.type("until kubectl get rayclusters -n swerl-demo -o name | grep -q demo; do sleep 1; done", 180)
+        os.killpg(demo.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
+        said, _ = demo.communicate(timeout=120)
+    assert demo.returncode != 0 and "stopped; the cluster still runs" in said
+    assert demo_shell.type("kubectl get swerl,rayclusters,pods -n swerl-demo -o name") == ""
 
 
 def test_the_job_file_stands_alone() -> None:
