@@ -135,10 +135,11 @@ async def test_a_command_without_end_is_killed_and_its_output_kept(session: Sess
 
 async def test_a_kill_reaches_every_process_of_the_command(session: Session, world: World) -> None:
     inner = "trap '' TERM; while :; do sleep 1; done"
-    await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 sleep 600', timeout=1)
+    nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # nobody else on this machine sleeps as long
+    await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=1)
     await asyncio.sleep(2)
     left = await session.run(f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done | grep -c -e '[m]arker-"
-                             f"{session.token}' -e '[s]leep 600'", timeout=20)  # fmt: skip
+                             f"{session.token}' -e '[s]{nap[1:]}'", timeout=20)  # fmt: skip
     assert left.stdout == b"0\n"
 
 
