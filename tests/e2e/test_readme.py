@@ -101,7 +101,9 @@ def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace
     shell.type("until kubectl get swesandboxes | grep -q Ready; do sleep 1; done", 120)
     shell.type("kubectl delete -f swerljob.yaml --wait=false")
     owned = f"swerl,swesandboxes,pods,jobs,rayclusters,configmaps,leases,networkpolicies,pvc -n {namespace}"
-    shell.type(f"while kubectl get {owned} -o name | grep -v kube-root-ca.crt; do sleep 1; done", 60)
+    shell.type(
+        f"while kubectl get {owned} -o name | grep -v -e kube-root-ca.crt -e swe-rl-operator; do sleep 1; done", 60
+    )
     shell.type("helm uninstall swe-rl --wait")
     left = everything(shell) - before
     assert left and all(name.startswith("customresourcedefinition") for name in left), left
