@@ -73,6 +73,19 @@ class SweSandboxSpec(ApiModel):
     )
 
 
+class SandboxWaits(StatusModel):
+    """Where the time until ready went: seconds, the mean over the group's Pods, to a second's resolution each."""
+
+    queue: float | None = None
+    """From the group's creation to its Pods': admission, and the pace of the node."""
+    schedule: float | None = None
+    """Until a node was found."""
+    prepare: float | None = None
+    """Until the Pod had its volumes and its network."""
+    pull: float | None = None
+    """Until the container ran: its image pulled, the container created."""
+
+
 class SweSandboxStatus(StatusModel):
     """What is; written by the operator."""
 
@@ -88,6 +101,8 @@ class SweSandboxStatus(StatusModel):
     """Pods that ended as their client wished: deleted, or exited with 0."""
     failed: int | None = None
     """Pods that were lost: evicted, out of memory, node gone, image not pulled, deadline."""
+    waits: SandboxWaits | None = None
+    """Where the time until ready went; there once the group is ready."""
     conditions: list[Condition] = Field(default_factory=list)
     """Admitted, Ready, Finished."""
     observed_generation: int | None = None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from swerl_api import names
@@ -54,6 +54,15 @@ class PodState(Enum):
     ENDED = "ended"  # Succeeded or Failed
 
 
+class Milestones(NamedTuple):
+    """When a Pod got where, epoch seconds."""
+
+    created: float
+    scheduled: float
+    prepared: float  # volumes and network are there
+    started: float  # the container runs
+
+
 @dataclass(frozen=True)
 class Pod:
     """One sandbox Pod."""
@@ -69,6 +78,7 @@ class Pod:
     message: str = ""
     doomed: str = ""  # reason the cluster gave for disrupting it, if any
     ending_since: float | None = None
+    milestones: Milestones | None = None  # there once the container runs
 
     @property
     def live(self) -> bool:
@@ -182,7 +192,19 @@ def read_pod(body: Object) -> Pod | None:
         message=message[:1024],
         doomed=DISRUPTIONS.get(str(disruption.get("reason")), "") if disruption.get("status") == "True" else "",
         ending_since=ending,
+        milestones=_milestones(meta, status, conditions),
     )
+
+
+def _milestones(meta: Object, status: Object, conditions: Mapping[str, Object]) -> Milestones | None:
+    stamps = [
+        meta.get("creationTimestamp"),
+        (conditions.get("PodScheduled") or {}).get("lastTransitionTime"),
+        (conditions.get("PodReadyToStartContainers") or {}).get("lastTransitionTime"),
+        _container(status, "running").get("startedAt"),
+    ]
+    times = [time for time in map(seconds, stamps) if time is not None]
+    return Milestones(*times) if len(times) == len(stamps) else None
 
 
 def _progress(status: Object, conditions: Mapping[str, Object]) -> tuple[PodState, str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from swerl_api.conditions import (
@@ -61,6 +62,7 @@ def desired(view: View, decision: Decision) -> Status:
         "running": counts.running,
         "finished": counts.finished,
         "failed": counts.failed,
+        **_waits(view, ready[0]),
         "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in conditions],
         "observedGeneration": view.group.generation,
     }
@@ -109,6 +111,21 @@ def _why_not_ready(view: View) -> tuple[str, str]:
     if not view.admitted:
         return SandboxReason.WAITING_FOR_CAPACITY, ""
     return SandboxReason.CREATING, ""
+
+
+def _waits(view: View, ready: str) -> dict[str, dict[str, float]]:
+    """Where the time until ready went, told with the news that the group is ready."""
+    known = view.group.status.get("waits")
+    found = [pod.milestones for pod in view.pods.values() if pod.milestones is not None]
+    if known or ready != "True" or not found:
+        return {"waits": known} if known else {}
+    parts = {
+        "queue": [m.created - view.group.created for m in found],
+        "schedule": [m.scheduled - m.created for m in found],
+        "prepare": [m.prepared - m.scheduled for m in found],
+        "pull": [m.started - m.prepared for m in found],
+    }
+    return {"waits": {name: round(max(0.0, fmean(values)), 1) for name, values in parts.items()}}
 
 
 def _phase(admitted: str, ready: str, finished: tuple[str, str] | None) -> str:

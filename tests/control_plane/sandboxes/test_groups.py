@@ -25,6 +25,7 @@ async def test_a_group_of_four_becomes_ready(user: Any, operator: Any, reading: 
     assert reading(status, "Ready")[:2] == ("True", "AllReady")
     assert reading(status, "Admitted")[0] == "True"
     assert (status["replicas"], status["ready"], status["failed"]) == (4, 4, 0)
+    assert set(status["waits"]) == {"queue", "schedule", "prepare", "pull"} and min(status["waits"].values()) >= 0
     pods = await user.pods("four")
     assert sorted(pods) == [f"swesb-four-{i}" for i in range(4)]
     assert {pod["metadata"]["labels"]["swerl.dev/egress"] for pod in pods.values()} == {"none"}

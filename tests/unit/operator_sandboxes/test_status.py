@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from swerl_operator.sandboxes.decision import View, decide
-from swerl_operator.sandboxes.facts import Pod, PodState
+from swerl_operator.sandboxes.facts import Milestones, Pod, PodState
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.status import Writes, desired, due
 
@@ -38,6 +38,18 @@ def test_the_phases_of_a_life(view: Views, pod: Pods) -> None:
     assert conditions(over)["Finished"] == ("True", "Completed")
     lost = status_of(view(*[pod(i, PodState.ENDED, reason="OOMKilled") for i in range(4)]))
     assert lost["phase"] == "Failed"
+
+
+def test_where_the_time_went_is_told_when_ready(view: Views, pod: Pods) -> None:
+    def at(*times: float) -> Milestones:
+        return Milestones(*(NOW + time for time in times))
+
+    started = {0: at(2, 3, 5, 9), 1: at(4, 5, 6, 8)}
+    assert "waits" not in status_of(view(pod(0, milestones=started[0]), spec={"replicas": 2}))
+    ready = status_of(view(*[pod(i, milestones=m) for i, m in started.items()], spec={"replicas": 2}))
+    assert ready["waits"] == {"queue": 3.0, "schedule": 1.0, "prepare": 1.5, "pull": 3.0}
+    later = status_of(view(pod(1), created=2, status=ready, spec={"replicas": 2}))
+    assert later["waits"] == ready["waits"]
 
 
 def test_what_keeps_a_group_from_being_ready_is_named(view: Views, pod: Pods) -> None:
