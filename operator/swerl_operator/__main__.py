@@ -35,6 +35,7 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
     option("metrics-port", defaults.metrics_port, "port of /metrics")
     option("job-workers", defaults.job_workers, "SweRLJobs reconciled at once")
     option("sandbox-workers", defaults.sandbox_workers, "SweSandboxes reconciled at once")
+    option("sandbox-limit", defaults.sandbox_limit, "sandboxes of all jobs together, fair between jobs; 0: no limit")
     option("capacity-check", defaults.capacity_check, "on: refuse jobs that no set of present nodes can hold; off")
     option("log-level", defaults.log_level, "DEBUG, INFO, WARNING or ERROR")
     values = vars(parser.parse_args(arguments))

@@ -26,6 +26,7 @@ class Settings:
     metrics_port: int = 9090
     job_workers: int = 4  # SweRLJobs reconciled at once
     sandbox_workers: int = 8  # SweSandboxes reconciled at once
+    sandbox_limit: int = 0  # sandboxes of all jobs together; 0: no limit
     capacity_check: str = "on"  # "off" where an autoscaler adds nodes on demand
     log_level: str = "INFO"
 

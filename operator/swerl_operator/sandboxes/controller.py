@@ -136,6 +136,7 @@ class Controller:
             failing_since=memo.failing_since,
             finished_at=memo.finished_at,
             now=now,
+            others_first=self.lines.others_first(memo.scope, record.uid),
         )
 
     async def _isolate(self, record: Record, group: Group, memo: Memo) -> bool:

@@ -37,6 +37,7 @@ class View:
     failing_since: Mapping[str, float]  # Pod UID -> when its image pull began to fail
     finished_at: float | None
     now: float
+    others_first: bool = False  # it waits for the Pods of other jobs, not for those of its own
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Lines:
 
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
-        self._admissions = Admissions()
+        self._admissions = Admissions(settings.max_concurrent)
         self._waves: dict[Key, Wave] = {}
         self._keys: dict[str, Key] = {}
 
@@ -47,11 +47,15 @@ class Lines:
         self._admissions.hold(scope, uid, outstanding)
 
     def admit(self, scope: Key) -> list[Key]:
-        """Let in what fits; the groups let in."""
+        """Let in what fits; the groups let in, of any scope."""
         admitted = self._admissions.admit(scope)
-        for uid in admitted:
-            self._wave(scope).join(uid)
-        return [self._keys[uid] for uid in admitted]
+        for where, uid in admitted:
+            self._wave(where).join(uid)
+        return [self._keys[uid] for _, uid in admitted]
+
+    def others_first(self, scope: Key, uid: str) -> bool:
+        """Whether the group waits for the Pods of other jobs only."""
+        return self._admissions.others_first(scope, uid)
 
     def leave(self, scope: Key, uid: str) -> list[Key]:
         """A group is over; those who can go on because of it."""

@@ -25,7 +25,8 @@ def register(
     registry: kopf.OperatorRegistry, context: OperatorContext, settings: SandboxSettings | None = None
 ) -> None:
     """Add the handlers and the background loop; `settings` default to the built-in figures."""
-    figures = settings or SandboxSettings(workers=context.settings.sandbox_workers)
+    asked = context.settings
+    figures = settings or SandboxSettings(workers=asked.sandbox_workers, max_concurrent=asked.sandbox_limit or None)
     store = Store()
     metrics = SandboxMetrics(context.metrics.registry, store)
     cluster = Cluster(context.api, metrics)

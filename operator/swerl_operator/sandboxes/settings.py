@@ -13,6 +13,9 @@ class SandboxSettings:
     workers: int = 8
     """Groups reconciled at once; one group is only ever reconciled by one worker."""
 
+    max_concurrent: int | None = None
+    """Sandboxes of all jobs together, admitted fairly between jobs; None: no limit but the jobs' own."""
+
     wave: int = 8
     """Pods of one job that may be starting at once before anything is known of the nodes; the floor of the window."""
 

@@ -77,6 +77,12 @@ def _admitted(view: View) -> tuple[ConditionStatus, str, str]:
             SandboxReason.WAITING_FOR_ISOLATION,
             "the namespace's NetworkPolicy is not in place; the operator's log says why",
         )
+    if view.others_first:
+        return (
+            "False",
+            SandboxReason.WAITING_FOR_CAPACITY,
+            "all sandboxes that the operator allows (--sandbox-limit) are in use; jobs take turns, the smallest first",
+        )
     return (
         "False",
         SandboxReason.WAITING_FOR_CAPACITY,

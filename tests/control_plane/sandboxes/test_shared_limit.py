@@ -1,0 +1,40 @@
+"""Jobs under one limit for all: nobody exceeds it, and the job with the fewest sandboxes goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.control_plane.operator_process import Operator
+
+Body = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def operator(
+    kubeconfig: str, namespace: str, crds: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    options = {"namespaces": namespace, "lease_namespace": namespace, "sandbox_limit": "4"}
+    with Operator(kubeconfig, tmp_path_factory.mktemp("operator") / "log", **options) as running:
+        running.until_leading()
+        yield running
+
+
+async def test_jobs_take_turns(user: Any, reading: Callable[[Body, str], tuple[str, str, str]]) -> None:
+    for name in ("first", "second", "third"):
+        await user.declare(name, job="large", replicas=2)
+    await user.phase("first", "Ready")
+    await user.phase("second", "Ready")
+    await user.declare("late", job="small", replicas=2)
+    waiting = await user.until(
+        lambda: user.status("third"), lambda status: status.get("phase") == "Pending" and status.get("conditions"), 30
+    )
+    assert not await user.pods("third") and not await user.pods("late")
+    assert "jobs take turns" in reading(waiting, "Admitted")[2] or "older groups" in reading(waiting, "Admitted")[2]
+    await user.delete("first")
+    await user.phase("late", "Ready")
+    assert not await user.pods("third"), "the job that had none goes before the one that has two"
+    await user.delete("second")
+    await user.phase("third", "Ready")
