@@ -27,12 +27,11 @@ async def test_jobs_take_turns(user: Any, reading: Callable[[Body, str], tuple[s
         await user.declare(name, job="large", replicas=2)
     await user.phase("first", "Ready")
     await user.phase("second", "Ready")
+    waiting = reading(await user.phase("third", "Pending", 30), "Admitted")
+    assert waiting[:2] == ("False", "WaitingForCapacity") and "jobs take turns" in waiting[2]
     await user.declare("late", job="small", replicas=2)
-    waiting = await user.until(
-        lambda: user.status("third"), lambda status: status.get("phase") == "Pending" and status.get("conditions"), 30
-    )
+    await user.phase("late", "Pending", 30)
     assert not await user.pods("third") and not await user.pods("late")
-    assert "jobs take turns" in reading(waiting, "Admitted")[2] or "older groups" in reading(waiting, "Admitted")[2]
     await user.delete("first")
     await user.phase("late", "Ready")
     assert not await user.pods("third"), "the job that had none goes before the one that has two"
