@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Literal
 
-from swerl_api import API_VERSION, Condition, JobCondition, JobReason
+from swerl_api import Condition, JobCondition, JobReason
 
-from ..errors import OperatorError
+from .. import events
 from ..kube import Kube
 from .attempt import Object
 
-MESSAGE_LIMIT = 1000  # characters; the API server takes 1024
 _EXPECTED_GOOD = {JobCondition.VALIDATED, JobCondition.IMAGES_READY, JobCondition.CAPACITY}
 _ATTEMPT_FAILURES = {JobReason.HEAD_LOST, JobReason.DRIVER_FAILED}
 
@@ -21,30 +19,9 @@ async def post_event(api: Kube, job: Object, condition: Condition) -> None:
     kind = event_type(condition)
     if kind is None:
         return
-    metadata = job["metadata"]
-    body = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"namespace": metadata["namespace"], "name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}"},
-        "involvedObject": {
-            "apiVersion": API_VERSION,
-            "kind": "SweRLJob",
-            "namespace": metadata["namespace"],
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        },
-        "type": kind,
-        "reason": condition.reason,
-        "message": f"{condition.type} {condition.status}: {condition.message}"[:MESSAGE_LIMIT],
-        "firstTimestamp": condition.last_transition_time,
-        "lastTimestamp": condition.last_transition_time,
-        "count": 1,
-        "source": {"component": "swe-rl-operator"},
-    }
-    try:
-        await api.create("events", body)
-    except OperatorError:
-        return
+    about = {"kind": "SweRLJob", **{key: job["metadata"][key] for key in ("namespace", "name", "uid")}}
+    message = f"{condition.type} {condition.status}: {condition.message}"
+    await events.post(api, about, kind, condition.reason, message, condition.last_transition_time)
 
 
 def event_type(condition: Condition) -> Literal["Normal", "Warning"] | None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from swerl_api import names
 from swerl_api.base import API_VERSION
+from swerl_api.conditions import Condition
 
+from .. import events
 from ..errors import Conflict, NotFound
 from ..kube import Kube, Object, path
 from .facts import Group, Key, Pod
@@ -71,6 +73,12 @@ class Cluster:
             return await self._api.patch(API_VERSION, SANDBOXES, *group.key, body, sub="status")
         except (NotFound, Conflict):
             return None
+
+    async def tell(self, group: Group, condition: Condition) -> None:
+        """An Event: somebody should look at this group."""
+        about = {"kind": "SweSandbox", "namespace": group.key[0], "name": group.key[1], "uid": group.uid}
+        when = condition.last_transition_time
+        await events.post(self._api, about, "Warning", condition.reason, condition.message, when)
 
     async def delete_group(self, group: Group) -> None:
         """Delete this very group; its Pods follow by their ownerReference."""

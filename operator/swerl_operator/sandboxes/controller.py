@@ -27,7 +27,7 @@ from .memo import Memo
 from .metrics import SandboxMetrics
 from .pods import sandbox_pod
 from .settings import SandboxSettings
-from .status import desired, due, finished_at
+from .status import desired, due, failure, finished_at
 from .store import Record, Store
 
 logger = logging.getLogger(__name__)
@@ -260,6 +260,8 @@ class Controller:
         memo.writes.news = None
         if answer is not None:
             self.store.put_group(read_group(answer))
+            if (failed := failure(group, status)) is not None:
+                await self._cluster.tell(group, failed)
 
     def _end(self, record: Record, memo: Memo, reason: str) -> None:
         memo.finished_at = time.time()

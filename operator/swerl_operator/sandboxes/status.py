@@ -40,6 +40,14 @@ def finished_at(group: Group) -> str | None:
     return found.last_transition_time if found is not None and found.status == "True" else None
 
 
+def failure(group: Group, status: Status) -> Condition | None:
+    """How a group ended, when `status` tells it for the first time and its clients did not wish it."""
+    found = find_condition(conditions_of(status), SandboxCondition.FINISHED)
+    if found is None or finished_at(group) is not None or found.reason == SandboxReason.COMPLETED:
+        return None
+    return found
+
+
 def desired(view: View, decision: Decision) -> Status:
     """The status that describes `view`, as the API takes it."""
     counts = tally(view)

@@ -51,6 +51,10 @@ class User:
         answer = await self.api.request("GET", url, query={"labelSelector": f"swerl.dev/sandbox={name}"})
         return {pod["metadata"]["name"]: pod for pod in answer["items"]}
 
+    async def events(self, sandbox: str) -> list[Body]:
+        about = f"involvedObject.kind=SweSandbox,involvedObject.name={sandbox}"
+        return await self.api.list("v1", "events", self.namespace, fields=about)
+
     async def policies(self) -> list[Body]:
         return await self.api.list("networking.k8s.io/v1", "networkpolicies", self.namespace)
 

@@ -120,6 +120,9 @@ async def test_an_image_that_does_not_exist_is_named_with_its_remedy(user: Any, 
     assert (state, reason) == ("True", "ImagePullFailed")
     assert image in message and "imagePullSecrets" in message
     assert not await user.pods("bad-image")
+    told = await user.until(lambda: user.events("bad-image"), bool, 10)
+    assert [(event["type"], event["reason"]) for event in told] == [("Warning", "ImagePullFailed")]
+    assert image in told[0]["message"]
     await user.delete("bad-image")
 
 

@@ -116,6 +116,7 @@ class World:
         self.pods: dict[str, Body] = {}
         self.leases: dict[str, Body] = {}
         self.policies: dict[str, Body] = {}
+        self.told: list[Body] = []
         self.events: list[tuple[str, str, Body]] = []
         self.created: Counter[tuple[str, int]] = Counter()
         self.writes: Counter[str] = Counter()
@@ -171,6 +172,9 @@ class World:
         name = body["metadata"]["name"]
         if resource == "networkpolicies":
             self.policies[name] = body
+            return body
+        if resource == "events":
+            self.told.append(body)
             return body
         if name in self.pods:
             raise Conflict("POST", 409, "AlreadyExists", name)
