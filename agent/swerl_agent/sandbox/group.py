@@ -2,7 +2,8 @@
 
 Guarantees: one write declares the whole group, one releases a Pod; `claim` hands out a session only when the Pod is
 ready, has proved its isolation (unless egress is allowed) and shows no git history after the base commit (unless the
-spec keeps it); what prevents it is a typed error. Releasing or deleting what is gone already is no error.
+spec keeps it); what prevents it is a typed error. `prepare` does all of that ahead, so that a later claim waits for
+nothing. Releasing or deleting what is gone already is no error.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class SandboxGroup:
         self._watch = watch
         self._client: KubeClient = watch.client
         self._sessions: dict[int, Session] = {}
+        self._claims: dict[int, asyncio.Task[Session]] = {}  # made ahead by `prepare`
 
     @classmethod
     async def declare(
@@ -74,11 +76,23 @@ class SandboxGroup:
         """Name of Pod `ordinal`."""
         return sandbox_pod_name(self.name, ordinal)
 
+    def prepare(self, timeout: float = CLAIM_TIMEOUT) -> None:
+        """Begin to claim every Pod; what goes wrong is raised by the `claim` that asks for it."""
+        for ordinal in range(self.spec.replicas):
+            task = asyncio.create_task(self._claim(ordinal, timeout), name=f"claim {self.pod_name(ordinal)}")
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._claims[ordinal] = task
+
     async def claim(self, ordinal: int, timeout: float = CLAIM_TIMEOUT) -> Session:
-        """The session of Pod `ordinal`, as soon as that Pod is ready; `timeout` in seconds.
+        """The session of Pod `ordinal`, as soon as that Pod is ready; `timeout` in seconds, unless it was prepared.
 
         Raises NotReady, ImagePullFailed, NotIsolated, ScrubFailed or SandboxLost.
         """
+        if (prepared := self._claims.pop(ordinal, None)) is not None:
+            return await prepared
+        return await self._claim(ordinal, timeout)
+
+    async def _claim(self, ordinal: int, timeout: float) -> Session:
         pod = sandbox_pod_name(self.name, ordinal)
         try:
             found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
@@ -114,15 +128,24 @@ class SandboxGroup:
 
     async def release(self, ordinal: int) -> None:
         """Close the session and delete the Pod at once."""
+        await self._forget(ordinal)
         if (session := self._sessions.pop(ordinal, None)) is not None:
             await session.close()
         await self._delete("v1", "pods", sandbox_pod_name(self.name, ordinal), grace_seconds=0)
 
     async def delete(self) -> None:
         """Delete the SweSandbox, and with it every Pod that is left."""
+        for ordinal in list(self._claims):
+            await self._forget(ordinal)
         for ordinal in list(self._sessions):
             await self._sessions.pop(ordinal).close()
         await self._delete(GROUP_API, GROUPS, self.name, grace_seconds=None)
+
+    async def _forget(self, ordinal: int) -> None:
+        """Stop a claim made ahead that nobody asked for."""
+        if (prepared := self._claims.pop(ordinal, None)) is not None:
+            prepared.cancel()
+            await asyncio.wait([prepared])
 
     async def _delete(self, api: str, resource: str, name: str, *, grace_seconds: int | None) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,29 @@ async def test_a_claim_that_cannot_be_met_says_why(declare: Any) -> None:
     huge = await declare("huge", resources={"requests": {"cpu": "10k"}, "limits": {"cpu": "10k"}})
     with pytest.raises(NotReady, match=r"(?i)insufficient cpu|huge is"):
         await huge.claim(0, timeout=5)
+
+
+async def test_what_is_prepared_is_claimed_at_once(declare: Any, client: KubeClient, namespace: str) -> None:
+    group = await declare("ahead", replicas=3)
+    group.prepare()
+    first = await group.claim(0)
+    await asyncio.wait(list(group._claims.values()), timeout=60)
+    started = time.monotonic()
+    second = await group.claim(1)
+    assert time.monotonic() - started < 0.05
+    for session in (first, second):
+        assert (await session.run("git -C /testbed log --oneline --all | wc -l", timeout=30)).stdout == b"1\n"
+    await group.release(2)  # never asked for
+    pods = await client.list("v1", "pods", namespace, label_selector="swerl.dev/sandbox=ahead")
+    alive = {pod["metadata"]["name"] for pod in pods["items"] if not pod["metadata"].get("deletionTimestamp")}
+    assert alive == {"swesb-ahead-0", "swesb-ahead-1"}
+
+
+async def test_what_cannot_be_prepared_is_told_by_its_claim(declare: Any) -> None:
+    group = await declare("vain", image="registry.swerl:5000/swe-rl/no-such-image:1", replicas=2)
+    group.prepare(timeout=20)
+    with pytest.raises((ImagePullFailed, NotReady), match=r"(?i)pull|image"):
+        await group.claim(0)
 
 
 async def test_a_group_deleted_while_waiting_ends_the_claim(declare: Any, client: KubeClient) -> None:

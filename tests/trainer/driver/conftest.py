@@ -82,7 +82,7 @@ class LocalGroup:
     sandboxes: LocalSandboxes
     name: str
 
-    async def claim(self, ordinal: int, timeout: float) -> LocalSession:
+    async def claim(self, ordinal: int) -> LocalSession:
         return LocalSession(self.sandboxes.counter)
 
     async def release(self, ordinal: int) -> None: ...

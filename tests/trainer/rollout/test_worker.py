@@ -58,7 +58,7 @@ class World:
     def counts(self) -> tuple[int, int]:
         return 0, 0
 
-    async def claim(self, ordinal: int, timeout: float) -> World:
+    async def claim(self, ordinal: int) -> World:
         if ordinal in self.lost:
             raise PodGone("evicted")
         return self

@@ -28,6 +28,7 @@ TRAIN_NAMES = {
     "logprob_abs_diff_max": "train/train_rollout_logprob_abs_diff_max",
     "tokens_per_second": "perf/train_tokens_per_second",
 }
+PREFETCH_HIT = 0.05  # seconds; an episode that waited no longer found its sandbox ready
 TRUNCATED = ("max_steps", "context_overflow", "episode_timeout")
 
 
@@ -140,6 +141,7 @@ def _sandbox(rollouts: Sequence[Rollout], valid: Sequence[Rollout]) -> Figures:
     waits = [rollout.seconds["wait"] for rollout in rollouts if "wait" in rollout.seconds]
     if waits:
         figures |= {"sandbox/queue_wait_mean": fmean(waits), "sandbox/queue_wait_max": max(waits)}
+        figures["sandbox/prefetch_hit_rate"] = fmean(wait <= PREFETCH_HIT for wait in waits)
     graded = [rollout for rollout in rollouts if rollout.verdict]
     if graded:
         verdicts = Counter(rollout.verdict for rollout in graded)

@@ -11,6 +11,8 @@ from swerl_agent.tasks import Task
 from swerl_api import API_VERSION, SweRLJobSpec, SweSandboxSpec
 from swerl_trainer.driver.job import Job
 
+PATIENCE = 24 * 3600.0  # seconds; a sandbox may wait for room in the cluster, its own failure comes as an error
+
 
 class KubernetesSandboxes:
     """Makes SweSandboxes that live as long as the driver's Lease."""
@@ -32,6 +34,7 @@ class KubernetesSandboxes:
             owner_ref=owner(self._job),
             namespace=self._job.namespace,
         )
+        group.prepare(PATIENCE)
         self._alive[name] = replicas
         return Declared(group, self._alive)
 
@@ -53,9 +56,9 @@ class Declared:
         self._group = group
         self._alive = alive
 
-    async def claim(self, ordinal: int, timeout: float) -> Session:
+    async def claim(self, ordinal: int) -> Session:
         """See SandboxGroup.claim."""
-        return await self._group.claim(ordinal, timeout)
+        return await self._group.claim(ordinal)
 
     async def release(self, ordinal: int) -> None:
         """See SandboxGroup.release."""

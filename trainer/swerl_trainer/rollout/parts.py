@@ -12,7 +12,7 @@ from swerl_agent.tasks import Task
 class SandboxGroup(Protocol):
     """The sandboxes of one group, numbered from 0."""
 
-    async def claim(self, ordinal: int, timeout: float) -> Session:
+    async def claim(self, ordinal: int) -> Session:
         """The open session of one sandbox, as soon as it is ready. Raises SandboxError."""
         ...
 

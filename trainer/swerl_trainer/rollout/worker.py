@@ -24,7 +24,6 @@ from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
 
 logger = logging.getLogger(__name__)
 
-CLAIM_TIMEOUT = 24 * 3600.0  # seconds; a sandbox may wait for room in the cluster, its own failure comes as an error
 DISCARDED = "discarded"
 
 
@@ -118,7 +117,7 @@ class Worker:
     async def _episode(self, order: GroupOrder, attempted: _Try, index: int, asked: float) -> tuple[Episode, float]:
         parts = self._parts
         group = await asyncio.shield(attempted.declared)
-        session = await group.claim(attempted.members.index(index), CLAIM_TIMEOUT)
+        session = await group.claim(attempted.members.index(index))
         waited = time.monotonic() - asked
         episode = await run_episode(
             self._task(order),
