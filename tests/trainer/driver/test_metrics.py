@@ -39,6 +39,12 @@ def test_an_absent_time_is_no_zero() -> None:
     assert figures["agent/overhead_time_mean"] == 2.0
 
 
+def test_sandboxes_that_were_ready_are_hits() -> None:
+    figures = rollout_figures([rollout(seconds={"wait": wait}) for wait in (0.0, 0.04, 2.0, 4.0)])
+    assert figures["sandbox/prefetch_hit_rate"] == 0.5
+    assert figures["sandbox/queue_wait_max"] == 4.0
+
+
 def test_turns_count_answers_without_a_command() -> None:
     figures = rollout_figures([rollout()])
     assert (figures["agent/turns_mean"], figures["agent/tool_calls_mean"]) == (4, 3)
