@@ -22,7 +22,7 @@ from swerl_agent.kube import Conflict, Forbidden, KubeClient
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.sandbox.pod import ready
 
-from demo.cluster import swerl_home
+from demo.cluster import Cluster
 from tests.bench.figures import QUICK, Figure, conclude
 
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
@@ -107,4 +107,4 @@ async def _medians(*calls: Call) -> list[float]:
 
 
 if __name__ == "__main__":
-    sys.exit(conclude(asyncio.run(figures(str(swerl_home() / "cluster" / "kubeconfig")))))
+    sys.exit(conclude(asyncio.run(figures(str(Cluster.chosen().kubeconfig)))))

@@ -1,7 +1,7 @@
 """Grading Jobs, one at a time: seconds from asking for a verdict to having it, over the tests' own.
 
-The gold patches of bundled tasks, through real Jobs on the node's cached images, as users run them: default resources,
-nothing else on the machine but the cluster.
+The gold patches of bundled tasks, through real Jobs on the node's cached images, each with a CPU of its own, nothing
+else on the machine but the cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import load_tasks
 from swerl_api import Grading, Resources
 
-from demo.cluster import swerl_home
+from demo.cluster import Cluster
 from demo.job import Images
 from images.bundled import demo_data
 from tests.bench.figures import QUICK, Figure, conclude
@@ -58,4 +58,4 @@ def figures(kubeconfig: str) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    sys.exit(conclude(figures(str(swerl_home() / "cluster" / "kubeconfig"))))
+    sys.exit(conclude(figures(str(Cluster.chosen().kubeconfig))))

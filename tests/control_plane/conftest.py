@@ -41,11 +41,22 @@ def crds(kubeconfig: str) -> None:
 
 
 @pytest.fixture(scope="module")
+def operator_options() -> dict[str, str]:
+    """What a module adds to its operator's command line."""
+    return {}
+
+
+@pytest.fixture(scope="module")
 def operator(
-    kubeconfig: str, namespace: str, crds: None, tmp_path_factory: pytest.TempPathFactory
+    kubeconfig: str,
+    namespace: str,
+    crds: None,
+    operator_options: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Operator]:
     """An operator that leads and serves the module's namespace; `identity` lets it take over from a killed one."""
     log = tmp_path_factory.mktemp("operator") / "log"
-    with Operator(kubeconfig, log, namespaces=namespace, lease_namespace=namespace, identity="test") as running:
+    options = {"namespaces": namespace, "lease_namespace": namespace, "identity": "test"} | operator_options
+    with Operator(kubeconfig, log, **options) as running:
         running.until_leading()
         yield running

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from typing import Any
 
 from minisweagent import environments
@@ -58,12 +57,13 @@ class SandboxEnvironmentConfig(BaseModel):
 class SandboxEnvironment:
     """One sandbox, claimed at once and held until `cleanup`."""
 
+    _claim: blocking.Claim | None = None
+
     def __init__(
         self, *, config_class: type[SandboxEnvironmentConfig] = SandboxEnvironmentConfig, **fields: Any
     ) -> None:
         """Raises what `Claim` raises: NotReady, ImagePullFailed, NotIsolated, KubeError."""
         self.config = config_class(**fields)
-        self._claim: blocking.Claim | None = None
         claim = blocking.Sandbox.claim(
             self.config.image,
             namespace=self.config.namespace,
@@ -105,8 +105,7 @@ class SandboxEnvironment:
             claim.__exit__(None, None, None)
 
     def __del__(self) -> None:
-        if getattr(self, "_claim", None) is not None:
-            self.cleanup()
+        self.cleanup()
 
 
 def _observed(result: CommandResult, action: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -133,8 +132,7 @@ def main() -> None:
     """mini-swe-agent's `mini-extra`, its environment class `docker` replaced by this one."""
     from minisweagent.run.utilities.mini_extra import main as mini_extra
 
-    environments._ENVIRONMENT_MAPPING["docker"] = f"{SandboxEnvironment.__module__}.{SandboxEnvironment.__name__}"
-    sys.modules.setdefault("swerl_agent.integrations.mini_swe_agent", sys.modules[__name__])
+    environments._ENVIRONMENT_MAPPING["docker"] = "swerl_agent.integrations.mini_swe_agent.SandboxEnvironment"
     mini_extra()
 
 

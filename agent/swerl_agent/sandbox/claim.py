@@ -122,10 +122,8 @@ class Claim:
     async def __aenter__(self) -> Sequence[Sandbox]:
         async with self._stack:
             group = await self._declare()
-            ordinals = range(self._spec.replicas)
-            async with asyncio.TaskGroup() as tasks:
-                claims = [tasks.create_task(group.claim(ordinal, self._timeout)) for ordinal in ordinals]
-            sandboxes = [Sandbox(group, ordinal, done.result()) for ordinal, done in zip(ordinals, claims, strict=True)]
+            group.prepare(self._timeout)
+            sandboxes = [Sandbox(group, ordinal, await group.claim(ordinal)) for ordinal in range(self._spec.replicas)]
             self._stack = self._stack.pop_all()
         return sandboxes
 

@@ -93,7 +93,7 @@ class SandboxGroup:
         return await self._claim(ordinal, timeout)
 
     async def _claim(self, ordinal: int, timeout: float) -> Session:
-        pod = sandbox_pod_name(self.name, ordinal)
+        pod = self.pod_name(ordinal)
         try:
             found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
         except TimeoutError:
@@ -131,7 +131,7 @@ class SandboxGroup:
         await self._forget(ordinal)
         if (session := self._sessions.pop(ordinal, None)) is not None:
             await session.close()
-        await self._delete("v1", "pods", sandbox_pod_name(self.name, ordinal), grace_seconds=0)
+        await self._delete("v1", "pods", self.pod_name(ordinal), grace_seconds=0)
 
     async def delete(self) -> None:
         """Delete the SweSandbox, and with it every Pod that is left."""

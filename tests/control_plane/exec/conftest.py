@@ -17,6 +17,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 MakePod = Callable[..., Awaitable[Json]]
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
+SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
 
 
 @pytest.fixture

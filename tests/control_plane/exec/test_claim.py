@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox import FileError, Sandbox, blocking
+from swerl_agent.sandbox import FileError, NotReady, Sandbox, blocking
 from swerl_api import API_VERSION
 
-from tests.control_plane.exec.conftest import IMAGE
+from tests.control_plane.exec.conftest import IMAGE, SMALL
 from tests.control_plane.operator_process import Operator
-
-SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
 
 
 async def left(client: KubeClient, namespace: str) -> list[str]:
@@ -67,6 +65,13 @@ async def test_nothing_leads_out_of_a_download(
         await one.run("mkdir /srv/bad && ln -s /etc/passwd /srv/bad/leak")
         with pytest.raises(FileError, match="refused"):
             await one.download("/srv/bad", tmp_path / "bad")
+
+
+async def test_a_claim_that_cannot_be_met_says_why(namespace: str, kubeconfig: str, operator: Operator) -> None:
+    wish = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 5}
+    with pytest.raises(NotReady, match=r"(?i)pull|image"):
+        async with Sandbox.claim("registry.swerl:5000/swe-rl/no-such-image:1", 2, **wish):
+            pass
 
 
 def test_the_blocking_face(namespace: str, kubeconfig: str, operator: Operator) -> None:

@@ -16,11 +16,10 @@ from minisweagent.exceptions import Submitted
 from minisweagent.models.test_models import DeterministicModel, make_output
 from swerl_agent.sandbox import SandboxLost
 
-from tests.control_plane.exec.conftest import IMAGE
+from tests.control_plane.exec.conftest import IMAGE, SMALL
 from tests.control_plane.operator_process import Operator
 
 CLASS = "swerl_agent.integrations.mini_swe_agent.SandboxEnvironment"
-SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
 Make = Callable[..., Any]
 
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from tests.control_plane.operator_process import Operator
 
 Body = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def operator(
-    kubeconfig: str, namespace: str, crds: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    options = {"namespaces": namespace, "lease_namespace": namespace, "sandbox_limit": "4"}
-    with Operator(kubeconfig, tmp_path_factory.mktemp("operator") / "log", **options) as running:
-        running.until_leading()
-        yield running
+def operator_options() -> dict[str, str]:
+    return {"sandbox_limit": "4"}
 
 
 async def test_jobs_take_turns(user: Any, reading: Callable[[Body, str], tuple[str, str, str]]) -> None:
