@@ -11,7 +11,7 @@ PYTEST := $(PYTHON) -m pytest -q --durations=10
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-gvisor test-e2e soak lint bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-gvisor test-e2e soak lint bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -75,6 +75,9 @@ bench-grading: venv cluster images ## grading Jobs: seconds over the tests' own
 
 bench-demo: venv ## the demo over three seeds, grading and exec; table in docs/
 	@$(PYTHON) -m tests.bench.demo_bench
+
+bench-agent: venv ## the agent's share of a turn, many episodes, grading, context, verdicts beside swebench's
+	@$(PYTHON) -m tests.bench.agent_bench
 
 bench-scale: venv cluster ## ten thousand sandboxes on KWOK nodes: the operator's figures
 	@$(PYTHON) -m tests.bench.scale_bench

@@ -6,7 +6,7 @@ CEL rules that the API server evaluates; the Python side repeats none of them, s
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -53,6 +53,7 @@ Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]
 AbsolutePath = Annotated[str, Field(max_length=512, pattern=r"^/")]
 RelativePath = Annotated[str, Field(max_length=512, pattern=r"^[^/]|^$")]
+PullPolicy = Literal["IfNotPresent", "Never"]
 ImageReference = Annotated[str, Field(min_length=1, max_length=512)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NonNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]

@@ -15,6 +15,7 @@ from .base import (
     NodeSelector,
     NonNegative,
     Positive,
+    PullPolicy,
     PullSecrets,
     Resources,
     Rule,
@@ -148,6 +149,9 @@ class Sandbox(ApiModel):
     """none: no network in or out, verified from inside before use; allow: the cluster's default."""
     pull_secrets: PullSecrets = Field(default_factory=list)
     """Names of image pull Secrets in the job's namespace."""
+    image_pull_policy: PullPolicy = "IfNotPresent"
+    """Never: sandbox and grading Pods whose image the node does not have fail at once, so that no episode waits for a
+    registry (imageSet brings images ahead); IfNotPresent pulls them."""
     scrub_git: bool = True
     """Remove git history after the base commit, remotes and reflogs before the agent starts."""
     workdir: AbsolutePath = "/testbed"

@@ -12,6 +12,7 @@ from .base import (
     ImageReference,
     Name,
     NodeSelector,
+    PullPolicy,
     PullSecrets,
     Resources,
     Rule,
@@ -60,6 +61,8 @@ class SweSandboxSpec(ApiModel):
     """Taints the Pods tolerate."""
     image_pull_secrets: PullSecrets = Field(default_factory=list)
     """Names of image pull Secrets in the same namespace."""
+    image_pull_policy: PullPolicy = "IfNotPresent"
+    """Never: an image that the node does not have fails the group at once; IfNotPresent pulls it."""
     task_id: Annotated[str, Field(max_length=253)] = ""
     """instance_id of the task, for the printer column and the label `swerl.dev/task`."""
     max_concurrent: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None

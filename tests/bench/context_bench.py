@@ -29,16 +29,17 @@ MESSAGES = [{"role": "system", "content": "You fix code."}, {"role": "user", "co
 ANSWER = "THOUGHT: look further.\n\n```bash\nsed -n '1,20p' store/stock.py\n```"
 
 
-def main() -> int:
+def figures() -> list[Figure]:
+    """The slowest step with a window that holds everything, and with one that is cut many times."""
     tokenizer = HFTokenizer(TOKENIZER)
     answer = [*tokenizer.encode(ANSWER), tokenizer.turn_end_id]
     observation = _text_of(tokenizer, TOKENS // TURNS - len(answer))
-    figures = []
+    found = []
     for window in WINDOWS:
         runs = [_steps(tokenizer, Budget(window, 4_096), answer, observation) for _ in range(RUNS)]
         slowest = max(min(times) for times in zip(*runs, strict=True))
-        figures.append(Figure(f"context_step_slowest_{window}_window_ms", slowest * 1e3, GOAL))
-    return conclude(figures)
+        found.append(Figure(f"context_step_slowest_{window}_window_ms", slowest * 1e3, GOAL))
+    return found
 
 
 def _steps(tokenizer: HFTokenizer, budget: Budget, answer: list[int], observation: str) -> list[float]:
@@ -68,4 +69,4 @@ def _text_of(tokenizer: HFTokenizer, tokens: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(conclude(figures()))

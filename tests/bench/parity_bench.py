@@ -17,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -114,30 +115,51 @@ def harness_says(task: Task, content: str) -> bool:
     return bool(report[task.instance_id]["resolved"])
 
 
-def main() -> int:
-    """Print the counts and every difference; 1 when there is one."""
+@dataclass(frozen=True)
+class Comparison:
+    """Verdicts of both sides on the same logs."""
+
+    logs: int
+    parsers: int
+    verdicts: int
+    resolved: int
+    differences: list[str]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.logs} logs, {self.parsers} parsers, {self.verdicts} verdicts ({self.resolved} resolved), "
+            f"{len(self.differences)} differences"
+        )
+
+
+def compare(tree: Path | None = None) -> Comparison:
+    """Grade every log of `tree`, swebench's source, by default that of its source distribution, on both sides."""
     verdicts = resolved = 0
     differences: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(sys.argv[1]) if len(sys.argv) > 1 else source(Path(folder))
-        logs = recorded(root / "tests")
+        logs = recorded((tree or source(Path(folder))) / "tests")
     parsers = import_module("swebench.harness.log_parsers").PARSER_REGISTRY
     for parser, log in logs:
-        statuses = dict(parsers[parser](log, None))
-        for task in tasks_of(parser, statuses):
-            for exit_code in ("", f"{EXIT_CODE}: 0\n", f"{EXIT_CODE}: 1\n"):
-                end = "" if END in log else f"\n{END}\n"
-                content = f"{START}\n{log}{end}{exit_code}"
+        for task in tasks_of(parser, dict(parsers[parser](log, None))):
+            for content in _contents(log):
                 theirs, ours = harness_says(task, content), bool(grade_log(task, content.encode())["resolved"])
                 verdicts, resolved = verdicts + 1, resolved + theirs
                 if theirs != ours:
-                    differences.append(f"{parser}: harness {theirs}, here {ours}, exit {exit_code!r}: {log[:200]!r}")
-    print("\n".join(differences))
-    used = len({parser for parser, _ in logs})
-    print(
-        f"{len(logs)} logs, {used} parsers, {verdicts} verdicts ({resolved} resolved), {len(differences)} differences"
-    )
-    return 1 if differences or not resolved else 0
+                    differences.append(f"{parser}: harness {theirs}, here {ours}: {content[-300:]!r}")
+    return Comparison(len(logs), len({parser for parser, _ in logs}), verdicts, resolved, differences)
+
+
+def _contents(log: str) -> list[str]:
+    """The log as a run would leave it: without an exit code, with that of a success and of a failure."""
+    end = "" if END in log else f"\n{END}\n"
+    return [f"{START}\n{log}{end}{code}" for code in ("", f"{EXIT_CODE}: 0\n", f"{EXIT_CODE}: 1\n")]
+
+
+def main() -> int:
+    """Print the counts and every difference; 1 when there is one, or nothing to compare."""
+    found = compare(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    print(*found.differences, found, sep="\n")
+    return 1 if found.differences or not found.resolved else 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from swerl_api import Grading
+from swerl_api import Grading, Sandbox
 
 from swerl_agent.episode import HFTokenizer, SGLangEngine
 from swerl_agent.evaluation import (
@@ -23,13 +23,15 @@ from swerl_agent.evaluation import (
     summarise,
     write,
 )
-from swerl_agent.grading import Grader
+from swerl_agent.grading import Grader, Placement
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard
 
 from .options import (
+    PULL_POLICIES,
     add_agent_options,
     add_cluster_options,
+    add_pull_option,
     add_task_options,
     agent_limits,
     agent_prompts,
@@ -57,6 +59,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--grading-timeout", type=_positive, default=600, help="seconds the tests of a task may run")
     add_agent_options(run)
     add_task_options(run)
+    add_pull_option(run)
     add_cluster_options(run)
     run.set_defaults(run=run_evaluation)
     joined = verbs.add_parser("merge", help="put the results of shards together")
@@ -76,12 +79,13 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     _keep_settings(options.output, settings)
     records.forget([r.trial for r in records.all if options.redo == "all" or (options.redo and not r.resolved)])
     limits, prompts = agent_limits(options), agent_prompts(options)
-    how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job)
+    sandbox = Sandbox(image_pull_policy=PULL_POLICIES[options.pull])
+    how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox)
     grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
     async with (
         open_client(options) as client,
         aiohttp.ClientSession() as http,
-        Grader(client, options.namespace or client.namespace, grading) as grader,
+        Grader(client, options.namespace or client.namespace, grading, placement=Placement.of(sandbox)) as grader,
     ):
         engine = SGLangEngine(options.engine, http)
         model = Model(engine, HFTokenizer(options.tokenizer, tools=limits.protocol.tools), prompts, limits)

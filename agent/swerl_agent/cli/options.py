@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from swerl_api import Grading, RegistryRewrite, Resources
+from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, AgentLimits, Prompts
 from swerl_agent.kube import KubeClient
@@ -13,6 +15,8 @@ from swerl_agent.tasks import Format, Task, load_tasks
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.records import SUFFIXES
 from swerl_agent.tasks.repository import TASKS_FOLDER
+
+PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
 
 
 def add_task_options(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +27,16 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", help="only tasks of this split")
     parser.add_argument("--quarantine", type=Path, metavar="FILE", help="leave out the tasks that `check` wrote here")
     add_rewrite_option(parser)
+
+
+def add_pull_option(parser: argparse.ArgumentParser) -> None:
+    """What becomes of an image that the node does not have."""
+    parser.add_argument(
+        "--pull",
+        choices=list(PULL_POLICIES),
+        default="missing",
+        help="never: an image that the node does not have is an error at once (default: pull it)",
+    )
 
 
 def add_rewrite_option(parser: argparse.ArgumentParser) -> None:

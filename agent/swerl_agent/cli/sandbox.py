@@ -13,7 +13,7 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Sandbox
 from swerl_agent.sandbox.terminal import attach
 
-from .options import add_cluster_options, open_client
+from .options import PULL_POLICIES, add_cluster_options, add_pull_option, open_client
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +34,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
         verb.add_argument("--egress", choices=["none", "allow"], default="none", help="network (default none)")
         verb.add_argument("--cpu", default="1", help="CPUs (default 1)")
         verb.add_argument("--memory", default="2Gi", help="memory (default 2Gi)")
+        add_pull_option(verb)
         add_cluster_options(verb)
 
 
@@ -68,6 +69,7 @@ async def _claimed(stack: AsyncExitStack, client: KubeClient, options: argparse.
         job="swerl-cli",
         workdir=options.workdir,
         egress=options.egress,
+        image_pull_policy=PULL_POLICIES[options.pull],
         resources=Resources(requests=amounts, limits=amounts),
     )
     return await stack.enter_async_context(claim)

@@ -74,7 +74,9 @@ class Episode:
     exit_status: str = "error"
     error: str | None = None
     infrastructure_error: bool = False
-    timings: dict[str, float] = field(default_factory=dict)  # seconds by phase: total, model, environment, diff
+    timings: dict[str, float] = field(default_factory=dict)
+    """Seconds by phase: total, model, environment (commands), diff; exec: of environment, what was the way to the
+    sandbox and back, not the commands' own time."""
 
     @property
     def sampled_tokens(self) -> int:

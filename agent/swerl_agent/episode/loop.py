@@ -189,6 +189,8 @@ class _Agent:
         left = (self.deadline.when() or 0.0) - asyncio.get_running_loop().time()
         with self._timed("environment"):
             result = await self.workspace.execute(action, seconds_left=left)
+        if result.ran is not None:
+            self._spent("exec", result.duration - result.ran)
         self.episode.steps.append(step_record(self.episode.turns - 1, action, result, started))
         protocol = self.limits.protocol
         if submission(result.output, protocol) is not None and (protocol.failed_submits or result.exit_code == 0):
@@ -235,5 +237,7 @@ class _Agent:
         try:
             yield
         finally:
-            timings = self.episode.timings
-            timings[phase] = timings.get(phase, 0.0) + time.monotonic() - started
+            self._spent(phase, time.monotonic() - started)
+
+    def _spent(self, phase: str, seconds: float) -> None:
+        self.episode.timings[phase] = self.episode.timings.get(phase, 0.0) + seconds

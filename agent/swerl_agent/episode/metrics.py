@@ -20,6 +20,9 @@ def agent_metrics(episode: Episode, *, eval_time: float | None = None) -> dict[s
         "overhead_time": max(0.0, run - model - environment),
         "total_time": total,
     }
+    if "exec" in episode.timings:
+        metrics |= {"exec_overhead_time_sum": episode.timings["exec"]}
+        metrics |= {"exec_overhead_ratio": episode.timings["exec"] / run} if run else {}
     if eval_time is not None:
         metrics["eval_time"] = eval_time
     if episode.turns:

@@ -162,14 +162,20 @@ class _Place:
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run them together; the first failure ends the others and is raised as it is."""
+    """Run them together; the first failure ends the others and is raised as it is.
+
+    Each is cancelled once at most, so that it can clean up.
+    """
     tasks = [asyncio.create_task(work) for work in works]
+    done: set[asyncio.Task[None]] = set()
     try:
-        await asyncio.gather(*tasks)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def _lost(trial: Trial, error: str, elapsed: float) -> Record:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from swerl_api import Grading, Sandbox
+from swerl_api.base import PullPolicy
 from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL, label_value
 
 Manifest = dict[str, Any]
@@ -29,6 +30,7 @@ class Placement:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
     pull_secrets: Sequence[str] = ()
+    pull_policy: PullPolicy = "IfNotPresent"
     workdir: str = "/testbed"
 
     @classmethod
@@ -39,6 +41,7 @@ class Placement:
             node_selector=dict(sandbox.node_selector),
             tolerations=[item.model_dump(by_alias=True, exclude_none=True) for item in sandbox.tolerations],
             pull_secrets=list(sandbox.pull_secrets),
+            pull_policy=sandbox.image_pull_policy,
             workdir=sandbox.workdir,
         )
 
@@ -137,7 +140,7 @@ def _pod(
             {
                 "name": CONTAINER,
                 "image": image,
-                "imagePullPolicy": "IfNotPresent",
+                "imagePullPolicy": placement.pull_policy,
                 "command": ["bash", f"{PAYLOAD}/grade.sh.000", *arguments, PAYLOAD],
                 "workingDir": "/",
                 "resources": _guaranteed(settings),

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Literal, TypedDict, Unpack
 
 from swerl_api import Resources
+from swerl_api.base import PullPolicy
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
 
@@ -74,6 +75,8 @@ class ClaimOptions(TypedDict, total=False):
     """RuntimeClass, `gvisor` for instance; default: the cluster's."""
     host_users: bool | None
     """false: root of a sandbox is nobody on the node; default: what the operator was told."""
+    image_pull_policy: PullPolicy
+    """Never: a node without the image raises ImagePullFailed at once; default: it is pulled."""
     node_selector: Mapping[str, str]
     """Labels of the nodes that may run the sandboxes."""
     tolerations: Sequence[Mapping[str, Any]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from swerl_api.images import PULL_REASONS
 from swerl_api.names import JOB_LABEL, sandbox_pod_name
 from swerl_api.swesandbox import SweSandboxSpec
 
-from ..kube import KubeClient, NotFound
+from ..kube import KubeClient, KubeError, NotFound
 from .errors import ImagePullFailed, NotReady, PodGone, SandboxError
 from .git import scrub_git
 from .isolation import check_isolation
@@ -28,6 +29,7 @@ from .watch import GROUP_API, GROUPS, SandboxWatch
 
 Json = dict[str, Any]
 CLAIM_TIMEOUT = 1200.0  # seconds until a Pod must be ready: a group waits for its admission and its image
+UNDO_SECONDS = 5.0  # that a cancelled declaration waits for the server, to delete what it made
 
 
 class SandboxGroup:
@@ -69,7 +71,7 @@ class SandboxGroup:
             "metadata": metadata,
             "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
-        made = await client.create(GROUP_API, GROUPS, watch.namespace, body)
+        made = await _created(client, watch.namespace, body)
         return cls(watch, name, spec, made["metadata"]["uid"])
 
     @classmethod
@@ -258,3 +260,17 @@ class SandboxGroup:
             return f"the SweSandbox {self.name} does not exist"
         phase = (group.get("status") or {}).get("phase") or "not seen by the operator"
         return f"no Pod yet; SweSandbox {self.name} is {phase}"
+
+
+async def _created(client: KubeClient, namespace: str, body: Json) -> Json:
+    """The SweSandbox as the server made it. A caller that is cancelled meanwhile leaves none behind."""
+    creating = asyncio.create_task(client.create(GROUP_API, GROUPS, namespace, body))
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        await asyncio.wait([creating], timeout=UNDO_SECONDS)
+        if creating.done() and not creating.exception():
+            with suppress(KubeError):
+                await client.delete(GROUP_API, GROUPS, namespace, body["metadata"]["name"])
+        creating.cancel()
+        raise

@@ -8,7 +8,8 @@
 #   ask ID HEAD TAIL        the result of ID, waiting for it; "unknown" if it never began
 #   guard ID SECONDS        kill ID if it still runs then;    kill ID   kill it now
 #   put NAME BYTES          append the BYTES that follow to file NAME;    count NAME   how many it has;    ping
-# Results go to standard output: "TOKEN result ID EXIT LATE OUT ERR", then HEAD + TAIL bytes at most of both outputs.
+# Results go to standard output: "TOKEN result ID EXIT LATE OUT ERR FROM UNTIL", then HEAD + TAIL bytes at most of both
+# outputs; the node's uptime when a shell took the command and when that ended, 0 where nobody saw it.
 # Every other answer goes to standard error. The session's folder holds, until the command after the next one has run, or
 # as long as it stands where ID begins with "n-" (its client named it, and another may ask for it),
 #   ID ("loop N", "pid N", "slot S", "rc N", each as it becomes known), ID.late (it was killed for its time), ID.* (files
@@ -70,7 +71,8 @@ sw_tell() { # result of command $1: exit code $2, outputs in files $3 and $4
     set -- "$@" $(wc -c "$3" "$4" 2>/dev/null)
     sw_out=${5:-0} sw_err=${7:-0}
   fi
-  printf '%s result %s %s %s %s %s\n' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err"
+  printf '%s result %s %s %s %s %s %s %s\n' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err" \
+    "${sw_from:-0}" "${sw_until:-0}"
   sw_bytes "$3" "$sw_out"
   sw_bytes "$4" "$sw_err"
 }
@@ -95,7 +97,8 @@ sw_shell_in_slot() { # a login shell that takes one request and becomes it; the 
     exec $sw_alone $sw_shell -lc "sw_dir=$sw_dir sw_shell=$sw_shell sw_nl='$sw_nl'
 IFS=' ' read -r sw_id sw_head sw_tail sw_text <&7 || { echo end >&6; exit 0; }
 [ -e \"\$sw_dir/\$sw_id.late\" ] && { echo skip >&6; exit 0; }
-echo \"\$sw_id \$sw_head \$sw_tail\" >&6 || exit 1
+read -r sw_from sw_rest 2>/dev/null </proc/uptime
+echo \"\$sw_id \$sw_head \$sw_tail \$sw_from\" >&6 || exit 1
 { printf 'pid %s\nslot %s\n' \"\$\$\" $1 >>\"\$sw_dir/\$sw_id\"; } 2>/dev/null
 exec 6>&- 7<&-
 eval \"\$sw_text\""
@@ -112,7 +115,8 @@ sw_runner() {
     { echo >&6; } 2>/dev/null # room on the disk for what the shell will note there
     sw_shell_in_slot "$sw_slot"
     sw_rc=$? sw_id=
-    while read -r sw_id sw_head sw_tail && [ -z "$sw_id" ]; do :; done </proc/self/fd/6
+    read -r sw_until sw_rest 2>/dev/null </proc/uptime
+    while read -r sw_id sw_head sw_tail sw_from && [ -z "$sw_id" ]; do :; done </proc/self/fd/6
     if [ -z "$sw_id" ]; then # killed, or its profile does not let it live: then that is what every command does
       sw_vain=$((sw_vain + 1))
       [ "$sw_vain" -gt 2 ] || continue

@@ -17,6 +17,7 @@ class CommandResult:
     stderr_bytes: int
     timed_out: bool
     duration: float  # seconds, as the client saw it
+    ran: float | None = None  # seconds from the shell that became it to its end, in steps of 0.01; None when unknown
 
     @property
     def output(self) -> str:

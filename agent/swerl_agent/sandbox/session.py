@@ -136,6 +136,7 @@ class Session:
             stderr_bytes=result.stderr_bytes,
             timed_out=result.late or (order.killed and result.exit_code in (137, 143)),
             duration=time.monotonic() - started,
+            ran=result.ran,
         )
 
     def _name(self, id: str | None) -> str:

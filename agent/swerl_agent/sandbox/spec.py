@@ -22,6 +22,7 @@ def group_spec(wish: Sandbox, *, image: str, task_id: str, replicas: int, owner:
         node_selector=wish.node_selector,
         tolerations=wish.tolerations,
         image_pull_secrets=wish.pull_secrets,
+        image_pull_policy=wish.image_pull_policy,
         task_id=task_id,
         max_concurrent=wish.max_concurrent,
     )

@@ -57,6 +57,7 @@ class Result:
     stderr: bytes
     stdout_bytes: int
     stderr_bytes: int
+    ran: float | None  # seconds in the Pod, to 0.01; None where nobody saw it
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def command_text(
     steps = feed + _setting(cwd, env)
     if login:
         steps.append(f'set -- "$(cat "$sw_dir/{script}")$sw_nl"' if script else f"set -- {quoted(command)}")
-        steps += ["unset sw_dir sw_shell sw_nl sw_id sw_head sw_tail sw_text", 'eval "shift; $1"']
+        steps += ["unset sw_dir sw_shell sw_nl sw_id sw_head sw_tail sw_text sw_from sw_rest", 'eval "shift; $1"']
     else:
         steps.append(f'exec $sw_shell "$sw_dir/{script}"' if script else f"exec $sw_shell -c {quoted(command)}")
     return "; ".join(steps)
@@ -207,21 +208,22 @@ class Reader:
             if len(self._out) >= LINE_LIMIT:
                 raise Garbled(f"no result line in {bytes(self._out[:80])!r}...")
             return None
-        id, exit_code, late, out, err = self._header(bytes(self._out[:end]))
+        id, exit_code, late, out, err, ran = self._header(bytes(self._out[:end]))
         split = end + 1 + cut.travels(out)
         stop = split + cut.travels(err)
         if len(self._out) < stop:
             return None
         stdout, stderr = bytes(self._out[end + 1 : split]), bytes(self._out[split:stop])
         del self._out[:stop]
-        return Result(id, exit_code, bool(late), stdout, stderr, out, err)
+        return Result(id, exit_code, bool(late), stdout, stderr, out, err, ran)
 
-    def _header(self, line: bytes) -> tuple[str, int, int, int, int]:
+    def _header(self, line: bytes) -> tuple[str, int, int, int, int, float | None]:
         try:
             token, word, id, *numbers = line.split(b" ")
-            exit_code, late, out, err = map(int, numbers)
+            exit_code, late, out, err = map(int, numbers[:-2])
+            began, ended = map(float, numbers[-2:])
         except ValueError:
             raise Garbled(f"not a result line: {line[:80]!r}") from None
         if token != self._token or word != b"result":
             raise Garbled(f"not a result line: {line[:80]!r}")
-        return id.decode(), exit_code, late, out, err
+        return id.decode(), exit_code, late, out, err, ended - began if began and ended else None

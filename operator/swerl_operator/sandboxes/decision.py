@@ -215,10 +215,10 @@ def _pull_is_hopeless(view: View, pod: Pod, settings: SandboxSettings) -> bool:
 
 def _pull_message(group: Group, pod: Pod | None) -> str:
     told = f" ({pod.reason}: {pod.message})" if pod is not None else ""
-    return (
-        f"image {group.spec.image} cannot be used{told}; check its name and tag, push it, rewrite its registry, "
-        "or give imagePullSecrets"
-    )[:2048]
+    cure = "check its name and tag, push it, rewrite its registry, or give imagePullSecrets"
+    if group.spec.image_pull_policy == "Never":
+        cure = "imagePullPolicy is Never and the node does not have it: bring it there with a SweImageSet"
+    return f"image {group.spec.image} cannot be used{told}; {cure}"[:2048]
 
 
 def _wake(view: View, settings: SandboxSettings) -> float | None:

@@ -97,7 +97,7 @@ def _container(group: Group, settings: SandboxSettings) -> dict[str, Any]:
     return {
         "name": names.SANDBOX_CONTAINER,
         "image": spec.image,
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": spec.image_pull_policy,
         "command": spec.command or idle_command(spec.lifetime_seconds),
         "workingDir": spec.workdir,
         "env": [{"name": name, "value": value} for name, value in (QUIET | spec.env).items()],

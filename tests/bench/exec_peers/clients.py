@@ -58,28 +58,28 @@ class Ours:
     """`Session.run`: one stream per slot, kept open."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self.place = place
         self._stack = AsyncExitStack()
-        self._sessions: list[Any] = []
+        self.sessions: list[Any] = []
 
     async def open(self, slots: int) -> None:
         from swerl_agent.kube import KubeClient
         from swerl_agent.sandbox import PodConnector, Session
 
-        place = self._place
-        if not self._sessions:
+        place = self.place
+        if not self.sessions:
             self._client = await self._stack.enter_async_context(KubeClient.from_environment(place.kubeconfig))
         fresh = []
-        for slot in range(len(self._sessions), slots):
+        for slot in range(len(self.sessions), slots):
             index = slot % len(place.pods)
             connector = PodConnector(self._client, place.namespace, place.pods[index], uid=place.uids[index])
             fresh.append(await self._stack.enter_async_context(Session(connector)))
         for start in range(0, len(fresh), 16):  # a node that starts hundreds of shells at once does nothing else
             await asyncio.gather(*(session.open() for session in fresh[start : start + 16]))
-        self._sessions += fresh
+        self.sessions += fresh
 
     async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
-        result = await self._sessions[slot].run(shlex.join(command), timeout=timeout, max_output=64 << 20)
+        result = await self.sessions[slot].run(shlex.join(command), timeout=timeout, max_output=64 << 20)
         return Answer(None if result.timed_out else result.exit_code, result.stdout, result.stderr)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox import FileError, NotReady, Sandbox, blocking
+from swerl_agent.sandbox import FileError, ImagePullFailed, NotReady, Sandbox, blocking
 from swerl_api import API_VERSION
 
 from tests.control_plane.exec.conftest import IMAGE, SMALL
@@ -73,6 +73,15 @@ async def test_a_claim_that_cannot_be_met_says_why(namespace: str, kubeconfig: s
     with pytest.raises(NotReady, match=r"(?i)pull|image"):
         async with Sandbox.claim("registry.swerl:5000/swe-rl/no-such-image:1", 2, **wish):
             pass
+
+
+async def test_a_claim_that_must_not_pull_fails_at_once(namespace: str, kubeconfig: str, operator: Operator) -> None:
+    wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 300}
+    absent, started = "registry.swerl:5000/swe-rl/never-pulled:1", time.monotonic()
+    with pytest.raises(ImagePullFailed, match=r"never-pulled.*Never"):
+        async with Sandbox.claim(absent, 2, image_pull_policy="Never", **wish):
+            pass
+    assert time.monotonic() - started < 25  # with time to spare for a busy node; a pull would be tried for 30 s
 
 
 def test_the_blocking_face(namespace: str, kubeconfig: str, operator: Operator) -> None:

@@ -11,6 +11,7 @@ import pytest
 from swerl_agent.kube import KubeClient, NotFound
 from swerl_agent.sandbox import ImagePullFailed, NotIsolated, NotReady, PodGone, SandboxGroup, Session, check_isolation
 from swerl_agent.sandbox.isolation import api_addresses
+from swerl_api import API_VERSION
 from swerl_api.swesandbox import SweSandboxSpec
 
 from tests.control_plane.exec.conftest import IMAGE, connect
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .conftest import MakePod
 
 RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
+LABELS = {"swerl.dev/job": "claims"}
 REPOSITORY = (
     "mkdir -p /testbed && cd /testbed && git init -q -b main && git commit -q --allow-empty -m base && "
     "git commit -q --allow-empty -m fix && git tag fixed && git reset -q --hard HEAD~1; exec sleep 3600"
@@ -37,7 +39,7 @@ async def declare(client: KubeClient, namespace: str, operator: Operator) -> Asy
             client,
             name=name,
             spec=SweSandboxSpec.model_validate(wish),
-            labels={"swerl.dev/job": "claims"},
+            labels=LABELS,
             namespace=namespace,
         )
         groups.append(group)
@@ -119,3 +121,20 @@ async def test_a_group_deleted_while_waiting_ends_the_claim(declare: Any, client
     await group.delete()
     with pytest.raises((PodGone, asyncio.CancelledError)):
         await asyncio.wait_for(running, 60)
+
+
+async def test_a_declaration_that_is_cancelled_leaves_nothing(client: KubeClient, namespace: str) -> None:
+    spec = SweSandboxSpec.model_validate({"image": IMAGE, "resources": RESOURCES})
+    cut = 0
+    for number in range(40):
+        declaring = asyncio.create_task(
+            SandboxGroup.declare(client, name=f"cut-{number}", spec=spec, labels=LABELS, namespace=namespace)
+        )
+        await asyncio.sleep(number / 5000)
+        declaring.cancel()
+        try:
+            await (await declaring).delete()
+        except asyncio.CancelledError:
+            cut += 1
+    left = await client.list(API_VERSION, "swesandboxes", namespace)
+    assert cut and not [group for group in left["items"] if group["metadata"]["name"].startswith("cut-")]

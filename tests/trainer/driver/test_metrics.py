@@ -32,8 +32,9 @@ def test_means_leave_out_what_infrastructure_ended() -> None:
 
 
 def test_an_absent_time_is_no_zero() -> None:
-    times = {"total": 10.0, "model": 6.0, "environment": 2.0, "grading": 5.0}
+    times = {"total": 10.0, "model": 6.0, "environment": 2.0, "grading": 5.0, "exec": 0.1}
     figures = rollout_figures([rollout(seconds=times), rollout()])
+    assert figures["sandbox/exec_overhead_ratio"] == 0.01
     assert figures["agent/agent_run_time_mean"] == 10.0
     assert figures["agent/eval_time_mean"] == 5.0
     assert figures["agent/total_time_mean"] == 15.0

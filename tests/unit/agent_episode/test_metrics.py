@@ -8,7 +8,7 @@ from swerl_agent.episode import Episode, agent_metrics
 
 def test_times_of_an_episode_and_their_shares() -> None:
     episode = Episode("t", "g", 0, turns=4, steps=[{}] * 3)
-    episode.timings = {"total": 10.0, "model": 6.0, "environment": 2.0}
+    episode.timings = {"total": 10.0, "model": 6.0, "environment": 2.0, "exec": 0.5}
     metrics = agent_metrics(episode, eval_time=10.0)
     assert (metrics["turns"], metrics["tool_calls"]) == (4, 3)
     assert (metrics["agent_run_time"], metrics["eval_time"], metrics["total_time"]) == (10.0, 10.0, 20.0)
@@ -18,6 +18,7 @@ def test_times_of_an_episode_and_their_shares() -> None:
         0.5,
     )
     assert (metrics["model_time_ratio"], metrics["env_time_ratio"], metrics["eval_time_ratio"]) == (0.3, 0.1, 0.5)
+    assert (metrics["exec_overhead_time_sum"], metrics["exec_overhead_ratio"]) == (0.5, 0.05)
     assert metrics["overhead_time"] == pytest.approx(2.0)
 
 

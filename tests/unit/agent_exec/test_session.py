@@ -21,6 +21,11 @@ async def test_a_command_gives_exit_code_and_both_outputs(session: Session) -> N
     assert result.output == "out\nerr\n"
 
 
+async def test_the_time_a_command_took_in_the_pod_is_told(session: Session) -> None:
+    result = await session.run("sleep 0.5", timeout=20)
+    assert result.ran is not None and 0.49 <= result.ran <= result.duration + 0.01
+
+
 async def test_a_silent_command(session: Session) -> None:
     result = await session.run("true", timeout=20)
     assert (result.exit_code, result.stdout, result.stderr, result.truncated) == (0, b"", b"", False)
@@ -52,7 +57,9 @@ async def test_each_command_starts_in_a_fresh_shell(session: Session) -> None:
 
 @pytest.mark.parametrize("login", [True, False])
 async def test_nothing_of_the_loop_leaks_into_a_command(session: Session, login: bool) -> None:
-    result = await session.run("env; echo $# $sw_dir$sw_text$sw_nl; ls /proc/self/fd", timeout=20, login=login)
+    result = await session.run(
+        "env; echo $# $sw_dir$sw_text$sw_nl$sw_from$sw_rest; ls /proc/self/fd", timeout=20, login=login
+    )
     assert b"sw_" not in result.stdout and b"\n0\n" in result.stdout
     assert set(result.stdout.split(b"\n")[-5:-1]) <= {b"0", b"1", b"2", b"3"}
 

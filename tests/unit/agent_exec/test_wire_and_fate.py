@@ -14,7 +14,7 @@ CUT = Cut(3, 2)
 
 
 def test_a_result_may_arrive_cut_at_any_byte() -> None:
-    stream = b"tok result c1 7 0 4 9\nabcdABCHI" + b"tok result c2 0 1 0 0\n"
+    stream = b"tok result c1 7 0 4 9 5.25 6.50\nabcdABCHI" + b"tok result c2 0 1 0 0 0 0\n"
     for size in range(1, len(stream)):
         reader, results = Reader("tok"), []
         for start in range(0, len(stream), size):
@@ -24,16 +24,19 @@ def test_a_result_may_arrive_cut_at_any_byte() -> None:
         first, second = results
         assert (first.id, first.exit_code, first.stdout, first.stderr) == ("c1", 7, b"abcd", b"ABCHI")
         assert (first.stderr_bytes, second.late) == (9, True)
+        assert (first.ran, second.ran) == (1.25, None)
 
 
 def test_output_that_looks_like_an_answer_is_output() -> None:
     reader = Reader("tok")
-    reader.feed(b"tok result c1 0 0 5 0\ntok r")
+    reader.feed(b"tok result c1 0 0 5 0 1.00 1.01\ntok r")
     result = reader.take(CUT)
     assert result is not None and result.stdout == b"tok r"
 
 
-@pytest.mark.parametrize("noise", [b"noise\n", b"other result c1 0 0 0 0\n", b"tok result c1 x 0 0 0\n", b"x" * 5000])
+@pytest.mark.parametrize(
+    "noise", [b"noise\n", b"other result c1 0 0 0 0 0 0\n", b"tok result c1 x 0 0 0 0 0\n", b"x" * 5000]
+)
 def test_anything_else_is_garbled(noise: bytes) -> None:
     reader = Reader("tok")
     reader.feed(noise)

@@ -148,7 +148,10 @@ def _times(valid: Sequence[Rollout]) -> Figures:
     phases = ("model", "environment", "grading", "total")
     model, environment, grading, run = (sum(r.seconds.get(phase, 0.0) for r in timed) for phase in phases)
     whole = max(sum(totals), 1e-9)
+    overhead = sum(rollout.seconds.get("exec", 0.0) for rollout in timed)
     return figures | {
+        "sandbox/exec_overhead_per_turn": overhead / turns,
+        "sandbox/exec_overhead_ratio": overhead / max(run, 1e-9),
         "agent/total_time_mean": fmean(totals),
         "agent/total_time_max": max(totals),
         "agent/total_time_min": min(totals),

@@ -1,0 +1,68 @@
+"""What the agent and its grading cost: a turn's way to the sandbox, many episodes, grading, context, agreeing verdicts.
+
+The share of the sandbox is that of a short run of the demo's own job, so `make demo` must have set the cluster up.
+QUICK=1 grades fewer patches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from statistics import fmean
+
+from swerl_agent.kube import KubeClient
+
+from demo.cluster import Cluster, swerl_home
+from demo.job import job_manifest
+from demo.report import metrics_of
+from demo.run import fetch_output, train
+from demo.setup import prepare
+from demo.steps import StepFailed, Steps
+from tests.bench import context_bench, grading_bench, parity_bench
+from tests.bench.exec_peers.place import pods
+from tests.bench.figures import Figure, conclude
+from tests.bench.many_episodes import EPISODES, Many, many
+
+PODS = 32  # for the episodes; each holds several
+STEPS = 3
+FOLDER = swerl_home() / "bench-agent"
+
+
+def share_of_the_sandbox(cluster: Cluster) -> float:
+    """Of a turn's seconds on the demo, those that commands spent on the way to their sandbox and back."""
+    images = prepare(cluster, Steps())
+    job = job_manifest(images)
+    job["spec"]["algorithm"]["steps"] = STEPS
+    job["spec"]["evaluation"] |= {"atStart": False, "atEnd": False}
+    status, _ = train(cluster, job)
+    if status.get("phase") != "Complete":
+        raise StepFailed(f"the job ended as {status.get('phase')}")
+    return fmean(row["sandbox/exec_overhead_ratio"] for row in metrics_of(fetch_output(cluster, images, FOLDER)))
+
+
+async def crowd(kubeconfig: str) -> Many:
+    """Many episodes in real Pods."""
+    async with KubeClient.from_environment(kubeconfig) as client, pods(client, kubeconfig, PODS) as place:
+        return await many(place)
+
+
+def main() -> int:
+    cluster = Cluster.chosen()
+    kubeconfig = str(cluster.kubeconfig)
+    share = share_of_the_sandbox(cluster)
+    episodes = asyncio.run(crowd(kubeconfig))
+    verdicts = parity_bench.compare()
+    print(f"{episodes.endings} in {episodes.seconds:.0f} s; {verdicts}\n")
+    found = [
+        Figure("sandbox_share_of_a_turn", share, 0.05),
+        Figure(f"cores_of_{EPISODES}_episodes", episodes.cores, 1.0),
+        Figure(f"episodes_of_{EPISODES}_lost", EPISODES - episodes.endings.get("submitted", 0), 0),
+        *grading_bench.figures(kubeconfig),
+        *context_bench.figures(),
+        Figure("verdicts_unlike_swebench", len(verdicts.differences), 0),
+    ]
+    return conclude(found, FOLDER / "figures.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
