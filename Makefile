@@ -7,6 +7,7 @@ export PATH := $(SWERL_HOME)/bin:$(PATH)
 VENV := $(SWERL_HOME)/venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest -q --durations=10
+BY_FILE := -n 6 --dist loadfile --no-loadscope-reorder # the slowest files first, as given: xdist would take the biggest
 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
@@ -39,11 +40,11 @@ test-unit: venv ## seconds, no cluster
 	$(PYTEST) -n 2 tests/unit
 
 test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
-	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q tests/trainer'
+	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --cache-dir /cache/mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q tests/trainer'
 
 test-control-plane: venv cluster images ## real API server, operator, exec, grading, faults
 	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }
-	$(PYTEST) -n 5 --dist loadfile -m "not alone" --ignore=tests/control_plane/gvisor tests/control_plane tests/chaos
+	$(PYTEST) $(BY_FILE) -m "not alone" --ignore=tests/control_plane/gvisor tests/chaos tests/control_plane/grading tests/control_plane
 	$(PYTEST) -m alone --ignore=tests/control_plane/gvisor tests/control_plane tests/chaos
 
 test-gvisor: venv images ## a group of sandboxes in gVisor, which is built for it
@@ -59,7 +60,7 @@ test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
 
 lint: venv ## ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy crds operator agent images demo cluster tasks tests/bench
+	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests/bench
 
 bench-context: venv ## what keeping the context costs a step
 	@$(PYTHON) -m tests.bench.context_bench

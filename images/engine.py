@@ -125,18 +125,22 @@ class Engine:
             run(["buildah", "push", *options, local, f"docker://{remote}"], self.environment)
 
     def run_in(self, reference: str, checkout: Path, command: list[str]) -> int:
-        """Exit status of `command` inside the image `reference`, in /checkout, which is the folder `checkout`."""
+        """Exit status of `command` inside the image `reference`, in /checkout, which is the folder `checkout`.
+
+        What it leaves in /cache is there the next time.
+        """
+        cache = self.home / "cache"
+        cache.mkdir(parents=True, exist_ok=True)
+        mount = ["-v", f"{checkout}:/checkout", "-v", f"{cache}:/cache"]
         if self.tool == "docker":
-            mount = ["-v", f"{checkout}:/checkout", "-w", "/checkout"]
-            return subprocess.run(["docker", "run", "--rm", *mount, reference, *command]).returncode
+            return subprocess.run(["docker", "run", "--rm", *mount, "-w", "/checkout", reference, *command]).returncode
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # buildah's own 1,024 is too few for Ray beside pytest
         options = ["--pull=never", "--ulimit", f"nofile={most}:{most}"]
         container = run(["buildah", "from", *options, reference], self.environment).strip().splitlines()[-1]
         try:
-            mount = ["-v", f"{checkout}:/checkout", "--workingdir", "/checkout"]
-            return subprocess.run(
-                ["buildah", "run", *mount, container, "--", *command], env=self.environment
-            ).returncode
+            # Its own name must be one that /etc/hosts knows: gloo looks it up for every process group.
+            order = ["buildah", "run", *mount, "--hostname", "localhost", "--workingdir", "/checkout", container]
+            return subprocess.run([*order, "--", *command], env=self.environment).returncode
         finally:
             run(["buildah", "rm", container], self.environment)
 

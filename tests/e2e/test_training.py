@@ -18,6 +18,7 @@ def kill_driver(world: World, name: str, attempt: int) -> None:
     """kill -9 the driver's process inside the head Pod."""
     selector = f"swerl.dev/job={name},swerl.dev/attempt={attempt},ray.io/node-type=head"
     head = world.cluster.kubectl("get", "pods", "-n", world.namespace, "-l", selector, "-o", "name").strip()
+    assert head, f"attempt {attempt} has no head Pod: {json.dumps(world.status(name), indent=1)}"
     world.cluster.kubectl("exec", "-n", world.namespace, head, "--", "pkill", "-9", "-f", "swerl_trainer.driver")
 
 

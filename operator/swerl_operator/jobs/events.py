@@ -1,7 +1,8 @@
-"""Kubernetes Events for changed conditions, so that `kubectl describe` tells the story of a job."""
+"""Kubernetes Events for changed conditions, so that `kubectl describe` tells the story of a job; the log keeps it."""
 
 from __future__ import annotations
 
+import logging
 from typing import Literal
 
 from swerl_api import Condition, JobCondition, JobReason
@@ -9,6 +10,8 @@ from swerl_api import Condition, JobCondition, JobReason
 from .. import events
 from ..kube import Kube
 from .attempt import Object
+
+logger = logging.getLogger(__name__)
 
 _EXPECTED_GOOD = {JobCondition.VALIDATED, JobCondition.IMAGES_READY, JobCondition.CAPACITY}
 _ATTEMPT_FAILURES = {JobReason.HEAD_LOST, JobReason.DRIVER_FAILED}
@@ -21,6 +24,8 @@ async def post_event(api: Kube, job: Object, condition: Condition) -> None:
         return
     about = {"kind": "SweRLJob", **{key: job["metadata"][key] for key in ("namespace", "name", "uid")}}
     message = f"{condition.type} {condition.status}: {condition.message}"
+    level = logging.WARNING if kind == "Warning" else logging.INFO
+    logger.log(level, "SweRLJob %s/%s: %s: %s", about["namespace"], about["name"], condition.reason, message)
     await events.post(api, about, kind, condition.reason, message, condition.last_transition_time)
 
 
