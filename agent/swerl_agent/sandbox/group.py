@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Self
@@ -20,7 +20,7 @@ from swerl_api.names import JOB_LABEL, sandbox_pod_name
 from swerl_api.swesandbox import SweSandboxSpec
 
 from ..kube import KubeClient, KubeError, NotFound
-from .errors import ImagePullFailed, NotReady, PodGone, SandboxError
+from .errors import ImagePullFailed, NotReady, PodGone
 from .git import scrub_git
 from .isolation import check_isolation
 from .pod import PodConnector, fate, ready, start_seconds, waiting_for
@@ -149,24 +149,6 @@ class SandboxGroup:
             raise
         self._sessions[ordinal] = session
         return session
-
-    async def sessions(self) -> AsyncIterator[Session]:
-        """Every session in the order they become usable; after the last one raises the first failure, if any."""
-        tasks = [asyncio.create_task(self.claim(ordinal)) for ordinal in range(self.spec.replicas)]
-        failures: list[SandboxError] = []
-        try:
-            for done in asyncio.as_completed(tasks):
-                try:
-                    session = await done
-                except SandboxError as error:
-                    failures.append(error)
-                else:
-                    yield session
-        finally:
-            for task in tasks:
-                task.cancel()
-        if failures:
-            raise failures[0]
 
     async def release(self, ordinal: int) -> None:
         """Close the session and delete the Pod at once."""

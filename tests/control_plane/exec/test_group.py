@@ -54,7 +54,7 @@ async def test_a_claimed_sandbox_is_isolated_and_shows_no_future(
     declare: Any, client: KubeClient, namespace: str
 ) -> None:
     group = await declare("claimed", replicas=2)
-    sessions = [session async for session in group.sessions()]
+    sessions = await asyncio.gather(*(group.claim(ordinal) for ordinal in range(2)))
     for session in sessions:
         log = await session.run("git log --all --format=%s; git tag", timeout=60, cwd="/testbed")
         assert log.stdout == b"base\n"
