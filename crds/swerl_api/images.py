@@ -8,10 +8,13 @@ from .rollouts import RegistryRewrite
 
 DOCKER_HUB = "docker.io/"
 
-# Reasons of a waiting container: its image cannot be had; the image is there, the container cannot be started.
-PULL_REASONS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
-)
+# Reasons of a waiting container. Its image cannot be had: a try failed and another follows soon; tries failed and the
+# kubelet pauses between them; no try can help.
+PULL_TRIED = frozenset({"ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed", "ImageInspectError"})
+PULL_PAUSES = frozenset({"ImagePullBackOff"})
+PULL_HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+PULL_REASONS = PULL_TRIED | PULL_PAUSES | PULL_HOPELESS
+# The image is there, the container cannot be started.
 START_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 

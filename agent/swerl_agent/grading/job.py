@@ -11,6 +11,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from swerl_api.images import PULL_HOPELESS, PULL_PAUSES, START_REASONS
+
 from swerl_agent.kube import KubeClient, KubeError, NotFound
 
 from .framing import Framer, Malformed, Report
@@ -19,15 +21,7 @@ from .pods import PodState, PodWatch, follow_log
 Manifest = dict[str, Any]
 T = TypeVar("T")
 
-# Waiting reasons that more waiting does not cure.
-STUCK = {
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "ErrImageNeverPull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "RunContainerError",
-}
+STUCK = PULL_PAUSES | PULL_HOPELESS | START_REASONS  # waiting reasons that more waiting does not cure
 OWN_STORAGE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
 LOG_GRACE = 15.0  # seconds for the rest of the log after the container has ended
 REOPEN_PAUSE = 0.2  # seconds between tries at a log that is not there yet

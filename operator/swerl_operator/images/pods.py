@@ -10,16 +10,13 @@ import hashlib
 from typing import Any
 
 from swerl_api import API_VERSION, SweImageSetSpec
-from swerl_api.images import START_REASONS
+from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_api.names import IMAGE_SET_LABEL, PULL_PREFIX, ROLE_LABEL, ROLE_PULL
 
 from .plan import Place, Pull
 
 Object = dict[str, Any]
 PULL_SECONDS = 3600  # of one try
-FAILED_REASONS = {
-    "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable", "SignatureValidationFailed",
-}  # fmt: skip
 
 
 def pull_pod(owner: Object, spec: SweImageSetSpec, place: Place) -> Object:
@@ -65,7 +62,7 @@ def read_pull(pod: Object) -> Pull:
         waiting = state.get("waiting") or {}
         if state.get("terminated") or state.get("running") or waiting.get("reason") in START_REASONS:
             return Pull(name, uid, place, "pulled")
-        if waiting.get("reason") in FAILED_REASONS:
+        if waiting.get("reason") in PULL_REASONS:
             return Pull(name, uid, place, "failed", f"{waiting['reason']}: {waiting.get('message') or ''}".rstrip(": "))
     if status.get("phase") == "Failed":
         return Pull(name, uid, place, "failed", f"{status.get('reason')}: {status.get('message') or ''}".rstrip(": "))

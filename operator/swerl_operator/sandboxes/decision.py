@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from swerl_api.conditions import SandboxReason
+from swerl_api.images import PULL_HOPELESS, PULL_REASONS, START_REASONS
 
-from .facts import CONFIG_FAILURES, PULL_FAILURES, PULL_HOPELESS, Group, Pod, PodState, said_of
+from .facts import Group, Pod, PodState, said_of
 from .settings import SandboxSettings
 
 
@@ -203,7 +204,7 @@ def _condemned(view: View, given_up: tuple[str, str] | None, settings: SandboxSe
 
 def pull_fails(pod: Pod) -> bool:
     """Whether the kubelet cannot make this Pod's container for now."""
-    return pod.state is PodState.STARTING and pod.reason in PULL_FAILURES | PULL_HOPELESS | CONFIG_FAILURES
+    return pod.state is PodState.STARTING and pod.reason in PULL_REASONS | START_REASONS
 
 
 def _pull_is_hopeless(view: View, pod: Pod, settings: SandboxSettings) -> bool:

@@ -20,10 +20,6 @@ from swerl_api.swesandbox import SweSandboxSpec
 Object = Mapping[str, Any]
 Key = tuple[str, str]  # namespace, name of a SweSandbox
 
-PULL_FAILURES = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
-PULL_HOPELESS = {"InvalidImageName", "ErrImageNeverPull"}
-CONFIG_FAILURES = {"CreateContainerConfigError", "CreateContainerError"}
-
 DISRUPTIONS = {
     "PreemptionByScheduler": SandboxReason.PREEMPTED,
     "EvictionByEvictionAPI": SandboxReason.EVICTED,
