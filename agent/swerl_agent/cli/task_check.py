@@ -58,7 +58,6 @@ async def check_tasks(options: argparse.Namespace) -> int:
     try:
         await _run(options, tasks, ledger, found)
     finally:
-        ledger.close()
         _write_quarantine(options.output / QUARANTINE, tasks, ledger, found)
     return _summary(found, started, options.output)
 

@@ -13,6 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from swerl_agent.storage import write_whole
+
 from .episode import Episode
 from .metrics import agent_metrics
 
@@ -60,18 +62,12 @@ def write_artifacts(
         "step_debug": episode.steps,
         "stretches": [asdict(stretch) for stretch in episode.stretches],
     }
+    files = {folder / "meta.json": [_json({**info, **(meta or {})})], folder / "traj.json": [_json(trajectory)]}
     if episode.patch is not None:
-        _write(folder / "patch.diff", episode.patch.encode("utf-8", "surrogateescape"))
-    _write(folder / "meta.json", _json({**info, **(meta or {})}))
-    _write(folder / "traj.json", _json(trajectory))
+        files[folder / "patch.diff"] = [episode.patch.encode("utf-8", "surrogateescape")]
+    write_whole(files, durable=False)
     return folder
 
 
 def _json(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, ensure_ascii=True) + "\n").encode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".part")
-    partial.write_bytes(content)
-    partial.replace(path)

@@ -1,17 +1,16 @@
 """What an evaluation has found out so far, as lines of a file.
 
-Guarantees: a line is written whole and flushed to disk before the next attempt starts; a last line that a crash cut
-short is dropped, any other unreadable line is an error with its number; of several lines about one attempt the last
-counts.
+Guarantees: those of `storage.Journal`; of several lines about one attempt the last counts.
 """
 
 from __future__ import annotations
 
-import json
-import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from swerl_agent.storage import Journal, JournalError
 
 RESULTS = "results.jsonl"
 Trial = tuple[str, int]  # instance_id, sample
@@ -41,17 +40,22 @@ class Record:
     def trial(self) -> Trial:
         return self.instance_id, self.sample
 
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Record:
+        """The record that a line holds; raises KeyError for a field that is missing."""
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
 
 class Records:
     """The file `results.jsonl` of one folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Read what is there; raises RecordError."""
-        self._path = folder / RESULTS
-        self._found: dict[Trial, Record] = {}
-        folder.mkdir(parents=True, exist_ok=True)
-        if self._path.exists():
-            self._read()
+        """Read what is there; raises RecordError, OSError."""
+        self._journal = Journal(folder / RESULTS, Record.read)
+        try:
+            self._found = {record.trial: record for record in self._journal.rows()}
+        except JournalError as error:
+            raise RecordError(f"not a result: {error}; remove the line or choose another output folder") from error
 
     @property
     def all(self) -> list[Record]:
@@ -64,33 +68,10 @@ class Records:
 
     def add(self, record: Record) -> None:
         """Keep a record, on disk first; raises OSError when the disk refuses."""
-        with self._path.open("ab") as file:
-            file.write(json.dumps(asdict(record)).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._journal.append(asdict(record))
         self._found[record.trial] = record
 
     def forget(self, trials: list[Trial]) -> None:
         """Have these attempts made again; their lines stay until then."""
         for trial in trials:
             self._found.pop(trial, None)
-
-    def _read(self) -> None:
-        data = self._path.read_bytes()
-        whole, _, rest = data.rpartition(b"\n")
-        if rest:  # the line a crash cut short
-            with self._path.open("r+b") as file:
-                file.truncate(len(data) - len(rest))
-        for number, line in enumerate(whole.splitlines(), 1):
-            record = self._record(number, line)
-            self._found[record.trial] = record
-
-    def _record(self, number: int, line: bytes) -> Record:
-        try:
-            values: dict[str, Any] = json.loads(line)
-            return Record(**{field.name: values[field.name] for field in fields(Record)})
-        except (ValueError, KeyError, TypeError) as error:
-            raise RecordError(
-                f"{self._path}:{number}: not a result ({type(error).__name__}: {error}); "
-                "remove the line or choose another output folder"
-            ) from error

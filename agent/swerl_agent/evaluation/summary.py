@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from swerl_agent.storage import write_whole
+
 from .records import RESULTS, Record, RecordError, Records
 
 Z = 1.959964  # standard normal quantile of a 95 % interval
@@ -64,8 +66,7 @@ def summarise(records: Sequence[Record], *, model: str, data: str, arguments: Ma
 
 def write(folder: Path, summary: Mapping[str, Any], predictions: Mapping[str, Mapping[str, str]]) -> None:
     """summary.json, and preds.json in the format of the SWE-bench harness."""
-    _write(folder / "summary.json", summary)
-    _write(folder / "preds.json", predictions)
+    write_whole({folder / "summary.json": _json(summary), folder / "preds.json": _json(predictions)})
 
 
 def predictions(folder: Path, records: Iterable[Record], model: str) -> dict[str, dict[str, str]]:
@@ -112,7 +113,5 @@ def _with_interval(by_task: Mapping[str, Sequence[Record]], k: int) -> dict[str,
     return {"rate": round(rate, 4), "low": round(low, 4), "high": round(high, 4)}
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    partial.replace(path)
+def _json(content: Mapping[str, Any]) -> list[bytes]:
+    return [json.dumps(content, indent=1).encode(), b"\n"]

@@ -7,15 +7,13 @@ infrastructure failed at is tried again by the next check; repeats are Jobs of t
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from swerl_agent.storage import Journal, JournalError
 from swerl_agent.tasks import Task, TaskError
-from swerl_agent.tasks.records import records
 
 from .grader import Grader
 from .soundness import KINDS, Checked, Kind, Run, content_key
@@ -23,22 +21,20 @@ from .swebench_report import check_parser, library
 
 
 class Ledger:
-    """The runs of a folder's checks, one JSON line each."""
+    """The runs of a folder's checks, in a Journal."""
 
     def __init__(self, path: Path) -> None:
-        """Open for appending what is there; a line that an interruption cut off is dropped. Raises TaskError."""
+        """Read what is there; raises TaskError."""
         self._path = path
+        self._runs: dict[tuple[str, Kind], list[Run]] = {}
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab+")
-            self._file.seek(0)
-            whole = self._file.read().rpartition(b"\n")
-            self._file.truncate(len(whole[0]) + len(whole[1]))
+            self._journal = Journal(path, _run)
+            for run in self._journal.rows():
+                self._keep(run)
         except OSError as error:
             raise TaskError(f"{path}: cannot be written: {error.strerror}") from error
-        self._runs: dict[tuple[str, Kind], list[Run]] = {}
-        for record in records(path):
-            self._keep(_run(record.read(), record.where))
+        except JournalError as error:
+            raise TaskError(f"not a run of a check: {error}") from error
 
     def runs(self, task: Task) -> list[Run]:
         """What is known of a task as it is now."""
@@ -48,26 +44,17 @@ class Ledger:
     def add(self, run: Run) -> None:
         """Write a run down; raises TaskError, and what was written before stays."""
         try:
-            self._file.write(json.dumps(asdict(run)).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._journal.append(asdict(run))
         except OSError as error:
             raise TaskError(f"{self._path}: cannot be written: {error.strerror}; the runs before are kept") from error
         self._keep(run)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
 
     def _keep(self, run: Run) -> None:
         self._runs.setdefault((run.instance_id, run.kind), []).append(run)
 
 
-def _run(row: Mapping[str, Any], where: str) -> Run:
-    try:
-        return Run(**{**row, "failed": tuple(row["failed"])})
-    except (KeyError, TypeError) as error:
-        raise TaskError(f"{where}: not a run of a check: {error}") from error
+def _run(row: Mapping[str, Any]) -> Run:
+    return Run(**{**row, "failed": tuple(row["failed"])})
 
 
 async def check(

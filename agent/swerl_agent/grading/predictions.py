@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from swerl_agent.storage import write_whole
+
 from .verdict import Verdict
 
 REPORT = "report.json"
@@ -102,23 +104,32 @@ class ReportFolder:
 
     def write(self, prediction: Prediction, verdict: Verdict) -> dict[str, Any]:
         """Write and return the report on `verdict`; raises OSError when the disk refuses."""
-        folder = self._folder(prediction)
-        folder.mkdir(parents=True, exist_ok=True)
-        said = asdict(verdict)
-        report = _report(prediction, said.pop("report"), said)
-        _write(folder / PATCH, prediction.patch)
-        _write(folder / REPORT, json.dumps({prediction.instance_id: report}, indent=2) + "\n")
+        folder, report = self._folder(prediction), instance_report(prediction.patch, verdict)
+        files = {folder / PATCH: prediction.patch, folder / REPORT: _indented({prediction.instance_id: report})}
+        write_whole({path: [text.encode()] for path, text in files.items()})
         return report
 
     def summarise(self, model: str, reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> Path:
         """Write the run's summary, with the harness's names; its path."""
         path = self.root / f"{_safe(model)}.json"
-        self.root.mkdir(parents=True, exist_ok=True)
-        _write(path, json.dumps(summary(reports, unknown), indent=2) + "\n")
+        write_whole({path: [_indented(summary(reports, unknown)).encode()]})
         return path
 
     def _folder(self, prediction: Prediction) -> Path:
         return self.root / _safe(prediction.model) / _safe(prediction.instance_id)
+
+
+def instance_report(patch: str, verdict: Verdict) -> dict[str, Any]:
+    """The report on one instance, with the harness's names and the verdict's."""
+    said = asdict(verdict)
+    known = {
+        "patch_is_None": False,
+        "patch_exists": bool(patch),
+        "patch_successfully_applied": False,
+        "resolved": verdict.resolved,
+        "infra_failure": verdict.status == "infra_error",
+    }
+    return {**known, **said.pop("report"), "patch_exists": bool(patch), **said}
 
 
 def summary(reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> dict[str, Any]:
@@ -143,22 +154,9 @@ def _graded(report: Mapping[str, Any]) -> bool:
     return bool(report["patch_exists"]) and report["status"] != "infra_error"
 
 
-def _report(prediction: Prediction, report: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    known = {
-        "patch_is_None": False,
-        "patch_exists": bool(prediction.patch),
-        "patch_successfully_applied": False,
-        "resolved": said["status"] == "resolved",
-        "infra_failure": said["status"] == "infra_error",
-    }
-    return {**known, **report, "patch_exists": bool(prediction.patch), **said}
+def _indented(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name.replace("/", "__"))
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

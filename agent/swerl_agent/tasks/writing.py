@@ -7,11 +7,12 @@ both files appear whole or stay as they were; rows appended to a file leave thos
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from swerl_agent import storage
 
 from .importing import Entry
 from .records import grading_file, records
@@ -47,21 +48,11 @@ def write_entries(path: Path, entries: Sequence[Entry], layout: Layout, *, appen
 
 
 def write_whole(files: Mapping[Path, Iterable[bytes]]) -> None:
-    """Replace each file by its parts, all of them or, when one cannot be written, none; raises TaskError."""
-    partial = {path: path.with_name(path.name + ".part") for path in files}
+    """See `storage.write_whole`; raises TaskError."""
     try:
-        for path, parts in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with partial[path].open("wb") as content:
-                content.writelines(parts)
-                content.flush()
-                os.fsync(content.fileno())
-        for path, written in partial.items():
-            written.replace(path)
-    except OSError as error:
-        for written in partial.values():
-            written.unlink(missing_ok=True)
-        raise TaskError(f"{path}: cannot be written: {error.strerror}; what was there is as it was") from error
+        storage.write_whole(files)
+    except storage.NotWritten as error:
+        raise TaskError(str(error)) from error
 
 
 def visible_columns(task: Task) -> dict[str, Any]:

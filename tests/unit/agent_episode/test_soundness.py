@@ -73,7 +73,6 @@ def test_runs_are_remembered_by_the_content_of_their_task(tmp_path: Path) -> Non
     ledger = Ledger(tmp_path / "check" / "runs.jsonl")
     for one in (GOLD, EMPTY):
         ledger.add(one)
-    ledger.close()
     again = Ledger(tmp_path / "check" / "runs.jsonl")
     assert again.runs(TASK) == [GOLD, EMPTY]
     assert again.runs(replace(TASK, image="another")) == []
@@ -84,18 +83,16 @@ def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     ledger = Ledger(path)
     ledger.add(GOLD)
-    ledger.close()
     path.write_bytes(path.read_bytes() + b'{"instance_id": "o__r-1", "ki')
     again = Ledger(path)
     again.add(EMPTY)
-    again.close()
     assert Ledger(path).runs(TASK) == [GOLD, EMPTY]
 
 
 def test_a_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"instance_id": "o__r-1"}\n')
-    with pytest.raises(TaskError, match=r"runs\.jsonl:1: not a run of a check"):
+    with pytest.raises(TaskError, match=r"not a run of a check: .*runs\.jsonl:1"):
         Ledger(path)
 
 

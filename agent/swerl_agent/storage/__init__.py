@@ -1,0 +1,6 @@
+"""Files on this machine's disk that a crash leaves readable."""
+
+from .journal import Journal, JournalError
+from .whole import NotWritten, write_whole
+
+__all__ = ["Journal", "JournalError", "NotWritten", "write_whole"]

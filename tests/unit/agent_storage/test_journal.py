@@ -1,0 +1,51 @@
+"""A journal's rows survive what happens to the process and to the disk."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_agent.storage import Journal, JournalError
+
+
+def number(row: Mapping[str, Any]) -> int:
+    return int(row["n"])
+
+
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """No file of this process can grow beyond `size` bytes."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_row_that_the_disk_takes_in_part_is_not_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "rows.jsonl"
+    journal = Journal(path, number)
+    journal.append({"n": 1})
+    before = path.read_bytes()
+    with files_end_at(len(before) + 3), pytest.raises(OSError, match="File too large"):
+        journal.append({"n": 2})
+    assert path.read_bytes() == before
+    journal.append({"n": 3})
+    assert list(Journal(path, number).rows()) == [1, 3]
+
+
+def test_a_line_that_was_cut_short_is_dropped_and_another_one_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"n": 1}\n\n{"n": ')
+    assert list(Journal(path, number).rows()) == [1]
+    path.write_bytes(b'{"n": 1}\n{"m": 2}\n')
+    with pytest.raises(JournalError, match=r"rows\.jsonl:2: KeyError"):
+        list(Journal(path, number).rows())
