@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,7 +27,6 @@ from .rows import (
     prompt_line,
     r2e,
     sumanth,
-    swe_gym,
     swebench,
 )
 from .rows import text_line as text
@@ -36,12 +34,6 @@ from .rows import text_line as text
 GYM_IMAGE = "docker.io/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-5876:latest"
 BENCH_IMAGE = "docker.io/swebench/sweb.eval.x86_64.django_1776_django-13820:latest"
 OTHER = "python__mypy-11213"
-
-
-def hub(folder: Path, name: str, split: str, *rows: dict[str, Any]) -> None:
-    """A data set that `datasets.load_dataset(name)` finds from `folder`."""
-    (folder / name / "data").mkdir(parents=True)
-    parquet(folder / name / "data" / f"{split}-00000-of-00001.parquet", *rows)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -162,51 +154,6 @@ def test_a_kiro_r2e_id_gets_the_tag_of_its_image(tmp_path: Path, out: Path, run:
     assert [task.instance_id for task in load_tasks(out, "jsonl")] == [f"orange3-{tag * 40}" for tag in "12"]
 
 
-def test_a_hugging_face_id_is_loaded_by_datasets(
-    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datasets
-
-    hub(tmp_path, "SWE-Gym/SWE-Gym-Lite", "train", sumanth(), sumanth(OTHER))
-    monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
-    run("swe-gym-lite", "--limit", 1)
-    (task,) = load_tasks(out, "jsonl", purpose="train")
-    assert (task.instance_id, task.data_source, task.split) == ("getmoto__moto-5876", "SWE-Gym/SWE-Gym-Lite", "train")
-
-
-def test_the_published_split_is_the_default(
-    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datasets
-
-    hub(tmp_path, "SWE-bench/SWE-bench_Verified", "test", swebench())
-    monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
-    run("verified", "--purpose", "evaluation")
-    assert load_tasks(out, "jsonl")[0].split == "test"
-
-
-def _from(folder: Path, load: Callable[..., Any]) -> Callable[..., Any]:
-    """The real `load_dataset` with `folder` in place of the Hub."""
-    return lambda name, *arguments, **options: load(str(folder / name), *arguments, **options)
-
-
-def test_a_folder_saved_by_datasets_is_read(tmp_path: Path, out: Path, run: Run) -> None:
-    import datasets
-
-    saved = datasets.DatasetDict({"train": datasets.Dataset.from_list([sumanth()])})
-    saved.save_to_disk(str(tmp_path / "saved"))
-    run(tmp_path / "saved", "--data-source", "swe-gym")
-    assert load_tasks(out, "jsonl")[0].image == GYM_IMAGE
-    (error,) = run(tmp_path / "saved", "--data-source", "swe-gym", "--split", "dev", code=2)
-    assert "no split 'dev'; it has train" in error
-
-
-def test_a_task_repository_is_imported(out: Path, run: Run) -> None:
-    folder = Path(__file__).parents[3] / "tasks" / "train"
-    run(folder, "--filter", "swe-rl__store")
-    assert load_tasks(out, "jsonl") == load_tasks(folder, "swebench-task-repo", filter="swe-rl__store")
-
-
 def test_images_are_rewritten_at_import(tmp_path: Path, out: Path, run: Run) -> None:
     rows = jsonl(tmp_path / "a.jsonl", sumanth())
     run(rows, "--data-source", "swe-gym", "--registry-rewrite", "docker.io/=mirror.example:5000/")
@@ -228,58 +175,11 @@ def test_rows_are_appended_once(tmp_path: Path, out: Path, run: Run) -> None:
     assert len(load_tasks(out, "jsonl")) == 2
 
 
-def test_eval_scripts_come_from_another_source(tmp_path: Path, out: Path, run: Run) -> None:
-    bare, scripted = jsonl(tmp_path / "a.jsonl", swe_gym()), parquet(tmp_path / "b.parquet", sumanth())
-    run(bare, "--data-source", "SWE-Gym/SWE-Gym", "--eval-scripts", scripted)
-    assert load_tasks(out, "jsonl")[0].evaluation.eval_script == SCRIPT
-
-
-HARNESS = """
-class Spec:
-    def __init__(self, row):
-        self.eval_script = f"#!/bin/bash\\n# {row['version']}\\n"
-
-def make_env_script_list(*arguments):
-    raise RuntimeError("this one downloads")
-
-def make_test_spec(row):
-    print("noise")
-    make_env_script_list()
-    if row["version"] == "unknown":
-        raise KeyError(row["version"])
-    return Spec(row)
-"""
-
-
-def test_eval_scripts_are_rendered_by_another_interpreters_harness(
-    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "site" / "swegym" / "harness"
-    package.mkdir(parents=True)
-    (package / "test_spec.py").write_text(HARNESS)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
-    rows = jsonl(tmp_path / "a.jsonl", swe_gym(), swe_gym(OTHER, version="unknown"))
-    problem, _ = run(rows, "--data-source", "swe-gym", "--renderer", sys.executable, "--keep-going", code=1)
-    assert "a.jsonl:2: no eval script: KeyError: 'unknown'" in problem
-    assert load_tasks(out, "jsonl")[0].evaluation.eval_script == "#!/bin/bash\n# 4.1\n"
-
-
 def test_quarantined_tasks_are_left_out(tmp_path: Path, out: Path, run: Run) -> None:
     rows = jsonl(tmp_path / "a.jsonl", sumanth(), sumanth(OTHER))
     quarantine = jsonl(tmp_path / "quarantine.jsonl", {"instance_id": OTHER, "reason": "flaky"})
     run(rows, "--data-source", "swe-gym", "--quarantine", quarantine)
     assert [task.instance_id for task in load_tasks(out, "jsonl")] == ["getmoto__moto-5876"]
-
-
-def test_a_mounted_config_map_is_read_once(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
-    volume = tmp_path / "volume"
-    (volume / "..2025_11_21").mkdir(parents=True)
-    (volume / "..data").symlink_to("..2025_11_21")
-    for file in out.parent.iterdir():
-        (volume / "..2025_11_21" / file.name).write_bytes(file.read_bytes())
-        (volume / file.name).symlink_to(Path("..data") / file.name)
-    assert load_tasks(volume, "jsonl") == load_tasks(out, "jsonl")
 
 
 def test_export_writes_ids_images_and_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

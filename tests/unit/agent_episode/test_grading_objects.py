@@ -1,0 +1,37 @@
+"""The objects of a grading Job."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from swerl_agent.grading.manifests import PART_BYTES, Placement, grading_job, payload_maps
+from swerl_api import Grading
+from swerl_api.names import label_value
+
+
+def test_a_big_payload_is_divided_and_loses_nothing() -> None:
+    content = os.urandom(2 * PART_BYTES + 5)
+    maps = payload_maps("swegr-x", {"a": b"small", "patch.diff": content, "empty": b""}, {}, [])
+    assert [item["metadata"]["name"] for item in maps] == ["swegr-x", "swegr-x-1", "swegr-x-2", "swegr-x-3"]
+    assert all(len(json.dumps(item)) < 1 << 20 for item in maps)
+    keys = [key for item in maps for key in item["binaryData"]]
+    assert sorted(keys) == ["a.000", "empty.000", "patch.diff.000", "patch.diff.001", "patch.diff.002"]
+
+
+def test_a_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> None:
+    job = grading_job(
+        "swegr-x", "image", ["base"], ["swegr-x"], settings=Grading(), placement=Placement(), labels={}, owners=[]
+    )
+    assert job["spec"]["backoffLimit"] == 0
+    pod = job["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert pod["automountServiceAccountToken"] is False
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize(("text", "label"), [("o__r-1", "o__r-1"), ("a/b" + "c" * 80, "a-b" + "c" * 60), ("_x_", "x")])
+def test_labels(text: str, label: str) -> None:
+    assert label_value(text) == label

@@ -1,0 +1,85 @@
+"""What the witness of a test run says beside the log, and what that makes of the verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+import pytest
+from swerl_agent.grading import Verdict
+from swerl_agent.grading.eval_script import END as MARKED_END
+from swerl_agent.grading.eval_script import START
+from swerl_agent.grading.framing import Report
+from swerl_agent.grading.judgement import judge
+
+from .graded import A, B, log, task
+
+KEY = "5e1ec7ed-89ab-cdef-0123-456789abcdef"
+
+
+def spoken(*contents: list[object], key: str = KEY) -> bytes:
+    lines = []
+    for number, content in enumerate(contents):
+        text = json.dumps(content)
+        sign = hmac.new(key.encode(), f"{number} {text}".encode(), hashlib.sha256).hexdigest()
+        lines.append(f"0 {number} {sign} {text}\n")
+    return "".join(lines).encode()
+
+
+HELLO: list[object] = ["hello", {}]
+END: list[object] = ["end", 0]
+
+
+def reported(content: bytes, lines: bytes, exit_code: int = 0) -> Report:
+    return Report("eval", exit_code, 1.0, len(lines), lines, (), (KEY,), content)
+
+
+PASSING = log(f"PASSED {A}", f"PASSED {B}")
+SEEN: list[list[object]] = [HELLO, ["result", A, "PASSED"], ["result", B, "PASSED"], END]
+
+
+def verdict(*contents: list[object], key: str = KEY, exit_code: int = 0) -> Verdict:
+    witnessed = task(eval_script=f"set -x\n: '{START}'\npython3 -m pytest -rA tests\n: '{MARKED_END}'\n")
+    return judge(witnessed, reported(spoken(*contents, key=key), PASSING, exit_code), 0)
+
+
+def test_what_the_witness_saw_too_is_resolved() -> None:
+    assert verdict(*SEEN).resolved
+
+
+@pytest.mark.parametrize(
+    ("contents", "named"),
+    [
+        ([], "pytest was run without its witness"),
+        ([HELLO], "cut short"),
+        (SEEN[:-1], "cut short"),
+        ([HELLO, ["result", A, "PASSED"], END], f"no test run stands behind: {B}"),
+        ([*SEEN[:-1], ["result", A, "FAILED"], END], f"no test run stands behind: {A}"),
+        ([*SEEN[:-1], ["alarm", "calc.py replaced Function.runtest"], END], "calc.py replaced Function.runtest"),
+    ],
+)
+def test_what_it_did_not_see_is_named_and_not_resolved(contents: list[list[object]], named: str) -> None:
+    judged = verdict(*contents)
+    assert judged.status == "unresolved"
+    assert named in judged.detail
+    assert judged.report["tampering"]
+
+
+def test_lines_that_it_did_not_sign_are_named() -> None:
+    assert "did not sign" in verdict(*SEEN, key="another").detail
+
+
+def test_lines_that_were_taken_out_are_named() -> None:
+    witnessed = task(eval_script="pytest\n")
+    said = b"".join(spoken(*SEEN).splitlines(keepends=True)[:1] + spoken(*SEEN).splitlines(keepends=True)[2:])
+    assert "did not sign" in judge(witnessed, reported(said, PASSING), 0).detail
+
+
+def test_a_session_that_the_time_limit_ended_is_a_timeout() -> None:
+    judged = verdict(*SEEN[:-1], exit_code=124)
+    assert (judged.status, "tampering" in judged.report) == ("timeout", True)
+
+
+def test_runners_that_are_not_pytest_need_no_witness() -> None:
+    assert judge(task(eval_script="./tests/runtests.py"), reported(b"", PASSING), 0).resolved

@@ -1,0 +1,55 @@
+"""Verdicts that are kept: by what, for whom, and what a damaged file costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading import Verdict
+from swerl_agent.grading.cache import FILE, VerdictCache, cache_key
+
+
+def test_the_cache_keeps_verdicts_but_no_infrastructure_errors(tmp_path: Path) -> None:
+    cache = VerdictCache(tmp_path)
+    cache.put("good", Verdict("resolved", {"a": 1}))
+    cache.put("bad", Verdict("infra_error"))
+    found = VerdictCache(tmp_path).get("good")
+    assert found
+    assert (found.status, found.cached, found.report) == ("resolved", True, {"a": 1})
+    assert VerdictCache(tmp_path).get("bad") is None
+
+
+def test_many_processes_share_a_cache(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom swerl_agent.grading.cache import VerdictCache\n"
+        "from swerl_agent.grading.verdict import Verdict\ncache = VerdictCache(Path(sys.argv[1]))\n"
+        "for n in range(20):\n    cache.put(f'{sys.argv[2]}-{n}', Verdict('resolved'))\n    cache.get(f'0-{n}')\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(n)]) for n in range(4)]
+    assert [process.wait(60) for process in running] == [0] * 4
+    cache = VerdictCache(tmp_path)
+    assert all(cache.get(f"{process}-{n}") for process in range(4) for n in range(20))
+
+
+def test_a_damaged_cache_is_put_aside_and_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database " * 1000)
+    cache = VerdictCache(tmp_path)
+    assert cache.get("good") is None
+    cache.put("good", Verdict("resolved"))
+    assert VerdictCache(tmp_path).get("good")
+    assert len(list(tmp_path.glob(f"{FILE}.damaged-*"))) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    cache = VerdictCache(tmp_path / "file")
+    cache.put("good", Verdict("resolved"))
+    assert cache.get("good")
+    assert "verdicts are not kept" in caplog.text
+
+
+def test_the_key_depends_on_every_part_and_its_place() -> None:
+    keys = {cache_key(parts) for parts in ("ab", ["ab", ""], ["", "ab"], ["a", "b", ""], ["a", "\udcff"])}
+    assert len(keys) == 5
