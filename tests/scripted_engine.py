@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from swerl_agent.episode import Generation, HFTokenizer
 
@@ -39,3 +41,19 @@ class Script:
         reason = "stop" if len(ids) <= max_new_tokens else "length"
         ids = ids[:max_new_tokens]
         return Generation(ids, [-0.25] * len(ids), reason, [("7", 0, len(ids))])
+
+
+class Scripts:
+    """An engine with a script for each routing key; `write` gives the answers of the next episode under a key."""
+
+    def __init__(self, tokenizer: HFTokenizer, write: Callable[[str], Sequence[str | Exception]]) -> None:
+        self._tokenizer, self._write = tokenizer, write
+        self._scripts: dict[str, Script] = {}
+        self.episodes: Counter[str] = Counter()
+
+    async def generate(self, input_ids: Sequence[int], *, routing_key: str, **how: Any) -> Generation:
+        script = self._scripts.get(routing_key)
+        if script is None or not script.answers:
+            script = self._scripts[routing_key] = Script(self._tokenizer, self._write(routing_key))
+            self.episodes[routing_key] += 1
+        return await script.generate(input_ids, routing_key=routing_key, **how)

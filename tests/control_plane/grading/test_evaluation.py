@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, Generation, HFTokenizer, Prompts
+from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
 from swerl_agent.evaluation import Evaluation, EvaluationSettings, Model, Record, Records, predictions, summarise
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
@@ -18,7 +16,7 @@ from swerl_agent.tasks import Task
 from swerl_api import Resources, Sandbox
 
 from tests.control_plane.operator_process import Operator
-from tests.scripted_engine import Script, block
+from tests.scripted_engine import Scripts, block
 
 from .test_episode import FIX, SUBMIT, tokenizer
 
@@ -27,33 +25,14 @@ SMALL = Sandbox(resources=Resources(requests={"cpu": "50m", "memory": "64Mi"}, l
 SAMPLES = 3
 
 
-class Solver:
+def solver(tokenizer: HFTokenizer) -> Scripts:
     """An engine that fixes the task in its samples 0 and 1 and gives up in the others."""
 
-    def __init__(self, tokenizer: HFTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._scripts: dict[str, Script] = {}
-        self.episodes: Counter[str] = Counter()
+    def answers(routing_key: str) -> list[str]:
+        solves = routing_key.partition("/")[0].endswith(("-0", "-1"))
+        return [block(FIX), block(SUBMIT)] if solves else [block("true"), block("true")]
 
-    async def generate(
-        self,
-        input_ids: Sequence[int],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        stop_token_ids: Sequence[int],
-        routing_key: str,
-    ) -> Generation:
-        script = self._scripts.get(routing_key)
-        if script is None or not script.answers:
-            solves = routing_key.partition("/")[0].endswith(("-0", "-1"))
-            answers = [block(FIX), block(SUBMIT)] if solves else [block("true"), block("true")]
-            script = self._scripts[routing_key] = Script(self._tokenizer, answers)
-            self.episodes[routing_key] += 1
-        return await script.generate(
-            input_ids, max_new_tokens=max_new_tokens, temperature=temperature, stop_token_ids=stop_token_ids,
-            routing_key=routing_key,
-        )  # fmt: skip
+    return Scripts(tokenizer, answers)
 
 
 @pytest.fixture
@@ -75,15 +54,15 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     limits = AgentLimits(context_tokens=200_000, step_limit=2)
     first = asyncio.Event()
 
-    def evaluation(records: Records, solver: Solver) -> Evaluation:
+    def evaluation(records: Records, engine: Scripts) -> Evaluation:
         def note(record: Record) -> None:
             first.set()
 
-        model = Model(solver, tokenizer, Prompts.default(), limits)
+        model = Model(engine, tokenizer, Prompts.default(), limits)
         return Evaluation(tasks, model, settings, records, tmp_path, on_record=note)
 
     cut = asyncio.create_task(
-        evaluation(Records(tmp_path), Solver(tokenizer)).run(client, namespace, grader, kubeconfig=kubeconfig)
+        evaluation(Records(tmp_path), solver(tokenizer)).run(client, namespace, grader, kubeconfig=kubeconfig)
     )
     await asyncio.wait([cut, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)
     cut.cancel()
@@ -91,12 +70,12 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     settled = {record.trial for record in Records(tmp_path).all}
     assert 0 < len(settled) < len(tasks) * SAMPLES
 
-    records, solver = Records(tmp_path), Solver(tokenizer)
-    await evaluation(records, solver).run(client, namespace, grader, kubeconfig=kubeconfig)
+    records, engine = Records(tmp_path), solver(tokenizer)
+    await evaluation(records, engine).run(client, namespace, grader, kubeconfig=kubeconfig)
     assert {r.trial for r in records.all} == {(task.instance_id, n) for task in tasks for n in range(SAMPLES)}
     assert all(r.valid and r.resolved == (r.sample < 2) for r in records.all), records.all
-    assert set(solver.episodes.values()) == {1}
-    assert not [key for name, n in settled for key in solver.episodes if key.startswith(f"{name}-{n}/")]
+    assert set(engine.episodes.values()) == {1}
+    assert not [key for name, n in settled for key in engine.episodes if key.startswith(f"{name}-{n}/")]
 
     summary = summarise(records.all, model="m", data="d", arguments={})
     assert summary["resolve_rate"] == pytest.approx(2 / 3, abs=1e-3)
