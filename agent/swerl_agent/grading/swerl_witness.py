@@ -21,18 +21,14 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 KEY_WAIT = 10.0  # seconds until a session that gets no key goes on unwitnessed
 MACHINERY = ("_pytest", "pytest", "pluggy", unittest.__name__)
 OUTCOME_HOOKS = (
-    "pytest_collection_modifyitems",
-    "pytest_pycollect_makeitem",
-    "pytest_pyfunc_call",
-    "pytest_report_teststatus",
-    "pytest_runtest_call",
-    "pytest_runtest_logreport",
-    "pytest_runtest_makereport",
-    "pytest_runtest_protocol",
-)
+    "pytest_collection_modifyitems", "pytest_pycollect_makeitem", "pytest_pyfunc_call", "pytest_report_teststatus",
+    "pytest_runtest_call", "pytest_runtest_logreport", "pytest_runtest_makereport", "pytest_runtest_protocol",
+)  # fmt: skip
 MEMORY_SEARCHES = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
 
 
@@ -186,25 +182,22 @@ def raised_by_patch(error: Any, facts: Facts) -> "str | None":
     return None
 
 
-def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
-    """The plugin's hooks by name; what they share lives in their closure alone."""
-    import pytest
+def watch(facts: Facts, record: Record, own: str, private: "tuple[str, str]", event: str, about: "tuple[Any]") -> None:
+    """Audit hook that tells of code which looks for what belongs to grading."""
+    if event == "open" and isinstance(about[0], str) and about[0].startswith(private):
+        if not about[0].startswith(own):  # its source is read for tracebacks
+            record.write("alarm", f"the tests' code opened {about[0]}, which belongs to grading")
+    elif event in MEMORY_SEARCHES:
+        path = sys._getframe(1).f_code.co_filename
+        if facts.blames(path):
+            record.write("alarm", f"{facts.short(path)} searches the memory of the test process")
 
-    own = os.path.dirname(os.path.abspath(__file__))
-    private = (os.path.dirname(facts.folder) + os.sep, os.path.dirname(own) + os.sep)
+
+def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+    """Hooks that tell what is not at the session's end as it was at its beginning."""
     before: list[tuple[Any, str, Any, types.CodeType]] = []
     known: set[int] = set()
-    configured: list[Any] = []
     tests: list[tuple[str, Any, types.CodeType]] = []
-
-    def watch(event: str, arguments: "tuple[Any, ...]") -> None:
-        if event == "open" and isinstance(arguments[0], str) and arguments[0].startswith(private):
-            if not arguments[0].startswith(own):  # its source is read for tracebacks
-                record.write("alarm", f"the tests' code opened {arguments[0]}, which belongs to grading")
-        elif event in MEMORY_SEARCHES:
-            path = sys._getframe(1).f_code.co_filename
-            if facts.blames(path):
-                record.write("alarm", f"{facts.short(path)} searches the memory of the test process")
 
     def audit(config: Any) -> None:
         for name, path in replaced(before):
@@ -224,6 +217,25 @@ def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
         for path in fresh_machinery(facts):
             record.write("alarm", f"{path} was written during grading")
 
+    def pytest_collection_finish(session: Any) -> None:
+        for item in getattr(session, "items", []):  # none where pytest-xdist distributes them
+            function = inner(getattr(item, "obj", None))
+            if isinstance(function, types.FunctionType):
+                tests.append((item.nodeid, function, function.__code__))
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_sessionfinish(session: Any) -> "Iterator[None]":
+        yield
+        audit(session.config)
+        record.write("end", int(session.exitstatus))
+
+    return locals()
+
+
+def result_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+    """Hooks that write down what pytest makes of each test."""
+    configured: list[Any] = []
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(config: Any) -> None:
         configured.append(config)
@@ -234,12 +246,6 @@ def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     def pytest_collectreport(report: Any) -> None:
         if report.failed:
             record.write("result", configured[0].cwd_relative_nodeid(report.nodeid), "ERROR")
-
-    def pytest_collection_finish(session: Any) -> None:
-        for item in getattr(session, "items", []):  # none where pytest-xdist distributes them
-            function = inner(getattr(item, "obj", None))
-            if isinstance(function, types.FunctionType):
-                tests.append((item.nodeid, function, function.__code__))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(item: Any, call: Any) -> None:
@@ -259,16 +265,18 @@ def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
         if items and failing_test_passes(items[-1]):
             record.write("alarm", "a test that must fail passed")
 
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_sessionfinish(session: Any) -> "Iterator[None]":
-        yield
-        audit(session.config)
-        record.write("end", int(session.exitstatus))
+    return locals()
 
+
+def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+    """The plugin's hooks by name; what they share lives in their closures alone."""
+    found = {**audit_hooks(record, facts), **result_hooks(record, facts)}
     record.write("hello", {"python": list(sys.version_info[:3]), "pytest": pytest.__version__})
     if hasattr(sys, "addaudithook"):
-        sys.addaudithook(watch)
-    return {name: hook for name, hook in locals().items() if name.startswith("pytest_")}
+        own = os.path.dirname(os.path.abspath(__file__))
+        private = (os.path.dirname(facts.folder) + os.sep, os.path.dirname(own) + os.sep)
+        sys.addaudithook(functools.partial(watch, facts, record, own, private))
+    return {name: hook for name, hook in found.items() if name.startswith("pytest_")}
 
 
 def start() -> "dict[str, Any]":
