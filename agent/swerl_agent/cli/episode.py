@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import aiohttp
-from swerl_api import Grading, SweSandboxSpec
-from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
+from swerl_api import Grading
+from swerl_api.names import JOB_LABEL
 
-from swerl_agent.episode import HFTokenizer, SGLangEngine, run_episode, write_artifacts
-from swerl_agent.grading import Grader, Verdict
-from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox import SandboxGroup
+from swerl_agent.episode import HFTokenizer, SGLangEngine, write_artifacts
+from swerl_agent.evaluation import Attempts, Model
+from swerl_agent.grading import Grader
 from swerl_agent.tasks import Task, TaskError
 
 from .options import (
@@ -49,26 +47,17 @@ async def run_one(options: argparse.Namespace) -> int:
     tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
     async with open_client(options) as client, aiohttp.ClientSession() as http:
         namespace = options.namespace or client.namespace
-        group = await _declare(client, namespace, options.job, task)
-        try:
-            episode = await run_episode(
-                task,
-                await group.claim(0),
-                SGLangEngine(options.engine, http),
-                tokenizer,
-                prompts,
-                limits,
-                group="cli",
-                index=0,
-                temperature=options.temperature,
-            )
-        finally:
-            await group.delete()
-        verdict = await _grade(client, namespace, options.job, task, episode.patch)
+        async with (
+            Grader(client, namespace, Grading(), {JOB_LABEL: options.job}) as grader,
+            Attempts(client, namespace, grader, job=options.job, kubeconfig=options.kubeconfig) as attempts,
+        ):
+            model = Model(SGLangEngine(options.engine, http), tokenizer, prompts, limits)
+            attempt = await attempts.make(task, model, group="cli", index=0, temperature=options.temperature)
+    episode, verdict = attempt.episode, attempt.verdict
     folder = write_artifacts(options.output, episode, verdict)
     print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")
     print(f"artifacts: {folder}")
-    return 0 if verdict and verdict.resolved else 1
+    return 0 if attempt.resolved else 1
 
 
 def _find(options: argparse.Namespace) -> Task:
@@ -76,20 +65,3 @@ def _find(options: argparse.Namespace) -> Task:
         if task.instance_id == options.task:
             return task
     raise TaskError(f"{options.path} has no task {options.task}")
-
-
-async def _declare(client: KubeClient, namespace: str, job: str, task: Task) -> SandboxGroup:
-    return await SandboxGroup.declare(
-        client,
-        name=f"{job}-{os.urandom(4).hex()}",
-        spec=SweSandboxSpec(image=task.image, task_id=task.instance_id),
-        labels={JOB_LABEL: job, TASK_LABEL: label_value(task.instance_id)},
-        namespace=namespace,
-    )
-
-
-async def _grade(client: KubeClient, namespace: str, job: str, task: Task, patch: str | None) -> Verdict | None:
-    if patch is None:
-        return None
-    async with Grader(client, namespace, Grading(), {JOB_LABEL: job}) as grader:
-        return await grader.grade(task, patch)

@@ -8,9 +8,6 @@ attempt, which counts as nothing; all sandboxes go with the process, by a Lease.
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
-import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,19 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from swerl_api import Sandbox
-from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 
-from swerl_agent.episode import AgentLimits, Engine, Episode, Prompts, Tokenizer, run_episode, write_artifacts
-from swerl_agent.grading import Grader, Verdict
+from swerl_agent.episode import write_artifacts
+from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient, KubeError
-from swerl_agent.sandbox import SandboxError, SandboxGroup
-from swerl_agent.sandbox.lease import LeaseKeeper
-from swerl_agent.sandbox.spec import group_spec, queue_labels
+from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import Task
 
+from .attempts import Attempt, Attempts, Model
 from .records import Record, Records, Trial
 
-LEASE_SECONDS = 60
 LOST_IN_A_ROW = 20  # attempts that infrastructure ended, after which going on is vain
 
 
@@ -47,16 +41,6 @@ class EvaluationSettings:
     temperature: float = 0.0
     job: str = "swerl-eval"  # name in the job label of what is created
     sandbox: Sandbox = field(default_factory=Sandbox)
-
-
-@dataclass
-class Model:
-    """What acts: an engine, its tokenizer, the prompts, the limits."""
-
-    engine: Engine
-    tokenizer: Tokenizer
-    prompts: Prompts
-    limits: AgentLimits
 
 
 class Evaluation:
@@ -90,26 +74,15 @@ class Evaluation:
         Raises EvaluationStuck, LeaseLost, GradingError, OSError.
         """
         queue = iter(self.left)
-        lease = LeaseKeeper(
-            namespace,
-            f"{self._settings.job}-{os.urandom(4).hex()}",
-            holder=f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}",
-            labels={JOB_LABEL: self._settings.job},
-            kubeconfig=kubeconfig,
-            duration=LEASE_SECONDS,
-        )
-        lease.start()
-        try:
-            await asyncio.to_thread(lease.wait_held)
-            place = _Place(client, namespace, grader, lease.name)
-            workers = min(self._settings.workers, len(self.left))
-            await _all([self._work(queue, place) for _ in range(workers)])
-        finally:
-            await asyncio.to_thread(lease.stop)
+        settings = self._settings
+        place = Attempts(client, namespace, grader, job=settings.job, sandbox=settings.sandbox, kubeconfig=kubeconfig)
+        async with place as attempts:
+            workers = min(settings.workers, len(self.left))
+            await _all([self._work(queue, attempts) for _ in range(workers)])
 
-    async def _work(self, queue: Iterator[Trial], place: _Place) -> None:
+    async def _work(self, queue: Iterator[Trial], attempts: Attempts) -> None:
         for trial in queue:
-            record = await self._attempt(trial, place)
+            record = await self._attempt(trial, attempts)
             await asyncio.to_thread(self._records.add, record)
             self._on_record(record)
             self._lost = 0 if record.valid else self._lost + 1
@@ -118,47 +91,20 @@ class Evaluation:
                     f"infrastructure ended the last {self._lost} attempts, the last so: {record.error}"
                 )
 
-    async def _attempt(self, trial: Trial, place: _Place) -> Record:
+    async def _attempt(self, trial: Trial, attempts: Attempts) -> Record:
         started = time.monotonic()
-        task = self._tasks[trial[0]]
+        name, sample = trial
+        temperature = self._settings.temperature
         try:
-            episode = await self._episode(task, trial, place)
+            attempt = await attempts.make(
+                self._tasks[name], self._model, group=f"{name}-{sample}", index=sample, temperature=temperature
+            )
         except (SandboxError, KubeError) as error:
             return _lost(trial, f"{type(error).__name__}: {error}", time.monotonic() - started)
-        verdict = await place.grader.grade(task, episode.patch) if episode.patch else None
         elapsed = time.monotonic() - started
-        meta = {"sample": trial[1], "temperature": self._settings.temperature, "elapsed": round(elapsed, 1)}
-        folder = await asyncio.to_thread(write_artifacts, self._folder, episode, verdict, meta=meta)
-        return _record(trial, episode, verdict, elapsed, folder.name)
-
-    async def _episode(self, task: Task, trial: Trial, place: _Place) -> Episode:
-        group = await self._declare(task, place)
-        try:
-            session = await group.claim(0)
-            model = self._model
-            return await run_episode(
-                task, session, model.engine, model.tokenizer, model.prompts, model.limits,
-                group=f"{task.instance_id}-{trial[1]}", index=trial[1], temperature=self._settings.temperature,
-            )  # fmt: skip
-        finally:
-            await group.delete()
-
-    async def _declare(self, task: Task, place: _Place) -> SandboxGroup:
-        spec = group_spec(
-            self._settings.sandbox, image=task.image, task_id=task.instance_id, replicas=1, owner=place.lease
-        )
-        labels = {JOB_LABEL: self._settings.job, TASK_LABEL: label_value(task.instance_id)}
-        labels |= queue_labels(self._settings.sandbox)
-        name = f"eval-{os.urandom(6).hex()}"
-        return await SandboxGroup.declare(place.client, name=name, spec=spec, labels=labels, namespace=place.namespace)
-
-
-@dataclass(frozen=True)
-class _Place:
-    client: KubeClient
-    namespace: str
-    grader: Grader
-    lease: str
+        meta = {"sample": sample, "temperature": temperature, "elapsed": round(elapsed, 1)}
+        folder = await asyncio.to_thread(write_artifacts, self._folder, attempt.episode, attempt.verdict, meta=meta)
+        return _record(trial, attempt, elapsed, folder.name)
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -182,17 +128,17 @@ def _lost(trial: Trial, error: str, elapsed: float) -> Record:
     return Record(*trial, False, False, "lost", "", None, 0, error, round(elapsed, 1), "")
 
 
-def _record(trial: Trial, episode: Episode, verdict: Verdict | None, elapsed: float, folder: str) -> Record:
-    spoilt = episode.infrastructure_error or (verdict is not None and verdict.status == "infra_error")
+def _record(trial: Trial, attempt: Attempt, elapsed: float, folder: str) -> Record:
+    episode, verdict = attempt.episode, attempt.verdict
     return Record(
         *trial,
-        resolved=bool(verdict and verdict.resolved),
-        valid=not spoilt,
+        resolved=attempt.resolved,
+        valid=attempt.lost is None,
         exit_status=episode.exit_status,
         verdict=verdict.status if verdict else "",
         patch_source=episode.patch_source,
         n_steps=len(episode.steps),
-        error=episode.error or (verdict.detail if verdict and spoilt else None),
+        error=episode.error or attempt.lost,
         elapsed=round(elapsed, 1),
         run_dir=folder,
     )

@@ -1,0 +1,130 @@
+"""One attempt at one task: a sandbox, an episode in it, the verdict on its patch.
+
+Guarantees: a sandbox goes when its attempt ends, however it ends, and all of them go with the process, by one Lease; a
+patch is graded apart from the sandbox it was made in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import socket
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from swerl_api import Sandbox
+from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
+
+from swerl_agent.episode import AgentLimits, Engine, Episode, Prompts, Tokenizer, run_episode
+from swerl_agent.grading import Grader, Verdict
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox import SandboxGroup
+from swerl_agent.sandbox.lease import LeaseKeeper
+from swerl_agent.sandbox.spec import group_spec, queue_labels
+from swerl_agent.tasks import Task
+
+
+@dataclass
+class Model:
+    """What acts: an engine, its tokenizer, the prompts, the limits."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    prompts: Prompts
+    limits: AgentLimits
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one."""
+
+    episode: Episode
+    verdict: Verdict | None = None  # None: there is no patch
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the patch solves the task."""
+        return self.verdict is not None and self.verdict.resolved
+
+    @property
+    def lost(self) -> str | None:
+        """How infrastructure kept the attempt from saying anything about the model, or None."""
+        if self.episode.infrastructure_error:
+            return self.episode.error or self.episode.exit_status
+        if self.verdict is not None and self.verdict.status == "infra_error":
+            return self.verdict.detail
+        return None
+
+
+class Attempts:
+    """Makes attempts in `namespace`; use with `async with`, which raises LeaseLost when the Lease cannot be had.
+
+    `job` is the name in the job label of what is created, `kubeconfig` that of `client`.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        grader: Grader,
+        *,
+        job: str,
+        sandbox: Sandbox | None = None,
+        kubeconfig: str | None = None,
+    ) -> None:
+        self._client, self._namespace, self._grader = client, namespace, grader
+        self._job, self._sandbox = job, sandbox or Sandbox()
+        self._lease = LeaseKeeper(
+            namespace,
+            f"{job}-{os.urandom(4).hex()}",
+            holder=f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}",
+            labels={JOB_LABEL: job},
+            kubeconfig=kubeconfig,
+        )
+
+    @property
+    def lost(self) -> Future[None]:
+        """Fails with LeaseLost when the Lease could not be kept: what runs, and every attempt after it, is in vain."""
+        return self._lease.lost
+
+    async def __aenter__(self) -> Self:
+        self._lease.start()
+        try:
+            await asyncio.to_thread(self._lease.wait_held)
+        except BaseException:
+            await asyncio.to_thread(self._lease.stop)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._lease.stop)
+
+    async def make(self, task: Task, model: Model, *, group: str, index: int, temperature: float) -> Attempt:
+        """One attempt of the model at `task`; `group` and `index` are those of `run_episode`.
+
+        Raises SandboxError and KubeError when no sandbox can be had, GradingError when nothing can be graded here.
+        """
+        episode = await self._episode(task, model, group, index, temperature)
+        return Attempt(episode, await self._grader.grade(task, episode.patch) if episode.patch else None)
+
+    async def _episode(self, task: Task, model: Model, group: str, index: int, temperature: float) -> Episode:
+        sandboxes = await self._declare(task)
+        try:
+            session = await sandboxes.claim(0)
+            return await run_episode(
+                task, session, model.engine, model.tokenizer, model.prompts, model.limits,
+                group=group, index=index, temperature=temperature,
+            )  # fmt: skip
+        finally:
+            await sandboxes.delete()
+
+    async def _declare(self, task: Task) -> SandboxGroup:
+        spec = group_spec(self._sandbox, image=task.image, task_id=task.instance_id, replicas=1, owner=self._lease.name)
+        labels = {JOB_LABEL: self._job, TASK_LABEL: label_value(task.instance_id)} | queue_labels(self._sandbox)
+        name = f"attempt-{os.urandom(6).hex()}"
+        return await SandboxGroup.declare(self._client, name=name, spec=spec, labels=labels, namespace=self._namespace)
