@@ -21,7 +21,7 @@ from swerl_agent.kube import ConfigError, KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
 
-from . import episode, eval, grade, sandbox, tasks, trajectories
+from . import episode, eval, grade, sandbox, serve, tasks, trajectories
 
 USAGE_ERRORS = (
     ConfigError,
@@ -39,12 +39,15 @@ INFRASTRUCTURE_ERRORS = (EngineError, EvaluationStuck, GradingError, KubeError, 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(prog="swerl", description="Tasks, episodes, grading and sandboxes on Kubernetes.")
-    nouns = root.add_subparsers(dest="noun", required=True, metavar="tasks|episode|eval|grade|sandbox|trajectories")
+    nouns = root.add_subparsers(
+        dest="noun", required=True, metavar="tasks|episode|eval|grade|sandbox|serve|trajectories"
+    )
     tasks.add_parsers(nouns.add_parser("tasks", help="look at and check task sets"))
     episode.add_parsers(nouns.add_parser("episode", help="run one attempt at one task"))
     eval.add_parsers(nouns.add_parser("eval", help="how many of these tasks does this model solve?"))
     grade.add_parser(nouns.add_parser("grade", help="grade a file of predictions"))
     sandbox.add_parsers(nouns.add_parser("sandbox", help="run commands in sandboxes, look into one"))
+    serve.add_parser(nouns.add_parser("serve", help="make rollouts for trainers of other frameworks, over HTTP"))
     trajectories.add_parsers(nouns.add_parser("trajectories", help="look through what episodes did"))
     return root
 

@@ -37,6 +37,7 @@ from .options import (
     agent_prompts,
     chosen_tasks,
     open_client,
+    positive,
 )
 
 SETTINGS = "settings.json"  # what an output folder was begun with
@@ -48,15 +49,15 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run = verbs.add_parser("run", help="attempt every task and grade it; started again it goes on where it stopped")
     run.add_argument("path", type=Path, help="task repository or .jsonl file")
     run.add_argument("--output", type=Path, required=True, help="folder for results, summary, predictions, artifacts")
-    run.add_argument("--samples", type=_positive, default=1, help="attempts per task (default 1)")
-    run.add_argument("--workers", type=_positive, default=4, help="attempts at the same time (default 4)")
+    run.add_argument("--samples", type=positive, default=1, help="attempts per task (default 1)")
+    run.add_argument("--workers", type=positive, default=4, help="attempts at the same time (default 4)")
     run.add_argument("--shuffle", action="store_true", help="in the order of --seed, before --slice")
     run.add_argument("--seed", type=int, default=42)
     run.add_argument("--shard", type=_shard, metavar="I/N", help="only part I (from 0) of N equal parts")
     run.add_argument("--redo", choices=["unresolved", "all"], help="make these attempts again")
     run.add_argument("--model-name", help="in predictions and summary; default: the tokenizer folder's name")
     run.add_argument("--job", default="swerl-eval", help="name in the job label of what is created")
-    run.add_argument("--grading-timeout", type=_positive, default=600, help="seconds the tests of a task may run")
+    run.add_argument("--grading-timeout", type=positive, default=600, help="seconds the tests of a task may run")
     add_agent_options(run)
     add_task_options(run)
     add_pull_option(run)
@@ -169,13 +170,6 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     print(f"{summary['resolved']} of {summary['attempts'] - summary['errors']} attempts resolved", end="")
     print(f", {summary['errors']} lost to infrastructure" if summary["errors"] else "")
     print(f"results: {folder}")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
-    return number
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -14,7 +14,9 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Format, Task, load_tasks
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.records import SUFFIXES
+from swerl_agent.tasks.rendering import scripts_of
 from swerl_agent.tasks.repository import TASKS_FOLDER
+from swerl_agent.tasks.sources import Source
 
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
 
@@ -51,16 +53,27 @@ def add_rewrite_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_agent_options(parser: argparse.ArgumentParser) -> None:
+def add_script_options(parser: argparse.ArgumentParser) -> None:
+    """Where rows without an eval script have theirs from."""
+    parser.add_argument("--eval-scripts", metavar="SOURCE", help="where rows without eval_script find theirs, by id")
+    parser.add_argument("--renderer", metavar="PYTHON", help="interpreter with the SWE-Gym fork or swebench<5")
+
+
+def eval_scripts(options: argparse.Namespace) -> dict[str, str]:
+    """Those of --eval-scripts, by id; raises TaskError."""
+    return scripts_of(Source(options.eval_scripts)) if options.eval_scripts else {}
+
+
+def add_agent_options(parser: argparse.ArgumentParser, *, engine_required: bool = True, step_limit: int = 20) -> None:
     """Which model, and how it acts."""
-    parser.add_argument("--engine", required=True, metavar="URL", help="SGLang server or router")
+    parser.add_argument("--engine", required=engine_required, metavar="URL", help="SGLang server or router")
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
     parser.add_argument("--prompts", type=Path, help="YAML with prompt templates; default: the built-in ones")
     parser.add_argument(
         "--protocol", choices=list(PROTOCOLS), default="mini-swe-agent-1", help="how commands are named"
     )
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--step-limit", type=int, default=20)
+    parser.add_argument("--step-limit", type=positive, default=step_limit, help=f"turns (default {step_limit})")
     parser.add_argument("--context-tokens", type=int, default=16_384)
     parser.add_argument("--max-tokens", type=int, default=4_096, help="tokens of one answer at most")
 
@@ -107,6 +120,14 @@ def grading_settings(options: argparse.Namespace, *, cache: bool = False) -> Gra
         max_concurrent=options.jobs,
         cache=cache,
     )
+
+
+def positive(text: str) -> int:
+    """A number from 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return number
 
 
 def registry_rewrite(text: str) -> RegistryRewrite:

@@ -15,11 +15,10 @@ from swerl_agent.tasks import Purpose, TaskError
 from swerl_agent.tasks.exporting import export_assets
 from swerl_agent.tasks.importing import Entry, Wish, gather
 from swerl_agent.tasks.quarantine import read_quarantine
-from swerl_agent.tasks.rendering import scripts_of
 from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, Source
 from swerl_agent.tasks.writing import Layout, write_entries
 
-from .options import add_rewrite_option
+from .options import add_rewrite_option, add_script_options, eval_scripts
 
 SOURCE = f"Hugging Face id, short name ({', '.join(NAMES)}), .jsonl or .parquet file, folder, task repository"
 
@@ -50,8 +49,7 @@ def _add_row_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--filter", metavar="REGEX", help="only ids that begin with a match")
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows (default 0: all)")
     parser.add_argument("--quarantine", type=Path, metavar="FILE", help="leave out the tasks that `check` wrote here")
-    parser.add_argument("--eval-scripts", metavar="SOURCE", help="where rows without eval_script find theirs, by id")
-    parser.add_argument("--renderer", metavar="PYTHON", help="interpreter with the SWE-Gym fork or swebench<5")
+    add_script_options(parser)
     parser.add_argument("--format", choices=["text", "prompt"], default="text", help="key of the prompt (default text)")
     parser.add_argument("--whole-rows", action="store_true", help="reference fix and tests in the same file")
     parser.add_argument("--keep-going", action="store_true", help="leave malformed rows out; exit code 1")
@@ -86,7 +84,7 @@ def _gathered(
         filter=options.filter,
         exclude=read_quarantine(options.quarantine) if options.quarantine else (),
         limit=options.limit,
-        scripts=scripts_of(Source(options.eval_scripts)) if options.eval_scripts else {},
+        scripts=eval_scripts(options),
         renderer=options.renderer,
         registry_rewrite=options.registry_rewrite,
     )

@@ -6,14 +6,13 @@ Guarantees: one folder per episode; files appear whole or not at all; nothing of
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swerl_agent.storage import write_whole
+from swerl_agent.storage import file_name, write_whole
 
 from .episode import Episode
 from .metrics import agent_metrics
@@ -26,8 +25,7 @@ TRAJECTORY_FORMAT = "swerl-trajectory-1"
 
 def artifact_name(episode: Episode) -> str:
     """Folder name: id, group, index and the time in nanoseconds, so that attempts never collide."""
-    safe = [re.sub(r"[^A-Za-z0-9._-]", "_", part) for part in (episode.instance_id, episode.group)]
-    return f"{safe[0]}__g{safe[1]}__i{episode.index}__{time.time_ns()}"
+    return f"{file_name(episode.instance_id)}__g{file_name(episode.group)}__i{episode.index}__{time.time_ns()}"
 
 
 def write_artifacts(

@@ -56,12 +56,22 @@ class Engine(Protocol):
 class SGLangEngine:
     """The native `/generate` of an SGLang server, or of the router before several.
 
-    `timeout`: seconds for one request, queueing included.
+    `timeout`: seconds for one request, queueing included. `top_p` and `top_k` (-1: all) leave out unlikely tokens; the
+    log-probs stay those of the whole distribution.
     """
 
-    def __init__(self, base_url: str, session: aiohttp.ClientSession, *, timeout: float = 1800) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        session: aiohttp.ClientSession,
+        *,
+        timeout: float = 1800,
+        top_p: float = 1.0,
+        top_k: int = -1,
+    ) -> None:
         self._url = base_url.rstrip("/") + "/generate"
         self._session = session
+        self._share = {"top_p": top_p, "top_k": top_k}
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=30)
 
     async def generate(
@@ -79,8 +89,7 @@ class SGLangEngine:
             sampling = {
                 "max_new_tokens": max_new_tokens - len(whole.output_ids),
                 "temperature": temperature,
-                "top_p": 1.0,
-                "top_k": -1,
+                **self._share,
                 "stop_token_ids": list(stop_token_ids),
                 "skip_special_tokens": False,
             }

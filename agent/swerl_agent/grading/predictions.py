@@ -7,13 +7,12 @@ is not graded again unless it was an infrastructure failure; the summary holds e
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.storage import write_whole
+from swerl_agent.storage import file_name, write_whole
 
 from .verdict import Verdict
 
@@ -159,4 +158,4 @@ def _indented(content: Mapping[str, Any]) -> str:
 
 
 def _safe(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name.replace("/", "__"))
+    return file_name(name.replace("/", "__"))

@@ -16,7 +16,7 @@ from swerl_api.images import rewrite
 
 from .benchmarks import benchmark_refusal
 from .loading import Purpose
-from .records import task_of
+from .records import Record, task_of
 from .rendering import MISSING, rendered
 from .rows import Row
 from .sources import Source
@@ -63,6 +63,15 @@ def gather(sources: Iterable[Source], wish: Wish, report: Report) -> list[Entry]
     if not entries:
         raise TaskError(f"no task is left of {len(rows)} rows chosen")
     return entries
+
+
+def import_one(record: Record, wish: Wish) -> Task:
+    """The task of one row; raises TaskError naming what is wrong with it."""
+    errors: list[TaskError] = []
+    found = list(_tasks(_with_scripts([(record.where, record.row())], wish, errors.append), wish, errors.append))
+    if errors:
+        raise errors[0]
+    return found[0].task
 
 
 def _readable(source: Source, report: Report) -> Iterator[Placed]:

@@ -1,0 +1,133 @@
+"""`swerl serve`: the agent for trainers of other frameworks, over HTTP.
+
+Guarantee: SIGTERM and SIGINT end it in order, and its sandboxes go with it however it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+from swerl_api import Grading, Sandbox
+from swerl_api.names import JOB_LABEL
+
+from swerl_agent.episode import AgentLimits, HFTokenizer
+from swerl_agent.evaluation import Attempts
+from swerl_agent.grading import Grader
+from swerl_agent.sandbox.group import CLAIM_TIMEOUT
+from swerl_agent.tasks.importing import Wish
+
+from .options import (
+    add_agent_options,
+    add_cluster_options,
+    add_rewrite_option,
+    add_script_options,
+    agent_limits,
+    agent_prompts,
+    eval_scripts,
+    open_client,
+    positive,
+)
+
+if TYPE_CHECKING:
+    from swerl_agent.server import AgentServer, Defaults, Runner
+
+
+def add_parser(parser: argparse.ArgumentParser) -> None:
+    """The command has no verbs."""
+    parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=11_000, help="0: any that is free (default 11000)")
+    parser.add_argument("--concurrency", type=positive, default=16, help="rollouts at once (default 16)")
+    parser.add_argument("--step-timeout", type=positive, default=600, help="seconds of a command (default 600)")
+    parser.add_argument("--episode-timeout", type=positive, default=3600, help="seconds of an episode (default 3600)")
+    parser.add_argument("--grading-timeout", type=positive, default=1800, help="seconds of the tests (default 1800)")
+    parser.add_argument("--grace", type=float, default=20.0, help="seconds rollouts get to end in (default 20)")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of answers (default ./results)")
+    parser.add_argument("--skip-if-exists", action="store_true", help="answer from there what was answered before")
+    parser.add_argument("--run-golden", action="store_true", help="grade the reference fix instead of asking the model")
+    parser.add_argument("--model-name", help="in answers and results; default: the tokenizer folder's name")
+    parser.add_argument("--job", default="swerl-serve", help="name in the job label of what is created")
+    add_agent_options(parser, engine_required=False, step_limit=250)
+    add_script_options(parser)
+    add_rewrite_option(parser)
+    add_cluster_options(parser)
+    parser.set_defaults(run=run_server)
+
+
+async def run_server(options: argparse.Namespace) -> int:
+    """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
+    from swerl_agent.server import AttemptRunner, GoldenRunner, serve  # needs packages that other commands do not
+
+    limits, prompts = _limits(options), agent_prompts(options)
+    tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
+    defaults = _defaults(options)
+    grading = Grading(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
+    async with open_client(options) as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        namespace = options.namespace or client.namespace
+        async with (
+            Grader(client, namespace, grading, {JOB_LABEL: options.job}) as grader,
+            Attempts(
+                client, namespace, grader, job=options.job, sandbox=_sandbox(options), kubeconfig=options.kubeconfig
+            ) as attempts,
+        ):
+            model = AttemptRunner(attempts, http, tokenizer, prompts, limits)
+            server = _server(options, GoldenRunner(grader) if options.run_golden else model, defaults)
+            stop = _stopped(attempts)
+            await serve(server, options.host, options.port, stop=stop, grace=options.grace, tell=_tell)
+            if attempts.lost.done():
+                attempts.lost.result()
+    return 0
+
+
+def _server(options: argparse.Namespace, runner: Runner, defaults: Defaults) -> AgentServer:
+    from swerl_agent.server import AgentServer, Results, read_request
+
+    name = "golden" if options.run_golden else options.model_name or options.tokenizer.resolve().name
+    return AgentServer(
+        runner,
+        partial(read_request, defaults=defaults),
+        Results(options.results, name),
+        model=name,
+        concurrency=options.concurrency,
+        skip_if_exists=options.skip_if_exists,
+    )
+
+
+def _defaults(options: argparse.Namespace) -> Defaults:
+    from swerl_agent.server import Defaults
+
+    wish = Wish(
+        purpose="evaluation",
+        scripts=eval_scripts(options),
+        renderer=options.renderer,
+        registry_rewrite=options.registry_rewrite,
+    )
+    return Defaults(options.engine, not options.run_golden, options.temperature, wish)
+
+
+def _limits(options: argparse.Namespace) -> AgentLimits:
+    return replace(agent_limits(options), command_timeout=options.step_timeout, episode_timeout=options.episode_timeout)
+
+
+def _sandbox(options: argparse.Namespace) -> Sandbox:
+    lifetime = options.episode_timeout + int(CLAIM_TIMEOUT)  # an image that is pulled uses up lifetime, too
+    return Sandbox(lifetime_seconds=lifetime, max_concurrent=options.concurrency)
+
+
+def _stopped(attempts: Attempts) -> asyncio.Event:
+    """Set by SIGTERM, by SIGINT, and when the sandboxes cannot be held any longer."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    attempts.lost.add_done_callback(lambda _: loop.call_soon_threadsafe(stop.set))
+    return stop
+
+
+def _tell(url: str) -> None:
+    print(f"serving at {url}", flush=True)

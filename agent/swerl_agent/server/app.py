@@ -1,0 +1,163 @@
+"""The HTTP application: `POST /run`, `GET /health`, `GET /metrics`.
+
+Guarantees: at most `concurrency` rollouts at once, further requests wait in line; a client that goes away takes its
+rollout along; what the infrastructure kept from being judged is answered 503, never with a reward; after `drain` no
+rollout is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from swerl_agent.evaluation import Attempt
+from swerl_agent.grading import GradingError
+from swerl_agent.kube import KubeError
+from swerl_agent.sandbox import SandboxError
+
+from .answer import answer
+from .metrics import Metrics
+from .request import BadRequest, RunRequest
+from .results import Results
+from .runner import Runner
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST = 64 << 20  # bytes; rows hold patches, scripts and long lists of tests
+CLEANING = 30.0  # seconds for the sandboxes of cancelled rollouts; what is left after goes with the Lease
+INFRASTRUCTURE = "infrastructure_error"
+CANCELLED = "cancelled"
+
+
+class Unavailable(Exception):
+    """The infrastructure ended a rollout; the message says how."""
+
+
+class AgentServer:
+    """Answers requests with rollouts that `runner` makes; `read` makes a request of a body, or raises BadRequest."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        read: Callable[[bytes], RunRequest],
+        results: Results,
+        *,
+        model: str,
+        concurrency: int = 16,
+        skip_if_exists: bool = False,
+    ) -> None:
+        self._runner, self._read, self._results = runner, read, results
+        self._model, self._skip = model, skip_if_exists
+        self._slots = asyncio.Semaphore(concurrency)
+        self._running: set[asyncio.Task[bytes]] = set()
+        self._closing = False
+        self.metrics = Metrics()
+        self.application = web.Application(client_max_size=MAX_REQUEST)
+        self.application.router.add_post("/run", self.run)
+        self.application.router.add_get("/health", self.health)
+        self.application.router.add_get("/metrics", self.scrape)
+
+    async def run(self, http: web.Request) -> web.Response:
+        """One rollout: 200 with its reward, 400 for a request at fault, 503 when the infrastructure failed."""
+        data = await http.read()
+        if self._closing:
+            return _refusal(503, "the server is stopping; ask another one", CANCELLED)
+        task = asyncio.create_task(self._rollout(data))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            await asyncio.wait([task])  # not awaited itself: who goes away here leaves it time to clear up
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        return _outcome(task)
+
+    async def health(self, http: web.Request) -> web.Response:
+        """200 while requests are taken, 503 when the server is stopping."""
+        status = 503 if self._closing else 200
+        return web.json_response({"status": "stopping" if self._closing else "ok"}, status=status)
+
+    async def scrape(self, http: web.Request) -> web.Response:
+        """Prometheus metrics."""
+        headers = {"Content-Type": CONTENT_TYPE_LATEST}
+        return web.Response(body=generate_latest(self.metrics.registry), headers=headers)
+
+    async def drain(self, grace: float) -> None:
+        """Take no more requests, let rollouts end for `grace` seconds, and cancel the others."""
+        self._closing = True
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=grace)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CLEANING)
+
+    async def _rollout(self, data: bytes) -> bytes:
+        """The body of the answer; raises BadRequest and Unavailable."""
+        request = await asyncio.to_thread(self._read, data)
+        if self._skip and (known := await asyncio.to_thread(self._results.read, request)):
+            return known
+        with self.metrics.waiting.track_inprogress():
+            await self._slots.acquire()
+        try:
+            with self.metrics.in_flight.track_inprogress(), self.metrics.seconds.time():
+                return await self._made(request)
+        finally:
+            self._slots.release()
+
+    async def _made(self, request: RunRequest) -> bytes:
+        status = "error"
+        try:
+            attempt = await self._attempt(request)
+            status = INFRASTRUCTURE if attempt.lost else attempt.episode.exit_status
+        except asyncio.CancelledError:
+            status = CANCELLED
+            raise
+        except Unavailable:
+            status = INFRASTRUCTURE
+            raise
+        finally:
+            self.metrics.runs.labels(status).inc()
+        if attempt.lost:
+            raise Unavailable(attempt.lost)
+        return await asyncio.to_thread(self._kept, request, attempt)
+
+    async def _attempt(self, request: RunRequest) -> Attempt:
+        try:
+            return await self._runner.run(request)
+        except (GradingError, KubeError, SandboxError) as error:
+            raise Unavailable(f"{type(error).__name__}: {error}") from error
+
+    def _kept(self, request: RunRequest, attempt: Attempt) -> bytes:
+        body = json.dumps(answer(request, attempt, self._model)).encode()
+        try:
+            self._results.write(request, body)
+        except OSError as error:
+            log.warning("the result of %s is answered but not kept: %s", request.instance_id, error)
+        return body
+
+
+def _outcome(task: asyncio.Task[bytes]) -> web.Response:
+    """The response to a rollout that has ended."""
+    if task.cancelled():
+        return _refusal(503, "the server stopped before the rollout had ended; ask again", CANCELLED)
+    try:
+        return web.Response(body=task.result(), content_type="application/json")
+    except BadRequest as error:
+        return _refusal(400, str(error), "refused")
+    except Unavailable as error:
+        return _refusal(503, str(error), INFRASTRUCTURE)
+    except Exception as error:
+        log.exception("a rollout failed")
+        return _refusal(500, f"{type(error).__name__}: {error}", "error")
+
+
+def _refusal(status: int, error: str, exit_status: str) -> web.Response:
+    body: dict[str, Any] = {"error": error, "info": {"exit_status": exit_status}}
+    return web.json_response(body, status=status)

@@ -1,0 +1,35 @@
+"""An agent server on a port, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+
+from .app import AgentServer
+
+LAST_ANSWERS = 10.0  # seconds to send what rollouts have ended with
+
+
+async def serve(
+    server: AgentServer, host: str, port: int, *, stop: asyncio.Event, grace: float, tell: Callable[[str], None]
+) -> None:
+    """Serve until `stop`, then end as `AgentServer.drain` says; `tell` gets the URL, with the port that 0 became.
+
+    Raises OSError when the port cannot be had.
+    """
+    runner = web.AppRunner(
+        server.application, access_log=None, handler_cancellation=True, shutdown_timeout=LAST_ANSWERS
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound = runner.addresses[0]
+        tell(f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}")
+        await stop.wait()
+        await site.stop()
+        await server.drain(grace)
+    finally:
+        await runner.cleanup()
