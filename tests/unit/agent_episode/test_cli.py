@@ -50,6 +50,8 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         (["tasks", "check", "{tasks}", "--output", "{tasks}.out", "--kubeconfig", "/nowhere"], "/nowhere"),
         (["episode", "run", "{tasks}", "--task", "other", *ENGINE], "has no task other"),
         (["episode", "run", "{tasks}", "--task", "kit__kit-1", *ENGINE], "no tokenizer at"),
+        (["serve", *ENGINE], "no tokenizer at"),
+        (["serve", *ENGINE, "--prompts", "{tasks}"], "need a mapping `agent`"),
     ],
 )
 def test_bad_input_is_one_clear_line(

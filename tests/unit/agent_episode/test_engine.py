@@ -68,6 +68,7 @@ async def test_request_and_answer() -> None:
         generation = await ask(engine)
     assert generation == Generation([9, 8, 2], [-0.9, -0.8, -0.2], "stop", [("3", 0, 2), ("4", 2, 3)])
     body = requests[0]["body"]
+    assert (body["sampling_params"]["top_p"], body["sampling_params"]["top_k"]) == (1.0, -1)
     assert requests[0]["key"] == "g1"
     assert (body["input_ids"], body["return_logprob"]) == ([5, 6], True)
     sampling = body["sampling_params"]

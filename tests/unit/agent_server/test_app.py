@@ -1,0 +1,186 @@
+"""What a trainer gets of the agent server, whatever happens to its rollout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import aiohttp
+import pytest
+from swerl_agent.evaluation import Attempt
+from swerl_agent.grading import GradingError, Verdict
+from swerl_agent.kube import Unreachable
+from swerl_agent.sandbox import ImagePullFailed
+
+from .conftest import FAILED, SOLVED, MadeUp, Serving, episode
+
+RESULT = Path("results", "gym", "org_m", "getmoto__moto-5876", "getmoto__moto-5876.json")
+
+
+async def test_a_rollout_is_answered_with_its_reward(serving: Serving, runner: MadeUp) -> None:
+    async with serving() as client:
+        status, answer = await client.run()
+        runner.outcome = FAILED
+        _, second = await client.run()
+        runner.outcome = Attempt(episode(patch=None, patch_source=None, exit_status="max_steps"))
+        _, third = await client.run()
+    assert status == 200
+    assert [one["reward"] for one in (answer, second, third)] == [1, 0, 0]
+    assert (answer["instance_id"], answer["info"]["exit_status"]) == ("getmoto__moto-5876", "submitted")
+    assert answer["metadata"]["eval_report"]["getmoto__moto-5876"]["resolved"] is True
+    assert answer["info"]["agent_metrics"]["eval_time"] == 4.0
+    assert (third["info"]["exit_status"], third["info"]["verdict"]) == ("max_steps", None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (ImagePullFailed("no such image"), "ImagePullFailed: no such image"),
+        (Unreachable("connection refused"), "Unreachable: connection refused"),
+        (GradingError("no permission"), "GradingError: no permission"),
+        (
+            Attempt(episode(infrastructure_error=True, error="EngineError: no answer", exit_status="x", patch=None)),
+            "EngineError: no answer",
+        ),
+        (Attempt(episode(), Verdict("infra_error", detail="node lost")), "node lost"),
+    ],
+)
+async def test_a_failure_of_the_infrastructure_is_never_a_reward(
+    serving: Serving, runner: MadeUp, outcome: Attempt | Exception, said: str, tmp_path: Path
+) -> None:
+    runner.outcome = outcome
+    async with serving() as client:
+        status, answer = await client.run()
+        metrics = (await client.get("/metrics"))[1]
+    assert (status, answer) == (503, {"error": said, "info": {"exit_status": "infrastructure_error"}})
+    assert 'swerl_server_runs_total{exit_status="infrastructure_error"} 1.0' in metrics
+    assert not (tmp_path / RESULT).exists()
+
+
+async def test_a_fault_of_the_server_is_told_as_such(serving: Serving, runner: MadeUp) -> None:
+    runner.outcome = ZeroDivisionError("oh")
+    async with serving() as client:
+        assert await client.run() == (500, {"error": "ZeroDivisionError: oh", "info": {"exit_status": "error"}})
+
+
+async def test_a_request_at_fault_is_refused_before_it_gets_in_line(serving: Serving, runner: MadeUp) -> None:
+    async with serving() as client:
+        status, answer = await client.run(base_commit=None)
+        assert (status, answer["error"]) == (400, "the request: field base_commit is missing")
+        status, answer = await client.post(b"nonsense")
+        assert status == 400 and "not JSON" in answer["error"]
+    assert runner.requests == []
+
+
+async def test_more_than_fit_wait_in_line(serving: Serving, runner: MadeUp) -> None:
+    runner.go.clear()
+    async with serving(concurrency=2) as client:
+        asked = [asyncio.create_task(client.run()) for _ in range(5)]
+        await runner.begun.get()
+        await runner.begun.get()
+        await asyncio.sleep(0.2)
+        metrics = (await client.get("/metrics"))[1]
+        runner.go.set()
+        assert [status for status, _ in await asyncio.gather(*asked)] == [200] * 5
+        after = (await client.get("/metrics"))[1]
+    assert runner.most == 2
+    assert "swerl_server_in_flight 2.0" in metrics and "swerl_server_waiting 3.0" in metrics
+    assert "swerl_server_in_flight 0.0" in after and "swerl_server_waiting 0.0" in after
+    assert 'swerl_server_runs_total{exit_status="submitted"} 5.0' in after
+    assert "swerl_server_run_seconds_count 5.0" in after
+
+
+async def test_a_client_that_goes_away_takes_its_rollout_along(serving: Serving, runner: MadeUp) -> None:
+    runner.go.clear()
+    async with serving(concurrency=1) as client:
+        running, waiting = (asyncio.create_task(client.run()) for _ in range(2))
+        await runner.begun.get()
+        waiting.cancel()
+        running.cancel()
+        await runner.cancelled.get()
+        runner.go.set()
+        assert (await client.run())[0] == 200
+        assert 'exit_status="cancelled"} 1.0' in (await client.get("/metrics"))[1]
+    assert len(runner.requests) == 2, "who went away in line was never begun"
+
+
+async def test_a_rollout_may_end_while_the_server_stops(serving: Serving, runner: MadeUp) -> None:
+    runner.go.clear()
+    async with serving() as client:
+        asked = asyncio.create_task(client.run())
+        await runner.begun.get()
+        client.stop.set()
+        await asyncio.sleep(0.1)
+        runner.go.set()
+        assert (await asked)[0] == 200
+    assert runner.cancelled.empty()
+
+
+async def test_a_rollout_that_does_not_end_in_time_is_cancelled_and_told(serving: Serving, runner: MadeUp) -> None:
+    runner.go.clear()
+    async with serving(grace=0.1) as client:
+        asked = asyncio.create_task(client.run())
+        await runner.begun.get()
+        client.stop.set()
+        status, answer = await asked
+    assert (status, answer["info"]["exit_status"]) == (503, "cancelled")
+    assert runner.cancelled.qsize() == 1
+
+
+async def test_a_stopping_server_takes_nothing_more(serving: Serving, runner: MadeUp) -> None:
+    runner.go.clear()
+    async with serving() as client:
+        asked = asyncio.create_task(client.run())
+        await runner.begun.get()
+        assert (await client.get("/health"))[0] == 200  # its connection is kept
+        client.stop.set()
+        await asyncio.sleep(0.1)
+        assert await client.get("/health") == (503, '{"status": "stopping"}')
+        status, answer = await client.run()
+        assert (status, answer["error"]) == (503, "the server is stopping; ask another one")
+        async with aiohttp.ClientSession() as other:
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await other.get(f"{client.url}/health")
+        runner.go.set()
+        assert (await asked)[0] == 200
+
+
+async def test_an_answer_is_kept_and_given_again_when_wished(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
+    async with serving() as client:
+        _, first = await client.run()
+        runner.outcome = FAILED
+        _, second = await client.run()
+    assert json.loads((tmp_path / RESULT).read_text()) == second != first
+    runner.outcome = SOLVED
+    async with serving(skip_if_exists=True) as client:
+        assert await client.run() == (200, second)
+        _, other = await client.run(subset="other", image="i")
+    assert other["reward"] == 1
+    assert len(runner.requests) == 3
+
+
+async def test_a_result_that_cannot_be_read_is_made_again(serving: Serving, tmp_path: Path) -> None:
+    (tmp_path / RESULT).parent.mkdir(parents=True)
+    (tmp_path / RESULT).write_text('{"rew')
+    async with serving(skip_if_exists=True) as client:
+        assert (await client.run())[1]["reward"] == 1
+    assert json.loads((tmp_path / RESULT).read_text())["reward"] == 1
+
+
+async def test_an_answer_is_given_though_the_disk_refuses_it(
+    serving: Serving, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "results").write_text("")
+    async with serving() as client:
+        assert (await client.run())[0] == 200
+    assert "answered but not kept" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["..", "../../escape", "/etc/cron.d/x"])
+async def test_no_name_leads_out_of_the_results(serving: Serving, tmp_path: Path, name: str) -> None:
+    async with serving() as client:
+        assert (await client.run(instance_id=name, subset=name, image="i"))[1]["instance_id"] == name
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 1
+    assert len(written[0].relative_to(tmp_path / "results").parts) == 4
