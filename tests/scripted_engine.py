@@ -1,12 +1,15 @@
-"""An engine whose answers a test writes down."""
+"""An engine whose answers a test writes down, also behind HTTP."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from swerl_agent.episode import Generation, HFTokenizer
+from aiohttp import web
+from swerl_agent.episode import Engine, Generation, HFTokenizer
+from swerl_agent.episode.engine import ROUTING_HEADER
 
 
 def block(command: str) -> str:
@@ -57,3 +60,26 @@ class Scripts:
             script = self._scripts[routing_key] = Script(self._tokenizer, self._write(routing_key))
             self.episodes[routing_key] += 1
         return await script.generate(input_ids, routing_key=routing_key, **how)
+
+
+@asynccontextmanager
+async def served(engine: Engine) -> AsyncIterator[str]:
+    """URL at which `engine` answers `/generate` as SGLang does."""
+
+    async def generate(request: web.Request) -> web.Response:
+        body = await request.json()
+        wish = {name: body["sampling_params"][name] for name in ("max_new_tokens", "temperature", "stop_token_ids")}
+        made = await engine.generate(body["input_ids"], **wish, routing_key=request.headers[ROUTING_HEADER])
+        logprobs = [[value, index, None] for value, index in zip(made.logprobs, made.output_ids, strict=True)]
+        meta = {"finish_reason": {"type": made.finish_reason}, "output_token_logprobs": logprobs}
+        return web.json_response({"output_ids": made.output_ids, "meta_info": meta})
+
+    app = web.Application()
+    app.router.add_post("/generate", generate)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

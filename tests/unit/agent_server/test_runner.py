@@ -7,13 +7,23 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import aiohttp
-from swerl_agent.episode import AgentLimits, Prompts
+import pytest
+from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode
 from swerl_agent.evaluation import Attempt, Attempts, Model
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.server import AttemptRunner, Defaults, GoldenRunner, RunRequest, read_request
+from swerl_agent.server.answer import answer
 from swerl_agent.tasks import Task
 
+from tests.scripted_engine import Script, block, served
+from tests.unit.agent_episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
+
 from .conftest import SOLVED, body
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
+    return HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN))
 
 
 class Asked:
@@ -52,6 +62,28 @@ async def test_a_request_is_played_by_the_model_it_names() -> None:
     assert [how["temperature"] for how in asked.how] == [0.3, 0.0]
     assert len({how["group"] for how in asked.how}) == 1, "rollouts of a task share their prefix in one engine"
     assert [how["index"] for how in asked.how] == [0, 1]
+
+
+class Local:
+    """Attempts in no sandbox, all of them solved."""
+
+    async def make(self, task: Task, model: Model, **how: Any) -> Attempt:
+        episode = await run_episode(task, Memory(), model.engine, model.tokenizer, model.prompts, model.limits, **how)
+        return Attempt(episode, Verdict("resolved"))
+
+
+async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTokenizer) -> None:
+    script = Script(tokenizer, [block("ls"), block(SUBMIT)])
+    limits = AgentLimits(context_tokens=100_000)
+    async with aiohttp.ClientSession() as http, served(script) as engine:
+        runner = AttemptRunner(cast(Attempts, Local()), http, tokenizer, Prompts.default(), limits)
+        request = read(sglang_url=f"{engine}/v1", sampling_params={})
+        made = answer(request, await runner.run(request), "m")
+    sampled = [item for item in made["response"]["output"] if "generation_token_ids" in item]
+    assert [tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
+    assert tokenizer.decode(sampled[1]["generation_token_ids"]) == f"{block(SUBMIT)}<|im_end|>"
+    assert sampled[1]["generation_log_probs"] == [-0.25] * len(sampled[1]["generation_token_ids"])
+    assert (made["reward"], made["info"]["exit_status"]) == (1, "submitted")
 
 
 async def test_the_reference_fix_is_graded_in_the_models_place() -> None:

@@ -1,0 +1,164 @@
+"""The agent server with real sandboxes and real grading: what a trainer of another framework gets over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
+from swerl_agent.episode import engine as engine_module
+from swerl_agent.evaluation import Attempts
+from swerl_agent.grading import Grader
+from swerl_agent.kube import KubeClient
+from swerl_agent.server import AgentServer, AttemptRunner, Defaults, GoldenRunner, Results, Runner, read_request, serve
+from swerl_agent.tasks import Task
+from swerl_agent.tasks.writing import grading_columns, visible_columns
+
+from tests.control_plane.operator_process import Operator
+from tests.scripted_engine import Scripts, block, served
+
+from .test_episode import FIX, SUBMIT, tokenizer
+from .test_evaluation import SMALL
+
+__all__ = ["tokenizer"]
+JOB = "server-test"
+FAILS, LASTS = "calc__calc-2", "calc__calc-3"  # what the model does with the task under these names
+
+
+def model(tokenizer: HFTokenizer, begun: asyncio.Event | None = None) -> Scripts:
+    """Fixes the task, or gives it up, or begins a command that lasts and sets `begun`."""
+
+    def answers(routing_key: str) -> list[str]:
+        if routing_key.endswith(FAILS):
+            return [block("true"), block("true")]
+        if begun is not None and routing_key.endswith(LASTS):
+            begun.set()
+            return [block("sleep 300")]
+        return [block(FIX), block(SUBMIT)]
+
+    return Scripts(tokenizer, answers)
+
+
+@dataclass
+class Trainer:
+    """A client of one server."""
+
+    url: str
+    http: aiohttp.ClientSession
+    task: Task
+    stop: asyncio.Event
+
+    async def run(self, engine: str | None, **changes: Any) -> tuple[int, Any]:
+        """Status and answer of one `POST /run`."""
+        row = {**visible_columns(self.task), **grading_columns(self.task), "subset": "calc", **changes}
+        wish = {"sampling_params": {"temperature": 1.0}, "sglang_url": engine and f"{engine}/v1"}
+        async with self.http.post(f"{self.url}/run", json={**row, **wish}) as answer:
+            return answer.status, await answer.json()
+
+
+Started = Callable[..., AbstractAsyncContextManager[Trainer]]
+
+
+@pytest.fixture
+def started(
+    operator: Operator,
+    client: KubeClient,
+    kubeconfig: str,
+    namespace: str,
+    task: Task,
+    tokenizer: HFTokenizer,
+    grader: Grader,
+    tmp_path: Path,
+) -> Started:
+    """A running server; leaving the context stops it, and then nothing of it may be left."""
+
+    @asynccontextmanager
+    async def go(*, golden: bool = False, grace: float = 60.0) -> AsyncIterator[Trainer]:
+        limits = AgentLimits(context_tokens=200_000, step_limit=2)
+        read = partial(read_request, defaults=Defaults(engine_needed=not golden))
+        stop, url = asyncio.Event(), asyncio.get_running_loop().create_future()
+        async with aiohttp.ClientSession() as http:
+            async with Attempts(client, namespace, grader, job=JOB, sandbox=SMALL, kubeconfig=kubeconfig) as attempts:
+                asking = AttemptRunner(attempts, http, tokenizer, Prompts.default(), limits)
+                runner: Runner = GoldenRunner(grader) if golden else asking
+                server = AgentServer(runner, read, Results(tmp_path, "m"), model="m", concurrency=2)
+                serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result)
+                running = asyncio.create_task(serving)
+                yield Trainer(await url, http, task, stop)
+                stop.set()
+                await running
+            assert not await left(client, namespace)
+
+    return go
+
+
+async def left(client: KubeClient, namespace: str) -> list[str]:
+    """Sandboxes and Leases of the server."""
+    kinds = (("swerl.dev/v1alpha1", "swesandboxes"), ("coordination.k8s.io/v1", "leases"))
+    found = [await client.list(*kind, namespace, label_selector=f"swerl.dev/job={JOB}") for kind in kinds]
+    return [item["metadata"]["name"] for listed in found for item in listed["items"]]
+
+
+async def test_a_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HFTokenizer, tmp_path: Path) -> None:
+    async with started() as trainer, served(model(tokenizer)) as engine:
+        (_, solved), (_, failed) = await asyncio.gather(trainer.run(engine), trainer.run(engine, instance_id=FAILS))
+    assert (solved["reward"], solved["info"]["exit_status"]) == (1, "submitted"), solved
+    assert solved["metadata"]["eval_report"]["calc__calc-1"]["resolved"]
+    assert (failed["reward"], failed["info"]["exit_status"], failed["info"]["verdict"]) == (0, "max_steps", None)
+    assert json.loads((tmp_path / "calc/m/calc__calc-1/calc__calc-1.json").read_text()) == solved
+    fix, submission = (item for item in solved["response"]["output"] if "generation_token_ids" in item)
+    assert tokenizer.decode(fix["generation_token_ids"][:-1]) == block(FIX)
+    assert set(submission["generation_log_probs"]) == {-0.25}
+    seen = fix["prompt_token_ids"] + fix["generation_token_ids"]
+    assert submission["prompt_token_ids"][: len(seen)] == seen
+    assert "min(high" not in json.dumps(solved["messages"][:2]), "the reference fix is for grading alone"
+
+
+async def test_the_reference_fix_is_rewarded_without_an_engine(started: Started) -> None:
+    async with started(golden=True) as trainer:
+        status, answer = await trainer.run(None)
+    assert (status, answer["reward"], answer["info"]["exit_status"], answer["messages"]) == (200, 1, "golden", [])
+
+
+async def test_an_engine_that_is_down_is_no_reward(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
+    async with started() as trainer:
+        status, answer = await trainer.run("http://127.0.0.1:9")
+    assert (status, answer["info"]["exit_status"]) == (503, "infrastructure_error")
+    assert "EngineError" in answer["error"] and "reward" not in answer
+
+
+async def test_a_client_that_goes_away_takes_its_sandbox_along(
+    started: Started, tokenizer: HFTokenizer, client: KubeClient, namespace: str
+) -> None:
+    begun = asyncio.Event()
+    async with started() as trainer, served(model(tokenizer, begun)) as engine:
+        asked = asyncio.create_task(trainer.run(engine, instance_id=LASTS))
+        async with asyncio.timeout(120):
+            await begun.wait()
+            assert len(await left(client, namespace)) == 2, "a sandbox and the Lease"
+            changes = client.watch("swerl.dev/v1alpha1", "swesandboxes", namespace)
+            await anext(changes)
+            asked.cancel()
+            async for change in changes:
+                if change.type == "DELETED":
+                    break
+
+
+async def test_a_server_that_stops_leaves_no_sandbox(started: Started, tokenizer: HFTokenizer) -> None:
+    begun = asyncio.Event()
+    async with started(grace=0.5) as trainer, served(model(tokenizer, begun)) as engine:
+        asked = asyncio.create_task(trainer.run(engine, instance_id=LASTS))
+        async with asyncio.timeout(120):
+            await begun.wait()
+        trainer.stop.set()
+        status, answer = await asked
+    assert (status, answer["info"]["exit_status"]) == (503, "cancelled")
