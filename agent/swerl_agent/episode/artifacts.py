@@ -60,10 +60,10 @@ def write_artifacts(
         "step_debug": episode.steps,
         "stretches": [asdict(stretch) for stretch in episode.stretches],
     }
-    files = {folder / "meta.json": [_json({**info, **(meta or {})})], folder / "traj.json": [_json(trajectory)]}
+    files = {"meta.json": _json({**info, **(meta or {})}), "traj.json": _json(trajectory)}
     if episode.patch is not None:
-        files[folder / "patch.diff"] = [episode.patch.encode("utf-8", "surrogateescape")]
-    write_whole(files, durable=False)
+        files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
+    write_whole({folder / name: [files[name]] for name in sorted(files)}, durable=False)
     return folder
 
 

@@ -55,7 +55,7 @@ class Attempt:
         if self.episode.infrastructure_error:
             return self.episode.error or self.episode.exit_status
         if self.verdict is not None and self.verdict.status == "infra_error":
-            return self.verdict.detail
+            return self.verdict.detail or self.verdict.status
         return None
 
 

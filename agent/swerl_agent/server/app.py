@@ -115,7 +115,7 @@ class AgentServer:
         status = "error"
         try:
             attempt = await self._attempt(request)
-            status = INFRASTRUCTURE if attempt.lost else attempt.episode.exit_status
+            status = attempt.episode.exit_status
         except asyncio.CancelledError:
             status = CANCELLED
             raise
@@ -124,15 +124,16 @@ class AgentServer:
             raise
         finally:
             self.metrics.runs.labels(status).inc()
-        if attempt.lost:
-            raise Unavailable(attempt.lost)
         return await asyncio.to_thread(self._kept, request, attempt)
 
     async def _attempt(self, request: RunRequest) -> Attempt:
         try:
-            return await self._runner.run(request)
+            attempt = await self._runner.run(request)
         except (GradingError, KubeError, SandboxError) as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
+        if attempt.lost is not None:
+            raise Unavailable(attempt.lost)
+        return attempt
 
     def _kept(self, request: RunRequest, attempt: Attempt) -> bytes:
         body = json.dumps(answer(request, attempt, self._model)).encode()

@@ -55,7 +55,7 @@ class RunRequest:
     engine: str  # base URL of the native API, '' for none
     sampling: Sampling
     subset: str  # of the data set, as the client calls it; '' when nothing names one
-    create_params: Mapping[str, Any]  # `responses_create_params`, given back with the answer
+    create_params: Mapping[str, Any] = field(repr=False)  # `responses_create_params`, given back with the answer
 
 
 class _SamplingParams(BaseModel):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,25 +27,23 @@ class Journal(Generic[T]):
     """
 
     def __init__(self, path: Path, read: Callable[[Mapping[str, Any]], T]) -> None:
-        """Make the file if there is none, and drop a line cut short; raises OSError."""
+        """Make the folder if there is none, and change nothing in the file; raises OSError."""
         self._path, self._read = path, read
+        self._ends_whole = False  # whether the file is known to end with a whole line
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
-            file.seek(0)
-            whole, newline, _ = file.read().rpartition(b"\n")
-            file.truncate(len(whole) + len(newline))
 
     def rows(self) -> Iterator[T]:
         """Every row in the order of writing; raises JournalError, OSError."""
-        for number, line in enumerate(self._path.read_bytes().split(b"\n"), 1):
+        whole = self._path.read_bytes().rpartition(b"\n")[0] if self._path.exists() else b""
+        for number, line in enumerate(whole.split(b"\n"), 1):
             if line.strip():
                 yield self._row(number, line)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row; raises OSError."""
         line = json.dumps(row).encode() + b"\n"
-        with self._path.open("ab", buffering=0) as file:
-            size = file.tell()
+        with self._path.open("ab+", buffering=0) as file:
+            size = self._end(file)
             try:
                 while line:
                     line = line[file.write(line) :]
@@ -52,6 +51,15 @@ class Journal(Generic[T]):
             except OSError:
                 file.truncate(size)
                 raise
+
+    def _end(self, file: FileIO) -> int:
+        """Where the next line begins; what a crash left there is dropped."""
+        if not self._ends_whole:
+            file.seek(0)
+            whole, newline, _ = file.readall().rpartition(b"\n")
+            file.truncate(len(whole) + len(newline))
+            self._ends_whole = True
+        return file.seek(0, os.SEEK_END)
 
     def _row(self, number: int, line: bytes) -> T:
         try:

@@ -42,10 +42,22 @@ def test_a_row_that_the_disk_takes_in_part_is_not_in_the_file(tmp_path: Path) ->
     assert list(Journal(path, number).rows()) == [1, 3]
 
 
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert list(Journal(path, number).rows()) == []
+    assert not path.exists()
+    path.write_bytes(b'{"n": 1}\n{"n": ')
+    assert list(Journal(path, number).rows()) == [1]
+    assert path.read_bytes() == b'{"n": 1}\n{"n": '
+
+
 def test_a_line_that_was_cut_short_is_dropped_and_another_one_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"n": 1}\n\n{"n": ')
-    assert list(Journal(path, number).rows()) == [1]
+    journal = Journal(path, number)
+    assert list(journal.rows()) == [1]
+    journal.append({"n": 2})
+    assert list(journal.rows()) == [1, 2]
     path.write_bytes(b'{"n": 1}\n{"m": 2}\n')
     with pytest.raises(JournalError, match=r"rows\.jsonl:2: KeyError"):
         list(Journal(path, number).rows())
