@@ -19,13 +19,15 @@ from swerl_api.names import JOB_LABEL
 
 from swerl_agent.episode import AgentLimits, HFTokenizer
 from swerl_agent.evaluation import Attempts
-from swerl_agent.grading import Grader
+from swerl_agent.grading import Grader, Placement
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks.importing import Wish
 
 from .options import (
+    PULL_POLICIES,
     add_agent_options,
     add_cluster_options,
+    add_pull_option,
     add_rewrite_option,
     add_script_options,
     agent_limits,
@@ -56,6 +58,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     add_agent_options(parser, engine_required=False, step_limit=250)
     add_script_options(parser)
     add_rewrite_option(parser)
+    add_pull_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run_server)
 
@@ -68,13 +71,12 @@ async def run_server(options: argparse.Namespace) -> int:
     tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
     defaults = _defaults(options)
     grading = Grading(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
+    sandbox = _sandbox(options)
     async with open_client(options) as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        namespace = options.namespace or client.namespace
+        place, job = (client, options.namespace or client.namespace), options.job
         async with (
-            Grader(client, namespace, grading, {JOB_LABEL: options.job}) as grader,
-            Attempts(
-                client, namespace, grader, job=options.job, sandbox=_sandbox(options), kubeconfig=options.kubeconfig
-            ) as attempts,
+            Grader(*place, grading, {JOB_LABEL: job}, placement=Placement.of(sandbox)) as grader,
+            Attempts(*place, grader, job=job, sandbox=sandbox, kubeconfig=options.kubeconfig) as attempts,
         ):
             model = AttemptRunner(attempts, http, tokenizer, prompts, limits)
             server = _server(options, GoldenRunner(grader) if options.run_golden else model, defaults)
@@ -117,7 +119,8 @@ def _limits(options: argparse.Namespace) -> AgentLimits:
 
 def _sandbox(options: argparse.Namespace) -> Sandbox:
     lifetime = options.episode_timeout + int(CLAIM_TIMEOUT)  # an image that is pulled uses up lifetime, too
-    return Sandbox(lifetime_seconds=lifetime, max_concurrent=options.concurrency)
+    policy = PULL_POLICIES[options.pull]
+    return Sandbox(lifetime_seconds=lifetime, max_concurrent=options.concurrency, image_pull_policy=policy)
 
 
 def _stopped(attempts: Attempts) -> asyncio.Event:

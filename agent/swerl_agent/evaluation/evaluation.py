@@ -73,12 +73,13 @@ class Evaluation:
 
         Raises EvaluationStuck, LeaseLost, GradingError, OSError.
         """
-        queue = iter(self.left)
-        settings = self._settings
+        left, settings = self.left, self._settings
+        if not left:
+            return
+        queue = iter(left)
         place = Attempts(client, namespace, grader, job=settings.job, sandbox=settings.sandbox, kubeconfig=kubeconfig)
         async with place as attempts:
-            workers = min(settings.workers, len(self.left))
-            await _all([self._work(queue, attempts) for _ in range(workers)])
+            await _all([self._work(queue, attempts) for _ in range(min(settings.workers, len(left)))])
 
     async def _work(self, queue: Iterator[Trial], attempts: Attempts) -> None:
         for trial in queue:

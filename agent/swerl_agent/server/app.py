@@ -94,7 +94,8 @@ class AgentServer:
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=grace)
             for task in late:
-                task.cancel()
+                if not task.cancelling():  # what is cancelled deletes its sandbox, and must not be kept from it
+                    task.cancel()
             if late:
                 await asyncio.wait(late, timeout=CLEANING)
 

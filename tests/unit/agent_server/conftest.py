@@ -76,7 +76,7 @@ class MadeUp:
         try:
             await self.go.wait()
         except asyncio.CancelledError:
-            await asyncio.sleep(0.01)  # as a sandbox takes to be deleted
+            await asyncio.sleep(0.3)  # as a sandbox takes to be deleted
             self.cancelled.put_nowait(request)
             raise
         finally:

@@ -128,6 +128,16 @@ async def test_a_rollout_that_does_not_end_in_time_is_cancelled_and_told(serving
     assert runner.cancelled.qsize() == 1
 
 
+async def test_a_rollout_that_clears_up_is_not_kept_from_it_by_the_stop(serving: Serving, runner: MadeUp) -> None:
+    runner.go.clear()
+    async with serving(grace=0.05) as client:
+        asked = asyncio.create_task(client.run())
+        await runner.begun.get()
+        asked.cancel()
+        await asyncio.sleep(0.1)
+    assert runner.cancelled.qsize() == 1
+
+
 async def test_a_stopping_server_takes_nothing_more(serving: Serving, runner: MadeUp) -> None:
     runner.go.clear()
     async with serving() as client:
