@@ -1,15 +1,18 @@
-"""Where this rank computes: a CUDA device when there is one, else the CPU."""
+"""Where this rank computes, and with whose kernels: a CUDA device when there is one, else the CPU; Transformer Engine's
+kernels when it is installed, else torch's.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import logging
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
-from swerl_trainer.megatron.errors import TrainerError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -17,14 +20,18 @@ class Device:
     """The device of one rank and what follows from it."""
 
     cuda: bool
+    transformer_engine: bool = False  # on CUDA only
 
     @classmethod
     def detect(cls) -> Device:
-        """Raises TrainerError on a CUDA machine without Transformer Engine, which packed attention needs there."""
-        cuda = torch.cuda.is_available()
-        if cuda and importlib.util.find_spec("transformer_engine") is None:
-            raise TrainerError("training on CUDA needs transformer_engine in the trainer image; it is not installed")
-        return cls(cuda=cuda)
+        """What this process has."""
+        if not torch.cuda.is_available():
+            return cls(cuda=False)
+        from megatron.core.extensions.transformer_engine import HAVE_TE
+
+        if not HAVE_TE:
+            logger.warning("transformer_engine is not installed: no fused kernels, no sequence parallelism")
+        return cls(cuda=True, transformer_engine=bool(HAVE_TE))
 
     @cached_property
     def torch(self) -> torch.device:
@@ -45,19 +52,21 @@ class Device:
         return megatron_on_cpu()
 
     def layer_spec(self) -> Any:
-        """Layer spec of Qwen3: Transformer Engine's on CUDA, Megatron's local one with packed attention on the CPU."""
-        if self.cuda:
+        """Layer spec of Qwen3: Transformer Engine's, or Megatron's local one with packed attention."""
+        if self.transformer_engine:
             from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
 
             return get_gpt_layer_with_transformer_engine_spec(qk_layernorm=True)
-        from swerl_trainer.megatron.cpu import layer_spec
+        from swerl_trainer.megatron.torch_attention import layer_spec
 
         return layer_spec()
 
     def config(self, tensor_parallel: int) -> dict[str, Any]:
         """Arguments of TransformerConfig that depend on the device."""
-        if self.cuda:
+        if self.transformer_engine:
             return {"sequence_parallel": tensor_parallel > 1, "bias_dropout_fusion": True, "apply_rope_fusion": True}
+        if self.cuda:
+            return {}
         from swerl_trainer.megatron.cpu import CONFIG
 
         return CONFIG

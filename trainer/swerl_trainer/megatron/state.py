@@ -41,8 +41,8 @@ def save_state(folder: Path, model: GPTModel, optimizer: Any, updates: int) -> N
 def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device) -> int:
     """Restore from `folder`; returns `updates`."""
     patched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if not device.cuda:
-        from swerl_trainer.megatron.cpu import prepare_distributed_optimizer, prepare_optimizer_load
+    if not device.transformer_engine:
+        from swerl_trainer.megatron.torch_adamw import prepare_distributed_optimizer, prepare_optimizer_load
 
         prepare_distributed_optimizer(optimizer)
         patched = prepare_optimizer_load()
