@@ -47,14 +47,22 @@ def test_the_algorithm_reaches_trainer_and_dispatcher(make_job: MakeJob) -> None
     assert (dispatch.max_staleness, dispatch.prefetch) == (1, 3)
 
 
-def test_ranks_share_gpus_only_when_colocated(make_job: MakeJob) -> None:
+def test_ranks_take_whole_gpus_also_when_engines_share_them(make_job: MakeJob) -> None:
     cpu = make_job()
     assert settings.ranks(cpu.spec) == (1, 0.0)
     trainer = {"image": "i", "gpus": 4, "replicas": 2}
     apart = make_job(trainer=trainer, rollout={"gpusPerEngine": 4})
     assert settings.ranks(apart.spec) == (8, 1.0)
     shared = apart.spec.model_copy(update={"colocate": True})
-    assert settings.ranks(shared) == (8, settings.SHARED_GPU)
+    assert settings.ranks(shared) == (8, 1.0)
+    assert not settings.shares_gpus(apart.spec)
+    assert settings.shares_gpus(shared)
+
+
+def test_the_optimizers_place_reaches_the_trainer(make_job: MakeJob) -> None:
+    job = make_job(trainer={"image": "i", "gpus": 1, "offload": True, "recompute": "full"})
+    trainer = settings.trainer_settings(job, "/m")
+    assert (trainer.offload, trainer.recompute) == (True, "full")
 
 
 def test_engines_get_the_users_arguments(make_job: MakeJob) -> None:

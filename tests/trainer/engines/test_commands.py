@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from swerl_trainer.engines.cpu import unused_architectures
 from swerl_trainer.engines.router import RouterSettings, router_command
-from swerl_trainer.engines.server import ServerSettings, server_arguments, server_command, server_environment
+from swerl_trainer.engines.server import (
+    SHARED_MEMORY,
+    ServerSettings,
+    server_arguments,
+    server_command,
+    server_environment,
+)
 from swerl_trainer.engines.weights import update_backend
 
 
@@ -22,8 +28,15 @@ def test_gpu_server_has_nothing_of_the_cpu() -> None:
     assert "sglang.launch_server" in command
     assert command[command.index("--tp-size") + 1] == "4"
     assert "--enable-memory-saver" in command
+    assert command[command.index("--mem-fraction-static") + 1] == str(SHARED_MEMORY)
     assert "--device" not in command
     assert "SGLANG_USE_CPU_ENGINE" not in server_environment(settings)
+
+
+def test_gpu_server_of_its_own_keeps_its_memory() -> None:
+    command = server_command(ServerSettings(model="/m", gpus=4), "10.0.0.1", 3)
+    assert "--enable-memory-saver" not in command
+    assert "--mem-fraction-static" not in command
 
 
 def test_users_arguments_win() -> None:
@@ -39,9 +52,9 @@ def test_router_flags_may_be_bare() -> None:
     assert command[command.index("--policy") + 1] == "random"
 
 
-def test_weights_travel_over_gloo_unless_gpus_are_apart() -> None:
+def test_weights_stay_on_shared_gpus_and_travel_over_nccl_between_others() -> None:
     assert update_backend(gpus=0, share_gpu=False) == "gloo"
-    assert update_backend(gpus=8, share_gpu=True) == "gloo"
+    assert update_backend(gpus=8, share_gpu=True) == "ipc"
     assert update_backend(gpus=8, share_gpu=False) == "nccl"
 
 

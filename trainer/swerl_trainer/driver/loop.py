@@ -21,6 +21,7 @@ from swerl_trainer.algorithm import Batch, Sample, demonstration_batch, policy_b
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.errors import DriverError
 from swerl_trainer.driver.samples import samples_of
+from swerl_trainer.driver.settings import shares_gpus
 from swerl_trainer.driver.state import Pace, TrainingState
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.metrics.figures import Figures, group_figures, rollout_figures, train_figures, waste_figures
@@ -55,6 +56,8 @@ class Ranks(Protocol):
     async def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]: ...
 
     async def save(self, folder: Path) -> None: ...
+
+    async def release_memory(self) -> None: ...
 
 
 @dataclass
@@ -149,6 +152,8 @@ class TrainingLoop:
             aggregation=algorithm.loss_aggregation,
             stepwise=stepwise.enabled,
         )
+        if self._shares_gpu:
+            await self._quiet()
         async with p.turn:
             if self._shares_gpu:
                 await p.pool.sleep()
@@ -156,7 +161,7 @@ class TrainingLoop:
             if DISTANCE not in metrics:
                 metrics |= await self._distance(samples)
             if self._shares_gpu:
-                await p.pool.wake()
+                await self._ranks.release_memory()
         return metrics
 
     async def _distance(self, samples: Sequence[Sample]) -> dict[str, float]:
@@ -177,14 +182,18 @@ class TrainingLoop:
     async def renew(self, version: int) -> None:
         """Bring the engines to the ranks' weights, once the evaluation of the present ones is complete."""
         p, state = self._p, self._p.state
-        p.runner.dispatcher.drain()
-        await self._evaluated()
-        await p.runner.settled()
+        await self._quiet()
         async with p.turn:
             await p.pool.renew(version)
         p.runner.dispatcher.updated(version)
         state.position, state.pending = p.runner.dispatcher.position, p.runner.dispatcher.pending()
         p.runner.kick()
+
+    async def _quiet(self) -> None:
+        """Return when no evaluation and no episode that must not see new weights uses the engines."""
+        self._p.runner.dispatcher.drain()
+        await self._evaluated()
+        await self._p.runner.settled()
 
     async def _checkpoint_if_due(self) -> str | None:
         p, state = self._p, self._p.state
@@ -260,7 +269,7 @@ class TrainingLoop:
 
     @property
     def _shares_gpu(self) -> bool:
-        return self._p.spec.colocate and self._p.spec.rollout.gpus_per_engine > 0
+        return shares_gpus(self._p.spec)
 
 
 async def save(group: Ranks, store: CheckpointStore, state: TrainingState, turn: asyncio.Lock) -> str:

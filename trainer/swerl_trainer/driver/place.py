@@ -100,8 +100,9 @@ class Placement:
     def _engines(self) -> EnginePool:
         job, spec = self._job, self._job.spec
         server = settings.server_settings(job, str(job.paths.model))
+        sharers = spec.rollout.engines if server.share_gpu else 0
         handles = [
-            RayEngine(server, number=i, log_folder=job.logs, resource=ENGINE_RESOURCE, share_gpu=spec.colocate)
+            RayEngine(server, number=i, log_folder=job.logs, resource=ENGINE_RESOURCE, sharers=sharers)
             for i in range(spec.rollout.engines)
         ]
         router = Router.on(
@@ -117,9 +118,7 @@ class Placement:
     def _judges(self, judge: Judge) -> JudgePool:
         server = settings.judge_settings(judge, str(self._job.paths.judge))
         handles = [
-            RayEngine(
-                server, number=i, log_folder=self._job.logs, resource=JUDGE_RESOURCE, share_gpu=False, kind="judge"
-            )
+            RayEngine(server, number=i, log_folder=self._job.logs, resource=JUDGE_RESOURCE, kind="judge")
             for i in range(judge.engines)
         ]
         router = Router.on(ray.util.get_node_ip_address(), self._http, self._job.logs / "judge-router.log")
@@ -134,11 +133,16 @@ class Placement:
     async def _train_group(self) -> TrainGroup:
         module = await asyncio.to_thread(importlib.import_module, "swerl_trainer.megatron.group")
         ranks, gpus = settings.ranks(self._job.spec)
+        shares_gpu = self.pool is not None and settings.shares_gpus(self._job.spec)
+        if shares_gpu and self.pool is not None:  # an engine sizes its cache by the memory that is free when it starts
+            await asyncio.shield(self.engines_ready)
+            await self.pool.sleep()
         group: TrainGroup = await module.TrainGroup.start(
             settings.trainer_settings(self._job, str(self._job.paths.model)),
             ranks=ranks,
             gpus_per_rank=gpus,
             cpus_per_rank=0,
+            shares_gpu=shares_gpu,
             environ=dict(self._job.spec.trainer.env),
         )
         self.group = group

@@ -9,8 +9,6 @@ from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.megatron.settings import Layout, Optimizer, TrainerSettings
 from swerl_trainer.rollout.dispatcher import DispatchSettings
 
-SHARED_GPU = 0.5  # share of a GPU a training rank asks for when engines use it in turn
-
 
 def loss_settings(spec: SweRLJobSpec) -> LossSettings:
     """The learning rule."""
@@ -51,15 +49,21 @@ def trainer_settings(job: Job, model: str) -> TrainerSettings:
         minibatches=algorithm.minibatches,
         max_tokens_per_rank=trainer.max_tokens_per_gpu,
         recompute=trainer.recompute,
+        offload=trainer.offload,
         seed=algorithm.seed,
     )
 
 
 def ranks(spec: SweRLJobSpec) -> tuple[int, float]:
-    """Number of training ranks and GPUs of each."""
+    """Number of training ranks and GPUs of each: whole ones, because Ray packs fractions of two ranks into one GPU.
+    Engines that share them ask Ray for none."""
     gpus = spec.trainer.gpus
-    share = (SHARED_GPU if spec.colocate else 1.0) if gpus else 0.0
-    return spec.trainer.replicas * max(1, gpus), share
+    return spec.trainer.replicas * max(1, gpus), 1.0 if gpus else 0.0
+
+
+def shares_gpus(spec: SweRLJobSpec) -> bool:
+    """Whether engines and training ranks use the same GPUs in turn."""
+    return spec.colocate and spec.rollout.gpus_per_engine > 0
 
 
 def server_settings(job: Job, model: str) -> ServerSettings:
@@ -71,7 +75,7 @@ def server_settings(job: Job, model: str) -> ServerSettings:
         dtype=spec.model.dtype,
         gpus=spec.rollout.gpus_per_engine,
         context_tokens=spec.agent.context_tokens,
-        share_gpu=spec.colocate,
+        share_gpu=shares_gpus(spec),
         seed=spec.algorithm.seed,
         arguments=spec.rollout.engine_args,
     )

@@ -6,10 +6,12 @@ retried here, because a weight update that was half done must not be repeated bl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import aiohttp
 from swerl_trainer.engines.errors import EngineCallError
+from swerl_trainer.location import Location
 from swerl_trainer.megatron.weight_sender import BucketMetadata
 
 PauseMode = Literal["abort", "retract", "in_place"]
@@ -17,11 +19,16 @@ CALL_TIMEOUT = 600.0  # seconds; a bucket of 512 MiB over a slow network
 
 
 class EngineClient:
-    """The control side of the server at `url`; `ranks` is its tensor-parallel size."""
+    """The control side of the server at `url`; `ranks` is its tensor-parallel size, `locations` the GPUs of its ranks
+    in order when it shares them with the trainer."""
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, *, ranks: int = 1) -> None:
+    def __init__(
+        self, url: str, http: aiohttp.ClientSession, *, ranks: int = 1, locations: Sequence[Location] = ()
+    ) -> None:
         self.url = url
         self.ranks = ranks
+        self.locations = tuple(locations)
+        self.asleep = False
         self._http = http
 
     async def pause(self, mode: PauseMode) -> None:
@@ -71,17 +78,37 @@ class EngineClient:
             },
         )
 
+    async def read_bucket(self, handles: Sequence[str], *, version: str, flush: bool) -> None:
+        """Load one flat bucket from the devices' memory, by a handle per rank; returns when it is loaded."""
+        await self._post(
+            "update_weights_from_tensor",
+            {
+                "serialized_named_tensors": list(handles),
+                "load_format": "flattened_bucket",
+                "weight_version": version,
+                "flush_cache": flush,
+            },
+        )
+
     async def end_update(self) -> None:
         """Close the weight update."""
         await self._post("end_weight_update", {})
 
     async def sleep(self) -> None:
-        """Give the GPU memory of weights and cache to the trainer. GPU only: on CPU this call ends the server."""
+        """Stop generating and give the GPU memory of weights and cache to the trainer. Running requests are recomputed
+        later; new ones wait. GPU only: on CPU this call ends the server."""
+        if self.asleep:
+            return
+        await self.pause("retract")  # a server that is not idle refuses with its life
         await self._post("release_memory_occupation", {})
+        self.asleep = True
 
     async def wake(self) -> None:
-        """Take the GPU memory back; the weights are undefined until the next full update."""
+        """Take the GPU memory back; the weights are undefined, and nothing is generated, until the next full update."""
+        if not self.asleep:
+            return
         await self._post("resume_memory_occupation", {})
+        self.asleep = False
 
     async def info(self) -> dict[str, Any]:
         """`/model_info`: model path, weight version, architecture."""

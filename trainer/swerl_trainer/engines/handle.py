@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from swerl_trainer.engines.errors import EngineStartError
-from swerl_trainer.engines.server import EngineServer, ServerSettings
+from swerl_trainer.engines.server import READY_TIMEOUT, EngineServer, ServerSettings
+from swerl_trainer.location import Location
+
+NODES_POLL = 1.0  # seconds between two looks at the cluster's nodes
 
 
 class EngineHandle(Protocol):
     """One engine wherever it runs. `start` may be called again after `stop` or after the engine died."""
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        """GPUs of its ranks in order, once started; empty unless it shares them with the trainer."""
 
     async def start(self) -> str:
         """Start a server and return its address once it is ready. Raises EngineStartError."""
@@ -27,13 +35,14 @@ class EngineHandle(Protocol):
 
 
 class EngineOwner:
-    """Owns one server on the node it lives on; used in-process and as a Ray actor."""
+    """Owns one server on the node it lives on; used in-process and as a Ray actor. `locations`: its GPUs there, when it
+    shares them with the trainer; else those that this process may use."""
 
-    def __init__(self, settings: ServerSettings, log: Path, host: str, devices: Sequence[int] | None = None) -> None:
+    def __init__(self, settings: ServerSettings, log: Path, host: str, locations: Sequence[Location] = ()) -> None:
         self.settings = settings
         self.log = log
         self.host = host
-        self.devices = devices
+        self.locations = locations
         self._server: EngineServer | None = None
         self._starts = 0
 
@@ -41,8 +50,8 @@ class EngineOwner:
         """Start a server and return its address once it is ready. Raises EngineStartError."""
         await self.stop()
         self._starts += 1
-        if self.devices is not None:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, self.devices))
+        if self.locations:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(location.device) for location in self.locations)
         log = self.log.with_suffix(f".{self._starts}.log")
         self._server = EngineServer.launch(self.settings, host=self.host, log=log)
         try:
@@ -73,17 +82,19 @@ class RayEngine:
         number: int,
         log_folder: Path,
         resource: str,
-        share_gpu: bool,
+        sharers: int = 0,
         kind: str = "engine",
     ) -> None:
-        """`kind`: what actors and logs are called, besides their number."""
+        """`sharers`: engines of the job that share the trainer's GPUs, this one among them; 0: it has its own.
+        `kind`: what actors and logs are called, besides their number."""
         self._settings = replace(settings, seed=settings.seed + number)
         self._number = number
         self._name = f"{kind}-{number}"
         self._log = log_folder / f"{self._name}.log"
         self._resource = resource
-        self._share_gpu = share_gpu
+        self._sharers = sharers
         self._actor: Any = None
+        self.locations: Sequence[Location] = ()
 
     async def start(self) -> str:
         """Start a server and return its address once it is ready. Raises EngineStartError."""
@@ -91,6 +102,8 @@ class RayEngine:
 
         try:
             if self._actor is None:
+                if self._sharers:
+                    self.locations = await self._place()
                 self._actor = self._create()
             return str(await self._actor.start.remote())
         except RayActorError as error:
@@ -120,34 +133,51 @@ class RayEngine:
         except RayActorError:
             self._actor = None
 
-    def _create(self) -> Any:
+    async def _place(self) -> Sequence[Location]:
+        """The GPUs of this engine among those that share, once the nodes of all of them have joined."""
         import ray
 
-        gpus = 0 if self._share_gpu else self._settings.gpus
+        deadline = time.monotonic() + READY_TIMEOUT
+        while len(places := shared_places(ray.nodes(), self._resource, self._settings.gpus)) < self._sharers:
+            if time.monotonic() > deadline:
+                raise EngineStartError(
+                    f"{self._name}: the cluster's nodes hold {len(places)} of {self._sharers} engines that share the "
+                    "trainer's GPUs; look for train Pods that are not running"
+                )
+            await asyncio.sleep(NODES_POLL)
+        return places[self._number]
+
+    def _create(self) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        options: dict[str, Any] = {"num_gpus": self._settings.gpus}
+        if self.locations:  # Ray has given these GPUs to training ranks
+            strategy = NodeAffinitySchedulingStrategy(self.locations[0].node, soft=False)
+            options = {"num_gpus": 0, "scheduling_strategy": strategy}
         remote = ray.remote(EngineActor)
         return remote.options(
-            num_cpus=0, num_gpus=gpus, resources={self._resource: 1}, max_restarts=0, name=self._name
-        ).remote(self._settings, self._log, self._number if self._share_gpu else None)
+            num_cpus=0, resources={self._resource: 1}, max_restarts=0, name=self._name, **options
+        ).remote(self._settings, self._log, self.locations)
 
 
 class EngineActor(EngineOwner):
-    """An EngineOwner that listens on its Ray node's address.
+    """An EngineOwner that listens on its Ray node's address."""
 
-    With `ordinal` (engines that share the trainer's GPUs) it uses the node's GPUs from `ordinal * gpus` on, modulo the
-    node's number of GPUs, because Ray has given those to the training ranks.
-    """
-
-    def __init__(self, settings: ServerSettings, log: Path, ordinal: int | None) -> None:
+    def __init__(self, settings: ServerSettings, log: Path, locations: Sequence[Location]) -> None:
         import ray
 
-        devices = None
-        if ordinal is not None and settings.gpus:
-            total = int(ray.cluster_resources().get("GPU", 0)) // max(1, len(_gpu_nodes()))
-            devices = [(ordinal * settings.gpus + i) % total for i in range(settings.gpus)]
-        super().__init__(settings, log, ray.util.get_node_ip_address(), devices)
+        super().__init__(settings, log, ray.util.get_node_ip_address(), locations)
 
 
-def _gpu_nodes() -> list[dict[str, Any]]:
-    import ray
+def shared_places(nodes: Sequence[Mapping[str, Any]], resource: str, gpus: int) -> list[tuple[Location, ...]]:
+    """GPUs of every engine that shares the trainer's, `gpus` each; the same for all engines that ask.
 
-    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU")]
+    `nodes`: as `ray.nodes()` has them; a node holds as many engines as it has units of `resource`.
+    """
+    return [
+        tuple(Location(str(node["NodeID"]), engine * gpus + i) for i in range(gpus))
+        for node in sorted(nodes, key=lambda node: str(node["NodeID"]))
+        if node["Alive"]
+        for engine in range(int(node["Resources"].get(resource, 0)))
+    ]

@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import aiohttp
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineCallError, EngineError
 from swerl_trainer.engines.handle import EngineHandle
 from swerl_trainer.engines.router import Router
-from swerl_trainer.engines.weights import WeightLink, WeightSource, WeightTransferFailed
+from swerl_trainer.engines.weights import Backend, WeightLink, WeightSource, WeightTransferFailed, weight_link
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class EnginePool:
         http: aiohttp.ClientSession,
         *,
         ranks: int = 1,
-        backend: str = "gloo",
+        backend: Backend = "gloo",
     ) -> None:
         self.router = router
         self.replaced = 0  # engines replaced so far
@@ -87,6 +88,7 @@ class EnginePool:
 
     async def renew(self, version: int) -> None:
         """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's turn.
+        Engines that sleep wake up first.
 
         An engine that fails is left to the watcher. Raises WeightTransferFailed when no engine could be renewed.
         """
@@ -94,10 +96,11 @@ class EnginePool:
             raise EngineError("renew before attach: the pool does not know the trainer")
         self._version = version
         for _ in range(UPDATE_TRIES):
+            await self._tell_all("wake")
             clients = self._clients()
             if self._link is None or self._link.engines != tuple(clients):
                 await self._unlink()
-                self._link = WeightLink(self._source, clients, self._backend)
+                self._link = weight_link(self._source, clients, self._backend)
             try:
                 return await self._link.send(version)
             except WeightTransferFailed as failed:
@@ -111,12 +114,9 @@ class EnginePool:
         await self._serving.wait()
 
     async def sleep(self) -> None:
-        """Give the GPUs to the trainer (engines that share them)."""
-        await asyncio.gather(*(client.sleep() for client in self._clients()))
-
-    async def wake(self) -> None:
-        """Take the GPUs back."""
-        await asyncio.gather(*(client.wake() for client in self._clients()))
+        """Give the GPUs to the trainer (engines that share them) until `renew`; an engine that fails is left to the
+        watcher."""
+        await self._tell_all("sleep")
 
     async def close(self) -> None:
         """End all servers and the router."""
@@ -128,7 +128,7 @@ class EnginePool:
 
     async def _start(self, slot: _Slot) -> None:
         url = await slot.handle.start()
-        slot.client = EngineClient(url, self._http, ranks=self._ranks)
+        slot.client = EngineClient(url, self._http, ranks=self._ranks, locations=slot.handle.locations)
 
     async def _replace(self, slot: _Slot) -> None:
         logger.warning("engine %d is dead; starting another", slot.number)
@@ -152,12 +152,23 @@ class EnginePool:
         if slot.client is None or self._source is None or self._trainer_turn is None:
             raise EngineError(f"engine {slot.number} replaced before the pool was attached")
         async with self._trainer_turn:
-            link = WeightLink(self._source, [slot.client], self._backend)
+            link = weight_link(self._source, [slot.client], self._backend)
             await link.send(self._version)
             await link.close()
         await self.router.add(slot.client.url)
         self._serving.set()
         logger.info("engine %d serves version %d at %s", slot.number, self._version, slot.client.url)
+
+    async def _tell_all(self, call: Literal["sleep", "wake"]) -> None:
+        clients = self._clients()
+        calls = (client.sleep() if call == "sleep" else client.wake() for client in clients)
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for client, result in zip(clients, results, strict=True):
+            if isinstance(result, EngineError):
+                logger.warning("%s", result)
+                await self._retire(client)
+            elif isinstance(result, BaseException):
+                raise result
 
     async def _retire(self, client: EngineClient) -> None:
         """Take a dead engine out of the router and forget it."""

@@ -25,6 +25,7 @@ from swerl_trainer.engines.errors import EngineStartError
 
 READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
 READY_POLL = 0.25  # seconds between two looks at /ready, which costs the server 2 ms
+SHARED_MEMORY = 0.5  # part of a shared GPU's memory for an engine's weights and cache; the trainer keeps its own state
 STOP_GRACE = 2.0  # seconds from SIGTERM to SIGKILL; a server has nothing to save
 LOG_TAIL = 4000  # characters of the log quoted in an error
 
@@ -52,10 +53,11 @@ def server_arguments(settings: ServerSettings) -> dict[str, Any]:
         "context-length": settings.context_tokens,
         "random-seed": settings.seed,
         "tp-size": settings.gpus or None,
-        "enable-memory-saver": settings.share_gpu and settings.gpus > 0,
     }
     if not settings.gpus:
         chosen |= cpu.ARGUMENTS
+    elif settings.share_gpu:
+        chosen |= {"enable-memory-saver": True, "mem-fraction-static": SHARED_MEMORY}
     return chosen | dict(settings.arguments)
 
 

@@ -1,4 +1,5 @@
-"""Giving engines the trainer's weights over a process group (gloo on CPU, NCCL between GPUs).
+"""Giving engines the trainer's weights: over a process group (gloo on CPU, NCCL between GPUs), or in place where
+engines and trainer share GPUs.
 
 Guarantees: an engine answers with a version only when all of that version's weights are loaded; requests that were
 running are retracted and recomputed with the new weights, so no cache of old weights survives; a failed transfer names
@@ -9,14 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.location import Location
 from swerl_trainer.megatron.weight_sender import BucketMetadata
 
-BUCKET_BYTES = 512 * 2**20  # flat buffer per broadcast, on both sides
+Backend = Literal["gloo", "nccl", "ipc"]
+BUCKET_BYTES = 512 * 2**20  # flat buffer per transfer, on both sides
 
 
 class WeightSource(Protocol):
@@ -34,6 +38,12 @@ class WeightSource(Protocol):
 
     async def disconnect_engines(self, group_name: str) -> None: ...
 
+    async def locations(self) -> list[Location]: ...
+
+    async def share_bucket(self, number: int) -> list[str]: ...
+
+    async def release_bucket(self) -> None: ...
+
 
 class WeightTransferFailed(EngineError):
     """Some engines did not get the weights; `engines` must be replaced before they serve again."""
@@ -43,16 +53,12 @@ class WeightTransferFailed(EngineError):
         self.engines = tuple(engines)
 
 
-class WeightLink:
-    """The update group between the trainer and a set of engines; opened once, used for every version."""
+class WeightLink(ABC):
+    """The way from the trainer to a set of engines; opened once, used for every version."""
 
-    _numbers = itertools.count()
-
-    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], backend: str) -> None:
+    def __init__(self, source: WeightSource, engines: Sequence[EngineClient]) -> None:
         self.engines = tuple(engines)
         self._source = source
-        self._backend = backend
-        self._name = ""
 
     async def send(self, version: int) -> None:
         """Load the trainer's present weights into all engines as `version`.
@@ -63,15 +69,50 @@ class WeightLink:
             await self._each(version, (engine.pause("retract") for engine in self.engines))
             await self._open(version)
             await self._each(version, (engine.begin_update() for engine in self.engines))
-            await self._broadcast(version)
+            await self._transfer(version)
             await self._each(version, (engine.end_update() for engine in self.engines))
             await self._each(version, (engine.resume() for engine in self.engines))
         except BaseException:
             await self.close()
             raise
 
+    @abstractmethod
     async def close(self) -> None:
-        """Dissolve the group on both sides; engines that are gone are passed over."""
+        """Let go of what the link holds on both sides; engines that are gone are passed over."""
+
+    @abstractmethod
+    async def _open(self, version: int) -> None: ...
+
+    @abstractmethod
+    async def _transfer(self, version: int) -> None: ...
+
+    async def _each(
+        self, version: int, calls: Iterable[Awaitable[None]], trainer: Awaitable[None] | None = None
+    ) -> None:
+        """Run one call per engine together, with the trainer's part of it; all end before the first failure counts."""
+        parts = [*calls, *([trainer] if trainer is not None else [])]
+        results = await asyncio.gather(*parts, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if not failures:
+            return
+        broken = [e for e, result in zip(self.engines, results, strict=False) if isinstance(result, BaseException)]
+        if broken:
+            raise WeightTransferFailed(version, broken, failures[0])
+        raise failures[0]
+
+
+class GroupLink(WeightLink):
+    """A process group of the trainer's rank 0 and all engines' ranks; rank 0 broadcasts."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], backend: str) -> None:
+        super().__init__(source, engines)
+        self._backend = backend
+        self._name = ""
+
+    async def close(self) -> None:
+        """See WeightLink.close."""
         if not self._name:
             return
         name, self._name = self._name, ""
@@ -99,7 +140,7 @@ class WeightLink:
         )
         await self._each(version, joins, trainer)
 
-    async def _broadcast(self, version: int) -> None:
+    async def _transfer(self, version: int) -> None:
         buckets = await self._source.weight_buckets(BUCKET_BYTES)
         for number, bucket in enumerate(buckets):
             last = number == len(buckets) - 1
@@ -109,21 +150,47 @@ class WeightLink:
             )
             await self._each(version, loads, self._source.broadcast_bucket(number, group_name=self._name))
 
-    async def _each(
-        self, version: int, calls: Iterable[Awaitable[None]], trainer: Awaitable[None] | None = None
-    ) -> None:
-        """Run one call per engine together, with the trainer's part of it; all end before the first failure counts."""
-        parts = [*calls, *([trainer] if trainer is not None else [])]
-        results = await asyncio.gather(*parts, return_exceptions=True)
-        failures = [result for result in results if isinstance(result, BaseException)]
-        if not failures:
+
+class TensorLink(WeightLink):
+    """Each engine rank reads the buckets in the memory of its own GPU, where a training rank has gathered them."""
+
+    def __init__(self, source: WeightSource, engines: Sequence[EngineClient]) -> None:
+        super().__init__(source, engines)
+        self._ranks: list[list[int]] = []  # per engine, the training rank on each of its ranks' GPUs
+
+    async def close(self) -> None:
+        """See WeightLink.close."""
+        await asyncio.gather(self._source.release_bucket(), return_exceptions=True)
+
+    async def _open(self, version: int) -> None:
+        if self._ranks:
             return
-        broken = [e for e, result in zip(self.engines, results, strict=False) if isinstance(result, BaseException)]
-        if broken:
-            raise WeightTransferFailed(version, broken, failures[0])
-        raise failures[0]
+        rank_at = {location: rank for rank, location in enumerate(await self._source.locations())}
+        for engine in self.engines:
+            if missing := [location for location in engine.locations if location not in rank_at]:
+                raise EngineError(f"engine {engine.url} shares GPU {missing[0]}, which no training rank uses")
+        self._ranks = [[rank_at[location] for location in engine.locations] for engine in self.engines]
+
+    async def _transfer(self, version: int) -> None:
+        buckets = await self._source.weight_buckets(BUCKET_BYTES)
+        for number in range(len(buckets)):
+            last = number == len(buckets) - 1
+            handles = await self._source.share_bucket(number)
+            loads = (
+                engine.read_bucket([handles[rank] for rank in ranks], version=str(version), flush=last)
+                for engine, ranks in zip(self.engines, self._ranks, strict=True)
+            )
+            await self._each(version, loads)
+        await self._source.release_bucket()
 
 
-def update_backend(*, gpus: int, share_gpu: bool) -> str:
-    """NCCL refuses two processes of one group on the same GPU, so shared GPUs and CPUs use gloo."""
-    return "nccl" if gpus and not share_gpu else "gloo"
+def weight_link(source: WeightSource, engines: Sequence[EngineClient], backend: Backend) -> WeightLink:
+    """The link that `backend` names."""
+    return TensorLink(source, engines) if backend == "ipc" else GroupLink(source, engines, backend)
+
+
+def update_backend(*, gpus: int, share_gpu: bool) -> Backend:
+    """`gpus` of an engine; NCCL refuses two processes of one group on the same GPU."""
+    if not gpus:
+        return "gloo"
+    return "ipc" if share_gpu else "nccl"

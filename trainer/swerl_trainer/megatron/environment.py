@@ -19,10 +19,12 @@ CPU: dict[str, str] = {
     "GOMP_SPINCOUNT": "0",
 }
 
-CUDA: dict[str, str] = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": "1",  # Megatron orders communication before computation by it
-    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-}
+
+def cuda(shares_gpu: bool) -> dict[str, str]:
+    """Environment of a rank with a GPU. Memory of expandable segments has no CUDA IPC handle without the right to
+    `pidfd_getfd`, so a rank that hands tensors to an engine does without them."""
+    order = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}  # Megatron orders communication before computation by it
+    return order if shares_gpu else order | {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
 def cpu_threads(ranks_on_node: int, quota: Path = CPU_QUOTA) -> int:

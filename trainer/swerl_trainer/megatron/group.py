@@ -26,6 +26,7 @@ from typing import Any
 
 import ray
 from swerl_trainer.algorithm.batch import Batch
+from swerl_trainer.location import Location
 from swerl_trainer.megatron import environment
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.rank import TrainRank
@@ -43,6 +44,7 @@ class TrainGroup:
 
     def __init__(self, ranks: Sequence[Any]) -> None:
         self._ranks = list(ranks)
+        self._locations: list[Location] = []
 
     @classmethod
     async def start(
@@ -52,15 +54,17 @@ class TrainGroup:
         ranks: int,
         gpus_per_rank: float = 0.0,
         cpus_per_rank: float = 1.0,
+        shares_gpu: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> TrainGroup:
         """Create `ranks` actors on nodes with the custom resource `train`, join them in one process group, build the
-        model and load `settings.model`. `environ` is added to the ranks' environment.
+        model and load `settings.model`. `shares_gpu`: engines use the same GPUs in turn. `environ` is added to the
+        ranks' environment.
 
         Raises LayoutError before anything starts, TrainerError when a rank fails; nothing is left running then.
         """
         settings.layout.data(ranks)
-        device = environment.CUDA if gpus_per_rank else environment.CPU
+        device = environment.cuda(shares_gpu) if gpus_per_rank else environment.CPU
         actor = ray.remote(TrainRank).options(
             num_cpus=cpus_per_rank,
             num_gpus=gpus_per_rank,
@@ -134,6 +138,24 @@ class TrainGroup:
         """Gather bucket `number` of the last `weight_buckets` from all ranks and broadcast it to the update group."""
         await self._everywhere("broadcast_bucket", number, group_name)
 
+    async def locations(self) -> list[Location]:
+        """Where each rank computes, in rank order."""
+        return self._locations
+
+    async def share_bucket(self, number: int) -> list[str]:
+        """Gather bucket `number` of the last `weight_buckets` on every rank's GPU; a handle per rank, with which an
+        engine on the same GPU reads it until the next bucket or `release_bucket`."""
+        handles: list[str] = await self._all([rank.share_bucket.remote(number) for rank in self._ranks])
+        return handles
+
+    async def release_bucket(self) -> None:
+        """Give up the bucket shared last."""
+        await self._everywhere("release_bucket")
+
+    async def release_memory(self) -> None:
+        """Leave engines on the same GPUs all memory but weights and optimizer, until the next step."""
+        await self._everywhere("release_memory")
+
     async def disconnect_engines(self, group_name: str) -> None:
         """Leave the update group; no-op when not connected."""
         await self._all([self._ranks[0].disconnect.remote(group_name)])
@@ -146,8 +168,8 @@ class TrainGroup:
 
     async def _begin(self, settings: TrainerSettings) -> None:
         locations = await self._all([rank.location.remote() for rank in self._ranks])
-        placed = sorted(zip(locations, self._ranks, strict=True), key=lambda pair: (pair[0].node, pair[0].device))
-        self._ranks = [rank for _, rank in placed]
+        placed = sorted(zip(locations, self._ranks, strict=True), key=lambda pair: pair[0])
+        self._locations, self._ranks = [location for location, _ in placed], [rank for _, rank in placed]
         address, port = await self.weight_endpoint()
         world = len(self._ranks)
         neighbours = Counter(location.node for location in locations)

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ray
+from swerl_trainer.location import Location
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.settings import TrainerSettings
 
 if TYPE_CHECKING:
     from swerl_trainer.megatron.trainer import MegatronTrainer
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where an actor landed; ranks are numbered in this order so that neighbours share a node."""
-
-    node: str
-    device: int
 
 
 class TrainRank:
@@ -60,6 +52,11 @@ class TrainRank:
         """Call `method` of the trainer; only rank 0 sends a result back, the others' are equal to it."""
         result = getattr(self._trainer, method)(*arguments, **keywords)
         return result if self._rank == 0 else None
+
+    def share_bucket(self, number: int) -> str:
+        """See WeightSender.share; every rank has a handle of its own."""
+        assert self._trainer is not None
+        return self._trainer.share_bucket(number)
 
     def connect(
         self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float

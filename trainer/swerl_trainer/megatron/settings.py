@@ -54,5 +54,6 @@ class TrainerSettings:
     minibatches: int = 1  # optimiser steps per batch
     max_tokens_per_rank: int = 8192  # token budget of one packed micro-batch; a longer sequence gets one of its own
     recompute: Literal["none", "selective", "full"] = "none"
+    offload: bool = False  # optimizer state in host memory; without effect on a CPU
     seed: int = 1
     communication_timeout: float = 1800.0  # seconds a collective may take before the rank gives up

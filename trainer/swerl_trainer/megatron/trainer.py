@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from swerl_trainer.algorithm.batch import Batch, minibatches
-from swerl_trainer.algorithm.loss import LossReport, TokenTerms, micro_batch_loss
+from swerl_trainer.algorithm.loss import LossReport
 from swerl_trainer.algorithm.packing import MicroBatch, pack, schedule, unpack
 from swerl_trainer.algorithm.settings import LossSettings
 from swerl_trainer.megatron.architecture import read_architecture
@@ -27,6 +27,8 @@ from swerl_trainer.megatron.hf_folder import open_folder, write_folder
 from swerl_trainer.megatron.logprobs import forward
 from swerl_trainer.megatron.metrics import over_minibatches, reduce_reports
 from swerl_trainer.megatron.model import build_model, export_weights, load_weights, transformer_config
+from swerl_trainer.megatron.optimizer import build_optimizer
+from swerl_trainer.megatron.outputs import keep_output, report_loss
 from swerl_trainer.megatron.settings import TrainerSettings
 from swerl_trainer.megatron.state import load_state, save_state
 from swerl_trainer.megatron.weight_sender import BucketMetadata, WeightSender
@@ -34,18 +36,29 @@ from torch import Tensor
 
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
-from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from megatron.core.transformer.module import Float16Module
 
 
 class MegatronTrainer:
-    """One rank; joins the process group at `tcp://address:port` when it is made and loads the model's weights."""
+    """One rank; joins the process group at `tcp://address:port` when it is made and loads the model's weights.
 
-    def __init__(self, settings: TrainerSettings, *, rank: int, world_size: int, address: str, port: int) -> None:
+    `device`: what this process has, unless given.
+    """
+
+    def __init__(
+        self,
+        settings: TrainerSettings,
+        *,
+        rank: int,
+        world_size: int,
+        address: str,
+        port: int,
+        device: Device | None = None,
+    ) -> None:
         self.settings = settings
-        self.device = Device.detect()
+        self.device = device or Device.detect()
         self.architecture = read_architecture(Path(settings.model))
         self.architecture.check(settings.layout)
         self.lr = settings.optimizer.lr
@@ -75,7 +88,7 @@ class MegatronTrainer:
         """float32 log-probability per token, token-aligned, 0 outside the mask; the same list on every rank."""
         micro_batches = self._micro_batches(batch)
         with self.device.active(), torch.no_grad(), self._weights(reference):
-            outputs = self._schedule(micro_batches, self.settings.loss, _keep_output, forward_only=True)
+            outputs = self._schedule(micro_batches, self.settings.loss, keep_output, forward_only=True)
         found: dict[int, Tensor] = {}
         for micro_batch, output in zip(micro_batches, outputs, strict=bool(outputs)):
             found |= unpack(output[0].float().cpu(), micro_batch, batch)
@@ -123,6 +136,20 @@ class MegatronTrainer:
         with self.device.active():
             self.sender.broadcast(number, group_name)
 
+    def share_bucket(self, number: int) -> str:
+        """See WeightSender.share."""
+        with self.device.active():
+            return self.sender.share(number)
+
+    def release_bucket(self) -> None:
+        """See WeightSender.release."""
+        self.sender.release()
+
+    def release_memory(self) -> None:
+        """Free gradients and cached memory on a GPU until the next step; weights and optimizer stay."""
+        if self.device.cuda:
+            self.module.offload_grad_buffers()
+
     def _join(self, rank: int, world_size: int, init_method: str) -> None:
         layout = self.settings.layout
         dist.init_process_group(
@@ -142,7 +169,6 @@ class MegatronTrainer:
         model_parallel_cuda_manual_seed(self.settings.seed, inference_rng_tracker=True, force_reset_rng=True)
 
     def _build(self) -> None:
-        optimizer, dtype = self.settings.optimizer, getattr(torch, self.settings.dtype)
         config = transformer_config(self.architecture, self.settings, self.device)
         self.model = build_model(self.architecture, config, self.device)
         with open_folder(Path(self.settings.model)) as reader:
@@ -152,21 +178,7 @@ class MegatronTrainer:
             grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=True
         )
         self.module = DistributedDataParallel(config, data_parallel, module)
-        self.optimizer = get_megatron_optimizer(
-            OptimizerConfig(
-                optimizer="adam",
-                lr=optimizer.lr,
-                weight_decay=optimizer.weight_decay,
-                adam_beta1=optimizer.beta1,
-                adam_beta2=optimizer.beta2,
-                adam_eps=optimizer.eps,
-                clip_grad=optimizer.max_grad_norm,
-                bf16=config.bf16,
-                params_dtype=dtype,
-                use_distributed_optimizer=True,
-            ),
-            [self.module],
-        )
+        self.optimizer = build_optimizer(self.module, self.settings, self.device)
         config.finalize_model_grads_func = finalize_model_grads
         config.grad_scale_func = self.optimizer.scale_loss
         self.config = config
@@ -189,9 +201,11 @@ class MegatronTrainer:
         scale = len(micro_batches) * parallel_state.get_data_parallel_world_size()
         loss = self.settings.loss.supervised() if batch.demonstrations else self.settings.loss
         with self.device.active():
+            if self.device.cuda:
+                self.module.restore_grad_buffers()  # does nothing unless they were released
             self.module.zero_grad_buffer()
             self.optimizer.zero_grad()
-            finish = partial(_report_loss, settings=loss, scale=scale)
+            finish = partial(report_loss, settings=loss, scale=scale)
             reports = self._schedule(micro_batches, loss, finish, forward_only=False)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
@@ -267,31 +281,3 @@ class MegatronTrainer:
     def _put_weights(self, weights: Sequence[Tensor]) -> None:
         for parameter, value in zip(self.model.parameters(), weights, strict=True):
             parameter.data.copy_(value)
-
-
-def _report_loss(
-    output: Tensor, *, micro_batch: MicroBatch, settings: LossSettings, scale: float
-) -> tuple[Tensor, LossReport]:
-    """Loss function of a training pass; `output` is [2, n] as `logprobs.forward` gives it."""
-
-    def put(values: Tensor | None) -> Tensor | None:
-        return None if values is None else values.to(output.device)
-
-    terms = TokenTerms(
-        logprobs=output[0],
-        entropy=output[1],
-        advantages=micro_batch.advantages.to(output.device),
-        weights=micro_batch.weights.to(output.device),
-        sequence=micro_batch.sequence.to(output.device),
-        sequences=micro_batch.sequences,
-        rollout=put(micro_batch.rollout),
-        old=put(micro_batch.old),
-        reference=put(micro_batch.reference),
-    )
-    report = micro_batch_loss(terms, settings)
-    return report.loss * scale, report
-
-
-def _keep_output(output: Tensor, *, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
-    """Loss function of a forward-only pass."""
-    return output.new_zeros(()), output.detach()

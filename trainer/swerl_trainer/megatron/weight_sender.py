@@ -1,4 +1,5 @@
-"""The training side of a weight update: rank 0 broadcasts flat buckets to the engines' update group.
+"""The training side of a weight update: rank 0 broadcasts flat buckets to the engines' update group, or every rank
+shares them with the engine on its own GPU.
 
 Guarantees: a bucket's bytes are laid out as SGLang's `flattened_bucket` load format expects them, in the order of its
 metadata; a group that could not be joined completely is not kept.
@@ -16,11 +17,12 @@ from swerl_trainer.megatron.errors import WeightTransferError
 if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
     from swerl_trainer.megatron.device import Device
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
 class BucketMetadata:
-    """The arguments of one `update_weights_from_distributed` call with `load_format="flattened_bucket"`."""
+    """What one flat buffer holds, as SGLang's `load_format="flattened_bucket"` has it."""
 
     names: tuple[str, ...]  # Hugging Face parameter names
     dtypes: tuple[str, ...]  # torch names without the prefix, for example "bfloat16"
@@ -29,7 +31,7 @@ class BucketMetadata:
 
 
 class WeightSender:
-    """One rank's part. Every rank takes part in `broadcast`; only rank 0 calls `connect` and `close`."""
+    """One rank's part. Every rank takes part in `broadcast` and `share`; only rank 0 calls `connect` and `close`."""
 
     def __init__(self, model: Any, architecture: Architecture, device: Device) -> None:
         self._model = model
@@ -37,6 +39,7 @@ class WeightSender:
         self._device = device
         self._groups: dict[str, Any] = {}
         self._buckets: list[BucketMetadata] = []
+        self._shared: Tensor | None = None
 
     def connect(
         self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float
@@ -85,20 +88,13 @@ class WeightSender:
         """Gather bucket `number` of the last `metadata` and, on rank 0, broadcast it."""
         import torch
         import torch.distributed as dist
-        from swerl_trainer.megatron.model import export_weights
 
-        bucket = self._buckets[number]
-        sender = dist.get_rank() == 0
-        pieces = []
-        for _, tensor in export_weights(self._model, self._architecture, bucket.names):
-            if sender:
-                pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))
-        if not sender:
+        flat = self._gather(number, keep=dist.get_rank() == 0)
+        if flat is None:
             return
         group = self._groups.get(group_name)
         if group is None:
             raise WeightTransferError(f"update group {group_name} is not connected: call connect_engines first")
-        flat = torch.cat(pieces)
         try:
             dist.broadcast(flat, src=0, group=group)
             if self._device.cuda:
@@ -106,6 +102,35 @@ class WeightSender:
         except RuntimeError as error:
             self.close(group_name)
             raise WeightTransferError(f"bucket {number} did not reach every engine of {group_name}: {error}") from error
+
+    def share(self, number: int) -> str:
+        """Gather bucket `number` of the last `metadata` on this rank's device; its handle, valid until the next `share`
+        or `release`."""
+        from swerl_trainer.megatron.tensor_ipc import handle_of
+
+        self._shared = self._gather(number, keep=True)
+        assert self._shared is not None
+        return handle_of(self._shared, self._buckets[number])
+
+    def release(self) -> None:
+        """Give up the bucket shared last; the engines have loaded it."""
+        self._shared = None
+        if self._device.cuda:
+            import torch
+
+            cuda: Any = torch.cuda  # untyped
+            cuda.ipc_collect()
+
+    def _gather(self, number: int, *, keep: bool) -> Tensor | None:
+        """Bucket `number` as uint8 [bytes] when `keep`; a collective of all tensor- and pipeline-parallel ranks."""
+        import torch
+        from swerl_trainer.megatron.model import export_weights
+
+        pieces = []
+        for _, tensor in export_weights(self._model, self._architecture, self._buckets[number].names):
+            if keep:
+                pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))
+        return torch.cat(pieces) if keep else None
 
     def close(self, group_name: str) -> None:
         """Leave the group; no-op when it is not connected."""

@@ -1,0 +1,71 @@
+"""Engines and training ranks on the same GPUs take turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from swerl_trainer.driver.job import Job
+from swerl_trainer.driver.loop import Parts, TrainingLoop
+from swerl_trainer.driver.state import TrainingState
+from swerl_trainer.rollout.dispatcher import StepGroups
+
+MakeJob = Callable[..., Job]
+GPU_JOB = {"trainer": {"image": "i", "gpus": 2}, "rollout": {"gpusPerEngine": 2}}
+
+
+class Recorder:
+    """Pool, ranks, runner and dispatcher in one: remembers who was asked what, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.dispatcher = self
+        self.position = 0
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*_: Any) -> dict[str, float]:
+            self.calls.append(name)
+            return {}
+
+        return call
+
+    def drain(self) -> None:
+        self.calls.append("drain")
+
+    def updated(self, version: int) -> None: ...
+
+    def pending(self) -> list[int]:
+        return []
+
+    def kick(self) -> None: ...
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def make_loop(job: Job, recorder: Any, *, colocate: bool) -> TrainingLoop:
+    spec = job.spec.model_copy(update={"colocate": colocate})
+    parts = Parts(spec, recorder, recorder, recorder, recorder, recorder, TrainingState(), asyncio.Lock())
+    loop = TrainingLoop(parts)
+    loop.group = recorder
+    return loop
+
+
+async def test_engines_are_quiet_and_asleep_while_ranks_train(make_job: MakeJob, recorder: Recorder) -> None:
+    loop = make_loop(make_job(**GPU_JOB), recorder, colocate=True)
+    await loop._train(StepGroups((), ()))
+    await loop.renew(1)
+    assert recorder.calls == [
+        *("drain", "settled", "sleep", "train_step", "release_memory"),
+        *("drain", "settled", "renew"),
+    ]
+
+
+async def test_engines_with_their_own_gpus_go_on_while_ranks_train(make_job: MakeJob, recorder: Recorder) -> None:
+    loop = make_loop(make_job(**GPU_JOB), recorder, colocate=False)
+    await loop._train(StepGroups((), ()))
+    assert recorder.calls == ["train_step"]

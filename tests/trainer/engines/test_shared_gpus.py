@@ -1,0 +1,117 @@
+"""Engines on the trainer's GPUs: where they are put, how they take turns, how weights reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from swerl_trainer.engines.client import EngineClient
+from swerl_trainer.engines.errors import EngineError
+from swerl_trainer.engines.handle import shared_places
+from swerl_trainer.engines.weights import WeightTransferFailed, weight_link
+from swerl_trainer.location import Location
+from swerl_trainer.megatron.weight_sender import BucketMetadata
+
+BUCKET = BucketMetadata(("w",), ("bfloat16",), ((2,),), 4)
+
+
+class Engine(EngineClient):
+    """An engine that remembers its calls; one named in `refuses` fails."""
+
+    def __init__(self, url: str, locations: Sequence[Location] = (), refuses: str = "") -> None:
+        super().__init__(url, None, ranks=len(locations), locations=locations)  # type: ignore[arg-type]
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.refuses = refuses
+
+    async def _post(self, call: str, body: dict[str, Any]) -> None:
+        self.calls.append((call, body))
+        if call == self.refuses:
+            raise EngineError(f"{self.url}: {call}")
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+class Ranks:
+    """Four training ranks, two on each of two nodes, and two buckets."""
+
+    def __init__(self) -> None:
+        self.shared: list[int] = []
+        self.released = 0
+
+    async def locations(self) -> list[Location]:
+        return [Location(node, device) for node in "ab" for device in range(2)]
+
+    async def weight_buckets(self, max_bytes: int = 0) -> list[BucketMetadata]:
+        return [BUCKET, BUCKET]
+
+    async def share_bucket(self, number: int) -> list[str]:
+        self.shared.append(number)
+        return [f"bucket {number} of rank {rank}" for rank in range(4)]
+
+    async def release_bucket(self) -> None:
+        self.released += 1
+
+
+def node(name: str, engines: int, alive: bool = True) -> dict[str, Any]:
+    return {"NodeID": name, "Alive": alive, "Resources": {"engine": float(engines), "CPU": 8.0}}
+
+
+def test_every_engine_has_gpus_of_its_own() -> None:
+    places = shared_places([node("b", 2), node("head", 0), node("a", 2), node("gone", 2, alive=False)], "engine", 4)
+    assert [(place[0].node, [location.device for location in place]) for place in places] == [
+        ("a", [0, 1, 2, 3]),
+        ("a", [4, 5, 6, 7]),
+        ("b", [0, 1, 2, 3]),
+        ("b", [4, 5, 6, 7]),
+    ]
+
+
+async def test_each_engine_rank_reads_from_the_rank_on_its_gpu() -> None:
+    source = Ranks()
+    engines = [Engine(name, [Location(name, 1), Location(name, 0)]) for name in ("b", "a")]
+    await weight_link(source, engines, "ipc").send(7)  # type: ignore[arg-type]
+    loads = [body for name, body in engines[0].calls if name == "update_weights_from_tensor"]
+    assert [load["serialized_named_tensors"] for load in loads] == [
+        ["bucket 0 of rank 3", "bucket 0 of rank 2"],
+        ["bucket 1 of rank 3", "bucket 1 of rank 2"],
+    ]
+    assert [(load["weight_version"], load["flush_cache"]) for load in loads] == [("7", False), ("7", True)]
+    assert engines[1].names == [
+        "pause_generation",
+        "begin_weight_update",
+        "update_weights_from_tensor",
+        "update_weights_from_tensor",
+        "end_weight_update",
+        "continue_generation",
+    ]
+    assert (source.shared, source.released) == ([0, 1], 1)
+
+
+async def test_a_bucket_is_given_up_when_an_engine_fails() -> None:
+    source = Ranks()
+    engines = [
+        Engine("a", [Location("a", 0)]),
+        Engine("b", [Location("b", 0)], refuses="update_weights_from_tensor"),
+    ]
+    with pytest.raises(WeightTransferFailed) as failed:
+        await weight_link(source, engines, "ipc").send(1)  # type: ignore[arg-type]
+    assert failed.value.engines == (engines[1],)
+    assert source.released == 1
+
+
+async def test_an_engine_on_a_gpu_without_a_training_rank_is_an_error() -> None:
+    with pytest.raises(EngineError, match="no training rank"):
+        await weight_link(Ranks(), [Engine("c", [Location("c", 0)])], "ipc").send(1)  # type: ignore[arg-type]
+
+
+async def test_an_engine_stops_generating_before_it_sleeps_and_sleeps_once() -> None:
+    engine = Engine("a")
+    await engine.wake()
+    await engine.sleep()
+    await engine.sleep()
+    await engine.wake()
+    assert engine.names == ["pause_generation", "release_memory_occupation", "resume_memory_occupation"]
+    assert engine.calls[0][1] == {"mode": "retract"}

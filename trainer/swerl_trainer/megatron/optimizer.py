@@ -1,0 +1,43 @@
+"""The optimizer of one rank: AdamW over data-parallel shards, its state on the device or in host memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from swerl_trainer.megatron.device import Device
+from swerl_trainer.megatron.errors import TrainerError
+from swerl_trainer.megatron.settings import TrainerSettings
+
+from megatron.core.distributed import DistributedDataParallel
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+
+# On the host Megatron steps with its hybrid optimizer, which takes gradients as the precision-aware one does.
+_OFFLOAD: dict[str, Any] = {
+    "optimizer_cpu_offload": True,
+    "optimizer_offload_fraction": 1.0,
+    "overlap_cpu_optimizer_d2h_h2d": True,
+    "use_precision_aware_optimizer": True,
+}
+
+
+def build_optimizer(module: DistributedDataParallel, settings: TrainerSettings, device: Device) -> Any:
+    """Megatron's distributed optimizer of `module`. Raises TrainerError when `offload` cannot be had."""
+    offload = settings.offload and device.cuda
+    if offload and not device.transformer_engine:
+        raise TrainerError("trainer.offload needs transformer_engine in the trainer image; install it or leave it out")
+    optimizer, dtype = settings.optimizer, getattr(torch, settings.dtype)
+    config = OptimizerConfig(
+        optimizer="adam",
+        lr=optimizer.lr,
+        weight_decay=optimizer.weight_decay,
+        adam_beta1=optimizer.beta1,
+        adam_beta2=optimizer.beta2,
+        adam_eps=optimizer.eps,
+        clip_grad=optimizer.max_grad_norm,
+        bf16=dtype == torch.bfloat16,
+        params_dtype=dtype,
+        use_distributed_optimizer=True,
+        **(_OFFLOAD if offload else {}),
+    )
+    return get_megatron_optimizer(config, [module])

@@ -1,0 +1,36 @@
+"""What a pass over a micro-batch makes of the model's output: Megatron's `loss_func` of training and of measuring."""
+
+from __future__ import annotations
+
+from swerl_trainer.algorithm.loss import LossReport, TokenTerms, micro_batch_loss
+from swerl_trainer.algorithm.packing import MicroBatch
+from swerl_trainer.algorithm.settings import LossSettings
+from torch import Tensor
+
+
+def report_loss(
+    output: Tensor, *, micro_batch: MicroBatch, settings: LossSettings, scale: float
+) -> tuple[Tensor, LossReport]:
+    """Loss function of a training pass; `output` is [2, n] as `logprobs.forward` gives it."""
+
+    def put(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values.to(output.device)
+
+    terms = TokenTerms(
+        logprobs=output[0],
+        entropy=output[1],
+        advantages=micro_batch.advantages.to(output.device),
+        weights=micro_batch.weights.to(output.device),
+        sequence=micro_batch.sequence.to(output.device),
+        sequences=micro_batch.sequences,
+        rollout=put(micro_batch.rollout),
+        old=put(micro_batch.old),
+        reference=put(micro_batch.reference),
+    )
+    report = micro_batch_loss(terms, settings)
+    return report.loss * scale, report
+
+
+def keep_output(output: Tensor, *, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
+    """Loss function of a forward-only pass."""
+    return output.new_zeros(()), output.detach()
