@@ -12,7 +12,7 @@ BY_FILE := -n 6 --dist loadfile --no-loadscope-reorder # the slowest files first
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-gvisor test-e2e soak lint bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-gvisor test-e2e soak gpu-check lint bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -57,6 +57,9 @@ soak: venv cluster images ## random churn for SOAK_MINUTES (30) with a leak chec
 
 test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
 	$(PYTEST) tests/e2e
+
+gpu-check: ## trainer and engines on this machine's GPU: tests, then speed
+	@python3 -m tests.gpu.check
 
 lint: venv ## ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .

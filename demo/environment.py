@@ -14,8 +14,9 @@ from pathlib import Path
 STAMP = ".requirements"
 
 
-def ensure(venv: Path, requirements: Path) -> Path:
-    """Interpreter of an environment that holds exactly the pins of `requirements`; raises SystemExit with the cause."""
+def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) -> Path:
+    """Interpreter of an environment of `interpreter` that holds exactly the pins of `requirements`; raises SystemExit
+    with the cause."""
     if sys.version_info < (3, 11):  # noqa: UP036
         raise SystemExit(f"Python {sys.version.split()[0]} is too old: swe-rl needs Python 3.11 or newer as `python3`")
     python = venv / "bin" / "python"
@@ -26,7 +27,7 @@ def ensure(venv: Path, requirements: Path) -> Path:
     started = time.monotonic()
     print(f"  Python environment in {venv} ...", flush=True)
     if not python.exists():
-        _run([sys.executable, "-m", "venv", str(venv)])
+        _run([interpreter, "-m", "venv", str(venv)])
     if not (venv / "bin" / "uv").exists():
         _run([str(python), "-m", "pip", "install", "-q", "uv"])
     install = [str(venv / "bin" / "uv"), "pip", "install", "-q", "--no-deps", "--python", str(python)]

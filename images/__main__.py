@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from images.bundled import demo_data, task_folders, task_image
-from images.catalogue import ROOT, Image, content_key, project_images
+from images.catalogue import BASES, ROOT, Image, content_key, project_images
 from images.engine import BuildError, Engine
 
 NEWEST_TAG = "latest"
 BUNDLED = "tasks"
+BASE_KEYS = BASES | {"debian": "debian"}  # the Debian image is made anew on every machine: its name is its key
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Builder:
 
     engine: Engine
     cluster_registry: str
-    keys: dict[str, str] = field(default_factory=lambda: {"debian": "debian"})
+    keys: dict[str, str] = field(default_factory=lambda: dict(BASE_KEYS))
     references: dict[str, str] = field(default_factory=dict)
 
     def ensure(self, image: Image, *, quiet: bool = False) -> str:
@@ -56,8 +57,8 @@ class Builder:
 
     def local(self, name: str) -> str:
         """Reference of `name` in the engine's own storage; builds it there when it is missing."""
-        if name == "debian":
-            return self.engine.base()
+        if name in BASES:
+            return self.engine.base(name)
         image = next(image for image in project_images() if image.name == name)
         parent = image.parent or "debian"
         self.keys.setdefault(parent, self.key(parent))
@@ -75,8 +76,13 @@ class Builder:
 
 
 def wanted(names: Iterable[str]) -> list[Image]:
-    """Project images whose last name part is in `names` (all when empty), with their parents, parents first."""
-    chosen = {image.name for image in project_images() if not names or image.name.removeprefix("swe-rl/") in names}
+    """Project images whose last name part is in `names` (when empty, all but those on request), with their parents,
+    parents first."""
+    chosen = {
+        image.name
+        for image in project_images()
+        if (image.name.removeprefix("swe-rl/") in names if names else not image.on_request)
+    }
     for image in reversed(project_images()):
         if image.name in chosen and image.parent:
             chosen.add(image.parent)
@@ -102,7 +108,9 @@ def build(builder: Builder, names: set[str]) -> None:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     home = Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
     parser = argparse.ArgumentParser(prog="python3 -m images", description=__doc__)
-    parser.add_argument("names", nargs="*", help="operator, trainer, sandbox-base, tasks; default: all")
+    parser.add_argument(
+        "names", nargs="*", help="operator, trainer, trainer-gpu, sandbox-base, tasks; default: all but trainer-gpu"
+    )
     engine = os.environ.get("SWERL_IMAGE_ENGINE", "buildah")
     parser.add_argument("--engine", default=engine, choices=["buildah", "docker"])
     parser.add_argument(

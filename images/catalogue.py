@@ -12,12 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+DEBIAN = "docker.io/library/debian:trixie-slim"
+CUDA = "docker.io/nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04"
+BASES = {"debian": DEBIAN, "cuda": CUDA}  # what the project's images stand on
 IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
 @dataclass(frozen=True)
 class Image:
-    """One image: `inputs` maps a place in the build context to the file or folder that is put there.
+    """One image: `inputs` maps a place in the build context to the file or folder that is put there; `parent` is an
+    image or one of BASES.
 
     Where `identity` says all there is to say about the inputs, `prepare` makes them and runs only before a build.
     """
@@ -27,6 +31,7 @@ class Image:
     parent: str | None = None
     inputs: Mapping[str, Path] = field(default_factory=dict)
     fetches: bool = False  # its Dockerfile downloads packages
+    on_request: bool = False  # built only when it, or an image on it, is named
     identity: str | None = None
     prepare: Callable[[], object] | None = None
 
@@ -38,6 +43,7 @@ def _project(*paths: str) -> dict[str, Path]:
 def project_images() -> list[Image]:
     """Every image but those of the bundled tasks, parents first."""
     here = ROOT / "images"
+    code = _project("crds", "agent", "trainer")
     return [
         Image("swe-rl/sandbox-base", here / "sandbox-base/Dockerfile", "debian", fetches=True),
         Image(
@@ -59,9 +65,16 @@ def project_images() -> list[Image]:
             ),
             fetches=True,
         ),
+        Image("swe-rl/trainer", here / "trainer/Dockerfile", "swe-rl/trainer-deps", code),
         Image(
-            "swe-rl/trainer", here / "trainer/Dockerfile", "swe-rl/trainer-deps", _project("crds", "agent", "trainer")
+            "swe-rl/trainer-gpu-deps",
+            here / "trainer/Dockerfile.gpu",
+            "cuda",
+            _project("requirements/trainer-gpu.txt", "requirements/trainer-te.in"),
+            fetches=True,
+            on_request=True,
         ),
+        Image("swe-rl/trainer-gpu", here / "trainer/Dockerfile", "swe-rl/trainer-gpu-deps", code, on_request=True),
     ]
 
 

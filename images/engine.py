@@ -15,11 +15,10 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from images.catalogue import Image, files_of
+from images.catalogue import BASES, DEBIAN, Image, files_of
 
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-DEBIAN = "docker.io/library/debian:trixie-slim"
 
 
 class BuildError(RuntimeError):
@@ -89,11 +88,15 @@ class Engine:
                 f"no registry at http://{self.registry} ({error}); start it with `make cluster`"
             ) from error
 
-    def base(self) -> str:
-        """Reference of the Debian base image; buildah makes it from Debian packages once."""
-        if self.tool == "buildah" and not self._stored(DEBIAN):
+    def base(self, name: str) -> str:
+        """Reference of the base image `name`; docker fetches it, buildah makes Debian's from packages once and has no
+        other."""
+        reference = BASES[name]
+        if self.tool == "buildah" and not self._stored(reference):
+            if reference != DEBIAN:
+                raise BuildError(f"{reference} is fetched by docker only: build with SWERL_IMAGE_ENGINE=docker")
             self._bootstrap_debian()
-        return DEBIAN
+        return reference
 
     def build(self, image: Image, tag: str, parent: str) -> None:
         """Build `image` on the reference `parent` and keep it as localhost/<name>:<tag>."""

@@ -49,7 +49,7 @@ class Trainer(ApiModel):
     recompute: Literal["none", "selective", "full"] = "none"
     """Activations recomputed in the backward pass, to save memory for time."""
     offload: bool = False
-    """Keep optimizer state in host memory."""
+    """Keep optimizer state in host memory; on GPUs it needs Transformer Engine in the image."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of one trainer Pod besides its GPUs, which are added."""
     head_resources: Resources = Field(default_factory=Resources)

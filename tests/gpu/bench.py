@@ -1,0 +1,188 @@
+"""Speed on one GPU, beside what the card could do and what others report: training, rollouts, weight updates.
+
+    python -m tests.gpu.bench [training] [rollout] [weights]     (all when none is named)
+
+`mfu` is model FLOP/s (`Shape.training_flops`) over PEAK_TFLOPS, the dense bfloat16 peak of the datasheet. A rollout's
+peer is the card's own bound: a decoding step must read every weight and the cache of every sequence once, at the
+bandwidth measured here. Each case runs in a process of its own, so that none inherits another's memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+from tests.bench.figures import QUICK, Figure, conclude
+from tests.gpu.shapes import QWEN3_0_6B, QWEN3_4B, Shape, write_random
+
+T = TypeVar("T")
+PEAK_TFLOPS = float(os.environ.get("PEAK_TFLOPS", "989"))  # H100 and H200 SXM
+PACKED = 8192  # tokens per micro-batch
+SEQUENCE = 2048
+MICRO_BATCHES = 4
+WARM_UPS, RUNS = (1, 2) if QUICK else (2, 5)
+BATCHES = (1, 64, 256)
+PROMPT_TOKENS, NEW_TOKENS = 128, 256
+# Others' model FLOP utilisation, from their published benchmarks: prime-rl, reinforcement learning of Qwen3-0.6B on one
+# H100 at 16k; the same, supervised training of Qwen3-4B on 8 H200 at 16k.
+PEER_MFU = {"0.6b": 0.111, "4b": 0.284}
+RECOMPUTE_GOAL = 0.65  # of the speed without: a fourth pass beside three would leave 0.75
+ROLLOUT_GOALS = {1: 0.4, 64: 0.4, 256: 0.3}  # of the card's bound
+UPDATE_GOALS = {"0.6b": 1.0, "4b": 3.0}  # seconds
+
+
+def main(arguments: list[str]) -> int:
+    parts = {"training": training, "rollout": rollout, "weights": weights}
+    chosen = arguments or list(parts)
+    if unknown := [name for name in chosen if name not in parts]:
+        print(f"tests.gpu.bench: no part {unknown[0]}; there are {', '.join(parts)}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="swerl-gpu-bench-") as folder:
+        return conclude([figure for name in chosen for figure in parts[name](Path(folder))])
+
+
+def training(folder: Path) -> list[Figure]:
+    """Tokens per second and MFU of a GRPO step over packed sequences, with and without recomputation."""
+    figures = []
+    for shape in (QWEN3_0_6B, QWEN3_4B):
+        plain = _apart(_train, folder, shape, "none")
+        recomputed = _apart(_train, folder, shape, "full")
+        mfu = plain * shape.training_flops(SEQUENCE) / (PEAK_TFLOPS * 1e12)
+        name = f"train_{shape.name}_8k"
+        figures += [
+            Figure(f"{name}_mfu", mfu, 1.0, PEER_MFU[shape.name], at_least=True),
+            Figure(f"{name}_recompute_full_tokens_per_s", recomputed, RECOMPUTE_GOAL, plain, at_least=True),
+        ]
+    return figures
+
+
+def rollout(folder: Path) -> list[Figure]:
+    """Generated tokens per second at several numbers of requests at once."""
+    figures = []
+    bandwidth = _apart(_bandwidth)
+    for shape in (QWEN3_0_6B, QWEN3_4B):
+        for batch, rate in zip(BATCHES, _apart(_generate, folder, shape), strict=True):
+            cache = batch * shape.cache_bytes(PROMPT_TOKENS + NEW_TOKENS // 2)
+            bound = batch * bandwidth / (2 * shape.parameters + cache)
+            name = f"rollout_{shape.name}_batch_{batch}_tokens_per_s"
+            figures.append(Figure(name, rate, ROLLOUT_GOALS[batch], bound, at_least=True))
+    return figures
+
+
+def weights(folder: Path) -> list[Figure]:
+    """Seconds in which an engine on the same GPU has all new weights."""
+    shapes = (QWEN3_0_6B, QWEN3_4B)
+    return [Figure(f"weight_update_{s.name}_s", _apart(_update, folder, s), UPDATE_GOALS[s.name]) for s in shapes]
+
+
+def _apart(work: Callable[..., T], *arguments: Any) -> T:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def _model(folder: Path, shape: Shape) -> Path:
+    place = folder / shape.name
+    return place if place.is_dir() else write_random(place, shape)
+
+
+def _train(folder: Path, shape: Shape, recompute: str) -> float:
+    """Tokens per second of the median step."""
+    from swerl_trainer.algorithm import Sample, policy_batch
+    from swerl_trainer.megatron.settings import TrainerSettings
+    from swerl_trainer.megatron.trainer import MegatronTrainer
+
+    from tests.trainer.megatron.conftest import free_port
+
+    rng = random.Random(0)
+    samples = []
+    for number in range(MICRO_BATCHES * PACKED // SEQUENCE):
+        tokens = [rng.randrange(shape.vocabulary) for _ in range(SEQUENCE)]
+        mask, logprobs = [0] * (SEQUENCE // 4) + [1] * (3 * SEQUENCE // 4), [-11.0] * SEQUENCE
+        samples.append(Sample(tokens, mask, logprobs, float(number % 2), True, f"g{number // 4}", number % 4, "task"))
+    settings = TrainerSettings(
+        model=str(_model(folder, shape)),
+        max_tokens_per_rank=PACKED,
+        recompute=recompute,  # type: ignore[arg-type]
+    )
+    trainer = MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port())
+    batch = policy_batch(samples, normalisation="std", aggregation="token")
+    rates = [trainer.train_step(batch)["tokens_per_second"] for _ in range(WARM_UPS + RUNS)]
+    trainer.close()
+    return median(rates[WARM_UPS:])
+
+
+def _bandwidth() -> float:
+    """Bytes per second of the device's memory, read and written, by a copy of 4 GiB."""
+    import torch
+
+    source = torch.randn(2**30, device="cuda")
+    target = torch.empty_like(source)
+    seconds = []
+    for _ in range(WARM_UPS + RUNS):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        target.copy_(source)
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - began)
+    return 2 * source.nbytes / median(seconds[WARM_UPS:])
+
+
+def _generate(folder: Path, shape: Shape) -> list[float]:
+    """Tokens per second at each of BATCHES; the best of a few runs, the first of which warms up."""
+    from tests.gpu.serving import Engine, engine_of
+
+    rng = random.Random(0)
+
+    async def one(engine: Engine, batch: int) -> float:
+        prompts = [[rng.randrange(shape.vocabulary) for _ in range(PROMPT_TOKENS)] for _ in range(batch)]
+        began = time.perf_counter()
+        await asyncio.gather(*(engine.generate(NEW_TOKENS, prompt=prompt) for prompt in prompts))
+        return batch * NEW_TOKENS / (time.perf_counter() - began)
+
+    async def all_batches() -> list[float]:
+        log = folder / f"engine-{shape.name}.log"
+        async with engine_of(_model(folder, shape), log, memory=0.8) as engine:
+            return [max([await one(engine, batch) for _ in range(3)]) for batch in BATCHES]
+
+    return asyncio.run(all_batches())
+
+
+def _update(folder: Path, shape: Shape) -> float:
+    """Seconds of the median update; the first opens the engine's view of the rank's memory."""
+    from swerl_trainer.engines.weights import TensorLink
+    from swerl_trainer.megatron.settings import TrainerSettings
+    from swerl_trainer.megatron.trainer import MegatronTrainer
+
+    from tests.gpu.serving import engine_of
+    from tests.gpu.sharing import OneRank
+    from tests.trainer.megatron.conftest import free_port
+
+    async def updates() -> list[float]:
+        model = _model(folder, shape)
+        async with engine_of(model, folder / f"update-{shape.name}.log", share_gpu=True) as engine:
+            settings = TrainerSettings(model=str(model))
+            trainer = MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port())
+            link = TensorLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
+            seconds = []
+            for version in range(1 + RUNS):
+                began = time.perf_counter()
+                await link.send(version)
+                seconds.append(time.perf_counter() - began)
+            trainer.close()
+            return seconds
+
+    return median(asyncio.run(updates())[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""The training side of a weight update on this GPU."""
+
+from __future__ import annotations
+
+from swerl_trainer.location import Location
+from swerl_trainer.megatron.trainer import MegatronTrainer
+from swerl_trainer.megatron.weight_sender import BucketMetadata
+
+from tests.gpu.serving import HERE
+
+
+class OneRank:
+    """The training side of a weight update: one rank in this process."""
+
+    def __init__(self, trainer: MegatronTrainer) -> None:
+        self.trainer = trainer
+
+    async def locations(self) -> list[Location]:
+        return [HERE]
+
+    async def weight_buckets(self, max_bytes: int = 2**28) -> list[BucketMetadata]:
+        return self.trainer.weight_buckets(max_bytes)
+
+    async def share_bucket(self, number: int) -> list[str]:
+        return [self.trainer.share_bucket(number)]
+
+    async def release_bucket(self) -> None:
+        self.trainer.release_bucket()

@@ -1,0 +1,87 @@
+"""A training rank and an engine on one GPU take turns, and the engine has the rank's weights."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+import torch
+from swerl_trainer.algorithm import Sample, demonstration_batch
+from swerl_trainer.engines.weights import TensorLink
+from swerl_trainer.megatron.settings import Optimizer, TrainerSettings
+from swerl_trainer.megatron.trainer import MegatronTrainer
+
+from tests.gpu.serving import PROMPT, Answer, Engine, engine_of
+from tests.gpu.shapes import QWEN3_0_6B
+from tests.gpu.sharing import OneRank
+from tests.trainer.megatron.conftest import free_port
+
+if TYPE_CHECKING:
+    from tests.gpu.conftest import MakeShape
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+TOLERANCE = 0.03  # mean |trainer - engine| log-probability, both in bfloat16 with kernels of their own
+
+
+class World:
+    """An engine and a rank that hold different models at first."""
+
+    def __init__(self, engine: Engine, trainer: MegatronTrainer) -> None:
+        self.engine = engine
+        self.trainer = trainer
+        self.link = TensorLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
+
+    async def answer(self) -> Answer:
+        return await self.engine.generate(64)
+
+    def distance(self, answer: Answer) -> float:
+        """Mean |trainer - engine| log-probability."""
+        batch = demonstration_batch([sample_of(answer)])
+        mine = self.trainer.log_probs(batch)[0][len(PROMPT) :]
+        return float((mine - torch.tensor(answer.logprobs)).abs().mean())
+
+
+def sample_of(answer: Answer) -> Sample:
+    tokens = PROMPT + answer.tokens
+    mask = [0] * len(PROMPT) + [1] * len(answer.tokens)
+    return Sample(tokens, mask, [0.0] * len(PROMPT) + answer.logprobs, 1.0, True, "g", 0, "task")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(make_shape: MakeShape, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    log = tmp_path_factory.mktemp("logs") / "engine.log"
+    held, served = make_shape(QWEN3_0_6B, 1), make_shape(QWEN3_0_6B, 0)
+    async with engine_of(served, log, share_gpu=True) as engine:
+        settings = TrainerSettings(model=str(held), optimizer=Optimizer(lr=1e-4))
+        trainer = MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port())
+        yield World(engine, trainer)
+        trainer.close()
+
+
+async def test_the_engine_reads_the_ranks_weights_in_place(world: World) -> None:
+    assert world.distance(await world.answer()) > TOLERANCE
+    await world.link.send(1)
+    answer = await world.answer()
+    assert answer.version == "1"
+    assert world.distance(answer) < TOLERANCE
+
+
+async def test_the_engine_sleeps_while_the_rank_trains_and_wakes_with_its_new_weights(world: World) -> None:
+    await world.link.send(2)
+    old = await world.answer()
+    batch = demonstration_batch([sample_of(old)])
+    await world.engine.client.sleep()
+    losses = [world.trainer.train_step(batch)["loss"] for _ in range(5)]
+    held = torch.cuda.memory_allocated()
+    world.trainer.release_memory()
+    assert held - torch.cuda.memory_allocated() > 2 * QWEN3_0_6B.parameters  # float32 gradients are gone
+    assert losses[-1] < losses[0]
+    await world.engine.client.wake()
+    await world.link.send(3)
+    new = await world.answer()
+    assert new.version == "3"
+    assert world.distance(new) < TOLERANCE
+    assert world.distance(old) > TOLERANCE  # what the old weights said is no longer what the rank says
+    assert world.trainer.train_step(batch)["loss"] < losses[0]  # gradients come back for the next step

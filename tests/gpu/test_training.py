@@ -1,0 +1,95 @@
+"""A training step on the GPU is the step on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from swerl_trainer.algorithm import Batch
+from swerl_trainer.megatron.device import Device
+from swerl_trainer.megatron.settings import Optimizer
+
+from tests.gpu.conftest import CPU, FUSED_KERNELS, KERNELS, TORCH_KERNELS, name_of
+
+if TYPE_CHECKING:
+    from tests.gpu.conftest import RunRank
+    from tests.trainer.megatron.conftest import Settings
+
+FIGURES = ("loss", "grad_norm", "entropy", "mismatch_kl", "logprob")
+on_each_kernel = pytest.mark.parametrize("kernels", KERNELS, ids=name_of)
+
+
+def distances(mine: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """|difference| of the log-probability of each trained token."""
+    here, there = torch.cat(list(mine)), torch.cat(list(theirs))
+    return (here - there).abs()[there != 0]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_float32_step_on_cuda_is_the_step_on_the_cpu(
+    run_rank: RunRank, settings: Settings, batch: Batch, tied: bool
+) -> None:
+    chosen = settings(tied=tied)
+    here, there = (run_rank(chosen, batch, device, steps=2) for device in (TORCH_KERNELS, CPU))
+    assert distances(here["before"], there["before"]).max() < 2e-5
+    assert distances(here["after"], there["after"]).max() < 2e-3  # Adam divides tiny gradients by their own size
+    for mine, theirs in zip(here["steps"], there["steps"], strict=True):
+        for figure in FIGURES:
+            assert mine[figure] == pytest.approx(theirs[figure], rel=1e-3, abs=1e-5), figure
+
+
+@on_each_kernel
+def test_a_bfloat16_step_on_cuda_is_near_the_float32_step_on_the_cpu(
+    run_rank: RunRank, settings: Settings, batch: Batch, kernels: Device
+) -> None:
+    exact = settings()
+    here, there = run_rank(replace(exact, dtype="bfloat16"), batch, kernels), run_rank(exact, batch, CPU)
+    gaps = distances(here["before"], there["before"])
+    assert gaps.mean() < 0.02
+    assert gaps.max() < 0.15
+    mine, theirs = here["steps"][0], there["steps"][0]
+    assert mine["loss"] == pytest.approx(theirs["loss"], abs=0.02)
+    assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=0.1)
+
+
+@on_each_kernel
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+def test_recomputing_activations_changes_nothing(
+    run_rank: RunRank, settings: Settings, batch: Batch, kernels: Device, recompute: Any
+) -> None:
+    plain = settings(dtype="bfloat16")
+    expected = run_rank(plain, batch, kernels)["steps"][0]
+    recomputed = run_rank(replace(plain, recompute=recompute), batch, kernels)["steps"][0]
+    assert recomputed["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-2)
+
+
+@on_each_kernel
+def test_packing_changes_nothing(run_rank: RunRank, settings: Settings, batch: Batch, kernels: Device) -> None:
+    plain = settings(dtype="bfloat16")
+    packed = run_rank(replace(plain, max_tokens_per_rank=10_000), batch, kernels)
+    alone = run_rank(replace(plain, max_tokens_per_rank=1), batch, kernels)
+    assert (packed["steps"][0]["micro_batches"], alone["steps"][0]["micro_batches"]) == (1, len(batch))
+    assert distances(packed["before"], alone["before"]).mean() < 0.01
+    assert packed["steps"][0]["grad_norm"] == pytest.approx(alone["steps"][0]["grad_norm"], rel=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "offload"),
+    [(kernels, False) for kernels in KERNELS] + [(kernels, True) for kernels in KERNELS if kernels == FUSED_KERNELS],
+    ids=lambda value: name_of(value) if isinstance(value, Device) else f"offload-{value}",
+)
+def test_a_resumed_run_is_the_unbroken_run(
+    run_rank: RunRank, settings: Settings, batch: Batch, tmp_path: Path, kernels: Device, offload: bool
+) -> None:
+    chosen = settings(dtype="bfloat16", optimizer=Optimizer(lr=1e-3), offload=offload)
+    unbroken = run_rank(chosen, batch, kernels, steps=4)
+    run_rank(chosen, batch, kernels, steps=2, save=tmp_path / "checkpoint")
+    resumed = run_rank(chosen, batch, kernels, steps=2, load=tmp_path / "checkpoint")
+    for expected, again in zip(unbroken["steps"][2:], resumed["steps"], strict=True):
+        assert again["updates"] == expected["updates"]
+        assert again["loss"] == pytest.approx(expected["loss"], abs=5e-3)
+        assert again["logprob"] == pytest.approx(expected["logprob"], abs=2e-2)

@@ -1,0 +1,29 @@
+"""Which images are built, and when."""
+
+from __future__ import annotations
+
+from images.__main__ import wanted
+from images.catalogue import BASES, project_images
+
+
+def names(*asked: str) -> list[str]:
+    return [image.name.removeprefix("swe-rl/") for image in wanted(asked)]
+
+
+def test_the_gpu_image_is_built_only_when_it_is_named() -> None:
+    assert "trainer" in names()
+    assert not [name for name in names() if "gpu" in name]
+    assert names("trainer-gpu") == ["trainer-gpu-deps", "trainer-gpu"]
+
+
+def test_both_trainer_images_hold_the_same_code() -> None:
+    by_name = {image.name: image for image in project_images()}
+    cpu, gpu = by_name["swe-rl/trainer"], by_name["swe-rl/trainer-gpu"]
+    assert (cpu.dockerfile, cpu.inputs) == (gpu.dockerfile, gpu.inputs)
+
+
+def test_every_image_stands_on_an_image_or_a_base_before_it() -> None:
+    known = set(BASES)
+    for image in project_images():
+        assert image.parent in known, image.name
+        known.add(image.name)
