@@ -17,6 +17,8 @@ from swerl_trainer.engines.handle import EngineOwner
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
+from swerl_trainer.location import Location
+from swerl_trainer.megatron.tensor_ipc import handle_of
 from swerl_trainer.megatron.weight_sender import BucketMetadata
 from torch.distributed.distributed_c10d import (
     Backend,
@@ -28,6 +30,7 @@ from torch.distributed.distributed_c10d import (
 )
 from transformers import Qwen3ForCausalLM
 
+HERE = Location("here", 0)
 PROMPT = [5, 6, 7, 8, 9, 10, 11, 100, 200, 250]
 
 
@@ -45,6 +48,7 @@ class HeldModel:
     def __init__(self, model: Qwen3ForCausalLM) -> None:
         self.model = model
         self._groups: dict[str, dist.ProcessGroup] = {}
+        self._shared: torch.Tensor | None = None
 
     async def weight_endpoint(self) -> tuple[str, int]:
         with socket.socket() as probe:
@@ -68,11 +72,23 @@ class HeldModel:
         ]
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
-        flat = torch.cat([value.reshape(-1).view(torch.uint8) for _, value in self._named()])
-        await asyncio.to_thread(dist.broadcast, flat, group=self._groups[group_name], group_src=0)
+        await asyncio.to_thread(dist.broadcast, self._flat(), group=self._groups[group_name], group_src=0)
 
     async def disconnect_engines(self, group_name: str) -> None:
         self._groups.pop(group_name, None)
+
+    async def locations(self) -> list[Location]:
+        return [HERE]
+
+    async def share_bucket(self, number: int) -> list[str]:
+        self._shared = self._flat()
+        return [handle_of(self._shared, (await self.weight_buckets())[number])]
+
+    async def release_bucket(self) -> None:
+        self._shared = None
+
+    def _flat(self) -> torch.Tensor:
+        return torch.cat([value.reshape(-1).view(torch.uint8) for _, value in self._named()])
 
     def _named(self) -> list[tuple[str, torch.Tensor]]:
         return [(name, value.detach().contiguous()) for name, value in self.model.named_parameters()]

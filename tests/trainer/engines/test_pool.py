@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 import torch
+from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.pool import WATCH_SECONDS
+from swerl_trainer.engines.weights import TensorLink
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -85,4 +87,21 @@ async def test_killed_engine_is_replaced_with_the_present_weights(world: World) 
     perturb(world.source.model)
     async with world.turn:
         await world.pool.renew(3)
+    assert await world.distance() <= TOLERANCE
+
+
+async def test_engine_beside_the_trainer_reads_its_memory(world: World) -> None:
+    before = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy("file_system")  # handles that any process of the machine can open
+    try:
+        perturb(world.source.model)
+        engine = world.owner._server
+        assert engine is not None
+        client = EngineClient(engine.url, world.http, locations=await world.source.locations())
+        async with world.turn:
+            await TensorLink(world.source, [client]).send(4)
+    finally:
+        torch.multiprocessing.set_sharing_strategy(before)
+    answer = await world.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
+    assert answer["meta_info"]["weight_version"] == "4"
     assert await world.distance() <= TOLERANCE

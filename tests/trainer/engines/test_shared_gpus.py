@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from swerl_trainer.engines import pool as pools
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.engines.handle import shared_places
-from swerl_trainer.engines.weights import WeightTransferFailed, weight_link
+from swerl_trainer.engines.pool import EnginePool
+from swerl_trainer.engines.weights import Backend, WeightTransferFailed, weight_link
 from swerl_trainer.location import Location
 from swerl_trainer.megatron.weight_sender import BucketMetadata
 
@@ -102,6 +105,17 @@ async def test_a_bucket_is_given_up_when_an_engine_fails() -> None:
     assert source.released == 1
 
 
+async def test_an_engine_beside_a_broken_one_stays_paused_and_takes_the_next_transfer() -> None:
+    good = Engine("a", [Location("a", 0)])
+    bad = Engine("b", [Location("b", 0)], refuses="update_weights_from_tensor")
+    with pytest.raises(WeightTransferFailed):
+        await weight_link(Ranks(), [good, bad], "ipc").send(1)  # type: ignore[arg-type]
+    assert good.names[-1] == "end_weight_update"  # a second begin without it is refused
+    assert "continue_generation" not in good.names
+    await weight_link(Ranks(), [good], "ipc").send(1)  # type: ignore[arg-type]
+    assert good.names[-1] == "continue_generation"
+
+
 async def test_an_engine_on_a_gpu_without_a_training_rank_is_an_error() -> None:
     with pytest.raises(EngineError, match="no training rank"):
         await weight_link(Ranks(), [Engine("c", [Location("c", 0)])], "ipc").send(1)  # type: ignore[arg-type]
@@ -115,3 +129,65 @@ async def test_an_engine_stops_generating_before_it_sleeps_and_sleeps_once() -> 
     await engine.wake()
     assert engine.names == ["pause_generation", "release_memory_occupation", "resume_memory_occupation"]
     assert engine.calls[0][1] == {"mode": "retract"}
+
+
+class Handle:
+    """An engine that dies when told to, and counts its starts."""
+
+    locations = (Location("a", 0),)
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    async def start(self) -> str:
+        self.starts += 1
+        return f"http://engine-{self.starts}"
+
+    async def alive(self) -> bool:
+        return False
+
+    async def stop(self) -> None: ...
+
+
+class Switch:
+    """A router that knows the engines it was told of."""
+
+    def __init__(self) -> None:
+        self.engines: list[str] = []
+
+    async def start(self) -> None: ...
+
+    async def add(self, url: str) -> None:
+        self.engines.append(url)
+
+    async def remove(self, url: str) -> None:
+        self.engines.remove(url)
+
+
+class Link:
+    """A way to the engines that always works."""
+
+    engines = ()
+
+    async def send(self, version: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("backend", "starts_during_the_step"), [("ipc", 1), ("nccl", 2)])
+async def test_an_engine_on_the_trainers_gpu_is_not_started_during_a_step(
+    monkeypatch: pytest.MonkeyPatch, backend: Backend, starts_during_the_step: int
+) -> None:
+    monkeypatch.setattr(pools, "weight_link", lambda *_: Link())
+    handle, switch, turn = Handle(), Switch(), asyncio.Lock()
+    pool = EnginePool([handle], switch, None, backend=backend)  # type: ignore[arg-type, list-item]
+    await pool.start()
+    await pool.attach(Ranks(), 0, turn)  # type: ignore[arg-type]
+    async with turn:
+        replacing = asyncio.create_task(pool._replace(pool._slots[0]))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert handle.starts == starts_during_the_step
+        assert not replacing.done()
+    await replacing
+    assert (handle.starts, pool.replaced, switch.engines) == (2, 1, ["http://engine-2"])

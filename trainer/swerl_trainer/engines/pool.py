@@ -136,8 +136,15 @@ class EnginePool:
             await self._retire(slot.client)
         slot.restarts += 1
         try:
-            await self._start(slot)
-            await self._bring_up_to_date(slot)
+            if self._backend == "ipc":  # no engine may size its cache while a step uses the same GPU
+                async with self._turn(slot):
+                    await self._start(slot)
+                    await self._bring_up_to_date(slot)
+            else:
+                await self._start(slot)
+                async with self._turn(slot):
+                    await self._bring_up_to_date(slot)
+            await self._announce(slot)
         except EngineError:
             slot.client = None
             if slot.restarts >= RESTARTS:
@@ -147,14 +154,22 @@ class EnginePool:
         slot.restarts = 0
         self.replaced += 1
 
-    async def _bring_up_to_date(self, slot: _Slot) -> None:
-        """Send the present weights to one new engine over a group of its own, then let the router use it."""
-        if slot.client is None or self._source is None or self._trainer_turn is None:
+    def _turn(self, slot: _Slot) -> asyncio.Lock:
+        """Held while the trainer works for this engine alone."""
+        if self._trainer_turn is None:
             raise EngineError(f"engine {slot.number} replaced before the pool was attached")
-        async with self._trainer_turn:
-            link = weight_link(self._source, [slot.client], self._backend)
-            await link.send(self._version)
-            await link.close()
+        return self._trainer_turn
+
+    async def _bring_up_to_date(self, slot: _Slot) -> None:
+        """Send the present weights to one new engine over a link of its own."""
+        assert slot.client is not None and self._source is not None
+        link = weight_link(self._source, [slot.client], self._backend)
+        await link.send(self._version)
+        await link.close()
+
+    async def _announce(self, slot: _Slot) -> None:
+        """Let the router use a new engine."""
+        assert slot.client is not None
         await self.router.add(slot.client.url)
         self._serving.set()
         logger.info("engine %d serves version %d at %s", slot.number, self._version, slot.client.url)

@@ -72,9 +72,15 @@ class WeightLink(ABC):
             await self._transfer(version)
             await self._each(version, (engine.end_update() for engine in self.engines))
             await self._each(version, (engine.resume() for engine in self.engines))
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            broken = error.engines if isinstance(error, WeightTransferFailed) else ()
+            await self._end_updates([engine for engine in self.engines if engine not in broken])
             raise
+
+    async def _end_updates(self, engines: Sequence[EngineClient]) -> None:
+        """Close what an engine has open, if anything: it refuses to begin the next transfer otherwise."""
+        await asyncio.gather(*(engine.end_update() for engine in engines), return_exceptions=True)
 
     @abstractmethod
     async def close(self) -> None:
