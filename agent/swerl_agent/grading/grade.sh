@@ -32,14 +32,18 @@ keep() {
   for part in head tail testimony; do : > "$scratch/$part"; done
   exec {head_in}> "$scratch/head" {tail_in}> "$scratch/tail" {testimony_in}> "$scratch/testimony"
   exec {head}< "$scratch/head" {tail}< "$scratch/tail" {testimony}< "$scratch/testimony"
+  # Both ends of the record are open before its keeper starts: it would wait for a writer that may be gone by then.
+  exec {record}<> "$scratch/witness/record"
+  exec {heard}< "$scratch/witness/record"
   exec {done}< <(
     trap '' PIPE
-    { head -c 16777216 < "$scratch/witness/record" | base64 -w 8000 >&"$testimony_in"; } &
+    exec {record}>&-
+    { head -c 16777216 <&"$heard" | base64 -w 8000 >&"$testimony_in"; } &
     tee >(head -c 25165824 | gzip -1 | base64 -w 8000 >&"$head_in") \
       >(tail -c 8388608 | gzip -1 | base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | wc -c
   )
-  exec {output}> "$scratch/output" {record}<> "$scratch/witness/record"
-  exec {head_in}>&- {tail_in}>&- {testimony_in}>&-
+  exec {output}> "$scratch/output"
+  exec {head_in}>&- {tail_in}>&- {testimony_in}>&- {heard}<&-
   rm "$scratch/output" "$scratch/head" "$scratch/tail" "$scratch/testimony"
 }
 
