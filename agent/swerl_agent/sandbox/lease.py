@@ -1,9 +1,9 @@
 """A Lease: as long as it is renewed, the sandboxes that name it live; a client that dies takes them along.
 
 Guarantees: renewing happens in a thread with an event loop of its own, so nothing its user computes or waits for can
-starve it; a renewal that fails is tried again until the Lease would have expired, then `lost` completes, as it does
-when another program has taken the Lease over; the Lease is deleted on a clean end, so that what was left behind goes at
-once.
+starve it; a renewal that fails is tried again for as long as a session tries to reach its sandbox (an API server that
+nobody reaches lets nothing expire), then `lost` completes, as it does at once when another program has taken the Lease
+over; the Lease is deleted on a clean end, so that what was left behind goes at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 API, RESOURCE = "coordination.k8s.io/v1", "leases"
 RETRY_SECONDS = 2.0  # between two tries of a renewal
+PATIENCE = 300.0  # seconds without a renewal after which the Lease is given up
+MAKE_TIMEOUT = 120.0  # seconds until it must have been made
 RENEW_TIMEOUT = 5.0  # seconds for one try; a connection that carries nothing any more must not cost the Lease
 
 
@@ -87,6 +89,7 @@ class LeaseKeeper:
         self._kubeconfig = kubeconfig
         self._interval, self._duration = interval, duration
         self._version: str | None = None  # of the Lease as we wrote it; another writer has taken it over
+        self._trouble: Exception | None = None  # why the last try failed
         self._held = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -95,13 +98,14 @@ class LeaseKeeper:
         """Begin to hold the Lease; returns at once."""
         self._thread.start()
 
-    def wait_held(self, timeout: float = LEASE_DURATION_SECONDS) -> None:
+    def wait_held(self, timeout: float = MAKE_TIMEOUT) -> None:
         """Return when the Lease exists. Raises LeaseLost when it could not be made."""
         held = self._held.wait(timeout)
         if self.lost.done():
             self.lost.result()
         if not held:
-            raise LeaseLost(f"Lease {self._namespace}/{self.name} could not be made in {timeout:.0f} s; see the log")
+            cause = f": {self._trouble!r}" if self._trouble else ""
+            raise LeaseLost(f"Lease {self._namespace}/{self.name} could not be made in {timeout:.0f} s{cause}")
 
     def stop(self) -> None:
         """Delete the Lease and end the thread."""
@@ -128,7 +132,8 @@ class LeaseKeeper:
                     self._held.set()
                 except (KubeError, TimeoutError) as error:
                     logger.warning("Lease %s not renewed: %r", self.name, error)
-                    if time.monotonic() - renewed > self._duration:
+                    self._trouble = error
+                    if time.monotonic() - renewed > max(PATIENCE, self._duration):
                         raise
                     pause = RETRY_SECONDS
                 await asyncio.to_thread(self._stopping.wait, pause)
