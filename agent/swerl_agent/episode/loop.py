@@ -1,30 +1,25 @@
-"""The agent: ask the model, run its command, show it the output, until the episode ends.
+"""The built-in agent: ask the model, run its command, show it the output, until the episode ends.
 
-Guarantees: how an episode ends is an exception, and each ending is reported in the Episode; an infrastructure failure
-ends the episode with `infrastructure_error` and is never shown to the model; whatever ended it, a patch is taken from
-the work tree if none was submitted and the sandbox still answers.
+Guarantee: an infrastructure failure ends the episode and is never shown to the model.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from swerl_agent.sandbox import CommandResult, SandboxError
+from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Task
 
-from .engine import Engine, EngineError
+from .attempt import Attempt, Ended
+from .engine import Engine
 from .episode import AgentLimits, Episode
-from .hiding import hide
-from .parsing import find_actions, is_action, is_valid_patch, submission
+from .parsing import find_actions, is_action, submission
 from .prompts import Prompts
 from .tokens import Tokenizer
 from .transcript import Transcript
-from .workspace import Session, Workspace, step_record
+from .workspace import Session, step_record
 
 
 class StepScoring(Protocol):
@@ -33,14 +28,6 @@ class StepScoring(Protocol):
     def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]]) -> None:
         """Answer `number` (from 0) and the records of its commands; returns at once and never raises."""
         ...
-
-
-class _Ended(Exception):
-    """An episode's regular end."""
-
-    def __init__(self, status: str) -> None:
-        super().__init__(status)
-        self.status = status
 
 
 async def run_episode(
@@ -63,8 +50,7 @@ async def run_episode(
     `scoring` is told of every step that does not submit. `on_end` gets the episode whatever ended it, cancellation and
     programming errors included (these are raised after).
     """
-    agent = _Agent(task, session, engine, tokenizer, prompts, limits, f"{group}/{task.instance_id}", temperature)
-    agent.episode.group, agent.episode.index = group, index
+    agent = _Loop(task, session, engine, tokenizer, prompts, limits, group=group, index=index, temperature=temperature)
     agent.scoring = scoring
     try:
         return await agent.run()
@@ -73,7 +59,7 @@ async def run_episode(
             on_end(agent.episode)
 
 
-class _Agent:
+class _Loop(Attempt):
     scoring: StepScoring | None = None
 
     def __init__(
@@ -84,21 +70,18 @@ class _Agent:
         tokenizer: Tokenizer,
         prompts: Prompts,
         limits: AgentLimits,
-        routing_key: str,
+        *,
+        group: str,
+        index: int,
         temperature: float,
     ) -> None:
-        self.engine, self.tokenizer, self.prompts, self.limits = engine, tokenizer, prompts, limits
-        self.workspace = Workspace(session, limits)
-        self.routing_key, self.temperature = routing_key, temperature
-        self.deadline = asyncio.timeout(limits.episode_timeout)
-        self.hide = partial(hide, session, task.hidden_paths)
-        self.episode = Episode(task.instance_id, "", 0, timings={"model": 0.0, "environment": 0.0})
+        super().__init__(task, session, limits, group=group, index=index)
+        self.engine, self.tokenizer, self.prompts, self.temperature = engine, tokenizer, prompts, temperature
+        self.routing_key = f"{group}/{task.instance_id}"
+        instance = prompts.instance(task.visible(), workdir=limits.workdir, step_limit=limits.step_limit)
         self.episode.messages = [
             {"role": "system", "content": prompts.system()},
-            {
-                "role": "user",
-                "content": prompts.instance(task.visible(), workdir=limits.workdir, step_limit=limits.step_limit),
-            },
+            {"role": "user", "content": instance},
         ]
         self.transcript = Transcript(tokenizer, list(self.episode.messages), limits.budget)
         self.episode.stretches = self.transcript.stretches
@@ -106,38 +89,10 @@ class _Agent:
         self.last_actions: list[str] = []
         self.repeats = 0
 
-    async def run(self) -> Episode:
-        episode = self.episode
-        with self._timed("total"):
-            try:
-                await self.hide()
-                await self._act()
-                await self._fall_back_to_diff()
-            except (SandboxError, EngineError) as error:
-                infrastructure = isinstance(error, EngineError) or error.infrastructure
-                episode.exit_status = "infrastructure_error" if infrastructure else "error"
-                episode.infrastructure_error, episode.error = infrastructure, f"{type(error).__name__}: {error}"
-            except asyncio.CancelledError:
-                episode.exit_status, episode.error = "cancelled", "cancelled from outside"
-                raise
-            except Exception as error:
-                episode.exit_status, episode.error = "error", f"{type(error).__name__}: {error}"
-                raise
-        return episode
-
-    async def _act(self) -> None:
-        """Steps until the episode ends."""
-        try:
-            async with asyncio.timeout(self.limits.episode_timeout) as self.deadline:
-                for remaining in reversed(range(self.limits.step_limit)):
-                    await self._step(remaining)
-            self.episode.exit_status = "max_steps"
-        except _Ended as end:
-            self.episode.exit_status = end.status
-        except TimeoutError:
-            if not self.deadline.expired():
-                raise
-            self.episode.exit_status = "episode_timeout"
+    async def act(self) -> None:
+        for remaining in reversed(range(self.limits.step_limit)):
+            await self._step(remaining)
+        raise Ended("max_steps")
 
     async def _step(self, remaining: int) -> None:
         """One turn of the model; `remaining` more may follow."""
@@ -160,7 +115,7 @@ class _Agent:
         room = self.transcript.room()
         if room < 1:
             self._overflow()
-        with self._timed("model"):
+        with self.timed("model"):
             generation = await self.engine.generate(
                 self.transcript.input_ids(),
                 max_new_tokens=min(self.limits.max_tokens_per_turn, room),
@@ -176,28 +131,23 @@ class _Agent:
 
     def _overflow(self) -> None:
         if self.episode.turns:
-            raise _Ended("context_overflow")
+            raise Ended("context_overflow")
         self.episode.error = (
             f"the prompt of {self.episode.instance_id} has {self.transcript.prompt_length} tokens, the window "
             f"{self.limits.context_tokens}: raise agent.contextTokens or leave the task out with tasks.filter"
         )
-        raise _Ended("prompt_too_long")
+        raise Ended("prompt_too_long")
 
     async def _execute(self, action: str) -> CommandResult:
         """Run one command; the episode ends here when its output submits."""
         started = time.time()
-        left = (self.deadline.when() or 0.0) - asyncio.get_running_loop().time()
-        with self._timed("environment"):
-            result = await self.workspace.execute(action, seconds_left=left)
-        if result.ran is not None:
-            self._spent("exec", result.duration - result.ran)
+        with self.timed("environment"):
+            result = await self.workspace.execute(action, seconds_left=self.seconds_left())
         self.episode.steps.append(step_record(self.episode.turns - 1, action, result, started))
         protocol = self.limits.protocol
         if submission(result.output, protocol) is not None and (protocol.failed_submits or result.exit_code == 0):
-            with self._timed("diff"):
-                patch = await self.workspace.submitted(result)
-            self._take(patch, "submission")
-            raise _Ended("submitted")
+            await self.take_submission(result)
+            raise Ended("submitted")
         return result
 
     def _refuse(self, actions: list[str], truncated: bool, remaining: int) -> None:
@@ -205,14 +155,14 @@ class _Agent:
         self.episode.format_errors += 1
         self.errors_in_row += 1
         if self.errors_in_row == self.limits.protocol.format_error_limit:
-            raise _Ended("repeated_format_errors")
+            raise Ended("repeated_format_errors")
         self._observe([self.prompts.format_error(actions, truncated=truncated)], remaining, role="user")
 
     def _end_if_stuck(self, actions: list[str]) -> None:
         self.repeats = self.repeats + 1 if actions == self.last_actions else 1
         self.last_actions = actions
         if self.repeats == self.limits.protocol.repeat_limit:
-            raise _Ended("repeated_command")
+            raise Ended("repeated_command")
 
     def _observe(self, contents: list[str], remaining: int, *, role: str) -> None:
         reminder = self.prompts.reminder(remaining)
@@ -220,24 +170,3 @@ class _Agent:
             contents = [*contents[:-1], f"{contents[-1]}\n\n{reminder}"]
         self.episode.messages += [{"role": role, "content": content} for content in contents]
         self.transcript.observe(*contents, role=role)
-
-    async def _fall_back_to_diff(self) -> None:
-        if self.episode.patch is None and self.episode.turns:
-            with self._timed("diff"):
-                patch = await self.workspace.diff()
-            self._take(patch, "git_diff_fallback")
-
-    def _take(self, patch: str, source: str) -> None:
-        if is_valid_patch(patch):
-            self.episode.patch, self.episode.patch_source = patch, source
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self._spent(phase, time.monotonic() - started)
-
-    def _spent(self, phase: str, seconds: float) -> None:
-        self.episode.timings[phase] = self.episode.timings.get(phase, 0.0) + seconds

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from .protocol import MINI_1, AgentProtocol
 
@@ -19,8 +22,18 @@ _OPAQUE = re.compile(r"^Binary files .* differ$", re.MULTILINE)
 
 # Tool calls as models write them: a JSON object, tags per parameter, or tags per key and value.
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_TAGGED = re.compile(r"\s*<function=bash>\s*<parameter=command>\n?(.*?)\n?</parameter>\s*</function>\s*", re.DOTALL)
-_KEYED = re.compile(r"\s*bash\s*<arg_key>command</arg_key>\s*<arg_value>(.*?)</arg_value>\s*", re.DOTALL)
+_TAGGED = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
+_PARAMETER = re.compile(r"\s*<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>\s*(?=<parameter=|$)", re.DOTALL)
+_KEYED = re.compile(r"\s*([\w.-]+?)\s*(<arg_key>.*</arg_value>)?\s*", re.DOTALL)
+_KEY = re.compile(r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>\s*(?=<arg_key>|$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call. Arguments of a call in tags are all text, of a JSON call what JSON has."""
+
+    name: str
+    arguments: Mapping[str, Any]
 
 
 def find_actions(text: str, protocol: AgentProtocol = MINI_1) -> list[str]:
@@ -29,10 +42,20 @@ def find_actions(text: str, protocol: AgentProtocol = MINI_1) -> list[str]:
     A well-formed answer has exactly one; with tool calls it may have more.
     """
     if protocol.fence is None:
-        calls = [_command(call) for call in _CALL.findall(text)]
-        return [call for call in calls if call is not None] if None not in calls else []
+        commands = [_command(call) for call in find_calls(text)]
+        return [command for command in commands if command is not None] if None not in commands else []
     blocks = [block.strip() for block in _blocks(protocol.fence, protocol.exactly_one).findall(text)]
     return blocks if protocol.exactly_one else blocks[:1]
+
+
+def find_calls(text: str) -> list[Call | None]:
+    """The tool calls in `text`, in order; None for each that is malformed."""
+    return [_call(match.group(1)) for match in _CALL.finditer(text)]
+
+
+def without_calls(text: str) -> str:
+    """`text` around its tool calls."""
+    return _CALL.sub("", text).strip()
 
 
 def is_action(actions: list[str], protocol: AgentProtocol) -> bool:
@@ -72,15 +95,24 @@ def _blocks(fence: str, strict: bool) -> re.Pattern[str]:
     return re.compile(rf"```{re.escape(fence)}\s*\n(.*?){end}", re.DOTALL)
 
 
-def _command(call: str) -> str | None:
-    """The command of one tool call; None when it is not a call of bash."""
-    tagged = _TAGGED.fullmatch(call) or _KEYED.fullmatch(call)
-    if tagged:
-        return str(tagged.group(1))
-    try:
-        parsed = json.loads(call, strict=False)
-    except ValueError:
-        return None
-    arguments = parsed.get("arguments") if isinstance(parsed, dict) and parsed.get("name") == "bash" else None
-    command = arguments.get("command") if isinstance(arguments, dict) else None
+def _command(call: Call | None) -> str | None:
+    """The command of a tool call; None when it is not a call of bash."""
+    command = call.arguments.get("command") if call and call.name == "bash" else None
     return command if isinstance(command, str) else None
+
+
+def _call(body: str) -> Call | None:
+    try:
+        parsed = json.loads(body, strict=False)
+    except ValueError:
+        return _in_tags(body, _TAGGED, _PARAMETER) or _in_tags(body, _KEYED, _KEY)
+    name = parsed.get("name") if isinstance(parsed, dict) else None
+    arguments = parsed.get("arguments") if isinstance(parsed, dict) else None
+    return Call(name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
+
+
+def _in_tags(body: str, whole: re.Pattern[str], one: re.Pattern[str]) -> Call | None:
+    match = whole.fullmatch(body)
+    arguments = match.group(2) or "" if match else ""
+    rest = one.sub("", arguments).strip()
+    return Call(match.group(1), dict(one.findall(arguments))) if match and not rest else None

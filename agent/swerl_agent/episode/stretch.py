@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .engine import Generation
+
 
 @dataclass
 class Stretch:
@@ -26,6 +28,15 @@ class Stretch:
         self.tokens += ids
         self.loss_mask += [0] * len(ids)
         self.logprobs += [0.0] * len(ids)
+
+    def sample(self, step: int, generation: Generation) -> None:
+        """Append the answer of a step of the episode."""
+        start = len(self.tokens)
+        self.tokens += generation.output_ids
+        self.loss_mask += [1] * len(generation.output_ids)
+        self.logprobs += generation.logprobs
+        self.weight_versions += [(version, start + a, start + b) for version, a, b in generation.weight_versions]
+        self.answers.append((step, start, len(self.tokens)))
 
     def per_step(self) -> list[Stretch]:
         """One stretch per answer: all that was read before it as context, the answer alone with mask 1."""

@@ -10,6 +10,7 @@ Guarantees:
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 
 
 class TokenizerError(ValueError):
@@ -99,14 +100,13 @@ class HFTokenizer:
         self._split = re.compile("|".join(map(re.escape, sorted(self._control, key=len, reverse=True))) or r"(?!)")
         self._risky = re.compile(f"{self._split.pattern}|{_MARKED.pattern}")
         self.vocab_size = _vocab_size(Path(path), len(self._inner))
-        self._tools = [dict(tool) for tool in tools]
-        self._known: dict[tuple[str, int], _Appended] = {}
-        self.turn_end_id = self._appended("user", 1).end
-        self.tool_end_id = self._tool_end() if tools else self.turn_end_id
-        eos = self._inner.eos_token_id
-        ends = [self.turn_end_id, self.tool_end_id, *([] if eos is None else [eos])]
-        self.stop_token_ids: tuple[int, ...] = tuple(dict.fromkeys(ends))
-        self._verify("tool" if tools else "user")
+        self._show(tools)
+
+    def with_tools(self, tools: Sequence[Mapping[str, Any]]) -> HFTokenizer:
+        """The same with other tools in the prompt; raises TokenizerError when the chat template does not show them."""
+        other = copy.copy(self)
+        other._show(tools)
+        return other
 
     def encode(self, text: str) -> list[int]:
         """Ids of plain text; control tokens in it stay text."""
@@ -121,38 +121,72 @@ class HFTokenizer:
         return self._encode(self._fill(messages))
 
     def rendered(self, messages: Messages) -> list[int]:
-        """Ids of a conversation as a chat server renders it: the template sees the contents and may change them."""
+        """Ids of a conversation as a chat server renders it: the template sees the contents and may change them.
+
+        Answers may have `tool_calls` as chat templates read them, with arguments as an object.
+        """
         hidden: list[str] = []
-        shown = [{**message, "content": self._hide(message, hidden)} for message in messages]
+        shown = [
+            self._hide_all({**message, "content": ""}, hidden)
+            | {"content": self._hide(message["role"], message["content"], hidden)}
+            for message in messages
+        ]
         return self._revealed(self._render(shown), hidden)
 
     def said(self, text: str) -> list[int]:
         """Ids of an answer's text; tokens such as <think> that a model itself writes are tokens, others stay text."""
         hidden: list[str] = []
-        return self._revealed(self._hide({"role": "assistant", "content": text}, hidden), hidden)
+        return self._revealed(self._hide("assistant", text, hidden), hidden)
 
     def header(self) -> str:
         """What the template writes before an answer."""
-        return self._appended("user", 1).around[-1]
+        return self._appended("user").around[-1]
 
     def delta(self, *contents: str, role: str = "user") -> list[int]:
         """Ids that follow a closed answer: messages of `role` (user or tool) and the header of the next answer."""
-        first, *others = self._appended(role, len(contents)).around
-        parts = [_Text(first, True)]
-        for content, after in zip(contents, others, strict=True):
-            parts += [_Text(content, False), _Text(after, True)]
-        return self._encode(parts)
+        return self.continuation([{"role": role, "content": content} for content in contents])[1]
 
-    def _hide(self, message: Mapping[str, str], hidden: list[str]) -> str:
+    def continuation(self, messages: Messages) -> tuple[int, list[int]]:
+        """The token that closes an answer before `messages`, and the ids after it with the header of the next answer.
+
+        Raises TokenizerError when the chat template cannot append messages of these roles.
+        """
+        appended = self._appended(*(message["role"] for message in messages))
+        first, *others = appended.around
+        parts = [_Text(first, True)]
+        for message, after in zip(messages, others, strict=True):
+            parts += [_Text(message["content"], False), _Text(after, True)]
+        return appended.end, self._encode(parts)
+
+    def _show(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Have `tools` in every prompt."""
+        self._tools = [dict(tool) for tool in tools]
+        self._known: dict[tuple[str, ...], _Appended] = {}
+        self.turn_end_id = self._appended("user").end
+        self.tool_end_id = self._tool_end() if tools else self.turn_end_id
+        eos = self._inner.eos_token_id
+        ends = [self.turn_end_id, self.tool_end_id, *([] if eos is None else [eos])]
+        self.stop_token_ids: tuple[int, ...] = tuple(dict.fromkeys(ends))
+        self._verify("tool" if tools else "user")
+
+    def _hide_all(self, value: Any, hidden: list[str]) -> Any:
+        """The same of every text in `value`, as text that was not written by the model."""
+        if isinstance(value, str):
+            return self._hide("tool", value, hidden)
+        if isinstance(value, Mapping):
+            return {self._hide("tool", key, hidden): self._hide_all(part, hidden) for key, part in value.items()}
+        return [self._hide_all(part, hidden) for part in value] if isinstance(value, list) else value
+
+    def _hide(self, role: str, content: str, hidden: list[str]) -> str:
         """The content with marks for what must not become a control token; `hidden` gets what they stand for."""
 
         def mark(match: re.Match[str]) -> str:
-            if message["role"] == "assistant" and match.group() in self._written:
+            if role == "assistant" and match.group() in self._written:
                 return match.group()
             hidden.append(match.group())
             return _MARK.format(len(hidden) - 1)
 
-        return self._risky.sub(mark, message["content"])
+        return self._risky.sub(mark, content)
 
     def _revealed(self, text: str, hidden: Sequence[str]) -> list[int]:
         """Ids of text with marks."""
@@ -220,11 +254,11 @@ class HFTokenizer:
             raise TokenizerError(f"token ids {outside[:5]} lie outside the model's vocabulary of {self.vocab_size}")
         return ids
 
-    def _appended(self, role: str, count: int) -> _Appended:
-        """How `count` messages of `role` follow an answer, read off the template."""
-        if (role, count) not in self._known:
-            roles = ("system", "user", "assistant", *[role] * count)
-            pieces = self._fill([{"role": name, "content": name} for name in roles])
+    def _appended(self, *roles: str) -> _Appended:
+        """How messages of `roles` follow an answer, read off the template."""
+        if roles not in self._known:
+            whole = ("system", "user", "assistant", *roles)
+            pieces = self._fill([{"role": name, "content": name} for name in whole])
             between = pieces[6].text
             match = self._split.match(between)
             if not match:
@@ -232,12 +266,12 @@ class HFTokenizer:
                     f"the chat template does not close an answer with a control token but {between[:20]!r}"
                 )
             around = (between[match.end() :], *(piece.text for piece in pieces[8::2]))
-            self._known[role, count] = _Appended(self._control[match.group()], around)
-        return self._known[role, count]
+            self._known[roles] = _Appended(self._control[match.group()], around)
+        return self._known[roles]
 
     def _tool_end(self) -> int:
         try:
-            end = self._appended("tool", 1).end
+            end = self._appended("tool").end
         except TokenizerError as error:
             raise TokenizerError(f"tool calls need a chat template with tool messages: {error}") from error
         names = [tool["function"]["name"] for tool in self._tools]
@@ -255,7 +289,7 @@ class HFTokenizer:
         ]
         whole = self._piece(self._render(messages))
         delta = self.delta(messages[-1]["content"], role=role)
-        if whole[-len(delta) :] != delta or whole[-len(delta) - 1] != self._appended(role, 1).end:
+        if whole[-len(delta) :] != delta or whole[-len(delta) - 1] != self._appended(role).end:
             raise TokenizerError("the chat template does not append messages: their tokens depend on what comes later")
 
 

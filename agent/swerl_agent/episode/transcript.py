@@ -57,19 +57,10 @@ class Transcript:
 
     def answer(self, generation: Generation) -> str:
         """Record what was read and sampled; the answer's text without the closing token."""
-        stretch = self._current()
-        start = len(stretch.tokens)
-        stretch.tokens += generation.output_ids
-        stretch.loss_mask += [1] * len(generation.output_ids)
-        stretch.logprobs += generation.logprobs
-        stretch.weight_versions += [(version, start + a, start + b) for version, a, b in generation.weight_versions]
-        stretch.answers.append((self._step, start, len(stretch.tokens)))
+        self._current().sample(self._step, generation)
         self._step += 1
         self._sampled = list(generation.output_ids)
-        text_ids = list(generation.output_ids)
-        if text_ids and text_ids[-1] in self._tokenizer.stop_token_ids:
-            text_ids.pop()
-        return self._tokenizer.decode(text_ids)
+        return answer_text(self._tokenizer, generation)
 
     def observe(self, *contents: str, role: str = "user") -> None:
         """Add messages of `role` after the last answer; they are recorded once a generation has read them."""
@@ -123,6 +114,12 @@ class Transcript:
         """The last answer with the token that closes it before a message of `role`."""
         end = self._tokenizer.turn_end_id if role == "user" else self._tokenizer.tool_end_id
         return self._sampled if self._sampled[-1:] == [end] else [*self._sampled, end]
+
+
+def answer_text(tokenizer: Tokenizer, generation: Generation) -> str:
+    """The text of an answer, without the token that ends it."""
+    ids = generation.output_ids
+    return tokenizer.decode(ids[:-1] if ids and ids[-1] in tokenizer.stop_token_ids else ids)
 
 
 def _note(count: int) -> str:

@@ -52,14 +52,23 @@ class Workspace:
     def __init__(self, session: Session, limits: AgentLimits) -> None:
         self._session, self._limits = session, limits
 
-    async def execute(self, action: str, *, seconds_left: float) -> CommandResult:
-        """Run one of the model's commands. Raises SandboxError."""
+    async def execute(
+        self,
+        action: str,
+        *,
+        seconds_left: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int | None = None,
+    ) -> CommandResult:
+        """Run one of the model's commands, by default in the repository, its programs quiet. Raises SandboxError."""
         return await self._session.run(
             action.replace("\0", ""),  # a shell cannot be given NUL
             timeout=max(0.1, min(self._limits.command_timeout, seconds_left)),
-            cwd=self._limits.workdir,
-            env=ENVIRONMENT,
-            max_output=max(MAX_OUTPUT, 8 * self._limits.cut.max_chars),  # either half holds 4 bytes per character
+            cwd=cwd or self._limits.workdir,
+            env=ENVIRONMENT if env is None else env,
+            # Of what the model is shown, either half holds 4 bytes per character.
+            max_output=max_output or max(MAX_OUTPUT, 8 * self._limits.cut.max_chars),
         )
 
     def shown(self, result: CommandResult) -> Output:

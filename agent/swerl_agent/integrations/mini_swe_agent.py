@@ -24,9 +24,8 @@ from minisweagent.exceptions import Submitted
 from minisweagent.utils.serialize import recursive_merge
 from pydantic import BaseModel, ConfigDict, Field
 
+from swerl_agent.episode.protocol import SUBMISSION
 from swerl_agent.sandbox import CommandResult, blocking
-
-SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # first line of the output of a command that ends the episode
 
 
 class SandboxEnvironmentConfig(BaseModel):
@@ -79,14 +78,9 @@ class SandboxEnvironment:
         seconds = timeout or self.config.timeout
         forwarded = {name: os.environ[name] for name in self.config.forward_env if name in os.environ}
         result = self.sandbox.run(
-            f"exec 2>&1\n{action.get('command', '')}",
-            timeout=seconds,
-            cwd=cwd or self.config.cwd,
-            env=forwarded | self.config.env,
+            merged(action), timeout=seconds, cwd=cwd or self.config.cwd, env=forwarded | self.config.env
         )
-        observed = _observed(result, action, seconds)
-        _check_finished(observed)
-        return observed
+        return observed(result, action, seconds)
 
     def get_template_vars(self, **variables: Any) -> dict[str, Any]:
         """What prompt templates may use."""
@@ -108,24 +102,27 @@ class SandboxEnvironment:
         self.cleanup()
 
 
-def _observed(result: CommandResult, action: dict[str, Any], seconds: float) -> dict[str, Any]:
-    if not result.timed_out:
-        return {"output": result.output, "returncode": result.exit_code, "exception_info": ""}
-    why = f"Command {action.get('command', '')!r} timed out after {seconds} seconds"
-    return {
-        "output": result.output,
-        "returncode": -1,
-        "exception_info": f"An error occurred while executing the command: {why}",
-        "extra": {"exception_type": "TimeoutExpired", "exception": why},
-    }
+def merged(action: dict[str, Any]) -> str:
+    """The command of an action, its streams as one."""
+    return f"exec 2>&1\n{action.get('command', '')}"
 
 
-def _check_finished(observed: dict[str, Any]) -> None:
-    lines = observed["output"].lstrip().splitlines(keepends=True)
-    if lines and lines[0].strip() == SUBMIT and observed["returncode"] == 0:
+def observed(result: CommandResult, action: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """What the agent sees of an action that might take `seconds`; raises Submitted when it ends the episode."""
+    if result.timed_out:
+        why = f"Command {action.get('command', '')!r} timed out after {seconds:g} seconds"
+        return {
+            "output": result.output,
+            "returncode": -1,
+            "exception_info": f"An error occurred while executing the command: {why}",
+            "extra": {"exception_type": "TimeoutExpired", "exception": why},
+        }
+    lines = result.output.lstrip().splitlines(keepends=True)
+    if lines and lines[0].strip() == SUBMISSION and result.exit_code == 0:
         submission = "".join(lines[1:])
         extra = {"exit_status": "Submitted", "submission": submission}
         raise Submitted({"role": "exit", "content": submission, "extra": extra})
+    return {"output": result.output, "returncode": result.exit_code, "exception_info": ""}
 
 
 def main() -> None:

@@ -1,0 +1,117 @@
+"""One attempt at one task, whoever makes it: the built-in loop or an agent from outside.
+
+Guarantees: how an attempt ends is an exception, and each ending is reported in the Episode; an infrastructure failure
+ends it with `infrastructure_error`; whatever ended it, a patch is taken from the work tree if none was submitted and
+the sandbox still answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+from swerl_agent.sandbox import CommandResult, SandboxError
+from swerl_agent.tasks import Task
+
+from .engine import EngineError
+from .episode import AgentLimits, Episode
+from .hiding import hide
+from .parsing import is_valid_patch
+from .workspace import Session, Workspace
+
+
+class Agent(Protocol):
+    """Makes attempts."""
+
+    async def attempt(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+        """One attempt at `task` in the sandbox of `session`, whatever ended it."""
+        ...
+
+
+class Ended(Exception):
+    """An episode's regular end."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Attempt(ABC):
+    """What every attempt does around its acting."""
+
+    def __init__(self, task: Task, session: Session, limits: AgentLimits, *, group: str, index: int) -> None:
+        self.limits = limits
+        self.workspace = Workspace(session, limits)
+        self.deadline = asyncio.timeout(limits.episode_timeout)
+        self.hide = partial(hide, session, task.hidden_paths)
+        self.episode = Episode(task.instance_id, group, index, timings={"model": 0.0, "environment": 0.0})
+
+    @abstractmethod
+    async def act(self) -> None:
+        """Ask, run, show, until Ended or SandboxError or EngineError is raised."""
+
+    async def run(self) -> Episode:
+        """The whole attempt; cancellation and programming errors are raised once the episode says so."""
+        episode = self.episode
+        with self.timed("total"):
+            try:
+                await self.hide()
+                await self._act_in_time()
+                await self._fall_back_to_diff()
+            except (SandboxError, EngineError) as error:
+                infrastructure = isinstance(error, EngineError) or error.infrastructure
+                episode.exit_status = "infrastructure_error" if infrastructure else "error"
+                episode.infrastructure_error, episode.error = infrastructure, f"{type(error).__name__}: {error}"
+            except asyncio.CancelledError:
+                episode.exit_status, episode.error = "cancelled", "cancelled from outside"
+                raise
+            except Exception as error:
+                episode.exit_status, episode.error = "error", f"{type(error).__name__}: {error}"
+                raise
+        return episode
+
+    def seconds_left(self) -> float:
+        """Until the episode must end."""
+        return (self.deadline.when() or 0.0) - asyncio.get_running_loop().time()
+
+    async def take_submission(self, result: CommandResult) -> None:
+        """The patch is what the submitting command printed."""
+        with self.timed("diff"):
+            patch = await self.workspace.submitted(result)
+        self._take(patch, "submission")
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Adds the seconds inside to the episode's timings."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            timings = self.episode.timings
+            timings[phase] = timings.get(phase, 0.0) + time.monotonic() - started
+
+    async def _act_in_time(self) -> None:
+        try:
+            async with asyncio.timeout(self.limits.episode_timeout) as self.deadline:
+                await self.act()
+        except Ended as end:
+            self.episode.exit_status = end.status
+        except TimeoutError:
+            if not self.deadline.expired():
+                raise
+            self.episode.exit_status = "episode_timeout"
+
+    async def _fall_back_to_diff(self) -> None:
+        if self.episode.patch is None and self.episode.turns:
+            with self.timed("diff"):
+                patch = await self.workspace.diff()
+            self._take(patch, "git_diff_fallback")
+
+    def _take(self, patch: str, source: str) -> None:
+        if is_valid_patch(patch):
+            self.episode.patch, self.episode.patch_source = patch, source

@@ -1,0 +1,152 @@
+"""The gateway: an OpenAI-compatible endpoint per episode, in the process that holds the engine and the tokenizer.
+
+Guarantees: an endpoint's URL cannot be guessed and ends with its episode; keys are in no log; every error is in
+OpenAI's format, with a status that clients retry only where that helps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from aiohttp import web
+
+from swerl_agent.episode import AgentLimits, Engine, HFTokenizer
+
+from . import wire
+from .errors import Refusal, closed, invalid
+from .recording import Recording
+from .request import parse
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY = 64 << 20  # bytes of a request
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the agent of one episode finds its model."""
+
+    base_url: str  # ends with /v1
+    api_key: str  # alone enough at the gateway's own /v1; at base_url it is not looked at
+    model: str
+
+
+class Gateway:
+    """Endpoints for any number of episodes; a context that listens.
+
+    `port` 0 is any free one. `address` is how agents reach the host when that is not the one it listens on.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: HFTokenizer,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        address: str | None = None,
+        model: str = "policy",
+    ) -> None:
+        self._engine, self._tokenizer, self._model = engine, tokenizer, model
+        self._host, self._port, self._address = host, port, address or host
+        self._episodes: dict[str, Recording] = {}
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, for clients with the key as their API key: the base URL is this with /v1."""
+        return f"http://{self._address}:{self._port}"
+
+    async def __aenter__(self) -> Gateway:
+        """Raises OSError when the port is taken."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for recording in self._episodes.values():
+            recording.close()
+        await self._runner.cleanup()
+
+    @contextlib.contextmanager
+    def episode(
+        self, limits: AgentLimits, *, routing_key: str, temperature: float
+    ) -> Iterator[tuple[Endpoint, Recording]]:
+        """An endpoint that ends with the context, and what comes through it.
+
+        `routing_key` keeps episodes of one prompt on one engine; `temperature` is for requests that name none.
+        """
+        key = secrets.token_urlsafe(24)
+        recording = Recording(self._engine, self._tokenizer, limits, routing_key=routing_key, temperature=temperature)
+        self._episodes[key] = recording
+        try:
+            yield Endpoint(f"{self.url}/episodes/{key}/v1", key, self._model), recording
+        finally:
+            del self._episodes[key]
+            recording.close()
+
+    def _application(self) -> web.Application:
+        application = web.Application(middlewares=[_in_openai_format], client_max_size=MAX_BODY)
+        for base in ("/v1", "/episodes/{key}/v1"):
+            application.router.add_post(f"{base}/chat/completions", self._complete)
+            application.router.add_get(f"{base}/models", self._models)
+        return application
+
+    def _recording(self, request: web.Request) -> Recording:
+        key = request.match_info.get("key")
+        if key is not None:
+            recording = self._episodes.get(key)
+            if recording is None:
+                raise closed()
+            return recording
+        recording = self._episodes.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        if recording is None:
+            raise Refusal(401, "authentication_error", "invalid_api_key", "the API key names no episode that runs")
+        return recording
+
+    async def _models(self, request: web.Request) -> web.Response:
+        self._recording(request)
+        return web.json_response(wire.models(self._model))
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        recording = self._recording(request)
+        try:
+            body = json.loads(await request.read())
+        except ValueError as error:
+            raise invalid(f"the body is not JSON: {error}", None) from error
+        asked = parse(body)
+        answer = await recording.answer(asked)
+        if not asked.stream:
+            return web.json_response(wire.completion(asked, answer))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+        with contextlib.suppress(ConnectionError):  # the client is gone; the answer is recorded
+            await response.prepare(request)
+            for chunk in wire.chunks(asked, answer):
+                await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+            await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+@web.middleware
+async def _in_openai_format(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except Refusal as raised:
+        refusal = raised
+    except web.HTTPException as error:
+        code = "request_too_large" if error.status == 413 else None
+        refusal = Refusal(error.status, "invalid_request_error", code, error.text or error.reason)
+    except Exception as error:
+        logger.exception("a request for a chat completion failed")
+        refusal = Refusal(500, "server_error", "internal", f"{type(error).__name__}: {error}")
+    return web.json_response(refusal.body, status=refusal.status)

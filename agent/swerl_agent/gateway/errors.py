@@ -1,0 +1,40 @@
+"""Refusals in the format of OpenAI's API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Refusal(Exception):
+    """A request that is not answered; `param` names the field at fault."""
+
+    status: int  # of HTTP
+    kind: str
+    code: str | None
+    message: str
+    param: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What the client is told."""
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+
+def invalid(message: str, param: str | None, *, code: str | None = None) -> Refusal:
+    """The request cannot be answered as it is."""
+    return Refusal(400, "invalid_request_error", code, message, param)
+
+
+def ended(code: str, message: str) -> Refusal:
+    """A limit of the episode is reached; as after its end, clients do not try again."""
+    return Refusal(404, "invalid_request_error", code, message)
+
+
+def closed() -> Refusal:
+    """The episode is over, or never was."""
+    return Refusal(404, "invalid_request_error", "episode_not_found", "no such episode, or it has ended")

@@ -1,0 +1,178 @@
+"""Requests for a chat completion, as this gateway understands them.
+
+Guarantees: a field that would change the answer and is not supported is refused by name, never ignored; what the
+OpenAI client and LiteLLM change in an answer on its way back (null content, parts of text, call ids, the order of keys)
+makes no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from swerl_agent.episode.parsing import Call
+
+from .errors import Refusal, invalid
+
+THOUGHT = re.compile(r"\s*<think>(.*?)</think>(.*)", re.DOTALL)
+
+
+def _text(content: Any) -> Any:
+    """Content as one text; null is ''."""
+    if content is None:
+        return ""
+    if not isinstance(content, list):
+        return content
+    for number, part in enumerate(content):
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+            raise ValueError(f"part {number} is of type {kind!r}: only text is supported, no images, audio or files")
+    return "".join(part["text"] for part in content)
+
+
+def _arguments(text: Any) -> Any:
+    """Arguments of a call as the object they say."""
+    parsed = json.loads(text) if isinstance(text, str) else text
+    if not isinstance(parsed, dict):
+        raise ValueError("the arguments of a call must be a JSON object")
+    return parsed
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool as chat templates read it."""
+    function = tool.get("function")
+    if tool.get("type") != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise ValueError("only tools of type function, with a name, are supported")
+    return tool
+
+
+def _list(stop: Any) -> Any:
+    return [stop] if isinstance(stop, str) else stop
+
+
+class _Function(BaseModel):
+    name: str
+    arguments: Annotated[dict[str, Any], BeforeValidator(_arguments)]
+
+
+class _Call(BaseModel):
+    function: _Function
+
+
+class Message(BaseModel):
+    """One message; keys it does not know are left out."""
+
+    role: Annotated[
+        Literal["system", "user", "assistant", "tool"],
+        BeforeValidator(lambda role: "system" if role == "developer" else role),
+    ]
+    content: Annotated[str, BeforeValidator(_text)] = ""
+    reasoning_content: str | None = None
+    tool_calls: list[_Call] | None = None
+    function_call: None = None
+
+    @property
+    def calls(self) -> list[Call]:
+        """The tools an answer calls."""
+        return [Call(call.function.name, call.function.arguments) for call in self.tool_calls or ()]
+
+    @property
+    def text(self) -> str:
+        """The content with the thought that a client may have split off."""
+        return f"<think>{self.reasoning_content}</think>{self.content}" if self.reasoning_content else self.content
+
+    def template(self) -> dict[str, Any]:
+        """What the chat template reads."""
+        shown: dict[str, Any] = {"role": self.role, "content": self.text}
+        if self.calls:
+            functions = [{"name": call.name, "arguments": call.arguments} for call in self.calls]
+            shown["tool_calls"] = [{"type": "function", "function": function} for function in functions]
+        return shown
+
+    def identity(self, *, thought: bool = True) -> str:
+        """Equal for messages that say the same; `thought`: whether the block an answer begins with counts."""
+        match = THOUGHT.fullmatch(self.text) if self.role == "assistant" else None
+        said = match.group(2) if match else self.text
+        return json.dumps(
+            [
+                self.role,
+                said.strip() if self.role == "assistant" else said,
+                match.group(1).strip() if match and thought else "",
+                [[call.name, call.arguments] for call in self.calls],
+            ],
+            sort_keys=True,
+        )
+
+
+class _StreamOptions(BaseModel):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class ChatRequest(BaseModel):
+    """The body of a request. What can only have its neutral value is not supported; what is Any changes nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = ""
+    messages: list[Message] = Field(min_length=1)
+    tools: list[Annotated[dict[str, Any], AfterValidator(_tool)]] | None = None
+    tool_choice: Literal["auto", "none"] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    stop: Annotated[list[Annotated[str, Field(min_length=1)]] | None, BeforeValidator(_list)] = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    logprobs: bool | None = None
+    n: Literal[1] | None = None
+    top_logprobs: Literal[0] | None = None
+    top_p: Annotated[float, Field(ge=1, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
+    logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
+    response_format: dict[Literal["type"], Literal["text"]] | None = None
+    parallel_tool_calls: Any = None
+    seed: Any = None
+    user: Any = None
+    store: Any = None
+    metadata: Any = None
+    service_tier: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+
+    @property
+    def shown_tools(self) -> list[dict[str, Any]]:
+        """Tools the model is told of."""
+        return (self.tools or []) if self.tool_choice != "none" else []
+
+    @property
+    def wanted_tokens(self) -> int | None:
+        """The longest answer the client asks for."""
+        asked = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
+        return min(asked, default=None)
+
+
+def parse(body: Any) -> ChatRequest:
+    """The request in a JSON body; raises Refusal naming the first field at fault."""
+    if not isinstance(body, Mapping):
+        raise invalid("the body must be a JSON object", None)
+    try:
+        request = ChatRequest.model_validate(body)
+    except ValidationError as error:
+        raise _refusal(error) from error
+    if request.messages[-1].role == "assistant":
+        raise invalid("messages: the last must not be an answer; answers cannot be continued", "messages")
+    return request
+
+
+def _refusal(error: ValidationError) -> Refusal:
+    first = error.errors(include_url=False)[0]
+    field, *inner = first["loc"]
+    where = str(field) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in inner)
+    known = first["type"] != "extra_forbidden"
+    return invalid(f"{where}: {first['msg'] if known else 'is not supported'}", str(field if not known else where))

@@ -1,0 +1,122 @@
+"""The tree of an episode's snapshots: which tokens a request continues, and where a new branch begins.
+
+Guarantees: a conversation that goes on from an answer given here reads the tokens of that answer as they were sampled;
+any other is read as the chat template renders it; what a request reads is what is recorded as its context; every
+sampled token has mask 1 in exactly one stretch. A stretch grows as long as contexts begin with all of it; retries,
+edited or dropped history and sub-agents begin others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from swerl_agent.episode import Generation, HFTokenizer, Stretch, TokenizerError
+
+from .request import ChatRequest, Message
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """All that was read and sampled up to the end of an answer."""
+
+    place: str
+    stretch: Stretch
+    end: int  # in the stretch's tokens
+    messages: tuple[dict[str, str], ...]
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.stretch.tokens[: self.end]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the model reads for a request."""
+
+    ids: list[int]
+    place: str  # of its conversation in the tree
+    messages: tuple[dict[str, str], ...]  # the same as text
+
+
+class Tree:
+    """Tokens and messages of all conversations of one episode."""
+
+    def __init__(self, tokenizer: HFTokenizer) -> None:
+        self._plain = tokenizer
+        self._shown: dict[str, HFTokenizer] = {}  # by the tools they show
+        self._answers: dict[tuple[str, str], _Snapshot] = {}  # by the place before, and what was said
+        self.stretches: list[Stretch] = []
+        self.answers = 0
+        self.messages: list[dict[str, str]] = []  # the conversation of the newest answer
+
+    def tokenizer(self, tools: Sequence[dict[str, Any]]) -> HFTokenizer:
+        """The one that shows `tools`; raises TokenizerError when the chat template cannot."""
+        key = _key(tools)
+        if key not in self._shown:
+            self._shown[key] = self._plain.with_tools(tools)
+        return self._shown[key]
+
+    def context(self, request: ChatRequest) -> Context:
+        """What the model reads; raises TokenizerError when the chat template does not take the messages."""
+        tokenizer = self.tokenizer(request.shown_tools)
+        place, snapshot, after = self._find(_key(request.shown_tools), request.messages)
+        if snapshot:
+            messages = (*snapshot.messages, *map(_as_text, after))
+            try:
+                end, ids = tokenizer.continuation([message.template() for message in after])
+            except TokenizerError:  # the template takes such messages only in view of the whole conversation
+                pass
+            else:
+                read = snapshot.tokens
+                return Context([*read, *([] if read[-1:] == [end] else [end]), *ids], place, messages)
+        ids = tokenizer.rendered([message.template() for message in request.messages])
+        return Context(ids, place, tuple(map(_as_text, request.messages)))
+
+    def record(self, context: Context, generation: Generation, answer: Message, text: str) -> None:
+        """Keep an answer: its tokens, what the client is told of it, and its whole text."""
+        stretch = self._begun(context.ids)
+        if stretch is None:
+            stretch = Stretch(prompt_length=len(context.ids))
+            self.stretches.append(stretch)
+        stretch.read(context.ids[len(stretch.tokens) :])
+        stretch.sample(self.answers, generation)
+        self.answers += 1
+        self.messages = [*context.messages, {"role": "assistant", "content": text}]
+        place = _below(context.place, answer.identity())
+        snapshot = _Snapshot(place, stretch, len(stretch.tokens), tuple(self.messages))
+        for thought in (True, False):  # clients may leave the thought out
+            self._answers[context.place, answer.identity(thought=thought)] = snapshot
+
+    def _find(self, tools: str, messages: Sequence[Message]) -> tuple[str, _Snapshot | None, Sequence[Message]]:
+        """The place of a conversation; its last answer, when that was given here, and the messages after it."""
+        place, known, after = _below("", tools), None, messages
+        for number, message in enumerate(messages):
+            answered = self._answers.get((place, message.identity())) if message.role == "assistant" else None
+            place = answered.place if answered else _below(place, message.identity())
+            if message.role == "assistant":
+                known, after = answered, messages[number + 1 :]
+        return place, known, after
+
+    def _begun(self, ids: list[int]) -> Stretch | None:
+        """The longest stretch that is the beginning of `ids`."""
+        begun = [stretch for stretch in self.stretches if ids[: len(stretch.tokens)] == stretch.tokens]
+        return max(begun, key=lambda stretch: len(stretch.tokens), default=None)
+
+
+def _key(tools: Sequence[dict[str, Any]]) -> str:
+    return json.dumps(tools, sort_keys=True)
+
+
+def _below(place: str, said: str) -> str:
+    """The place that a message leads to."""
+    return hashlib.sha256(f"{place}\n{said}".encode()).hexdigest()
+
+
+def _as_text(message: Message) -> dict[str, str]:
+    calls = [{"name": call.name, "arguments": call.arguments} for call in message.calls]
+    blocks = "".join(f"\n<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
+    return {"role": message.role, "content": message.text + blocks}

@@ -1,0 +1,176 @@
+"""Episodes of the unmodified mini-swe-agent 2.x: its agent and its model client, our gateway and our sandbox.
+
+Guarantees: prompts, parsing, control flow and what the model is shown are mini-swe-agent's own; steps, times and the
+way of the patch are those of every episode. It runs in a thread that the episode's end leaves without engine and
+sandbox, so that it ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
+os.environ.setdefault("MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT", "1")  # the engine behind the gateway is tried again there
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else LiteLLM asks the internet for prices
+
+import litellm
+import minisweagent
+import yaml
+from minisweagent.agents.default import DefaultAgent
+from minisweagent.models.litellm_model import LitellmModel
+from minisweagent.models.litellm_textbased_model import LitellmTextbasedModel
+from minisweagent.utils.serialize import recursive_merge
+
+from swerl_agent.episode import AgentLimits, AgentProtocol, Episode, PromptError
+from swerl_agent.episode.workspace import Session
+from swerl_agent.gateway import Ending, Endpoint, Gateway, Shell, run_black_box
+from swerl_agent.sandbox import CommandResult
+from swerl_agent.tasks import Task, TaskView
+
+from .mini_swe_agent import merged, observed
+
+litellm.suppress_debug_info = True  # it prints advice at every error
+
+EXIT_STATUSES = {
+    "Submitted": "submitted",
+    "LimitsExceeded": "max_steps",
+    "TimeExceeded": "episode_timeout",
+    "RepeatedFormatError": "repeated_format_errors",
+}
+
+
+@dataclass(frozen=True)
+class MiniSweAgent:
+    """mini-swe-agent with a configuration of its own format: sections agent, model, environment.
+
+    Limits are the episode's, not the configuration's; of `environment`, `env` counts.
+    """
+
+    config: Mapping[str, Any]
+    tools: bool  # whether the model names its command by tool calls or in a block
+
+    @classmethod
+    def of(cls, protocol: AgentProtocol, config: str | None = None) -> MiniSweAgent:
+        """With the YAML `config`, by default mini-swe-agent's own for SWE-bench; raises PromptError."""
+        name = "swebench_backticks.yaml" if protocol.fence else "swebench.yaml"
+        own = Path(minisweagent.__file__).parent / "config" / "benchmarks" / name
+        try:
+            document = yaml.safe_load(own.read_text("utf-8") if config is None else config)
+        except yaml.YAMLError as error:
+            raise PromptError(f"the configuration of mini-swe-agent is not valid YAML: {error}") from error
+        sections = {name: document.get(name) for name in ("agent", "model")} if isinstance(document, dict) else {}
+        missing = [name for name, section in sections.items() if not isinstance(section, dict)]
+        if missing or not sections:
+            raise PromptError(f"a configuration of mini-swe-agent needs the sections agent and model: lacks {missing}")
+        return cls(document, tools=not protocol.fence)
+
+    async def run(self, task: TaskView, endpoint: Endpoint, shell: Shell, limits: AgentLimits) -> Ending:
+        """Attempt `task`; raises what the agent raises."""
+        loop = asyncio.get_running_loop()
+        ending: asyncio.Future[Ending] = loop.create_future()
+        environment = ShellEnvironment(shell, loop, self._section("environment").get("env") or {}, limits)
+
+        def attempt() -> None:
+            try:
+                agent = DefaultAgent(self._model(endpoint), environment, **self._agent(limits))
+                said = agent.run(task.problem_statement)
+                settle = partial(_settle, ending, _ending(agent, said, environment))
+            except Exception as error:
+                settle = partial(_settle, ending, error)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle)
+
+        threading.Thread(target=attempt, name=f"mini-swe-agent {task.instance_id}", daemon=True).start()
+        return await ending
+
+    def _agent(self, limits: AgentLimits) -> dict[str, Any]:
+        return {
+            **self._section("agent"),
+            "step_limit": limits.step_limit,
+            "cost_limit": 0,
+            "wall_time_limit_seconds": 0,  # the episode's own timeout counts the sandbox's time, too
+            "max_consecutive_format_errors": limits.protocol.format_error_limit,
+            "output_path": None,
+        }
+
+    def _model(self, endpoint: Endpoint) -> LitellmModel:
+        section = {
+            **self._section("model"),
+            "model_name": f"openai/{endpoint.model}",
+            "cost_tracking": "ignore_errors",
+            "set_cache_control": None,
+        }
+        section.pop("model_class", None)
+        own = section.get("model_kwargs") or {}
+        section["model_kwargs"] = {
+            **own, "api_base": endpoint.base_url, "api_key": endpoint.api_key, "max_retries": 0
+        }  # fmt: skip
+        return LitellmModel(**section) if self.tools else LitellmTextbasedModel(**section)
+
+    def _section(self, name: str) -> dict[str, Any]:
+        return dict(self.config.get(name) or {})
+
+
+@dataclass(frozen=True)
+class MiniSweAgentEpisodes:
+    """Attempts by mini-swe-agent with the model behind a gateway."""
+
+    gateway: Gateway
+    agent: MiniSweAgent
+    limits: AgentLimits
+
+    async def attempt(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+        """One attempt at `task` in the sandbox of `session`, whatever ended it."""
+        return await run_black_box(
+            task, session, self.gateway, self.agent, self.limits, group=group, index=index, temperature=temperature
+        )
+
+
+class ShellEnvironment:
+    """An environment of mini-swe-agent, for its thread, over a shell of the event loop."""
+
+    def __init__(
+        self, shell: Shell, loop: asyncio.AbstractEventLoop, env: Mapping[str, str], limits: AgentLimits
+    ) -> None:
+        self._shell, self._loop, self._limits = shell, loop, limits
+        self.config: dict[str, Any] = {"cwd": limits.workdir, "timeout": limits.command_timeout, "env": dict(env)}
+        self.last: CommandResult | None = None
+
+    def execute(self, action: dict[str, Any], cwd: str = "") -> dict[str, Any]:
+        """Output, returncode, exception_info; raises Submitted when it ends the episode, SandboxError when lost."""
+        command = str(action.get("command", ""))
+        running = self._shell.run(merged(action), action=command, cwd=cwd or None, env=self.config["env"])
+        self.last = asyncio.run_coroutine_threadsafe(running, self._loop).result()
+        return observed(self.last, action, self._limits.command_timeout)
+
+    def get_template_vars(self, **variables: Any) -> dict[str, Any]:
+        """What prompt templates may use."""
+        return dict(recursive_merge(self.config, platform.uname()._asdict(), variables))
+
+    def serialize(self) -> dict[str, Any]:
+        """What a saved trajectory says of the environment."""
+        return {"info": {"config": {"environment": self.config}}}
+
+
+def _ending(agent: DefaultAgent, said: Mapping[str, Any], environment: ShellEnvironment) -> Ending:
+    status = str(said.get("exit_status", ""))
+    interruptions = [(message.get("extra") or {}).get("interrupt_type") for message in agent.messages]
+    ending = Ending(EXIT_STATUSES.get(status, "error"), format_errors=interruptions.count("FormatError"), error=status)
+    return replace(ending, submission=environment.last) if ending.exit_status == "submitted" else ending
+
+
+def _settle(future: asyncio.Future[Ending], ending: Ending | Exception) -> None:
+    if future.done():  # the episode has ended meanwhile
+        return
+    if isinstance(ending, Exception):
+        future.set_exception(ending)
+    else:
+        future.set_result(ending)

@@ -1,0 +1,109 @@
+"""How an episode at the gateway ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import openai
+import pytest
+from swerl_agent.episode import EngineError
+
+from .conftest import Held, Open, check, told, user
+
+
+async def test_there_are_as_many_answers_as_steps(opened: Open) -> None:
+    async with opened("one", "two", step_limit=1) as world:
+        await world.say(user("Hi"))
+        with pytest.raises(openai.NotFoundError) as caught:
+            await world.say(user("Hi"))
+    assert (caught.value.code, world.recording.refused) == ("max_steps", "max_steps")
+    check(world.recording, 1)
+
+
+async def test_a_request_beyond_the_window_is_refused_and_a_shorter_one_goes_on(opened: Open) -> None:
+    async with opened("one", "two", context_tokens=200) as world:
+        with pytest.raises(openai.BadRequestError) as caught:
+            await world.say(user("long " * 300))
+        assert (caught.value.code, world.recording.refused) == ("context_length_exceeded", "prompt_too_long")
+        first = told(await world.say(user("short")))
+        assert world.recording.refused is None
+        with pytest.raises(openai.BadRequestError, match="maximum context length is 200"):
+            await world.say(user("short"), first, user("long " * 300))
+        assert world.recording.refused == "context_overflow"
+    check(world.recording, 1)
+
+
+async def test_an_answer_gets_what_is_left_of_the_window(opened: Open) -> None:
+    async with opened("word " * 100, context_tokens=100) as world:
+        got = await world.say(user("Hi"))
+    assert got.choices[0].finish_reason == "length"
+    assert got.usage.total_tokens == 100
+
+
+async def test_the_episodes_time_ends_the_request_under_way(opened: Open) -> None:
+    async with opened("late", kind=Held, episode_timeout=0.2) as world:
+        for _ in range(2):
+            with pytest.raises(openai.NotFoundError) as caught:
+                await world.say(user("Hi"))
+            assert caught.value.code == "episode_timeout"
+    assert world.recording.refused == "episode_timeout"
+
+
+async def test_a_lost_engine_is_told_as_such(opened: Open) -> None:
+    async with opened(EngineError("gone"), "never") as world:
+        for _ in range(2):
+            with pytest.raises(openai.InternalServerError, match="gone") as caught:
+                await world.say(user("Hi"))
+            assert (caught.value.status_code, caught.value.code) == (503, "engine_lost")
+        assert str(world.recording.lost.result()) == "gone"
+
+
+async def test_an_episode_that_is_closed_refuses_what_is_under_way_and_what_comes(opened: Open) -> None:
+    async with opened("late", kind=Held) as world:
+        assert isinstance(world.engine, Held)
+        asked = asyncio.create_task(world.say(user("Hi")))
+        await world.engine.asked.wait()
+        world.recording.close()
+        for request in (asked, world.say(user("Hi"))):
+            with pytest.raises(openai.NotFoundError):
+                await request
+        world.engine.go.set()
+    assert world.recording.stretches == []
+
+
+async def test_an_endpoint_ends_with_its_episode(opened: Open) -> None:
+    async with opened("one") as world:
+        world.gateway._episodes.clear()
+        with pytest.raises(openai.NotFoundError):
+            await world.say(user("Hi"))
+        world.gateway._episodes[world.endpoint.api_key] = world.recording
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_goes_away_loses_nothing(opened: Open, stream: bool) -> None:
+    async with opened("late", kind=Held) as world:
+        assert isinstance(world.engine, Held)
+        asked = asyncio.create_task(world.say(user("Hi"), stream=stream))
+        await world.engine.asked.wait()
+        asked.cancel()
+        await asyncio.wait({asked})
+        world.engine.go.set()
+        async with asyncio.timeout(5):
+            while not world.recording.answers:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0.01)
+    check(world.recording, 1)
+
+
+async def test_the_temperature_is_the_episodes_unless_the_request_names_one(opened: Open) -> None:
+    asked: list[float] = []
+
+    class Noting(Held):
+        async def generate(self, input_ids, **sampling):  # type: ignore[no-untyped-def]
+            asked.append(sampling["temperature"])
+            self.go.set()
+            return await super().generate(input_ids, **sampling)
+
+    async with opened("one", "two", kind=Noting, temperature=0.7) as world:
+        await world.say(user("Hi"))
+        await world.say(user("Hi"), temperature=0)
+    assert asked == [0.7, 0]

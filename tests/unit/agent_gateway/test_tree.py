@@ -1,0 +1,149 @@
+"""What a conversation's tokens are: continued as they were sampled, or a branch of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from swerl_agent.episode import HFTokenizer
+
+from tests.unit.agent_episode.conftest import PLAIN, THINKING
+from tests.unit.agent_episode.templates import GLM, QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING
+
+from .conftest import TOOL, Held, Open, check, system, told, user
+
+START = [system("Be terse."), user("Fix it.")]
+CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"b": 1, "command": "ls"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("template", [PLAIN, THINKING, QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING, GLM])
+async def test_a_conversation_that_goes_on_is_one_stretch_of_the_tokens_that_were_sampled(
+    opened: Open, template: str
+) -> None:
+    answers = ["<think>hm</think>one", "two", "three"]
+    async with opened(*answers, template=template) as world:
+        conversation: list[Any] = list(START)
+        for _ in answers:
+            got = await world.say(*conversation)
+            conversation += [told(got), user("Go on.")]
+    check(world.recording, 3)
+    (stretch,) = world.recording.stretches
+    for (_, start, end), text in zip(stretch.answers, answers, strict=True):
+        sampled = [index for character in text for index in world.tokenizer.encode(character)]
+        assert stretch.tokens[start:end] == [*sampled, world.tokenizer.turn_end_id]
+        assert end - start > len(world.tokenizer.encode(text))
+    assert [m["content"] for m in world.recording.messages if m["role"] == "assistant"] == answers
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda message: {"role": "assistant", "content": message["content"]},
+        lambda message: {"content": [{"type": "text", "text": message["content"]}], "role": "assistant"},
+        lambda message: {**message, "content": message["content"].strip()},
+        lambda message: {"role": "assistant", "content": "one", "reasoning_content": "hm"},
+        lambda message: {"role": "assistant", "content": "one"},
+    ],
+)
+async def test_what_clients_do_to_an_answer_does_not_matter(opened: Open, changed: Any) -> None:
+    async with opened("<think>hm</think>one ", "two", "three") as world:
+        first = changed(told(await world.say(*START)))
+        second = told(await world.say(*START, first, user("And?")))
+        await world.say(*START, first, user("And?"), second, user("Then?"))
+    check(world.recording, 3)
+    assert len(world.recording.stretches) == 1
+
+
+async def test_tool_calls_come_back_with_other_ids_and_keys_in_another_order(
+    opened: Open, with_tools: HFTokenizer
+) -> None:
+    async with opened(CALL, "Done.", tokenizer=with_tools) as world:
+        first = told(await world.say(*START, tools=[TOOL]))
+        (call,) = first["tool_calls"]
+        arguments = dict(reversed(json.loads(call["function"]["arguments"]).items()))
+        call |= {"id": "other", "function": {"arguments": json.dumps(arguments, indent=1), "name": "bash"}}
+        result = {"role": "tool", "tool_call_id": "other", "content": "f<|im_end|>"}
+        await world.say(*START, {**first, "content": "So:"}, result, result, user("Go on."), tools=[TOOL])
+    check(world.recording, 2)
+    (stretch,) = world.recording.stretches
+    after = world.tokenizer.decode(stretch.tokens[stretch.answers[0][2] : stretch.answers[1][1]])
+    assert after == (
+        "\n<|im_start|>user<tool_response>\nf<|im_end|>\n</tool_response><tool_response>\nf<|im_end|>\n"
+        "</tool_response><|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert stretch.tokens.count(world.tokenizer.turn_end_id) == 2 + 1 + 2 + 1
+
+
+async def test_what_answers_and_results_quote_is_never_a_control_token(opened: Open, with_tools: HFTokenizer) -> None:
+    mark = "<|im_end|>"
+    invented = {
+        "role": "assistant",
+        "content": mark,
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "bash", "arguments": f'{{"x": "{mark}"}}'}}
+        ],
+    }
+    result = {"role": "tool", "tool_call_id": "1", "content": mark}
+    async with opened("ok", tokenizer=with_tools) as world:
+        await world.say(system(mark), user(mark), invented, result, tools=[TOOL])
+    (stretch,) = world.recording.stretches
+    prompt = stretch.tokens[: stretch.prompt_length]
+    assert prompt.count(world.tokenizer.turn_end_id) == 4
+    assert world.tokenizer.decode(prompt).count(mark) == 4 + 5
+
+
+async def test_a_retry_is_a_sibling(opened: Open) -> None:
+    async with opened("one", "other", "two", "three") as world:
+        first, other = told(await world.say(*START)), told(await world.say(*START))
+        await world.say(*START, first, user("And?"))
+        await world.say(*START, other, user("And?"))
+    check(world.recording, 4)
+    assert [[step for step, _, _ in stretch.answers] for stretch in world.recording.stretches] == [[0, 2], [1, 3]]
+
+
+async def test_two_ways_on_from_one_answer_train_it_once(opened: Open) -> None:
+    async with opened("one", "two", "three") as world:
+        first = told(await world.say(*START))
+        await world.say(*START, first, user("This way."))
+        await world.say(*START, first, user("That way."))
+    check(world.recording, 3)
+    one, two = world.recording.stretches
+    shared = one.answers[0][2]
+    assert two.tokens[:shared] == one.tokens[:shared]
+    assert (sum(two.loss_mask[:shared]), two.prompt_length) == (0, two.answers[0][1])
+
+
+async def test_edited_or_dropped_history_is_a_branch_as_the_template_renders_it(opened: Open) -> None:
+    async with opened("one", "two", "three", "four") as world:
+        first = told(await world.say(*START))
+        second = told(await world.say(*START, first, user("And?")))
+        await world.say(*START, {"role": "assistant", "content": "uno"}, user("And?"), second, user("Then?"))
+        await world.say(*START, user("And?"), second, user("Then?"))
+    check(world.recording, 4)
+    _, edited, dropped = world.recording.stretches
+    text = world.tokenizer.decode(edited.tokens[: edited.prompt_length])
+    assert "uno<|im_end|>" in text and "two<|im_end|>" in text
+    assert "uno" not in world.tokenizer.decode(dropped.tokens)
+
+
+async def test_other_tools_are_another_branch(opened: Open, with_tools: HFTokenizer) -> None:
+    async with opened("one", "two", tokenizer=with_tools) as world:
+        first = told(await world.say(*START))
+        await world.say(*START, first, user("And?"), tools=[TOOL])
+    assert len(world.recording.stretches) == 2
+    check(world.recording, 2)
+
+
+async def test_requests_at_the_same_time_are_branches(opened: Open) -> None:
+    async with opened("a", "b", "c", "d", kind=Held) as world:
+        assert isinstance(world.engine, Held)
+        conversations = [[*START], [*START], [system("Sub-agent."), user("Look.")]]
+        asked = [asyncio.create_task(world.say(*conversation)) for conversation in conversations]
+        await world.engine.asked.wait()
+        world.engine.go.set()
+        await asyncio.gather(*asked)
+        await world.say(*START, told(asked[1].result()), user("And?"))
+    check(world.recording, 4)
+    assert len(world.recording.stretches) == 3
