@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import aiohttp
 from swerl_api import Grading
 from swerl_api.names import JOB_LABEL
 
-from swerl_agent.episode import HFTokenizer, SGLangEngine, write_artifacts
-from swerl_agent.evaluation import Attempts, Model
+from swerl_agent.episode import write_artifacts
+from swerl_agent.evaluation import Attempts
 from swerl_agent.grading import Grader
 from swerl_agent.tasks import Task, TaskError
 
@@ -18,8 +17,7 @@ from .options import (
     add_agent_options,
     add_cluster_options,
     add_task_options,
-    agent_limits,
-    agent_prompts,
+    chosen_agent,
     chosen_tasks,
     open_client,
 )
@@ -42,17 +40,13 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 async def run_one(options: argparse.Namespace) -> int:
     """Run and grade; 0 when the task is resolved."""
     task = _find(options)
-    limits = agent_limits(options)
-    prompts = agent_prompts(options)
-    tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
-    async with open_client(options) as client, aiohttp.ClientSession() as http:
+    async with chosen_agent(options) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
             Grader(client, namespace, Grading(), {JOB_LABEL: options.job}) as grader,
             Attempts(client, namespace, grader, job=options.job, kubeconfig=options.kubeconfig) as attempts,
         ):
-            model = Model(SGLangEngine(options.engine, http), tokenizer, prompts, limits)
-            attempt = await attempts.make(task, model, group="cli", index=0, temperature=options.temperature)
+            attempt = await attempts.make(task, agent, group="cli", index=0, temperature=options.temperature)
     episode, verdict = attempt.episode, attempt.verdict
     folder = write_artifacts(options.output, episode, verdict)
     print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")

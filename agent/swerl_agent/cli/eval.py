@@ -8,14 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 from swerl_api import Grading, Sandbox
 
-from swerl_agent.episode import HFTokenizer, SGLangEngine
 from swerl_agent.evaluation import (
     Evaluation,
     EvaluationSettings,
-    Model,
     Record,
     Records,
     merge,
@@ -33,8 +30,7 @@ from .options import (
     add_cluster_options,
     add_pull_option,
     add_task_options,
-    agent_limits,
-    agent_prompts,
+    chosen_agent,
     chosen_tasks,
     open_client,
     positive,
@@ -79,18 +75,15 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     settings = _settings(options)
     _keep_settings(options.output, settings)
     records.forget([r.trial for r in records.all if options.redo == "all" or (options.redo and not r.resolved)])
-    limits, prompts = agent_limits(options), agent_prompts(options)
     sandbox = Sandbox(image_pull_policy=PULL_POLICIES[options.pull])
     how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox)
     grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
     async with (
+        chosen_agent(options) as agent,
         open_client(options) as client,
-        aiohttp.ClientSession() as http,
         Grader(client, options.namespace or client.namespace, grading, placement=Placement.of(sandbox)) as grader,
     ):
-        engine = SGLangEngine(options.engine, http)
-        model = Model(engine, HFTokenizer(options.tokenizer, tools=limits.protocol.tools), prompts, limits)
-        work = Evaluation(tasks, model, how, records, options.output, on_record=_Progress(tasks, how, records).show)
+        work = Evaluation(tasks, agent, how, records, options.output, on_record=_Progress(tasks, how, records).show)
         try:
             namespace = options.namespace or client.namespace
             await work.run(client, namespace, grader, kubeconfig=options.kubeconfig)
@@ -111,6 +104,7 @@ async def run_merge(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     chosen = (
+        "agent",
         "temperature",
         "step_limit",
         "context_tokens",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 from swerl_api import Grading, RegistryRewrite, Resources
 from swerl_api.base import PullPolicy
 
-from swerl_agent.episode import PROTOCOLS, AgentLimits, Prompts
+from swerl_agent.episode import PROTOCOLS, Agent, AgentLimits, HFTokenizer, PromptError, SGLangEngine
+from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Format, Task, load_tasks
 from swerl_agent.tasks.quarantine import read_quarantine
@@ -18,6 +21,7 @@ from swerl_agent.tasks.rendering import scripts_of
 from swerl_agent.tasks.repository import TASKS_FOLDER
 from swerl_agent.tasks.sources import Source
 
+PROTOCOL = {BUILTIN: "mini-swe-agent-1", MINI_SWE_AGENT: "mini-swe-agent-2-tools"}  # unless one is chosen
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
 
 
@@ -64,13 +68,22 @@ def eval_scripts(options: argparse.Namespace) -> dict[str, str]:
     return scripts_of(Source(options.eval_scripts)) if options.eval_scripts else {}
 
 
-def add_agent_options(parser: argparse.ArgumentParser, *, engine_required: bool = True, step_limit: int = 20) -> None:
+def add_agent_options(
+    parser: argparse.ArgumentParser,
+    *,
+    agents: Sequence[str] = AGENTS,
+    engine_required: bool = True,
+    step_limit: int = 20,
+) -> None:
     """Which model, and how it acts."""
     parser.add_argument("--engine", required=engine_required, metavar="URL", help="SGLang server or router")
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
-    parser.add_argument("--prompts", type=Path, help="YAML with prompt templates; default: the built-in ones")
+    parser.add_argument("--agent", choices=agents, default=BUILTIN, help=f"default: {BUILTIN}")
+    parser.add_argument("--prompts", type=Path, help="YAML in the agent's own format; default: what comes with it")
     parser.add_argument(
-        "--protocol", choices=list(PROTOCOLS), default="mini-swe-agent-1", help="how commands are named"
+        "--protocol",
+        choices=list(PROTOCOLS),
+        help=f"how commands are named; default: {', '.join(f'{PROTOCOL[agent]} ({agent})' for agent in agents)}",
     )
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--step-limit", type=positive, default=step_limit, help=f"turns (default {step_limit})")
@@ -79,21 +92,34 @@ def add_agent_options(parser: argparse.ArgumentParser, *, engine_required: bool 
 
 
 def agent_limits(options: argparse.Namespace) -> AgentLimits:
-    """The limits that the options set."""
+    """The limits that the options set; raises PromptError for a protocol the agent does not speak."""
+    name = options.protocol or PROTOCOL[options.agent]
+    if options.agent == MINI_SWE_AGENT and not name.startswith("mini-swe-agent-2"):
+        raise PromptError(
+            f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {name}"
+        )
     return AgentLimits(
         step_limit=options.step_limit,
         context_tokens=options.context_tokens,
         max_tokens_per_turn=options.max_tokens,
-        protocol=PROTOCOLS[options.protocol],
+        protocol=PROTOCOLS[name],
     )
 
 
-def agent_prompts(options: argparse.Namespace) -> Prompts:
-    """The prompts that the options name; raises PromptError."""
-    protocol = PROTOCOLS[options.protocol]
-    if options.prompts is None:
-        return Prompts.default(protocol)
-    return Prompts.from_yaml(options.prompts.read_text(encoding="utf-8"), protocol)
+def prompts_text(options: argparse.Namespace) -> str | None:
+    """What --prompts holds."""
+    return options.prompts.read_text(encoding="utf-8") if options.prompts else None
+
+
+@asynccontextmanager
+async def chosen_agent(options: argparse.Namespace) -> AsyncIterator[Agent]:
+    """The agent that the options name, with its engine; raises PromptError, TokenizerError."""
+    limits, prompts = agent_limits(options), prompts_text(options)
+    tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
+    async with aiohttp.ClientSession() as http:
+        engine = SGLangEngine(options.engine, http)
+        async with opened_agent(options.agent, engine, tokenizer, prompts, limits) as agent:
+            yield agent
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,8 @@ import aiohttp
 from swerl_api import Grading, Sandbox
 from swerl_api.names import JOB_LABEL
 
-from swerl_agent.episode import AgentLimits, HFTokenizer
-from swerl_agent.evaluation import Attempts
+from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
+from swerl_agent.evaluation import BUILTIN, Attempts
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks.importing import Wish
@@ -31,10 +31,10 @@ from .options import (
     add_rewrite_option,
     add_script_options,
     agent_limits,
-    agent_prompts,
     eval_scripts,
     open_client,
     positive,
+    prompts_text,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-golden", action="store_true", help="grade the reference fix instead of asking the model")
     parser.add_argument("--model-name", help="in answers and results; default: the tokenizer folder's name")
     parser.add_argument("--job", default="swerl-serve", help="name in the job label of what is created")
-    add_agent_options(parser, engine_required=False, step_limit=250)
+    add_agent_options(parser, agents=[BUILTIN], engine_required=False, step_limit=250)
     add_script_options(parser)
     add_rewrite_option(parser)
     add_pull_option(parser)
@@ -67,7 +67,8 @@ async def run_server(options: argparse.Namespace) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
     from swerl_agent.server import AttemptRunner, GoldenRunner, serve  # needs packages that other commands do not
 
-    limits, prompts = _limits(options), agent_prompts(options)
+    limits = _limits(options)
+    prompts = Prompts.of(limits.protocol, prompts_text(options))
     tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
     defaults = _defaults(options)
     grading = Grading(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)

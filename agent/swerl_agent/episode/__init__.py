@@ -5,10 +5,11 @@ failures end an episode and are never shown to the model; whatever ended it, the
 """
 
 from .artifacts import write_artifacts
+from .attempt import Agent
 from .context import Budget
 from .engine import Engine, EngineError, Generation, SGLangEngine
 from .episode import AgentLimits, Episode
-from .loop import StepScoring, run_episode
+from .loop import BuiltinAgent, StepScoring, run_episode
 from .metrics import agent_metrics
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
@@ -19,9 +20,11 @@ from .tokens import HFTokenizer, Tokenizer, TokenizerError
 
 __all__ = [
     "PROTOCOLS",
+    "Agent",
     "AgentLimits",
     "AgentProtocol",
     "Budget",
+    "BuiltinAgent",
     "Engine",
     "EngineError",
     "Episode",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from swerl_agent.sandbox import CommandResult
@@ -57,6 +58,23 @@ async def run_episode(
     finally:
         if on_end:
             on_end(agent.episode)
+
+
+@dataclass(frozen=True)
+class BuiltinAgent:
+    """Makes attempts with the built-in loop."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    prompts: Prompts
+    limits: AgentLimits
+
+    async def attempt(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+        """One attempt at `task` in the sandbox of `session`, whatever ended it."""
+        return await run_episode(
+            task, session, self.engine, self.tokenizer, self.prompts, self.limits,
+            group=group, index=index, temperature=temperature,
+        )  # fmt: skip
 
 
 class _Loop(Attempt):

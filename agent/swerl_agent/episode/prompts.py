@@ -84,6 +84,11 @@ class Prompts:
     fence: str = "bash"
 
     @classmethod
+    def of(cls, protocol: AgentProtocol, text: str | None = None) -> Prompts:
+        """Those of the YAML `text`, by default the built-in ones; raises PromptError."""
+        return cls.default(protocol) if text is None else cls.from_yaml(text, protocol)
+
+    @classmethod
     def default(cls, protocol: AgentProtocol = MINI_1) -> Prompts:
         """The built-in prompts of a protocol."""
         name = "default_prompts.yaml" if protocol.fence else "tool_prompts.yaml"

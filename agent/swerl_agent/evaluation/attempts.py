@@ -18,23 +18,13 @@ from typing import Self
 from swerl_api import Sandbox
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 
-from swerl_agent.episode import AgentLimits, Engine, Episode, Prompts, Tokenizer, run_episode
+from swerl_agent.episode import Agent, Episode
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
-
-
-@dataclass
-class Model:
-    """What acts: an engine, its tokenizer, the prompts, the limits."""
-
-    engine: Engine
-    tokenizer: Tokenizer
-    prompts: Prompts
-    limits: AgentLimits
 
 
 @dataclass(frozen=True)
@@ -104,22 +94,19 @@ class Attempts:
     ) -> None:
         await asyncio.to_thread(self._lease.stop)
 
-    async def make(self, task: Task, model: Model, *, group: str, index: int, temperature: float) -> Attempt:
-        """One attempt of the model at `task`; `group` and `index` are those of `run_episode`.
+    async def make(self, task: Task, agent: Agent, *, group: str, index: int, temperature: float) -> Attempt:
+        """One attempt of `agent` at `task`; `group` and `index` are those of `run_episode`.
 
         Raises SandboxError and KubeError when no sandbox can be had, GradingError when nothing can be graded here.
         """
-        episode = await self._episode(task, model, group, index, temperature)
+        episode = await self._episode(task, agent, group, index, temperature)
         return Attempt(episode, await self._grader.grade(task, episode.patch) if episode.patch else None)
 
-    async def _episode(self, task: Task, model: Model, group: str, index: int, temperature: float) -> Episode:
+    async def _episode(self, task: Task, agent: Agent, group: str, index: int, temperature: float) -> Episode:
         sandboxes = await self._declare(task)
         try:
             session = await sandboxes.claim(0)
-            return await run_episode(
-                task, session, model.engine, model.tokenizer, model.prompts, model.limits,
-                group=group, index=index, temperature=temperature,
-            )  # fmt: skip
+            return await agent.attempt(task, session, group=group, index=index, temperature=temperature)
         finally:
             await sandboxes.delete()
 

@@ -16,13 +16,13 @@ from typing import Any
 
 from swerl_api import Sandbox
 
-from swerl_agent.episode import write_artifacts
+from swerl_agent.episode import Agent, write_artifacts
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient, KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import Task
 
-from .attempts import Attempt, Attempts, Model
+from .attempts import Attempt, Attempts
 from .records import Record, Records, Trial
 
 LOST_IN_A_ROW = 20  # attempts that infrastructure ended, after which going on is vain
@@ -49,7 +49,7 @@ class Evaluation:
     def __init__(
         self,
         tasks: Sequence[Task],
-        model: Model,
+        agent: Agent,
         settings: EvaluationSettings,
         records: Records,
         folder: Path,
@@ -57,7 +57,7 @@ class Evaluation:
         on_record: Callable[[Record], None] = lambda record: None,
     ) -> None:
         self._tasks = {task.instance_id: task for task in tasks}
-        self._model, self._settings = model, settings
+        self._agent, self._settings = agent, settings
         self._records, self._folder = records, folder
         self._on_record = on_record
         self._lost = 0  # attempts in a row that infrastructure ended
@@ -98,7 +98,7 @@ class Evaluation:
         temperature = self._settings.temperature
         try:
             attempt = await attempts.make(
-                self._tasks[name], self._model, group=f"{name}-{sample}", index=sample, temperature=temperature
+                self._tasks[name], self._agent, group=f"{name}-{sample}", index=sample, temperature=temperature
             )
         except (SandboxError, KubeError) as error:
             return _lost(trial, f"{type(error).__name__}: {error}", time.monotonic() - started)

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import aiohttp
 
-from swerl_agent.episode import AgentLimits, Episode, Prompts, SGLangEngine, Tokenizer
-from swerl_agent.evaluation import Attempt, Attempts, Model
+from swerl_agent.episode import AgentLimits, BuiltinAgent, Episode, Prompts, SGLangEngine, Tokenizer
+from swerl_agent.evaluation import Attempt, Attempts
 from swerl_agent.grading import Grader
 
 from .request import RunRequest, Sampling
@@ -45,9 +45,9 @@ class AttemptRunner:
         """See Runner."""
         sampling = request.sampling
         engine = SGLangEngine(request.engine, self._http, top_p=sampling.top_p, top_k=sampling.top_k)
-        model = Model(engine, self._tokenizer, self._prompts, _limits(self._limits, sampling))
+        agent = BuiltinAgent(engine, self._tokenizer, self._prompts, _limits(self._limits, sampling))
         return await self._attempts.make(
-            request.task, model, group=GROUP, index=next(self._count), temperature=sampling.temperature
+            request.task, agent, group=GROUP, index=next(self._count), temperature=sampling.temperature
         )
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, Model, Record, Records, predictions, summarise
+from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts
+from swerl_agent.evaluation import Evaluation, EvaluationSettings, Record, Records, predictions, summarise
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
@@ -58,8 +58,8 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
         def note(record: Record) -> None:
             first.set()
 
-        model = Model(engine, tokenizer, Prompts.default(), limits)
-        return Evaluation(tasks, model, settings, records, tmp_path, on_record=note)
+        agent = BuiltinAgent(engine, tokenizer, Prompts.default(), limits)
+        return Evaluation(tasks, agent, settings, records, tmp_path, on_record=note)
 
     cut = asyncio.create_task(
         evaluation(Records(tmp_path), solver(tokenizer)).run(client, namespace, grader, kubeconfig=kubeconfig)

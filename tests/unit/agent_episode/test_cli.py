@@ -9,6 +9,7 @@ import pytest
 from swerl_agent.cli import main
 
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
+MINI = ["--agent", "mini-swe-agent"]
 
 
 @pytest.fixture
@@ -52,6 +53,8 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         (["episode", "run", "{tasks}", "--task", "kit__kit-1", *ENGINE], "no tokenizer at"),
         (["serve", *ENGINE], "no tokenizer at"),
         (["serve", *ENGINE, "--prompts", "{tasks}"], "need a mapping `agent`"),
+        (["eval", "run", "{tasks}", "--output", "{tasks}.out", *MINI, *ENGINE], "no tokenizer at"),
+        (["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--protocol", "first-block", *ENGINE], "speaks"),
     ],
 )
 def test_bad_input_is_one_clear_line(

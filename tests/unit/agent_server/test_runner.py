@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
-from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode
-from swerl_agent.evaluation import Attempt, Attempts, Model
+from swerl_agent.episode import Agent, AgentLimits, BuiltinAgent, HFTokenizer, Prompts
+from swerl_agent.evaluation import Attempt, Attempts
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.server import AttemptRunner, Defaults, GoldenRunner, RunRequest, read_request
 from swerl_agent.server.answer import answer
@@ -30,12 +30,12 @@ class Asked:
     """Notes what it is asked for, as the grader and as the place of attempts."""
 
     def __init__(self) -> None:
-        self.models: list[Model] = []
+        self.agents: list[BuiltinAgent] = []
         self.how: list[dict[str, Any]] = []
         self.patches: list[str] = []
 
-    async def make(self, task: Task, model: Model, **how: Any) -> Attempt:
-        self.models.append(model)
+    async def make(self, task: Task, agent: BuiltinAgent, **how: Any) -> Attempt:
+        self.agents.append(agent)
         self.how.append(how)
         return SOLVED
 
@@ -55,8 +55,8 @@ async def test_a_request_is_played_by_the_model_it_names() -> None:
         runner = AttemptRunner(cast(Attempts, asked), http, tokenizer, Prompts.default(), AgentLimits())
         await runner.run(read(sampling_params={"temperature": 0.3, "top_p": 0.9, "top_k": 20, "max_new_tokens": 100}))
         await runner.run(read(sampling_params={"max_new_tokens": 1_000_000}, sglang_url="http://other:1/v1"))
-    assert [model.limits.max_tokens_per_turn for model in asked.models] == [100, AgentLimits().max_tokens_per_turn]
-    engines = [cast(Any, model.engine) for model in asked.models]
+    assert [agent.limits.max_tokens_per_turn for agent in asked.agents] == [100, AgentLimits().max_tokens_per_turn]
+    engines = [cast(Any, agent.engine) for agent in asked.agents]
     assert [engine._url for engine in engines] == ["http://127.0.0.1:9/generate", "http://other:1/generate"]
     assert engines[0]._share == {"top_p": 0.9, "top_k": 20}
     assert [how["temperature"] for how in asked.how] == [0.3, 0.0]
@@ -67,9 +67,8 @@ async def test_a_request_is_played_by_the_model_it_names() -> None:
 class Local:
     """Attempts in no sandbox, all of them solved."""
 
-    async def make(self, task: Task, model: Model, **how: Any) -> Attempt:
-        episode = await run_episode(task, Memory(), model.engine, model.tokenizer, model.prompts, model.limits, **how)
-        return Attempt(episode, Verdict("resolved"))
+    async def make(self, task: Task, agent: Agent, **how: Any) -> Attempt:
+        return Attempt(await agent.attempt(task, Memory(), **how), Verdict("resolved"))
 
 
 async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTokenizer) -> None:
