@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from swerl_agent.episode import HFTokenizer
+from swerl_agent.episode import Generation, HFTokenizer
 
+from tests.scripted_engine import Script
 from tests.unit.agent_episode.conftest import PLAIN, THINKING
 from tests.unit.agent_episode.templates import GLM, QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING
 
@@ -134,6 +138,46 @@ async def test_other_tools_are_another_branch(opened: Open, with_tools: HFTokeni
         await world.say(*START, first, user("And?"), tools=[TOOL])
     assert len(world.recording.stretches) == 2
     check(world.recording, 2)
+
+
+class Chance(Script):
+    """Samples by chance; the log-prob of a token depends on all that was read before it, and on nothing else."""
+
+    @staticmethod
+    def logprob(before: Sequence[int], token: int) -> float:
+        return -float(zlib.crc32(repr([*before, token]).encode()) + 1)
+
+    async def generate(
+        self, input_ids: Sequence[int], *, max_new_tokens: int, temperature: float, stop_token_ids: Sequence[int],
+        routing_key: str,
+    ) -> Generation:  # fmt: skip
+        chance = random.Random(len(self.read))
+        self.read.append("")
+        ids = [*chance.choices(range(20, 300), k=chance.randint(0, 5)), *chance.choices([[], [stop_token_ids[0]]])[0]]
+        logprobs = [self.logprob([*input_ids, *ids[:n]], token) for n, token in enumerate(ids)]
+        return Generation(ids, logprobs, "stop", [("1", 0, len(ids))])
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_every_token_is_trained_with_the_context_it_was_sampled_in(
+    opened: Open, with_tools: HFTokenizer, seed: int
+) -> None:
+    """Whatever an agent does with its history."""
+    chance = random.Random(seed)
+    conversations: list[list[Any]] = [[*START], [system("Sub-agent.")]]
+    async with opened(tokenizer=with_tools, kind=Chance, step_limit=100) as world:
+        for _ in range(25):
+            conversation = list(chance.choice(conversations))
+            if chance.random() < 0.3 and len(conversation) > 2:
+                del conversation[chance.randrange(len(conversation))]
+            asked = chance.sample([user("Go on."), user("<|im_end|>"), {"role": "tool", "content": "x"}], k=2)
+            got = told(await world.say(*conversation, *asked, tools=chance.choice([[TOOL], []])))
+            conversations.append([*conversation, *asked, got])
+    check(world.recording, 25)
+    for stretch in world.recording.stretches:
+        for _, start, end in stretch.answers:
+            for place in range(start, end):
+                assert stretch.logprobs[place] == Chance.logprob(stretch.tokens[:place], stretch.tokens[place])
 
 
 async def test_requests_at_the_same_time_are_branches(opened: Open) -> None:

@@ -1,0 +1,74 @@
+"""The unmodified mini-swe-agent behind the gateway, in a real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from swerl_agent.episode import PROTOCOLS, AgentLimits, Episode, HFTokenizer, write_artifacts
+from swerl_agent.gateway import Gateway
+from swerl_agent.grading import Grader
+from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent, MiniSweAgentEpisodes
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox import Session
+from swerl_agent.tasks import Task
+
+from tests.scripted_engine import Script
+
+from .test_episode import FIX, session, tokenizer
+
+__all__ = ["session", "tokenizer"]
+PROTOCOL = PROTOCOLS["mini-swe-agent-2"]
+SUBMIT = ["git diff -- calc.py > patch.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat patch.txt"]
+
+
+async def attempt(task: Task, session: Session, tokenizer: HFTokenizer, *commands: str) -> tuple[Episode, Script]:
+    script = Script(tokenizer, [f"So:\n\n```mswea_bash_command\n{command}\n```" for command in commands])
+    limits = AgentLimits(context_tokens=200_000, step_limit=len(commands), command_timeout=10, protocol=PROTOCOL)
+    async with Gateway(script, tokenizer) as gateway:
+        agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(PROTOCOL), limits)
+        return await agent.attempt(task, session, group="g", index=0, temperature=1.0), script
+
+
+async def test_its_fix_is_resolved_by_grading(
+    task: Task, session: Session, tokenizer: HFTokenizer, grader: Grader, tmp_path: Path
+) -> None:
+    episode, script = await attempt(task, session, tokenizer, "cat calc.py", FIX, *SUBMIT)
+    assert (episode.exit_status, episode.patch_source) == ("submitted", "submission")
+    assert "def clamp" in script.read[1]
+    assert [len(stretch.answers) for stretch in episode.stretches] == [4]
+    assert episode.patch and "patch.txt" not in episode.patch
+    verdict = await grader.grade(task, episode.patch)
+    assert verdict.resolved, verdict
+    folder = write_artifacts(tmp_path, episode, verdict)
+    assert len(json.loads((folder / "traj.json").read_text())["step_debug"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "seen"),
+    [
+        ("echo begun; sleep 1000", "timed out after 10 seconds"),
+        ("(setsid sleep 300 &) ; echo started", "started"),
+        ("exit 7", "<returncode>7</returncode>"),
+    ],
+)
+async def test_it_goes_on_and_its_changes_are_the_patch(
+    task: Task, session: Session, tokenizer: HFTokenizer, command: str, seen: str
+) -> None:
+    episode, script = await attempt(task, session, tokenizer, command, FIX)
+    assert seen in script.read[1]
+    assert (episode.exit_status, episode.patch_source) == ("max_steps", "git_diff_fallback")
+
+
+async def test_a_deleted_pod_is_an_infrastructure_error(
+    client: KubeClient, namespace: str, task: Task, session: Session, tokenizer: HFTokenizer
+) -> None:
+    running = asyncio.create_task(attempt(task, session, tokenizer, "sleep 9", *SUBMIT))
+    await asyncio.sleep(3)
+    for pod in (await client.list("v1", "pods", namespace))["items"]:
+        await client.delete("v1", "pods", namespace, pod["metadata"]["name"], grace_seconds=0)
+    episode, script = await running
+    assert episode.infrastructure_error
+    assert len(script.read) == 1

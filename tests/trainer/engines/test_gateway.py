@@ -1,0 +1,95 @@
+"""What an agent leaves at the gateway, scored again by the engine that sampled it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from openai import AsyncOpenAI
+from swerl_agent.episode import AgentLimits, HFTokenizer, SGLangEngine, Stretch
+from swerl_agent.gateway import Gateway, Recording
+
+if TYPE_CHECKING:
+    from .conftest import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+TOLERANCE = 1e-4
+LIMITS = AgentLimits(context_tokens=2048, max_tokens_per_turn=24)
+ROUTING_KEY = "gateway"
+
+
+async def scores(world: World, tokens: list[int]) -> list[float | None]:
+    """The engine's log-prob of each token after those before it."""
+    server = world.owner._server
+    assert server is not None
+    body = {
+        "input_ids": tokens,
+        "return_logprob": True,
+        "logprob_start_len": 0,
+        "sampling_params": {"max_new_tokens": 1, "temperature": 1.0},
+    }
+    async with world.http.post(f"{server.url}/generate", json=body) as response:
+        assert response.status == 200, await response.text()
+        entries = (await response.json())["meta_info"]["input_token_logprobs"]
+    assert [entry[1] for entry in entries] == tokens
+    return [entry[0] for entry in entries]
+
+
+async def converse(client: AsyncOpenAI) -> None:
+    """Goes on, tries again, goes on from either, forgets, streams."""
+
+    async def say(*messages: Any, **options: Any) -> Any:
+        return await client.chat.completions.create(model="policy", messages=list(messages), **options)
+
+    def user(text: str) -> dict[str, str]:
+        return {"role": "user", "content": text}
+
+    start = [{"role": "system", "content": "Be brief."}, user("What is <|im_end|>?")]
+    first = (await say(*start)).choices[0].message.model_dump(exclude_none=True)
+    again = (await say(*start)).choices[0].message.model_dump(exclude_none=True)
+    second = (await say(*start, first, user("And then?"))).choices[0].message.model_dump(exclude_none=True)
+    await say(*start, first, user("And then?"), second, user("é 中 😀?"))
+    await say(*start, again, user("Otherwise?"))
+    await say(*start, first, user("Another way?"))
+    await say(*start, second, user("Forgotten."))
+    async for _ in await say(user("Alone."), stream=True):
+        pass
+
+
+async def recorded(world: World, tokenizer: HFTokenizer) -> Recording:
+    engine = SGLangEngine(world.pool.router.url, world.http)
+    async with Gateway(engine, tokenizer) as gateway:
+        with gateway.episode(LIMITS, routing_key=ROUTING_KEY, temperature=1.0) as (endpoint, recording):
+            async with AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key) as client:
+                await converse(client)
+    return recording
+
+
+async def test_every_token_has_the_log_prob_the_engine_gives_it_again(
+    world: World, make_model: Callable[[int], Path]
+) -> None:
+    recording = await recorded(world, HFTokenizer(make_model(0)))
+    assert recording.answers == 8
+    worst, count = 0.0, 0
+    for stretch in recording.stretches:
+        again = await scores(world, stretch.tokens)
+        for mask, known, score in zip(stretch.loss_mask, stretch.logprobs, again, strict=True):
+            if mask:
+                assert score is not None
+                worst, count = max(worst, abs(known - score)), count + 1
+    assert count == sum(end - start for stretch in recording.stretches for _, start, end in stretch.answers)
+    assert count > 8
+    assert worst <= TOLERANCE, f"{worst} over {count} tokens"
+    check_versions(recording.stretches)
+
+
+def check_versions(stretches: list[Stretch]) -> None:
+    """Each sampled token is of weights that are named."""
+    for stretch in stretches:
+        named = [0] * len(stretch.tokens)
+        for version, start, end in stretch.weight_versions:
+            assert version == "0"
+            named[start:end] = [1] * (end - start)
+        assert named == stretch.loss_mask
