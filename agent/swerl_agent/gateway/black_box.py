@@ -106,7 +106,7 @@ class _Attempt(Attempt):
             self.recording.close()
             self.shell.close()
             agent.cancel()
-            await asyncio.wait({agent})
+            await asyncio.gather(agent, return_exceptions=True)
             self._collect()
         if not self.recording.lost.cancelled():
             raise self.recording.lost.result()

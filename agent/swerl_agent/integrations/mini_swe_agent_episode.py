@@ -38,6 +38,8 @@ from swerl_agent.tasks import Task, TaskView
 from .mini_swe_agent import merged, observed
 
 litellm.suppress_debug_info = True  # it prints advice at every error
+for _name in ("NO_PROXY", "no_proxy"):  # the gateway is in this process
+    os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1"]))
 
 EXIT_STATUSES = {
     "Submitted": "submitted",
@@ -80,7 +82,7 @@ class MiniSweAgent:
 
         def attempt() -> None:
             try:
-                agent = DefaultAgent(self._model(endpoint), environment, **self._agent(limits))
+                agent = DefaultAgent(self._model(endpoint, limits), environment, **self._agent(limits))
                 said = agent.run(task.problem_statement)
                 settle = partial(_settle, ending, _ending(agent, said, environment))
             except Exception as error:
@@ -101,7 +103,7 @@ class MiniSweAgent:
             "output_path": None,
         }
 
-    def _model(self, endpoint: Endpoint) -> LitellmModel:
+    def _model(self, endpoint: Endpoint, limits: AgentLimits) -> LitellmModel:
         section = {
             **self._section("model"),
             "model_name": f"openai/{endpoint.model}",
@@ -109,10 +111,13 @@ class MiniSweAgent:
             "set_cache_control": None,
         }
         section.pop("model_class", None)
-        own = section.get("model_kwargs") or {}
         section["model_kwargs"] = {
-            **own, "api_base": endpoint.base_url, "api_key": endpoint.api_key, "max_retries": 0
-        }  # fmt: skip
+            **(section.get("model_kwargs") or {}),
+            "api_base": endpoint.base_url,
+            "api_key": endpoint.api_key,
+            "timeout": limits.episode_timeout,
+            "max_retries": 0,
+        }
         return LitellmModel(**section) if self.tools else LitellmTextbasedModel(**section)
 
     def _section(self, name: str) -> dict[str, Any]:

@@ -87,7 +87,9 @@ def with_tools(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
 
 
 @pytest.fixture
-def opened(plain: HFTokenizer, tmp_path: Path) -> Open:
+def opened(plain: HFTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
     @asynccontextmanager
     async def opened(
         *answers: str | Exception,

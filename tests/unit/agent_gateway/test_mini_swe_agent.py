@@ -69,9 +69,8 @@ def attempt(repository: Path) -> Attempts:
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
+def behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
 
 
 async def test_it_solves_a_task_and_leaves_one_stretch(attempt: Attempts, plain: HFTokenizer) -> None:
