@@ -13,7 +13,7 @@ from swerl_agent.episode import Generation, Tokenizer
 from swerl_agent.episode.parsing import Call, find_calls, without_calls
 from swerl_agent.episode.transcript import answer_text
 
-from .request import Message
+from .request import ChatRequest, Message
 
 THOUGHT_END = "</think>"
 
@@ -28,21 +28,16 @@ class Answer:
     finish_reason: str  # stop | length | tool_calls
     generation: Generation
     prompt_tokens: int
-    pieces: list[tuple[str, float]]  # text and log-prob of each token before the one that ends it
+    pieces: list[tuple[str, float]]  # where asked for, text and log-prob of each token before the one that ends it
 
 
-def answer(
-    tokenizer: Tokenizer, generation: Generation, *, prompt_tokens: int, stop: Sequence[str], tools: Sequence[Any]
-) -> Answer:
-    """The answer of a generation, cut behind the token that completes one of `stop`."""
-    generation, text = _stopped(tokenizer, generation, stop)
-    calls = _calls(text, tools)
+def answer(tokenizer: Tokenizer, generation: Generation, request: ChatRequest, *, prompt_tokens: int) -> Answer:
+    """The answer of a generation, cut behind the token that completes one of the request's stop strings."""
+    generation, text = _stopped(tokenizer, generation, request.stop or ())
+    calls = _calls(text, request.shown_tools)
     told: dict[str, Any] = {"role": "assistant", "content": without_calls(text) if calls else text}
     if calls:
         told["tool_calls"] = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
-    ids = generation.output_ids
-    ended = bool(ids) and ids[-1] in tokenizer.stop_token_ids
-    shown = list(zip(ids, generation.logprobs, strict=True))[: len(ids) - ended]
     return Answer(
         text,
         Message.model_validate(told),
@@ -50,8 +45,15 @@ def answer(
         "length" if generation.finish_reason == "length" else "tool_calls" if calls else "stop",
         generation,
         prompt_tokens,
-        [(tokenizer.decode([index]), logprob) for index, logprob in shown],
+        _pieces(tokenizer, generation) if request.logprobs else [],
     )
+
+
+def _pieces(tokenizer: Tokenizer, generation: Generation) -> list[tuple[str, float]]:
+    ids = generation.output_ids
+    ended = bool(ids) and ids[-1] in tokenizer.stop_token_ids
+    shown = list(zip(ids, generation.logprobs, strict=True))[: len(ids) - ended]
+    return [(tokenizer.decode([index]), logprob) for index, logprob in shown]
 
 
 def _stopped(tokenizer: Tokenizer, generation: Generation, stop: Sequence[str]) -> tuple[Generation, str]:

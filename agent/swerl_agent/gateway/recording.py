@@ -120,13 +120,7 @@ class Recording:
             raise self._out_of_time() from None
         finally:
             self.seconds += time.monotonic() - started
-        said = answer(
-            tokenizer,
-            generation,
-            prompt_tokens=len(context.ids),
-            stop=request.stop or (),
-            tools=request.shown_tools,
-        )
+        said = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
         self._tree.record(context, said.generation, said.message, said.text)
         return said
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.local import LocalEnvironment
+from swerl_agent.cli import parser
+from swerl_agent.cli.options import opened_agent
 from swerl_agent.episode import PROTOCOLS, AgentLimits, EngineError, Episode, HFTokenizer, PromptError
 from swerl_agent.gateway import Gateway
 from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent, MiniSweAgentEpisodes
@@ -17,7 +19,8 @@ from swerl_agent.sandbox import SandboxError, SandboxLost
 from swerl_agent.tasks import Evaluation, Task
 
 from tests.scripted_engine import Script
-from tests.unit.agent_episode.conftest import Shell, repository
+from tests.unit.agent_episode.conftest import TOOLS as TOOL_TEMPLATE
+from tests.unit.agent_episode.conftest import Shell, make_tokenizer, repository
 
 from .conftest import Held, Open, Spelling
 
@@ -177,3 +180,12 @@ async def test_ones_own_script_of_it_needs_only_the_address(opened: Open, reposi
 def test_a_configuration_that_is_none_is_refused(config: str) -> None:
     with pytest.raises(PromptError, match="mini-swe-agent"):
         MiniSweAgent.of(TEXT, config)
+
+
+async def test_the_command_line_opens_it(tmp_path: Path) -> None:
+    arguments = ["eval", "run", "tasks", "--output", "out", "--engine", "http://127.0.0.1:9", "--step-limit", "7"]
+    folder = make_tokenizer(tmp_path, TOOL_TEMPLATE)
+    options = parser().parse_args([*arguments, "--tokenizer", str(folder), "--agent", "mini-swe-agent"])
+    async with opened_agent(options) as agent:
+        assert isinstance(agent, MiniSweAgentEpisodes)
+        assert (agent.limits.protocol, agent.limits.step_limit, agent.agent.tools) == (TOOLS, 7, True)
