@@ -68,8 +68,9 @@ async def recorded(world: World, tokenizer: HFTokenizer) -> Recording:
 
 
 async def test_every_token_has_the_log_prob_the_engine_gives_it_again(
-    world: World, make_model: Callable[[int], Path]
+    world: World, make_model: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     recording = await recorded(world, HFTokenizer(make_model(0)))
     assert recording.answers == 8
     worst, count = 0.0, 0
