@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -22,7 +22,7 @@ from .engine import EngineError
 from .episode import AgentLimits, Episode
 from .hiding import hide
 from .parsing import is_valid_patch
-from .workspace import Session, Workspace
+from .workspace import Session, Workspace, step_record
 
 
 class Agent(Protocol):
@@ -79,6 +79,30 @@ class Attempt(ABC):
         """Until the episode must end."""
         return (self.deadline.when() or 0.0) - asyncio.get_running_loop().time()
 
+    async def execute(
+        self,
+        command: str,
+        *,
+        step: int,
+        action: str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int | None = None,
+    ) -> CommandResult:
+        """Run and record a command of answer `step`; `action` is what the model asked for, when `command` says more.
+
+        Raises SandboxError.
+        """
+        started = time.time()
+        with self.timed("environment"):
+            result = await self.workspace.execute(
+                command, seconds_left=self.seconds_left(), cwd=cwd, env=env, max_output=max_output
+            )
+        if result.ran is not None:
+            self._spent("exec", result.duration - result.ran)
+        self.episode.steps.append(step_record(step, command if action is None else action, result, started))
+        return result
+
     async def take_submission(self, result: CommandResult) -> None:
         """The patch is what the submitting command printed."""
         with self.timed("diff"):
@@ -92,8 +116,10 @@ class Attempt(ABC):
         try:
             yield
         finally:
-            timings = self.episode.timings
-            timings[phase] = timings.get(phase, 0.0) + time.monotonic() - started
+            self._spent(phase, time.monotonic() - started)
+
+    def _spent(self, phase: str, seconds: float) -> None:
+        self.episode.timings[phase] = self.episode.timings.get(phase, 0.0) + seconds
 
     async def _act_in_time(self) -> None:
         try:

@@ -5,7 +5,6 @@ Guarantee: an infrastructure failure ends the episode and is never shown to the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,7 +19,7 @@ from .parsing import find_actions, is_action, submission
 from .prompts import Prompts
 from .tokens import Tokenizer
 from .transcript import Transcript
-from .workspace import Session, step_record
+from .workspace import Session
 
 
 class StepScoring(Protocol):
@@ -158,10 +157,7 @@ class _Loop(Attempt):
 
     async def _execute(self, action: str) -> CommandResult:
         """Run one command; the episode ends here when its output submits."""
-        started = time.time()
-        with self.timed("environment"):
-            result = await self.workspace.execute(action, seconds_left=self.seconds_left())
-        self.episode.steps.append(step_record(self.episode.turns - 1, action, result, started))
+        result = await self.execute(action, step=self.episode.turns - 1)
         protocol = self.limits.protocol
         if submission(result.output, protocol) is not None and (protocol.failed_submits or result.exit_code == 0):
             await self.take_submission(result)

@@ -8,14 +8,13 @@ the sandbox after its end.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from swerl_agent.episode import AgentLimits, Episode
 from swerl_agent.episode.attempt import Attempt, Ended
-from swerl_agent.episode.workspace import Session, step_record
+from swerl_agent.episode.workspace import Session
 from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks import Task, TaskView
 
@@ -148,7 +147,7 @@ class _RecordedShell:
     ) -> CommandResult:
         if self._closed:
             raise ConnectionError("the episode is over, and so is its sandbox")
-        running = asyncio.create_task(self._run(command, command if action is None else action, cwd, env))
+        running = asyncio.create_task(self._run(command, action, cwd, env))
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         return await running
@@ -159,17 +158,15 @@ class _RecordedShell:
             running.cancel()
         self.lost.cancel()
 
-    async def _run(self, command: str, action: str, cwd: str | None, env: Mapping[str, str] | None) -> CommandResult:
-        attempt, started = self._attempt, time.time()
-        step = max(0, attempt.recording.answers - 1)
+    async def _run(
+        self, command: str, action: str | None, cwd: str | None, env: Mapping[str, str] | None
+    ) -> CommandResult:
+        step = max(0, self._attempt.recording.answers - 1)
         try:
-            with attempt.timed("environment"):
-                result = await attempt.workspace.execute(
-                    command, seconds_left=attempt.seconds_left(), cwd=cwd, env=env, max_output=MAX_OUTPUT
-                )
+            return await self._attempt.execute(
+                command, step=step, action=action, cwd=cwd, env=env, max_output=MAX_OUTPUT
+            )
         except SandboxError as error:
             if not self.lost.done():
                 self.lost.set_result(error)
             raise
-        attempt.episode.steps.append(step_record(step, action, result, started))
-        return result
