@@ -1,12 +1,14 @@
-"""The API of SWE-RL: typed SweRLJob and SweSandbox, their names and conditions.
+"""The API of SWE-RL: typed SweRLJob, SweSandbox, SweImageSet and SweEval, their names and conditions.
 
 Guarantee: these models are the single source of the CRDs; `python -m swerl_api` writes the manifests from them.
 """
 
 from .base import API_VERSION, GROUP, VERSION, Resources, Toleration
-from .compute import Checkpoint, Rollout, Router, Trainer
+from .compute import Checkpoint, RayPods, Rollout, Router, ServedRollout, Trainer
 from .conditions import (
     Condition,
+    EvalCondition,
+    EvalReason,
     ImageSetCondition,
     ImageSetReason,
     JobCondition,
@@ -14,11 +16,13 @@ from .conditions import (
     SandboxCondition,
     SandboxReason,
     find_condition,
+    holds,
     set_condition,
 )
 from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
 from .rollouts import Agent, Grading, Judge, Observation, RegistryRewrite, Sandbox
 from .source import Source
+from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
 from .sweimageset import SweImageSetSpec, SweImageSetStatus
 from .swerljob import (
     GradingCounts,
@@ -39,6 +43,11 @@ __all__ = [
     "Algorithm",
     "Checkpoint",
     "Condition",
+    "EvalCondition",
+    "EvalPhase",
+    "EvalProgress",
+    "EvalReason",
+    "EvaluationFile",
     "Grading",
     "GradingCounts",
     "HeldOut",
@@ -52,6 +61,7 @@ __all__ = [
     "Model",
     "Observation",
     "Progress",
+    "RayPods",
     "RegistryRewrite",
     "Resources",
     "Rollout",
@@ -61,7 +71,10 @@ __all__ = [
     "SandboxCounts",
     "SandboxPhase",
     "SandboxReason",
+    "ServedRollout",
     "Source",
+    "SweEvalSpec",
+    "SweEvalStatus",
     "SweImageSetSpec",
     "SweImageSetStatus",
     "SweRLJobSpec",
@@ -73,5 +86,6 @@ __all__ = [
     "Toleration",
     "Trainer",
     "find_condition",
+    "holds",
     "set_condition",
 ]

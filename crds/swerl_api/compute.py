@@ -27,11 +27,37 @@ Parallel = Annotated[int, Field(ge=1, le=4096)]
 EngineArguments = KubernetesObject
 
 
-class Trainer(ApiModel):
-    """The Megatron ranks. World size = replicas * max(1, gpus)."""
+class PodSettings(ApiModel):
+    """What Pods of the same kind share."""
+
+    image: ImageReference
+    """Image of these Pods."""
+    pull_secrets: PullSecrets = Field(default_factory=list)
+    """Names of image pull Secrets for `image`."""
+    node_selector: NodeSelector = Field(default_factory=dict)
+    """Nodes that may run these Pods."""
+    tolerations: Tolerations = Field(default_factory=list)
+    """Taints that these Pods tolerate."""
+    env: TextMap = Field(default_factory=dict)
+    """Environment of their containers, by name."""
+    env_from_secrets: PullSecrets = Field(default_factory=list)
+    """Names of Secrets whose keys become environment of their containers, e.g. HF_TOKEN or WANDB_API_KEY."""
+
+
+class RayPods(PodSettings):
+    """What all Pods of a Ray cluster share."""
 
     image: ImageReference
     """Image of every Ray Pod: driver, trainer ranks, engines."""
+    head_resources: Resources = Field(default_factory=Resources)
+    """Resources of the head Pod, which runs the driver, the router and, in training, the rollout workers."""
+    shared_memory: Annotated[str, Field(max_length=32)] = "2Gi"
+    """Size of /dev/shm in every Ray Pod (a quantity); it counts against the Pod's memory."""
+
+
+class Trainer(RayPods):
+    """The Megatron ranks. World size = replicas * max(1, gpus)."""
+
     replicas: Parallel = 1
     """Trainer Pods."""
     gpus: int = Field(default=0, ge=0, le=64)
@@ -52,20 +78,6 @@ class Trainer(ApiModel):
     """Keep optimizer state in host memory; on GPUs it needs Transformer Engine in the image."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of one trainer Pod besides its GPUs, which are added."""
-    head_resources: Resources = Field(default_factory=Resources)
-    """Resources of the head Pod, which runs the driver and the rollout workers."""
-    shared_memory: Annotated[str, Field(max_length=32)] = "2Gi"
-    """Size of /dev/shm in every Ray Pod (a quantity); it counts against the Pod's memory."""
-    pull_secrets: PullSecrets = Field(default_factory=list)
-    """Names of image pull Secrets for `image`."""
-    node_selector: NodeSelector = Field(default_factory=dict)
-    """Nodes that may run Ray Pods."""
-    tolerations: Tolerations = Field(default_factory=list)
-    """Taints that Ray Pods tolerate."""
-    env: TextMap = Field(default_factory=dict)
-    """Environment of every Ray container, by name."""
-    env_from_secrets: PullSecrets = Field(default_factory=list)
-    """Names of Secrets whose keys become environment of every Ray container, e.g. HF_TOKEN or WANDB_API_KEY."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -92,8 +104,8 @@ class Router(ApiModel):
     """Further command-line arguments of the router, by name without dashes."""
 
 
-class Rollout(ApiModel):
-    """The inference engines and the workers that drive episodes."""
+class Engines(ApiModel):
+    """The inference engines and the router in front of them."""
 
     engines: Annotated[int, Field(ge=1, le=1024)] = 1
     """SGLang engines."""
@@ -103,10 +115,19 @@ class Rollout(ApiModel):
     """Further server arguments of every engine, by name without dashes, e.g. `mem-fraction-static: 0.6`."""
     router: Router = Field(default_factory=Router)
     """Router settings."""
+    resources: Resources = Field(default_factory=Resources)
+    """Resources of one engine Pod besides its GPUs, which are added."""
+
+
+class Rollout(Engines):
+    """The inference engines and the workers that drive episodes; colocated engines have no Pods of their own."""
+
     workers: Positive = 1
     """Rollout worker processes on the head Pod; each drives many episodes."""
-    resources: Resources = Field(default_factory=Resources)
-    """Resources of one engine Pod besides its GPUs, which are added; ignored with `colocate`."""
+
+
+class ServedRollout(Engines, RayPods):
+    """Engines for weights that do not change, in a Ray cluster of their own."""
 
 
 class ClaimVolume(ApiModel):

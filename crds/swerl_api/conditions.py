@@ -141,6 +141,36 @@ class ImageSetReason:
     INVALID_SPEC = "InvalidSpec"
 
 
+class EvalCondition:
+    """Condition types of a SweEval."""
+
+    VALIDATED = "Validated"
+    IMAGES_READY = "ImagesReady"
+    MODEL_READY = "ModelReady"
+    RUNNING = "Running"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+
+
+class EvalReason(JobReason):
+    """Condition reasons of a SweEval: those of a SweRLJob, and its own."""
+
+    JOB_MISSING = "JobMissing"
+    NO_CHECKPOINT = "NoCheckpoint"
+    NAME_IN_USE = "NameInUse"
+    ENDPOINT_GIVEN = "EndpointGiven"
+    ENGINES_STARTING = "EnginesStarting"
+    ENGINES_SERVING = "EnginesServing"
+    ENGINES_LOST = "EnginesLost"
+    ENGINES_DELETED = "EnginesDeleted"
+    SHARDS_RUNNING = "ShardsRunning"
+    SHARDS_FAILED = "ShardsFailed"
+    MERGING = "Merging"
+    MERGE_FAILED = "MergeFailed"
+    ALL_RESULTS = "AllResults"
+
+
 def now() -> str:
     """Current time as Kubernetes writes it (RFC 3339, seconds, UTC)."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -171,6 +201,11 @@ def set_condition(
     if previous is None:
         return [*conditions, updated]
     return [updated if c.type == type else c for c in conditions]
+
+
+def holds(conditions: Sequence[Condition], type: str) -> bool:
+    """Whether condition `type` is True."""
+    return any(condition.type == type and condition.status == "True" for condition in conditions)
 
 
 def find_condition(conditions: Sequence[Condition], type: str) -> Condition | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from .base import GROUP, VERSION, ApiModel, Rule
 from .schema import Schema, structural_schema
+from .sweeval import MAX_EVAL_NAME, SweEvalSpec, SweEvalStatus
 from .sweimageset import MAX_IMAGE_SET_NAME, SweImageSetSpec, SweImageSetStatus
 from .swerljob import MAX_JOB_NAME, SweRLJobSpec, SweRLJobStatus
 from .swesandbox import MAX_SANDBOX_NAME, SweSandboxSpec, SweSandboxStatus
@@ -99,7 +100,26 @@ SWEIMAGESET = Kind(
     max_name=MAX_IMAGE_SET_NAME,
 )
 
-KINDS = (SWERLJOB, SWESANDBOX, SWEIMAGESET)
+SWEEVAL = Kind(
+    kind="SweEval",
+    plural="sweevals",
+    short_name="sweeval",
+    description="How many tasks a model solves.",
+    spec=SweEvalSpec,
+    status=SweEvalStatus,
+    columns=(
+        Column("Phase", ".status.phase", description="Where the evaluation stands."),
+        Column("Done", ".status.progress", description="Attempts with a result, of all."),
+        Column("Resolved", ".status.resolved", "integer", "Attempts whose patch passed."),
+        Column("Rate", ".status.rate", "number", "Share of attempts with a result that are resolved."),
+        Column("Errors", ".status.errors", "integer", "Attempts that infrastructure ended."),
+        AGE,
+        Column("Shards", ".status.shardsDone", "integer", "Shards that have ended well.", priority=1),
+    ),
+    max_name=MAX_EVAL_NAME,
+)
+
+KINDS = (SWERLJOB, SWESANDBOX, SWEIMAGESET, SWEEVAL)
 
 
 def crd(kind: Kind) -> dict[str, Any]:

@@ -11,6 +11,7 @@ JOB_LABEL = "swerl.dev/job"
 ATTEMPT_LABEL = "swerl.dev/attempt"
 ROLE_LABEL = "swerl.dev/role"
 SANDBOX_LABEL = "swerl.dev/sandbox"
+EVALUATION_LABEL = "swerl.dev/evaluation"
 IMAGE_SET_LABEL = "swerl.dev/image-set"
 TASK_LABEL = "swerl.dev/task"
 EGRESS_LABEL = "swerl.dev/egress"
@@ -21,6 +22,9 @@ ROLE_DRIVER = "driver"
 ROLE_ENGINE = "engine"
 ROLE_TRAIN = "train"
 ROLE_PULL = "pull"
+ROLE_PREFLIGHT = "preflight"
+ROLE_SHARD = "shard"
+ROLE_MERGE = "merge"
 
 SANDBOX_POD_PREFIX = "swesb-"
 SANDBOX_CONTAINER = "sandbox"
@@ -34,9 +38,13 @@ TASKS_PATH = "/swerl/tasks"
 EVALUATION_PATH = "/swerl/evaluation"
 JUDGE_PATH = "/swerl/judge"
 OUTPUT_PATH = "/swerl/output"
+CHECKPOINTS_PATH = "/swerl/checkpoints"  # the output of the SweRLJob whose checkpoint is evaluated
 PROMPTS_PATH = "/swerl/prompts"
 JOB_FILE_DIRECTORY = "/etc/swerl"
 JOB_FILE = "job.json"
+EVALUATION_FILE = "evaluation.json"
+PROGRESS_KEY = "progress.json"
+ROUTER_PORT = 30000  # of an evaluation's router, on the head Pod
 
 # Custom Ray resources. A train Pod carries one unit of TRAIN_RESOURCE per rank; an engine Pod (or a colocated train
 # Pod) one unit of ENGINE_RESOURCE per engine; a judge Pod one of JUDGE_RESOURCE; the head one of ROLLOUT_RESOURCE per
@@ -58,6 +66,31 @@ def attempt_name(job: str, attempt: int) -> str:
 def driver_account(job: str) -> str:
     """Name of the ServiceAccount (and RoleBinding) the driver of `job` runs as."""
     return f"{job}-driver"
+
+
+def evaluation_scope(evaluation: str) -> str:
+    """Job label of a SweEval's sandboxes, and name of its ConfigMap; the dot keeps it apart from any SweRLJob's."""
+    return f"{evaluation}.eval"
+
+
+def evaluation_account(evaluation: str) -> str:
+    """Name of the ServiceAccount (and RoleBinding) the shards of a SweEval run as; it ends as a driver's does."""
+    return f"{evaluation_scope(evaluation)}-driver"
+
+
+def progress_name(evaluation: str, part: str) -> str:
+    """Name of the ConfigMap in which shard `part` (its number, or `merge`) of a SweEval says how far it is."""
+    return f"{evaluation_scope(evaluation)}-{part}"
+
+
+def engines_name(evaluation: str) -> str:
+    """Name of the RayCluster of a SweEval's engines; no attempt of a SweRLJob has such a name."""
+    return f"{evaluation}-engines"
+
+
+def shard_folder(number: int, shards: int) -> str:
+    """Folder of shard `number` (from 0); other shares of the tasks lie in other folders."""
+    return f"shard-{number}-of-{shards}"
 
 
 def sandbox_pod_name(sandbox: str, ordinal: int) -> str:

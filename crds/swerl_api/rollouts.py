@@ -26,6 +26,20 @@ from .source import Source
 
 Seconds = Annotated[int, Field(ge=1, le=604_800)]
 
+# Of every spec that has `agent`, `sandbox` and `grading`.
+SANDBOX_RULES = (
+    Rule(
+        "self.agent.episodeTimeoutSeconds + 180 <= self.sandbox.lifetimeSeconds",
+        "sandbox.lifetimeSeconds must be at least agent.episodeTimeoutSeconds + 180, so that no sandbox ends first",
+        ".sandbox.lifetimeSeconds",
+    ),
+    Rule(
+        "self.grading.timeoutSeconds < self.sandbox.lifetimeSeconds",
+        "grading.timeoutSeconds must be below sandbox.lifetimeSeconds, the outer guard of one episode",
+        ".grading.timeoutSeconds",
+    ),
+)
+
 
 class ConfigMapKey(ApiModel):
     """One key of a ConfigMap."""

@@ -10,7 +10,7 @@ from .base import ApiModel, LabelValue, NonNegative, Rule, StatusModel, immutabl
 from .compute import Checkpoint, Rollout, Trainer
 from .conditions import Condition
 from .learning import Algorithm, HeldOut, Model, Tasks
-from .rollouts import Agent, Grading, Judge, Sandbox
+from .rollouts import SANDBOX_RULES, Agent, Grading, Judge, Sandbox
 
 JobPhase = Literal["Pending", "Blocked", "Starting", "Training", "Retrying", "Suspended", "Complete", "Failed"]
 MAX_JOB_NAME = 40  # leaves room for `-<attempt>` and for what KubeRay and Kubernetes append
@@ -89,16 +89,7 @@ class SweRLJobSpec(ApiModel):
             "algorithm.groupSize must not exceed sandbox.maxConcurrent: a group is admitted whole",
             ".sandbox.maxConcurrent",
         ),
-        Rule(
-            "self.agent.episodeTimeoutSeconds + 180 <= self.sandbox.lifetimeSeconds",
-            "sandbox.lifetimeSeconds must be at least agent.episodeTimeoutSeconds + 180, so that no sandbox ends first",
-            ".sandbox.lifetimeSeconds",
-        ),
-        Rule(
-            "self.grading.timeoutSeconds < self.sandbox.lifetimeSeconds",
-            "grading.timeoutSeconds must be below sandbox.lifetimeSeconds, the outer guard of one episode",
-            ".grading.timeoutSeconds",
-        ),
+        *SANDBOX_RULES,
     )
 
 

@@ -62,7 +62,7 @@ class Attempt:
             "name": name,
             "namespace": self.namespace,
             "labels": self.labels(role),
-            "ownerReferences": [owner_reference(self.job, self.uid)],
+            "ownerReferences": [owner_reference("SweRLJob", self.job, self.uid)],
         }
 
     def cluster_metadata(self) -> Object:
@@ -73,12 +73,12 @@ class Attempt:
         return metadata
 
 
-def owner_reference(job: str, uid: str) -> Object:
-    """Makes the garbage collector delete an object after its SweRLJob."""
+def owner_reference(kind: str, name: str, uid: str) -> Object:
+    """Makes the garbage collector delete an object after its owner, one of our kinds."""
     return {
         "apiVersion": API_VERSION,
-        "kind": "SweRLJob",
-        "name": job,
+        "kind": kind,
+        "name": name,
         "uid": uid,
         "controller": True,
         "blockOwnerDeletion": False,

@@ -12,27 +12,25 @@ from typing import Any
 
 from swerl_api import JobReason
 
-from .attempt import Attempt, Object
+from .attempt import Object
 from .problem import Problem
 from .quantity import Amounts, parse_amounts, say
-from .raycluster import Group, pod_template, ray_groups
+from .raycluster import Group, Plan, pod_template
 
 # KubeRay adds an init container of this size to every worker (`wait-gcs-ready`).
 KUBERAY_INIT: Amounts = parse_amounts({"cpu": "200m", "memory": "256Mi"})
 
 
-def capacity_problem(attempt: Attempt, nodes: Sequence[Object]) -> Problem | None:
-    """Why `nodes`, all empty, could not hold the attempt's Pods together; None when they could."""
+def capacity_problem(plan: Plan, nodes: Sequence[Object]) -> Problem | None:
+    """Why `nodes`, all empty, could not hold the plan's Pods together; None when they could."""
     free = [(node, _allocatable(node)) for node in nodes]
-    pods = [
-        (group, pod_template(attempt, group)["spec"]) for group in ray_groups(attempt) for _ in range(group.replicas)
-    ]
+    pods = [(group, pod_template(plan, group)["spec"]) for group in plan.groups for _ in range(group.replicas)]
     pods.sort(key=lambda pod: sorted(pod_requests(pod[1]).items(), key=_weight), reverse=True)
     for group, pod in pods:
         wanted = pod_requests(pod)
         place = next((room for node, room in free if _accepts(node, pod) and _fits(wanted, room)), None)
         if place is None:
-            return _problem(group, pod, nodes)
+            return _problem(plan, group, pod, nodes)
         for name, amount in wanted.items():
             place[name] = place.get(name, Decimal(0)) - amount
     return None
@@ -87,14 +85,14 @@ def _fits(wanted: Amounts, room: Amounts) -> bool:
     return all(amount <= room.get(name, Decimal(0)) for name, amount in wanted.items())
 
 
-def _problem(group: Group, pod: Object, nodes: Sequence[Object]) -> Problem:
+def _problem(plan: Plan, group: Group, pod: Object, nodes: Sequence[Object]) -> Problem:
     wanted = {name: amount for name, amount in pod_requests(pod).items() if name != "pods"}
     need = ", ".join(say(name, amount) for name, amount in sorted(wanted.items()))
     accepting = [node for node in nodes if _accepts(node, pod)]
-    field = {"head": "trainer.headResources", "train": "trainer"}.get(group.name, "rollout")
     if not accepting:
         text = (
-            f"none of the {len(nodes)} nodes accepts {group.name} Pods; check spec.trainer.nodeSelector and tolerations"
+            f"none of the {len(nodes)} nodes accepts {group.name} Pods; "
+            f"check spec.{plan.spec_field}.nodeSelector and tolerations"
         )
         return Problem(JobReason.INSUFFICIENT_RESOURCES, text)
     largest = ", ".join(
@@ -103,6 +101,6 @@ def _problem(group: Group, pod: Object, nodes: Sequence[Object]) -> Problem:
     text = (
         f"{group.replicas} {group.name} Pod(s) with {need} each do not fit, with the job's other Pods, on the "
         f"{len(accepting)} node(s) that accept them, even when these are empty (largest allocatable: {largest}); "
-        f"lower spec.{field} or add nodes"
+        f"lower spec.{group.spec_field} or add nodes"
     )
     return Problem(JobReason.INSUFFICIENT_RESOURCES, text)

@@ -1,6 +1,6 @@
-"""Everything that attempts leave behind, by label: counted, and deleted.
+"""Everything that work leaves behind, by label: counted, and deleted.
 
-Guarantee: needs nothing but the labels, so it works for attempts this process never saw.
+Guarantee: needs nothing but the labels, so it works for attempts and evaluations this process never saw.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ _KINDS = (
 )
 
 
-async def count_leftovers(api: Kube, namespace: str, job: str, keep: int | None) -> int:
-    """Objects of the job's attempts, without attempt `keep`."""
+async def count_leftovers(api: Kube, namespace: str, selector: str) -> int:
+    """Objects with these labels."""
     total = 0
     for api_version, resource in _KINDS:
         try:
-            total += len(await api.list(api_version, resource, namespace, labels=_selector(job, keep)))
+            total += len(await api.list(api_version, resource, namespace, labels=selector))
         except NotFound:
             continue  # the kind is not installed
     return total
 
 
-async def delete_leftovers(api: Kube, namespace: str, job: str, keep: int | None) -> None:
+async def delete_leftovers(api: Kube, namespace: str, selector: str) -> None:
     """Delete what `count_leftovers` counts, and the payloads and policies of grading Jobs with them."""
     for api_version, resource in (*_KINDS, ("v1", "configmaps"), ("networking.k8s.io/v1", "networkpolicies")):
         try:
-            await api.delete_all(api_version, resource, namespace, labels=_selector(job, keep))
+            await api.delete_all(api_version, resource, namespace, labels=selector)
         except NotFound:
             continue
 
 
-def _selector(job: str, keep: int | None) -> str:
-    of_attempts = f"{JOB_LABEL}={job},{ATTEMPT_LABEL}"
-    return of_attempts if keep is None else f"{of_attempts},{ATTEMPT_LABEL}!={keep}"
+def of_attempts(job: str, keep: int | None) -> str:
+    """Selector of what the job's attempts made, without attempt `keep`."""
+    every = f"{JOB_LABEL}={job},{ATTEMPT_LABEL}"
+    return every if keep is None else f"{every},{ATTEMPT_LABEL}!={keep}"

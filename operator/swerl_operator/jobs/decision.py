@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, auto
 
-from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus
+from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, holds
 
 from .attempt import Object
-from .diagnosis import pod_problem, ready, running
-from .draft import Draft, holds
+from .diagnosis import heads, pod_problem, ready, running
+from .draft import Draft
 from .preflight import Preflight
 from .problem import Problem, joined
 from .ray_jobs import Driver
@@ -88,11 +88,11 @@ def decide(spec: SweRLJobSpec, status: SweRLJobStatus, generation: int, seen: Ob
 
 def is_over(status: SweRLJobStatus) -> bool:
     """Whether the job is Complete or Failed."""
-    return holds(status, JobCondition.COMPLETE) or holds(status, JobCondition.FAILED)
+    return holds(status.conditions, JobCondition.COMPLETE) or holds(status.conditions, JobCondition.FAILED)
 
 
 def _advance(spec: SweRLJobSpec, status: SweRLJobStatus, draft: Draft, seen: Observed) -> Decision:
-    if not status.attempt or holds(status, JobCondition.SUSPENDED):
+    if not status.attempt or holds(status.conditions, JobCondition.SUSPENDED):
         if status.attempt:
             draft.condition(JobCondition.SUSPENDED, "False", JobReason.RESUMED)
         draft.begin(JobReason.CLUSTER_STARTING, "")
@@ -179,7 +179,7 @@ def _submit(draft: Draft, seen: Observed, driver: Driver) -> Decision:
 
 
 def _await_head(spec: SweRLJobSpec, draft: Draft, seen: Observed, driver: Driver) -> Decision:
-    if not any(running(pod) for pod in _heads(seen)):
+    if not any(running(pod) for pod in heads(seen.pods)):
         return _failed(spec, draft, JobReason.HEAD_LOST, "the Ray head Pod is gone or has ended")
     if seen.silence > SILENCE_SECONDS:
         text = f"{driver.message or 'Ray does not answer'} (for {seen.silence:.0f} s)"
@@ -245,10 +245,6 @@ def _compare_batch_with_limit(spec: SweRLJobSpec, draft: Draft) -> None:
         "the rest of each step waits; raise maxConcurrent if the nodes have room"
     )
     draft.condition(JobCondition.CAPACITY, "False", JobReason.SANDBOXES_LIMITED, text)
-
-
-def _heads(seen: Observed) -> list[Object]:
-    return [pod for pod in seen.pods if pod["metadata"]["labels"].get("ray.io/node-type") == "head"]
 
 
 def _wanted_pods(cluster: Object) -> int:

@@ -77,6 +77,16 @@ def ready(pod: Object) -> bool:
     return running(pod) and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
+def heads(pods: Sequence[Object]) -> list[Object]:
+    """Those of `pods` that are a Ray head."""
+    return [pod for pod in pods if pod["metadata"]["labels"].get("ray.io/node-type") == "head"]
+
+
+def head_address(pods: Sequence[Object]) -> str | None:
+    """IP of the running head Pod."""
+    return next((pod["status"].get("podIP") for pod in heads(pods) if running(pod)), None)
+
+
 def _statuses(pod: Object) -> list[Object]:
     status = pod.get("status", {})
     return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]

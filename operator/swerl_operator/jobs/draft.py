@@ -1,18 +1,13 @@
-"""The status being written: the fields of the operator, changed step by step, and the patch that follows from it.
+"""The status of a SweRLJob being written.
 
-Guarantee: the patch touches only fields that changed and never one the driver writes, except to clear what spoke of an
-attempt that is over.
+Guarantee: the patch never touches a field the driver writes, except to clear what spoke of an attempt that is over.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from swerl_api import JobCondition, JobPhase, JobReason, SweRLJobStatus
 
-from swerl_api import Condition, JobCondition, JobPhase, JobReason, SweRLJobStatus, find_condition, set_condition
-from swerl_api.conditions import ConditionStatus
-
-from .attempt import Object
+from ..draft import StatusDraft
 from .problem import Problem
 
 OWNED = (
@@ -28,22 +23,10 @@ OF_THE_ATTEMPT = (
 )  # written by the driver, cleared by us
 
 
-class Draft:
-    """A status of generation `generation` at time `now`."""
+class Draft(StatusDraft[SweRLJobStatus]):
+    """The fields of the operator, changed step by step."""
 
-    def __init__(self, status: SweRLJobStatus, generation: int, now: datetime) -> None:
-        self.before = status
-        self.status = status.model_copy(deep=True)
-        self.status.observed_generation = generation
-        self._generation = generation
-        self._time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._cleared: set[str] = set()
-
-    def condition(self, type: str, status: ConditionStatus, reason: str, message: str = "") -> None:
-        """Set one condition."""
-        self.status.conditions = set_condition(
-            self.status.conditions, type, status, reason, message, generation=self._generation, time=self._time
-        )
+    owned = OWNED
 
     def phase(self, phase: JobPhase) -> None:
         """Set the word of the printer column."""
@@ -83,33 +66,7 @@ class Draft:
         self.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_DELETED)
         self.phase("Complete" if outcome == JobCondition.COMPLETE else "Failed")
 
-    def patch(self) -> Object | None:
-        """Merge patch of the status, or None when nothing changed."""
-        old, new = _dump(self.before), _dump(self.status)
-        changed: dict[str, Any] = {key: new.get(key) for key in OWNED if old.get(key) != new.get(key)}
-        changed |= {key: None for key in self._cleared if key in old}
-        return {"status": changed} if changed else None
-
-    def news(self) -> list[Condition]:
-        """Conditions whose status or reason changed."""
-        fresh = []
-        for condition in self.status.conditions:
-            old = find_condition(self.before.conditions, condition.type)
-            if old is None or (old.status, old.reason) != (condition.status, condition.reason):
-                fresh.append(condition)
-        return fresh
-
     def _forget_attempt(self) -> None:
         self.status.submission = None
         self.status.ray_cluster = None
         self._cleared.update(OF_THE_ATTEMPT)
-
-
-def holds(status: SweRLJobStatus, type: str) -> bool:
-    """Whether condition `type` is True."""
-    condition = find_condition(status.conditions, type)
-    return condition is not None and condition.status == "True"
-
-
-def _dump(status: SweRLJobStatus) -> Object:
-    return status.model_dump(mode="json", by_alias=True, exclude_none=True)

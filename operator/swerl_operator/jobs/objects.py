@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import json
 
-from swerl_api.names import JOB_FILE, attempt_name
+from swerl_api.names import JOB_FILE, JOB_FILE_DIRECTORY, attempt_name
 
 from .attempt import Attempt, Object
+from .ray_jobs import Submission
+
+ENTRYPOINT = f"python -m swerl_trainer.driver --job {JOB_FILE_DIRECTORY}/{JOB_FILE}"
+
+
+def submission(attempt: Attempt) -> Submission:
+    """The attempt's driver."""
+    metadata = {"job": attempt.job, "namespace": attempt.namespace, "attempt": str(attempt.number)}
+    return Submission(attempt.submission, ENTRYPOINT, metadata)
 
 
 def job_file(attempt: Attempt) -> Object:
@@ -29,22 +38,27 @@ def job_file(attempt: Attempt) -> Object:
 
 def service_account(attempt: Attempt) -> Object:
     """The identity of the job's driver, the same for every attempt."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": _job_metadata(attempt),
-        "automountServiceAccountToken": False,
-    }
+    return account(_job_metadata(attempt))
 
 
 def role_binding(attempt: Attempt, cluster_role: str) -> Object:
     """Gives the driver `cluster_role` in the job's namespace and nowhere else."""
+    return binding(_job_metadata(attempt), cluster_role)
+
+
+def account(metadata: Object) -> Object:
+    """A ServiceAccount whose token only those Pods have that ask for it."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
+
+
+def binding(metadata: Object, cluster_role: str) -> Object:
+    """Gives the ServiceAccount of the same name `cluster_role` in its namespace."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
-        "metadata": _job_metadata(attempt),
+        "metadata": metadata,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role},
-        "subjects": [{"kind": "ServiceAccount", "name": attempt.account, "namespace": attempt.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": metadata["name"], "namespace": metadata["namespace"]}],
     }
 
 

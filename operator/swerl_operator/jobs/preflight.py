@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from swerl_api import JobReason, Source
+from swerl_api.compute import PodSettings
 from swerl_api.names import ROLE_DRIVER
 
 from .attempt import Attempt, Object
@@ -35,32 +36,38 @@ class Preflight:
 
 
 def preflight_pod(attempt: Attempt) -> Object:
-    """One container per image, each looking for the paths it must hold; the trainer image looks into the volumes."""
-    sources = dict(_named_sources(attempt))
+    """The Pod that tries the attempt's images and sources."""
+    metadata = attempt.metadata(attempt.preflight_name, ROLE_DRIVER)
+    return checking_pod(metadata, "trainer", attempt.spec.trainer, _sources(attempt))
+
+
+def checking_pod(metadata: Object, name: str, pods: PodSettings, sources: Mapping[str, Source]) -> Object:
+    """One container per image, each looking for the paths it must hold.
+
+    Container `name` has the image of `pods` and looks into the volumes.
+    """
     images = {name: source.image for name, source in sources.items() if source.image is not None}
     claims = {name: source for name, source in sources.items() if source.persistent_volume_claim is not None}
-    volumes = [_claim_volume(name, source) for name, source in claims.items()]
-    mounts = [{"name": name, "mountPath": f"{VOLUME_ROOT}/{name}", "readOnly": True} for name in claims]
-    paths = [_claim_path(name, source) for name, source in claims.items()]
-    containers = [_container("trainer", attempt.spec.trainer.image, paths) | {"volumeMounts": mounts}]
-    containers += [_container(name, image.reference, [image.path]) for name, image in images.items()]
-    secrets = pull_secrets(attempt, together(place_source(name, "/", source) for name, source in sources.items()))
+    volumes = [_claim_volume(claim, source) for claim, source in claims.items()]
+    mounts = [{"name": claim, "mountPath": f"{VOLUME_ROOT}/{claim}", "readOnly": True} for claim in claims]
+    paths = [_claim_path(claim, source) for claim, source in claims.items()]
+    containers = [_container(name, pods.image, paths) | {"volumeMounts": mounts}]
+    containers += [_container(source, image.reference, [image.path]) for source, image in images.items()]
+    secrets = pull_secrets(pods, together(place_source(source, "/", sources[source]) for source in sources))
     spec = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": LIFETIME_SECONDS,
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "nodeSelector": attempt.spec.trainer.node_selector,
-        "tolerations": tolerations(attempt),
-        "imagePullSecrets": [{"name": name} for name in secrets],
+        "nodeSelector": pods.node_selector,
+        "tolerations": tolerations(pods),
+        "imagePullSecrets": [{"name": secret} for secret in secrets],
         "containers": containers,
         "volumes": volumes,
     }
-    metadata = attempt.metadata(attempt.preflight_name, ROLE_DRIVER) | {
-        "annotations": {FINGERPRINT: _fingerprint(spec)}
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    annotated = metadata | {"annotations": {FINGERPRINT: _fingerprint(spec)}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": annotated, "spec": spec}
 
 
 def read_preflight(pod: Object, wanted: Object) -> Preflight:
@@ -93,14 +100,14 @@ def _failure(pod: Object, entry: Object) -> Problem | None:
     return Problem(JobReason.SOURCE_MISSING, text)
 
 
-def _named_sources(attempt: Attempt) -> Iterator[tuple[str, Source]]:
+def _sources(attempt: Attempt) -> dict[str, Source]:
     spec = attempt.spec
-    yield "model", spec.model.source
-    yield "tasks", spec.tasks.source
+    sources = {"model": spec.model.source, "tasks": spec.tasks.source}
     if spec.evaluation is not None:
-        yield "evaluation", spec.evaluation.source
+        sources["evaluation"] = spec.evaluation.source
     if spec.judge is not None:
-        yield "judge", spec.judge.model
+        sources["judge"] = spec.judge.model
+    return sources
 
 
 def _container(name: str, image: str, paths: list[str]) -> Object:

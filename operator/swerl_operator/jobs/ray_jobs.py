@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import aiohttp
-from swerl_api.names import JOB_FILE, JOB_FILE_DIRECTORY
 
-from .attempt import Attempt, Object
+from .attempt import Object
 from .raycluster import DASHBOARD_PORT
 
 logger = logging.getLogger(__name__)
 
-ENTRYPOINT = f"python -m swerl_trainer.driver --job {JOB_FILE_DIRECTORY}/{JOB_FILE}"
 TIMEOUT_SECONDS = 10.0
 LOG_TAIL_LINES = 15
 LOG_TAIL_CHARACTERS = 1500
@@ -41,6 +40,15 @@ class Driver:
     phase: DriverPhase
     message: str = ""
     exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A driver to start."""
+
+    id: str
+    entrypoint: str
+    metadata: Mapping[str, str]  # shown by Ray
 
 
 class RayJobs:
@@ -70,22 +78,18 @@ class RayJobs:
             message = "; ".join(filter(None, [message, await self._log_tail(address, submission)]))
         return Driver(phase, message, info.get("driver_exit_code"))
 
-    async def submit(self, address: str, attempt: Attempt) -> bool:
-        """Start the driver of `attempt`; False when Ray did not take it (try again)."""
-        body = {
-            "entrypoint": ENTRYPOINT,
-            "submission_id": attempt.submission,
-            "metadata": {"job": attempt.job, "namespace": attempt.namespace, "attempt": str(attempt.number)},
-        }
+    async def submit(self, address: str, driver: Submission) -> bool:
+        """Start `driver`; False when Ray did not take it (try again)."""
+        body = {"entrypoint": driver.entrypoint, "submission_id": driver.id, "metadata": dict(driver.metadata)}
         try:
             async with self._session.post(_url(address, ""), json=body) as reply:
                 text = await reply.text()
         except (aiohttp.ClientError, TimeoutError) as error:
-            logger.warning("submission %s not answered: %r", attempt.submission, error)
+            logger.warning("submission %s not answered: %r", driver.id, error)
             return False
         accepted = reply.status == 200 or "already exists" in text
         if not accepted:
-            logger.warning("submission %s refused: %d %s", attempt.submission, reply.status, text[:500])
+            logger.warning("submission %s refused: %d %s", driver.id, reply.status, text[:500])
         return accepted
 
     async def _log_tail(self, address: str, submission: str) -> str:

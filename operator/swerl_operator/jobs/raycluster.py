@@ -1,35 +1,22 @@
-"""The RayCluster of one attempt.
+"""RayClusters: of the groups of Pods that somebody plans.
 
-Guarantees: a pure function of the attempt; the head runs the driver with the only service-account token, workers have
+Guarantees: a pure function of the plan; the head runs the driver with the only service-account token, workers have
 none; a dead Ray container is never restarted in place (restartPolicy Never), so that a lost head is seen as lost;
 custom Ray resources tell the driver where ranks, engines and rollout workers belong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from swerl_api import Resources
-from swerl_api.names import (
-    ENGINE_RESOURCE,
-    EVALUATION_PATH,
-    JOB_FILE_DIRECTORY,
-    JUDGE_PATH,
-    JUDGE_RESOURCE,
-    MODEL_PATH,
-    OUTPUT_PATH,
-    PROMPTS_PATH,
-    ROLE_DRIVER,
-    ROLE_ENGINE,
-    ROLE_TRAIN,
-    ROLLOUT_RESOURCE,
-    TASKS_PATH,
-    TRAIN_RESOURCE,
-)
+from swerl_api import RayPods, Resources
+from swerl_api.compute import PodSettings
+from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
 
-from .attempt import Attempt, Object
+from .attempt import Object
 from .quantity import parse_quantity
-from .sources import RESTRICTED, Placed, place_config_map, place_output, place_shared_memory, place_source, together
+from .sources import RESTRICTED, Placed, together
 
 API = "ray.io/v1"
 GPU = "nvidia.com/gpu"
@@ -71,119 +58,111 @@ class Group:
     gpus: int  # per Pod
     resources: Resources
     units: dict[str, int]  # custom Ray resources per Pod
+    places: Sequence[Placed]  # what stands in its Pods
+    spec_field: str  # what one changes to make its Pods smaller
     environment: dict[str, str] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)  # besides Ray's; those of the head become its Service's
 
 
-def ray_cluster(attempt: Attempt) -> Object:
+@dataclass(frozen=True)
+class Plan:
+    """A RayCluster to be; the head is the first of its groups."""
+
+    metadata: Object  # of the RayCluster
+    labels: Mapping[str, str]  # of its Pods, besides their role
+    account: str  # ServiceAccount of the head
+    pods: RayPods
+    spec_field: str  # where `pods` stands
+    groups: Sequence[Group]
+
+
+def ray_cluster(plan: Plan) -> Object:
     """RayCluster v1 (KubeRay >= 1.4)."""
-    head, *workers = ray_groups(attempt)
+    head, *workers = plan.groups
     return {
         "apiVersion": API,
         "kind": "RayCluster",
-        "metadata": attempt.cluster_metadata(),
+        "metadata": plan.metadata,
         "spec": {
             "enableInTreeAutoscaling": False,
             "headGroupSpec": {
                 "serviceType": "ClusterIP",
-                "rayStartParams": {"dashboard-host": "0.0.0.0", **_ray_start(attempt)},
+                "rayStartParams": {"dashboard-host": "0.0.0.0", **_ray_start(plan)},
                 "resources": _units(head),
-                "template": pod_template(attempt, head),
+                "template": pod_template(plan, head),
             },
-            "workerGroupSpecs": [_worker_group(attempt, group) for group in workers],
+            "workerGroupSpecs": [_worker_group(plan, group) for group in workers],
         },
     }
 
 
-def ray_groups(attempt: Attempt) -> list[Group]:
-    """The head first, then the worker groups."""
-    spec = attempt.spec
-    head = Group("head", ROLE_DRIVER, 1, 0, spec.trainer.head_resources, {ROLLOUT_RESOURCE: spec.rollout.workers})
-    ranks = max(1, spec.trainer.gpus)
-    engines = spec.rollout.engines
-    train_units = {TRAIN_RESOURCE: ranks}
-    if spec.colocate:
-        train_units[ENGINE_RESOURCE] = engines // spec.trainer.replicas
-    memory = {} if spec.colocate else {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-    cuda = GPU_ENVIRONMENT | memory if spec.trainer.gpus else {}
-    train = Group(
-        "train", ROLE_TRAIN, spec.trainer.replicas, spec.trainer.gpus, spec.trainer.resources, train_units, cuda
-    )
-    groups = [head, train]
-    if not spec.colocate:
-        per_engine = spec.rollout.gpus_per_engine
-        groups.append(Group("engine", ROLE_ENGINE, engines, per_engine, spec.rollout.resources, {ENGINE_RESOURCE: 1}))
-    if spec.judge is not None:
-        judge = spec.judge
-        units = {JUDGE_RESOURCE: 1}
-        groups.append(Group("judge", ROLE_ENGINE, judge.engines, judge.gpus_per_engine, spec.rollout.resources, units))
-    return groups
-
-
-def pod_template(attempt: Attempt, group: Group) -> Object:
+def pod_template(plan: Plan, group: Group) -> Object:
     """Pod template of `group`."""
-    placed = together(_places(attempt, group))
-    trainer = attempt.spec.trainer
+    placed = together(group.places)
     pod: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
         "automountServiceAccountToken": group.role == ROLE_DRIVER,
-        "nodeSelector": trainer.node_selector,
-        "tolerations": tolerations(attempt),
-        "imagePullSecrets": [{"name": name} for name in pull_secrets(attempt, placed)],
+        "nodeSelector": plan.pods.node_selector,
+        "tolerations": tolerations(plan.pods),
+        "imagePullSecrets": [{"name": name} for name in pull_secrets(plan.pods, placed)],
         "initContainers": placed.init_containers,
-        "containers": [_ray_container(attempt, group, placed.mounts)],
+        "containers": [_ray_container(plan, group, placed.mounts)],
         "volumes": placed.volumes,
     }
     if group.role == ROLE_DRIVER:
-        pod["serviceAccountName"] = attempt.account
-    return {"metadata": {"labels": attempt.labels(group.role)}, "spec": {key: v for key, v in pod.items() if v != []}}
+        pod["serviceAccountName"] = plan.account
+    labels = {**plan.labels, ROLE_LABEL: group.role}
+    return {"metadata": {"labels": labels}, "spec": {key: v for key, v in pod.items() if v != []}}
 
 
-def tolerations(attempt: Attempt) -> list[Object]:
-    """Tolerations of every Ray Pod."""
-    return [t.model_dump(by_alias=True, exclude_none=True) for t in attempt.spec.trainer.tolerations]
+def tolerations(pods: PodSettings) -> list[Object]:
+    """Tolerations of the Pods, as a manifest has them."""
+    return [t.model_dump(by_alias=True, exclude_none=True) for t in pods.tolerations]
 
 
-def pull_secrets(attempt: Attempt, placed: Placed) -> list[str]:
-    """Pull secrets of the trainer image and of the image sources, each once."""
-    return list(dict.fromkeys([*attempt.spec.trainer.pull_secrets, *placed.pull_secrets]))
+def pull_secrets(pods: PodSettings, placed: Placed) -> list[str]:
+    """Pull secrets of the Pods' image and of the image sources, each once."""
+    return list(dict.fromkeys([*pods.pull_secrets, *placed.pull_secrets]))
 
 
-def _worker_group(attempt: Attempt, group: Group) -> Object:
+def container_environment(pods: PodSettings, environment: Mapping[str, str]) -> Object:
+    """`env` and `envFrom` of a container: what the user says wins over `environment`."""
+    values = {**environment, **pods.env}
+    found: Object = {"env": [{"name": name, "value": value} for name, value in values.items()]}
+    if pods.env_from_secrets:
+        found["envFrom"] = [{"secretRef": {"name": name}} for name in pods.env_from_secrets]
+    return found
+
+
+def _worker_group(plan: Plan, group: Group) -> Object:
     return {
         "groupName": group.name,
         "replicas": group.replicas,
         "minReplicas": group.replicas,
         "maxReplicas": group.replicas,
-        "rayStartParams": _ray_start(attempt),
+        "rayStartParams": _ray_start(plan),
         "resources": _units(group),
-        "template": pod_template(attempt, group),
+        "template": pod_template(plan, group),
     }
 
 
-def _ray_container(attempt: Attempt, group: Group, mounts: list[Object]) -> Object:
-    trainer = attempt.spec.trainer
-    environment = RAY_ENVIRONMENT | group.environment | trainer.env
+def _ray_container(plan: Plan, group: Group, mounts: list[Object]) -> Object:
     security = RESTRICTED | {"capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]}} if group.gpus else RESTRICTED
     container: Object = {
         "name": f"ray-{group.name}",
-        "image": trainer.image,
-        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "image": plan.pods.image,
+        **container_environment(plan.pods, RAY_ENVIRONMENT | group.environment),
         "resources": container_resources(group),
         "securityContext": security,
         "readinessProbe": _probe(period=2, failures=30),
         "livenessProbe": _probe(period=10, failures=60),
         "volumeMounts": mounts,
     }
-    if trainer.env_from_secrets:
-        container["envFrom"] = [{"secretRef": {"name": name}} for name in trainer.env_from_secrets]
     if group.role == ROLE_DRIVER:
-        container["ports"] = [
-            {"name": "gcs", "containerPort": 6379},
-            {"name": "dashboard", "containerPort": DASHBOARD_PORT},
-            {"name": "client", "containerPort": 10001},
-        ]
+        ports = {"gcs": 6379, "dashboard": DASHBOARD_PORT, "client": 10001, **group.ports}
+        container["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
     return container
 
 
@@ -200,35 +179,8 @@ def _probe(*, period: int, failures: int) -> Object:
     return {"httpGet": action, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
 
 
-def _places(attempt: Attempt, group: Group) -> list[Placed]:
-    """Every Pod sees the model, its own job file and the output; only the head sees tasks, which hold the solutions."""
-    spec = attempt.spec
-    model = spec.model.source
-    if group.name == "judge" and spec.judge is not None:
-        return [*_common_places(attempt), place_source("judge", JUDGE_PATH, spec.judge.model)]
-    places = [*_common_places(attempt), place_source("model", MODEL_PATH, model)]
-    if group.role != ROLE_DRIVER:
-        return places
-    places.append(place_source("tasks", TASKS_PATH, spec.tasks.source))
-    if spec.evaluation is not None:
-        places.append(place_source("evaluation", EVALUATION_PATH, spec.evaluation.source))
-    if spec.agent.prompt_templates is not None:
-        places.append(place_config_map("prompts", PROMPTS_PATH, spec.agent.prompt_templates.config_map.name))
-    if spec.judge is not None:
-        places.append(place_source("judge", JUDGE_PATH, spec.judge.model))
-    return places
-
-
-def _common_places(attempt: Attempt) -> list[Placed]:
-    return [
-        place_config_map("job", JOB_FILE_DIRECTORY, attempt.name),
-        place_output(OUTPUT_PATH, attempt.spec.checkpoint.volume),
-        place_shared_memory(attempt.spec.trainer.shared_memory),
-    ]
-
-
-def _ray_start(attempt: Attempt) -> dict[str, str]:
-    shared = int(parse_quantity(attempt.spec.trainer.shared_memory))
+def _ray_start(plan: Plan) -> dict[str, str]:
+    shared = int(parse_quantity(plan.pods.shared_memory))
     return {**AGENT_PORTS, "object-store-memory": str(max(MINIMUM_OBJECT_STORE, shared // OBJECT_STORE_SHARE))}
 
 

@@ -12,20 +12,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
-from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus
+from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, holds
 from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL, ROLE_DRIVER, ROLE_ENGINE, ROLE_LABEL, ROLE_TRAIN
 
 from ..context import OperatorContext
-from ..errors import Conflict, Forbidden, Invalid, NotFound
+from ..draft import unreadable_spec, write_status
+from ..errors import Conflict, Forbidden, Invalid
 from . import raycluster
 from .attempt import Attempt, Object
 from .capacity import capacity_problem
-from .cleanup import count_leftovers, delete_leftovers
+from .cleanup import count_leftovers, delete_leftovers, of_attempts
 from .decision import BLOCKED_SECONDS, Action, Decision, Observed, decide, is_over
-from .diagnosis import running
-from .draft import Draft, holds
+from .diagnosis import head_address
+from .draft import Draft
 from .events import post_event
-from .objects import job_file, role_binding, service_account
+from .objects import job_file, role_binding, service_account, submission
+from .plan import plan_of
 from .preflight import preflight_pod, read_preflight
 from .prerequisites import image_set_problem, missing_prerequisites
 from .problem import Problem
@@ -68,9 +70,9 @@ class JobReconciler:
     async def _observe(self, attempt: Attempt, status: SweRLJobStatus) -> Observed:
         now = datetime.now(UTC)
         if is_over(status) or attempt.spec.suspend:
-            left = await count_leftovers(self._api, attempt.namespace, attempt.job, None)
+            left = await count_leftovers(self._api, attempt.namespace, of_attempts(attempt.job, None))
             return Observed(now, leftovers=left)
-        if attempt.number == 0 or holds(status, JobCondition.SUSPENDED):
+        if attempt.number == 0 or holds(status.conditions, JobCondition.SUSPENDED):
             return Observed(now)
         cluster = await self._api.find(raycluster.API, "rayclusters", attempt.namespace, attempt.name)
         if cluster is None:
@@ -81,11 +83,11 @@ class JobReconciler:
         return Observed(now, attempt.submission, cluster=cluster, pods=pods, driver=driver, silence=silence)
 
     async def _observe_start(self, attempt: Attempt, now: datetime) -> Observed:
-        leftovers = await count_leftovers(self._api, attempt.namespace, attempt.job, attempt.number)
+        leftovers = await count_leftovers(self._api, attempt.namespace, of_attempts(attempt.job, attempt.number))
         missing = await missing_prerequisites(self._api, attempt, self._context.settings.driver_cluster_role)
         problem = None
         if self._context.settings.capacity_check == "on":
-            problem = capacity_problem(attempt, await self._api.list("v1", "nodes", None))
+            problem = capacity_problem(plan_of(attempt), await self._api.list("v1", "nodes", None))
         images = await image_set_problem(self._api, attempt)
         pod = await self._api.find("v1", "pods", attempt.namespace, attempt.preflight_name)
         preflight = read_preflight(pod, preflight_pod(attempt)) if pod is not None else None
@@ -99,7 +101,7 @@ class JobReconciler:
         return await self._api.list("v1", "pods", attempt.namespace, labels=selector)
 
     async def _driver(self, attempt: Attempt, pods: Sequence[Object]) -> Driver:
-        address = _head_address(pods)
+        address = head_address(pods)
         return await self._ray.look(address, attempt.submission) if address else Driver("unreachable")
 
     def _silence(self, submission: str, driver: Driver) -> float:
@@ -124,10 +126,10 @@ class JobReconciler:
             await acts[action](attempt)
 
     async def _delete_everything(self, attempt: Attempt) -> None:
-        await delete_leftovers(self._api, attempt.namespace, attempt.job, None)
+        await delete_leftovers(self._api, attempt.namespace, of_attempts(attempt.job, None))
 
     async def _delete_others(self, attempt: Attempt) -> None:
-        await delete_leftovers(self._api, attempt.namespace, attempt.job, attempt.number)
+        await delete_leftovers(self._api, attempt.namespace, of_attempts(attempt.job, attempt.number))
 
     async def _delete_preflight(self, attempt: Attempt) -> None:
         await self._api.delete("v1", "pods", attempt.namespace, attempt.preflight_name, grace=0)
@@ -142,12 +144,12 @@ class JobReconciler:
         await self._ensure("pods", preflight_pod(attempt))
 
     async def _create_cluster(self, attempt: Attempt) -> None:
-        await self._ensure("rayclusters", raycluster.ray_cluster(attempt))
+        await self._ensure("rayclusters", raycluster.ray_cluster(plan_of(attempt)))
 
     async def _submit(self, attempt: Attempt) -> None:
-        address = _head_address(await self._ray_pods(attempt))
+        address = head_address(await self._ray_pods(attempt))
         if address:
-            await self._ray.submit(address, attempt)
+            await self._ray.submit(address, submission(attempt))
 
     async def _delete_job(self, attempt: Attempt) -> None:
         await self._api.delete(API_VERSION, "swerljobs", attempt.namespace, attempt.job, uid=attempt.uid)
@@ -162,35 +164,14 @@ class JobReconciler:
         self, job: Object, status: SweRLJobStatus, generation: int, error: ValidationError
     ) -> float | None:
         """The API server holds a spec this operator cannot read: the CRDs are of another version."""
-        fields = "; ".join(f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        text = f"{fields}; the installed CRDs and the operator differ: apply crds/ of the operator's version"
         draft = Draft(status, generation, datetime.now(UTC))
-        draft.blocked(JobCondition.VALIDATED, Problem(JobReason.INVALID_SPEC, text))
+        draft.blocked(JobCondition.VALIDATED, Problem(JobReason.INVALID_SPEC, unreadable_spec(error)))
         return None if await self._write(job, draft) else CONFLICT_SECONDS
 
     async def _write(self, job: Object, draft: Draft) -> bool:
         """Write the status if it says something new; False when the job changed meanwhile."""
-        patch = draft.patch()
-        if patch is None:
-            return True
-        metadata = job["metadata"]
-        patch["metadata"] = {"resourceVersion": metadata["resourceVersion"]}
-        try:
-            await self._api.patch(
-                API_VERSION, "swerljobs", metadata["namespace"], metadata["name"], patch, sub="status"
-            )
-        except Conflict:
+        if not await write_status(self._api, "swerljobs", job, draft.patch()):
             return False
-        except NotFound:
-            return True
         for condition in draft.news():
             await post_event(self._api, job, condition)
         return True
-
-
-def _head_address(pods: Sequence[Object]) -> str | None:
-    """IP of the running head Pod."""
-    for pod in pods:
-        if pod["metadata"]["labels"].get("ray.io/node-type") == "head" and running(pod):
-            return str(pod["status"].get("podIP") or "") or None
-    return None

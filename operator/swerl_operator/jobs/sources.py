@@ -60,10 +60,10 @@ def place_source(name: str, target: str, source: Source) -> Placed:
     return Placed([folder], [_mount(name, target, read_only=True)], [copy], list(source.image.pull_secrets))
 
 
-def place_output(target: str, volume: OutputVolume) -> Placed:
-    """The checkpoint volume at path `target`, writable."""
+def place_output(target: str, volume: OutputVolume, *, name: str = "output") -> Placed:
+    """An output volume at path `target`, writable; `name` (a DNS label) becomes the volume's name."""
     body = volume.model_dump(by_alias=True, exclude_none=True)
-    return Placed([{"name": "output", **body}], [_mount("output", target)])
+    return Placed([{"name": name, **body}], [_mount(name, target)])
 
 
 def place_config_map(name: str, target: str, config_map: str) -> Placed:

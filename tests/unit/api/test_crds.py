@@ -52,13 +52,16 @@ def test_every_field_is_described(kind: Kind) -> None:
 
 
 def test_names_and_columns_are_those_people_type() -> None:
-    job, sandbox, images = (crd(kind)["spec"] for kind in KINDS)
-    assert [kind["names"]["shortNames"] for kind in (job, sandbox, images)] == [["swerl"], ["swesb"], ["sweimg"]]
+    job, sandbox, images, evaluation = (crd(kind)["spec"] for kind in KINDS)
+    short = [kind["names"]["shortNames"] for kind in (job, sandbox, images, evaluation)]
+    assert short == [["swerl"], ["swesb"], ["sweimg"], ["sweeval"]]
     assert "swerl" not in job["names"]["categories"], "a category of the short name's spelling hides the short name"
     columns = [c["name"] for c in job["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
     assert columns == ["Phase", "Step", "Reward", "Resolved", "Sandboxes", "ETA", "Age"]
     columns = [c["name"] for c in sandbox["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
     assert columns == ["Task", "Ready", "Phase", "Job", "Age"]
+    columns = [c["name"] for c in evaluation["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
+    assert columns == ["Phase", "Done", "Resolved", "Rate", "Errors", "Age"]
 
 
 def test_nested_defaults_are_written_out() -> None:

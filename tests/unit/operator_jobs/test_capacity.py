@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from swerl_operator.jobs.capacity import capacity_problem
+from swerl_operator.jobs.plan import plan_of
 from swerl_operator.jobs.quantity import parse_quantity, say
 
 from .conftest import MakeAttempt
@@ -19,12 +20,12 @@ def node(cpu: str = "4", memory: str = "16Gi", gpus: int = 0, **extra: Any) -> d
 
 
 def test_a_small_job_fits_one_node(make_attempt: MakeAttempt) -> None:
-    assert capacity_problem(make_attempt(), [node()]) is None
+    assert capacity_problem(plan_of(make_attempt()), [node()]) is None
 
 
 def test_too_much_memory_names_field_need_and_largest(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(trainer={"image": "t", "resources": {"requests": {"memory": "64Gi"}}})
-    problem = capacity_problem(attempt, [node(), node(memory="32Gi")])
+    problem = capacity_problem(plan_of(attempt), [node(), node(memory="32Gi")])
     assert problem is not None and problem.reason == "InsufficientResources"
     assert "64.0 GiB memory" in problem.message and "32.0 GiB memory" in problem.message
     assert "spec.trainer" in problem.message
@@ -32,17 +33,17 @@ def test_too_much_memory_names_field_need_and_largest(make_attempt: MakeAttempt)
 
 def test_gpus_are_counted_over_all_pods(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(trainer={"image": "t", "replicas": 1, "gpus": 4}, rollout={"engines": 2, "gpusPerEngine": 2})
-    assert capacity_problem(attempt, [node(gpus=8)]) is None
-    assert capacity_problem(attempt, [node(gpus=7)]) is not None
-    assert capacity_problem(attempt, [node(gpus=4), node(gpus=2), node(gpus=2)]) is None
+    assert capacity_problem(plan_of(attempt), [node(gpus=8)]) is None
+    assert capacity_problem(plan_of(attempt), [node(gpus=7)]) is not None
+    assert capacity_problem(plan_of(attempt), [node(gpus=4), node(gpus=2), node(gpus=2)]) is None
 
 
 def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
     tainted = node(taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}], labels={"pool": "gpu"})
-    assert capacity_problem(make_attempt(), [tainted]) is not None
+    assert capacity_problem(plan_of(make_attempt()), [tainted]) is not None
     trainer = {"image": "t", "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"pool": "gpu"}}
-    assert capacity_problem(make_attempt(trainer=trainer), [tainted]) is None
-    assert capacity_problem(make_attempt(trainer=trainer), [node()]) is not None
+    assert capacity_problem(plan_of(make_attempt(trainer=trainer)), [tainted]) is None
+    assert capacity_problem(plan_of(make_attempt(trainer=trainer)), [node()]) is not None
 
 
 @pytest.mark.parametrize(("text", "value"), [("500m", "0.5"), (2, "2"), ("1Gi", str(2**30)), ("1e3", "1000")])

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from swerl_operator.jobs.objects import job_file, role_binding, service_account
-from swerl_operator.jobs.raycluster import ray_cluster, ray_groups
+from swerl_operator.jobs.plan import plan_of
+from swerl_operator.jobs.raycluster import ray_cluster
 
 from .conftest import MakeAttempt
 
@@ -25,7 +26,7 @@ def _mounts(cluster: dict[str, Any], group: str) -> dict[str, str]:
 
 
 def test_a_cpu_job_is_head_train_and_engine(make_attempt: MakeAttempt) -> None:
-    cluster = ray_cluster(make_attempt(2))
+    cluster = ray_cluster(plan_of(make_attempt(2)))
     assert cluster["metadata"]["name"] == "demo-2"
     assert cluster["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
     units = {g["groupName"]: g["resources"] for g in cluster["spec"]["workerGroupSpecs"]}
@@ -37,21 +38,21 @@ def test_a_cpu_job_is_head_train_and_engine(make_attempt: MakeAttempt) -> None:
 
 
 def test_solutions_are_only_on_the_head(make_attempt: MakeAttempt) -> None:
-    cluster = ray_cluster(make_attempt())
+    cluster = ray_cluster(plan_of(make_attempt()))
     assert {"/swerl/tasks", "/swerl/evaluation", "/swerl/model", "/swerl/output"} <= _mounts(cluster, "head").keys()
     for group in ("train", "engine"):
         assert {"/swerl/model", "/swerl/output", "/etc/swerl", "/dev/shm"} == _mounts(cluster, group).keys()
 
 
 def test_only_the_head_has_a_token(make_attempt: MakeAttempt) -> None:
-    cluster = ray_cluster(make_attempt())
+    cluster = ray_cluster(plan_of(make_attempt()))
     tokens = {g: _template(cluster, g)["spec"]["automountServiceAccountToken"] for g in ("head", "train", "engine")}
     assert tokens == {"head": True, "train": False, "engine": False}
     assert _template(cluster, "head")["spec"]["serviceAccountName"] == "demo-driver"
 
 
 def test_an_image_source_is_copied_by_its_own_image(make_attempt: MakeAttempt) -> None:
-    pod = _template(ray_cluster(make_attempt()), "train")["spec"]
+    pod = _template(ray_cluster(plan_of(make_attempt())), "train")["spec"]
     (copy,) = pod["initContainers"]
     assert (copy["name"], copy["image"]) == ("copy-model", "data:1")
     assert copy["command"][-2:] == ["/data/model", "/swerl/model"]
@@ -60,7 +61,7 @@ def test_an_image_source_is_copied_by_its_own_image(make_attempt: MakeAttempt) -
 def test_gpu_ranks_and_engines_have_their_units_and_devices(make_attempt: MakeAttempt) -> None:
     trainer = {"image": "t", "replicas": 2, "gpus": 4, "tensorParallel": 4}
     attempt = make_attempt(trainer=trainer, rollout={"engines": 4, "gpusPerEngine": 2})
-    groups = {g["groupName"]: g for g in ray_cluster(attempt)["spec"]["workerGroupSpecs"]}
+    groups = {g["groupName"]: g for g in ray_cluster(plan_of(attempt))["spec"]["workerGroupSpecs"]}
     assert groups["train"]["resources"] == {"train": "4"} and groups["train"]["replicas"] == 2
     assert groups["engine"]["resources"] == {"engine": "1"} and groups["engine"]["replicas"] == 4
     container = groups["train"]["template"]["spec"]["containers"][0]
@@ -71,12 +72,12 @@ def test_colocated_engines_live_in_train_pods(make_attempt: MakeAttempt) -> None
     attempt = make_attempt(
         colocate=True, trainer={"image": "t", "replicas": 2, "gpus": 8}, rollout={"engines": 8, "gpusPerEngine": 2}
     )
-    _, train = ray_groups(attempt)
+    _, train = plan_of(attempt).groups
     assert train.units == {"train": 8, "engine": 4}
 
 
 def test_kueue_finds_its_queue(make_attempt: MakeAttempt) -> None:
-    labels = ray_cluster(make_attempt(queueName="research"))["metadata"]["labels"]
+    labels = ray_cluster(plan_of(make_attempt(queueName="research")))["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
 
 

@@ -1,0 +1,238 @@
+"""SweEval: how many tasks a model solves, as one object, and what its processes are told and tell."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from . import names
+from .base import (
+    ApiModel,
+    Fraction,
+    Name,
+    NonNegative,
+    Positive,
+    RelativePath,
+    Resources,
+    Rule,
+    StatusModel,
+    Text,
+    immutable,
+)
+from .compute import OutputVolume, PodSettings, ServedRollout
+from .conditions import Condition
+from .learning import TaskSelection
+from .rollouts import SANDBOX_RULES, Agent, Grading, Sandbox
+from .source import Source
+
+EvalPhase = Literal["Pending", "Blocked", "Starting", "Running", "Merging", "Suspended", "Complete", "Failed"]
+MAX_EVAL_NAME = 32  # the Service that KubeRay names after the engines' cluster has at most 50 characters
+_NO_DOWNLOAD = "huggingFace is not downloaded for an evaluation: put it on a volume or into an image"
+
+
+class Endpoint(ApiModel):
+    """A server that runs already."""
+
+    url: Annotated[str, Field(max_length=512, pattern=r"^https?://[^/]+")]
+    """Address of an SGLang server or router, as the shards' Pods reach it, e.g. http://router.serving:30000."""
+    tokenizer: Source
+    """Folder with the served model's tokenizer."""
+
+
+class TrainedModel(ApiModel):
+    """The weights of a SweRLJob's checkpoint."""
+
+    name: Name
+    """SweRLJob in the same namespace; it must exist until the engines serve."""
+    step: NonNegative | None = None
+    """Training step of the checkpoint; absent means the newest complete one when the evaluation starts."""
+
+
+class EvaluatedModel(ApiModel):
+    """What is evaluated: exactly one of endpoint, source, job."""
+
+    endpoint: Endpoint | None = None
+    """A server that runs already; nothing is started."""
+    source: Source | None = None
+    """Folder in Hugging Face format; engines for it are started on Ray."""
+    job: TrainedModel | None = None
+    """Checkpoint of a SweRLJob; engines for it are started on Ray."""
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    """Number format of the engines for `source`; those for `job` have the job's, an endpoint its own."""
+    name: Text | None = None
+    """What predictions and summary call the model; absent means the evaluation's name."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "[has(self.endpoint), has(self.source), has(self.job)].filter(given, given).size() == 1",
+            "give exactly one of model.endpoint, model.source, model.job",
+        ),
+        Rule("!has(self.source) || !has(self.source.huggingFace)", _NO_DOWNLOAD, ".source"),
+        Rule("!has(self.endpoint) || !has(self.endpoint.tokenizer.huggingFace)", _NO_DOWNLOAD, ".endpoint"),
+    )
+
+
+class EvaluatedTasks(TaskSelection):
+    """The tasks that are attempted: filtered, shuffled, sliced, in this order."""
+
+    shuffle: bool = False
+    """Bring the tasks into the order of `seed` before they are sliced and shared out."""
+    seed: NonNegative = 42
+    """Seed of the shuffle."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (Rule("!has(self.source.huggingFace)", _NO_DOWNLOAD, ".source"),)
+
+
+class EvaluatedAgent(Agent):
+    """Which agent acts, with which limits and prompts."""
+
+    kind: Literal["builtin", "mini-swe-agent"] = "builtin"
+    """builtin: the agent that is trained; mini-swe-agent: the unmodified package of that name."""
+
+
+class Results(ApiModel):
+    """Where results are kept."""
+
+    volume: OutputVolume
+    """The volume; it must be reachable from every Pod of the evaluation."""
+    path: RelativePath = ""
+    """Folder inside the volume; results lie in a folder of it with the evaluation's name."""
+
+
+class SweEvalSpec(PodSettings):
+    """The wish. What describes Pods may change and counts from the next one on."""
+
+    model: EvaluatedModel = Field(json_schema_extra=immutable("model"))
+    """The model that is evaluated."""
+    tasks: EvaluatedTasks = Field(json_schema_extra=immutable("tasks"))
+    """The tasks it attempts."""
+    agent: EvaluatedAgent = Field(default_factory=EvaluatedAgent, json_schema_extra=immutable("agent"))
+    """Kind, limits and prompts of the agent."""
+    sandbox: Sandbox = Field(default_factory=Sandbox)
+    """The Pods attempts act in; maxConcurrent holds for all shards together."""
+    grading: Grading = Field(default_factory=Grading)
+    """The Jobs that grade patches; maxConcurrent holds for each shard."""
+    samples: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, json_schema_extra=immutable("samples"))
+    """Attempts per task."""
+    temperature: float = Field(default=0.0, ge=0, le=10, json_schema_extra=immutable("temperature"))
+    """Sampling temperature; 0 is greedy."""
+    workers: Annotated[int, Field(ge=1, le=1024)] = 4
+    """Attempts that one shard makes at the same time."""
+    shards: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, json_schema_extra=immutable("shards"))
+    """Equal parts of the tasks; each is one index of an Indexed Job."""
+    parallelism: Positive | None = None
+    """Shards at work at the same time; absent means all."""
+    redo: Literal["unresolved", "all"] | None = None
+    """Make these attempts again, once, of those that an earlier evaluation of this name left in the output folder."""
+    output: Results = Field(json_schema_extra=immutable("output"))
+    """Where results are kept."""
+    rollout: ServedRollout | None = None
+    """Engines for a model that has no endpoint."""
+    image: Annotated[str, Field(min_length=1, max_length=512)]
+    """Image of the shards' Pods: one that holds swerl_agent, such as the trainer's."""
+    resources: Resources = Field(default_factory=lambda: Resources(requests={"cpu": "500m", "memory": "1Gi"}))
+    """Resources of one shard's Pod."""
+    retries: int = Field(default=3, ge=0, le=100)
+    """Further tries of a shard whose Pod failed, and of engines that were lost; lost nodes do not count."""
+    suspend: bool = False
+    """True stops shards and engines and keeps the results; false again goes on with what is left."""
+    active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
+    """Seconds from the start after which the evaluation fails; its results stay. Absent means never."""
+    ttl_seconds_after_finished: NonNegative | None = None
+    """Seconds after which a finished SweEval is deleted; its results stay. Absent means never."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.rollout) != has(self.model.endpoint)",
+            "rollout must be given when the model has no endpoint, and only then",
+            ".rollout",
+        ),
+        Rule("has(self.redo) == has(oldSelf.redo)", "redo cannot be added or removed", ".redo"),
+        *SANDBOX_RULES,
+    )
+
+
+class EvalProgress(StatusModel):
+    """How far an evaluation, or one shard of it, is."""
+
+    total: int | None = None
+    """Attempts of the whole evaluation: tasks times samples."""
+    done: int | None = None
+    """Attempts with a result."""
+    resolved: int | None = None
+    """Attempts whose patch passed."""
+    errors: int | None = None
+    """Attempts that infrastructure ended; they are made again."""
+    rate: Fraction | None = None
+    """Resolved attempts of those with a result; at the end the mean over tasks, 0 to 1."""
+    pass_at_k: Annotated[dict[str, float], Field(max_length=16)] | None = None
+    """At the end: probability that one of k attempts at a task is resolved (Chen et al. 2021, eq. 1), by k."""
+    progress: str | None = None
+    """`done/total`, for the printer column; filled from the two numbers."""
+
+    @model_validator(mode="after")
+    def _fill_progress(self) -> EvalProgress:
+        if self.done is not None and self.total is not None:
+            self.progress = f"{self.done}/{self.total}"
+        return self
+
+
+class SweEvalStatus(EvalProgress):
+    """What is; written by the operator."""
+
+    phase: EvalPhase | None = None
+    """One word for the printer column; the conditions say more."""
+    conditions: list[Condition] = Field(default_factory=list)
+    """Validated, ImagesReady, ModelReady, Running, Complete, Failed, Suspended."""
+    observed_generation: int | None = None
+    """metadata.generation this status speaks of."""
+    shards_done: int | None = None
+    """Shards that have ended well."""
+    checkpoint: str | None = None
+    """Path of the evaluated checkpoint on the volume of its SweRLJob; chosen once."""
+    submission: str | None = None
+    """Ray Jobs submission id of the process that keeps the engines, once it was accepted."""
+    failures: int | None = None
+    """Times the engines were lost."""
+    start_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the operator first worked on it."""
+    completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When it became Complete or Failed."""
+
+
+class EvaluationFile(ApiModel):
+    """What the processes of an evaluation are told, as a file (names.EVALUATION_FILE)."""
+
+    name: str
+    """Of the SweEval."""
+    namespace: str
+    """Of the SweEval."""
+    uid: str
+    """Of the SweEval."""
+    engine: str
+    """Address of the server or router."""
+    tokenizer: str
+    """Folder of the tokenizer in the Pods."""
+    dtype: Literal["float32", "bfloat16"]
+    """Number format of engines that are started."""
+    checkpoint: str | None = None
+    """Checkpoint whose weights are served, relative to names.CHECKPOINTS_PATH; absent: the model's folder as it is."""
+    spec: SweEvalSpec
+    """All the rest."""
+
+    @property
+    def model(self) -> str:
+        """What predictions and summary call the model."""
+        return self.spec.model.name or self.name
+
+    @property
+    def folder(self) -> PurePosixPath:
+        """Folder of the results, relative to names.OUTPUT_PATH."""
+        return PurePosixPath(self.spec.output.path) / self.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of everything a process of the evaluation makes."""
+        return {names.JOB_LABEL: names.evaluation_scope(self.name), names.EVALUATION_LABEL: self.name}
