@@ -218,7 +218,7 @@ class EvaluationFile(ApiModel):
     dtype: Literal["float32", "bfloat16"]
     """Number format of engines that are started."""
     checkpoint: str | None = None
-    """Checkpoint whose weights are served, relative to names.CHECKPOINTS_PATH; absent: the model's folder as it is."""
+    """Checkpoint whose weights are served, below names.CHECKPOINTS_PATH; absent: those of the model's folder."""
     spec: SweEvalSpec
     """All the rest."""
 

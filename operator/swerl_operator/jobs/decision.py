@@ -108,7 +108,7 @@ def _advance(spec: SweRLJobSpec, status: SweRLJobStatus, draft: Draft, seen: Obs
 def _start(spec: SweRLJobSpec, status: SweRLJobStatus, draft: Draft, seen: Observed) -> Decision:
     """From nothing to a RayCluster."""
     clean = (Action.DELETE_OTHERS,) if seen.leftovers else ()
-    if seen.leftovers and _age(status.attempt_time, seen.now) < STOP_PATIENCE_SECONDS:
+    if seen.leftovers and age(status.attempt_time, seen.now) < STOP_PATIENCE_SECONDS:
         text = f"waiting for {seen.leftovers} objects of earlier attempts to end"
         draft.condition(JobCondition.CLUSTER_READY, "False", JobReason.STOPPING, text)
         return Decision(clean, draft, STARTING_SECONDS)
@@ -215,7 +215,7 @@ def _tidy(spec: SweRLJobSpec, status: SweRLJobStatus, draft: Draft, seen: Observ
         return Decision((Action.DELETE_EVERYTHING,), draft, STARTING_SECONDS)
     if spec.ttl_seconds_after_finished is None:
         return Decision((), draft, None)
-    remaining = spec.ttl_seconds_after_finished - _age(status.completion_time, seen.now)
+    remaining = spec.ttl_seconds_after_finished - age(status.completion_time, seen.now)
     return Decision((), draft, remaining) if remaining > 0 else Decision((Action.DELETE_JOB,), draft, None)
 
 
@@ -255,10 +255,10 @@ def _wanted_pods(cluster: Object) -> int:
 def _deadline(spec: SweRLJobSpec, status: SweRLJobStatus, now: datetime) -> float | None:
     if spec.active_deadline_seconds is None or status.start_time is None:
         return None
-    return spec.active_deadline_seconds - _age(status.start_time, now)
+    return spec.active_deadline_seconds - age(status.start_time, now)
 
 
-def _age(time: str | None, now: datetime) -> float:
+def age(time: str | None, now: datetime) -> float:
     """Seconds since an RFC 3339 time; 0 for none."""
     if time is None:
         return 0.0

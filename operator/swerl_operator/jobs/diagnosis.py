@@ -26,7 +26,7 @@ def pod_problem(pods: Sequence[Object]) -> Problem | None:
 def pull_problems(pod: Object) -> list[Problem]:
     """Images that cannot be pulled, and containers that cannot be created."""
     problems = []
-    for entry in _statuses(pod):
+    for entry in statuses(pod):
         waiting = entry.get("state", {}).get("waiting") or {}
         reason, message = waiting.get("reason"), waiting.get("message", "")
         if reason in PULL_REASONS:
@@ -87,7 +87,8 @@ def head_address(pods: Sequence[Object]) -> str | None:
     return next((pod["status"].get("podIP") for pod in heads(pods) if running(pod)), None)
 
 
-def _statuses(pod: Object) -> list[Object]:
+def statuses(pod: Object) -> list[Object]:
+    """Statuses of its containers, init containers first."""
     status = pod.get("status", {})
     return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
 

@@ -41,11 +41,18 @@ def preflight_pod(attempt: Attempt) -> Object:
     return checking_pod(metadata, "trainer", attempt.spec.trainer, _sources(attempt))
 
 
-def checking_pod(metadata: Object, name: str, pods: PodSettings, sources: Mapping[str, Source]) -> Object:
+def checking_pod(
+    metadata: Object,
+    name: str,
+    pods: PodSettings,
+    sources: Mapping[str, Source],
+    others: Mapping[str, PodSettings] | None = None,
+) -> Object:
     """One container per image, each looking for the paths it must hold.
 
-    Container `name` has the image of `pods` and looks into the volumes.
+    Container `name` has the image of `pods` and looks into the volumes; the images of `others` need only be there.
     """
+    others = others or {}
     images = {name: source.image for name, source in sources.items() if source.image is not None}
     claims = {name: source for name, source in sources.items() if source.persistent_volume_claim is not None}
     volumes = [_claim_volume(claim, source) for claim, source in claims.items()]
@@ -53,7 +60,9 @@ def checking_pod(metadata: Object, name: str, pods: PodSettings, sources: Mappin
     paths = [_claim_path(claim, source) for claim, source in claims.items()]
     containers = [_container(name, pods.image, paths) | {"volumeMounts": mounts}]
     containers += [_container(source, image.reference, [image.path]) for source, image in images.items()]
-    secrets = pull_secrets(pods, together(place_source(source, "/", sources[source]) for source in sources))
+    containers += [_container(other, settings.image, []) for other, settings in others.items()]
+    placed = together(place_source(source, "/", sources[source]) for source in sources)
+    secrets = dict.fromkeys(secret for one in (pods, *others.values()) for secret in pull_secrets(one, placed))
     spec = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": LIFETIME_SECONDS,

@@ -1,4 +1,4 @@
-"""What must exist before a job may take resources.
+"""What must exist before a job or an evaluation may take resources.
 
 Guarantee: only reads, and never a Secret (a missing one shows when the preflight Pod pulls or starts); every missing
 thing is reported at once, each with the command or field that puts it right.
@@ -6,9 +6,19 @@ thing is reported at once, each with the command or field that puts it right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from swerl_api import API_VERSION, ImageSetCondition, JobReason, Source, SweImageSetStatus, SweRLJobSpec, find_condition
+from swerl_api import (
+    API_VERSION,
+    ImageSetCondition,
+    JobReason,
+    Sandbox,
+    Source,
+    SweImageSetStatus,
+    SweRLJobSpec,
+    find_condition,
+)
+from swerl_api.compute import OutputVolume
 
 from ..errors import NotFound
 from ..kube import Kube
@@ -21,11 +31,21 @@ Reference = tuple[str, str, str]  # (resource, name, the field that names it)
 
 async def missing_prerequisites(api: Kube, attempt: Attempt, cluster_role: str) -> list[Problem]:
     """Problems that keep `attempt` from starting; empty when everything is there."""
-    problems = [] if await _kuberay_serves(api) else [_kuberay_missing()]
-    for resource, name, where in dict.fromkeys(_references(attempt.spec)):
-        if await api.find("v1", resource, attempt.namespace, name) is None:
-            problems.append(_reference_missing(attempt, resource, name, where))
-    runtime = attempt.spec.sandbox.runtime_class_name
+    found = await missing_kuberay(api)
+    return found + await missing_objects(
+        api, attempt.namespace, _references(attempt.spec), attempt.spec.sandbox, cluster_role
+    )
+
+
+async def missing_objects(
+    api: Kube, namespace: str, references: Iterable[Reference], sandbox: Sandbox, cluster_role: str
+) -> list[Problem]:
+    """Problems with what a spec names in its namespace, and with what its sandboxes and its processes need."""
+    problems = []
+    for resource, name, where in dict.fromkeys(references):
+        if await api.find("v1", resource, namespace, name) is None:
+            problems.append(_reference_missing(namespace, resource, name, where))
+    runtime = sandbox.runtime_class_name
     if runtime and await api.find("node.k8s.io/v1", "runtimeclasses", None, runtime) is None:
         problems.append(_runtime_missing(runtime))
     if await api.find("rbac.authorization.k8s.io/v1", "clusterroles", None, cluster_role) is None:
@@ -33,14 +53,14 @@ async def missing_prerequisites(api: Kube, attempt: Attempt, cluster_role: str) 
     return problems
 
 
-async def image_set_problem(api: Kube, attempt: Attempt) -> Problem | None:
-    """Why the job's SweImageSet keeps it waiting; None when it is Ready or none is named."""
-    name = attempt.spec.sandbox.image_set
+async def image_set_problem(api: Kube, namespace: str, sandbox: Sandbox) -> Problem | None:
+    """Why the SweImageSet keeps the sandboxes waiting; None when it is Ready or none is named."""
+    name = sandbox.image_set
     if name is None:
         return None
-    found = await api.find(API_VERSION, "sweimagesets", attempt.namespace, name)
+    found = await api.find(API_VERSION, "sweimagesets", namespace, name)
     if found is None:
-        text = f"SweImageSet {name!r} named by spec.sandbox.imageSet does not exist in namespace {attempt.namespace!r}"
+        text = f"SweImageSet {name!r} named by spec.sandbox.imageSet does not exist in namespace {namespace!r}"
         return Problem(JobReason.IMAGE_SET_MISSING, f"{text}; create it there or leave the field out")
     status = SweImageSetStatus.model_validate(found.get("status") or {})
     ready = find_condition(status.conditions, ImageSetCondition.READY)
@@ -51,30 +71,37 @@ async def image_set_problem(api: Kube, attempt: Attempt) -> Problem | None:
     )
 
 
-async def _kuberay_serves(api: Kube) -> bool:
+async def missing_kuberay(api: Kube) -> list[Problem]:
+    """Empty when the cluster serves RayClusters."""
     try:
         served = await api.request("GET", f"/apis/{raycluster.API}")
     except NotFound:
-        return False
-    return any(resource["name"] == "rayclusters" for resource in served.get("resources", []))
+        return [_kuberay_missing()]
+    serves = any(resource["name"] == "rayclusters" for resource in served.get("resources", []))
+    return [] if serves else [_kuberay_missing()]
 
 
 def _references(spec: SweRLJobSpec) -> Iterator[Reference]:
     """Namespaced objects the spec names."""
-    yield from _source_references("model.source", spec.model.source)
-    yield from _source_references("tasks.source", spec.tasks.source)
+    yield from source_references("model.source", spec.model.source)
+    yield from source_references("tasks.source", spec.tasks.source)
     if spec.evaluation is not None:
-        yield from _source_references("evaluation.source", spec.evaluation.source)
+        yield from source_references("evaluation.source", spec.evaluation.source)
     if spec.judge is not None:
-        yield from _source_references("judge.model", spec.judge.model)
-    claim = spec.checkpoint.volume.persistent_volume_claim
-    if claim is not None:
-        yield "persistentvolumeclaims", claim.claim_name, "checkpoint.volume"
+        yield from source_references("judge.model", spec.judge.model)
+    yield from volume_references("checkpoint.volume", spec.checkpoint.volume)
     if spec.agent.prompt_templates is not None:
         yield "configmaps", spec.agent.prompt_templates.config_map.name, "agent.promptTemplates"
 
 
-def _source_references(where: str, source: Source) -> Iterator[Reference]:
+def volume_references(where: str, volume: OutputVolume) -> Iterator[Reference]:
+    """What the output volume of field `where` names."""
+    if volume.persistent_volume_claim is not None:
+        yield "persistentvolumeclaims", volume.persistent_volume_claim.claim_name, where
+
+
+def source_references(where: str, source: Source) -> Iterator[Reference]:
+    """What the source of field `where` names."""
     if source.persistent_volume_claim is not None:
         yield "persistentvolumeclaims", source.persistent_volume_claim.claim_name, where
     if source.config_map is not None:
@@ -87,9 +114,9 @@ _KINDS = {
 }
 
 
-def _reference_missing(attempt: Attempt, resource: str, name: str, where: str) -> Problem:
+def _reference_missing(namespace: str, resource: str, name: str, where: str) -> Problem:
     kind, reason = _KINDS[resource]
-    text = f"{kind} {name!r} named by spec.{where} does not exist in namespace {attempt.namespace!r}; create it there"
+    text = f"{kind} {name!r} named by spec.{where} does not exist in namespace {namespace!r}; create it there"
     return Problem(reason, text)
 
 

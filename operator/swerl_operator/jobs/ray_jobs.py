@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import aiohttp
+from swerl_api.names import ROUTER_PORT
 
 from .attempt import Object
 from .raycluster import DASHBOARD_PORT
@@ -77,6 +78,16 @@ class RayJobs:
         if phase == "failed":
             message = "; ".join(filter(None, [message, await self._log_tail(address, submission)]))
         return Driver(phase, message, info.get("driver_exit_code"))
+
+    async def engines(self, address: str) -> int:
+        """Engines that the router on the head at `address` sends requests to; 0 also when it does not answer."""
+        host = f"[{address}]" if ":" in address else address
+        try:
+            async with self._session.get(f"http://{host}:{ROUTER_PORT}/workers") as reply:
+                workers = (await reply.json())["workers"]
+        except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError, KeyError):
+            return 0
+        return sum(bool(worker.get("is_healthy", worker.get("status") == "ready")) for worker in workers)
 
     async def submit(self, address: str, driver: Submission) -> bool:
         """Start `driver`; False when Ray did not take it (try again)."""

@@ -88,7 +88,7 @@ class JobReconciler:
         problem = None
         if self._context.settings.capacity_check == "on":
             problem = capacity_problem(plan_of(attempt), await self._api.list("v1", "nodes", None))
-        images = await image_set_problem(self._api, attempt)
+        images = await image_set_problem(self._api, attempt.namespace, attempt.spec.sandbox)
         pod = await self._api.find("v1", "pods", attempt.namespace, attempt.preflight_name)
         preflight = read_preflight(pod, preflight_pod(attempt)) if pod is not None else None
         return Observed(

@@ -1,0 +1,37 @@
+"""SweEval: from one object to an Indexed Job of shards, with engines on Ray if need be, to merged results.
+
+Guarantees: handlers only note that something changed (no annotations, no finalizers); the work is level-triggered, one
+worker per evaluation at a time; deleting the object is all it takes to remove everything but the results, by
+ownerReferences, and its sandboxes by the Lease of each shard's process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+from swerl_api import GROUP, VERSION
+
+from ..context import OperatorContext
+from ..jobs.ray_jobs import RayJobs
+from ..workqueue import WorkQueue
+from .reconciler import EvalReconciler, Key
+
+WORKERS = 2  # evaluations worked on at once
+
+
+def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
+    """Add the handlers and the work loop of SweEvals."""
+    ray = RayJobs()
+    reconciler = EvalReconciler(context, ray)
+    queue: WorkQueue[Key] = WorkQueue("SweEval", reconciler.reconcile, context.metrics, workers=WORKERS)
+
+    @kopf.on.event(GROUP, VERSION, "sweevals", registry=registry, id="sweevals")
+    async def changed(namespace: str | None, name: str, **_: Any) -> None:
+        queue.add((namespace or "", name))
+
+    async def work() -> None:
+        async with ray:
+            await queue.run()
+
+    context.run_forever("SweEval queue", work)

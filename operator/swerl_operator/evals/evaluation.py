@@ -1,0 +1,140 @@
+"""One SweEval: what every builder needs to know, and the names that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from swerl_api import EvaluationFile, Source, SweEvalSpec, SweRLJobSpec, names
+from swerl_api.compute import OutputVolume
+
+from ..jobs.attempt import Object, owner_reference
+
+
+@dataclass(frozen=True)
+class Served:
+    """The model behind the engine's address."""
+
+    source: Source  # of the tokenizer's folder and, when engines are started, of the model's
+    tokenizer: str  # path in the Pods
+    dtype: Literal["float32", "bfloat16"]
+    volume: OutputVolume | None = None  # where the checkpoint lies
+    checkpoint: str | None = None  # its path in the Pods of its SweRLJob
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The SweEval `name`; `served` is None as long as its SweRLJob or the checkpoint is missing."""
+
+    namespace: str
+    name: str
+    uid: str
+    spec: SweEvalSpec
+    served: Served | None
+
+    @property
+    def starts_engines(self) -> bool:
+        """Whether the model needs engines of its own."""
+        return self.spec.model.endpoint is None
+
+    @property
+    def config_name(self) -> str:
+        """Name of its ConfigMap."""
+        return names.evaluation_scope(self.name)
+
+    @property
+    def account(self) -> str:
+        """ServiceAccount of its processes."""
+        return names.evaluation_account(self.name)
+
+    @property
+    def cluster_name(self) -> str:
+        """Name of the engines' RayCluster."""
+        return names.engines_name(self.name)
+
+    @property
+    def preflight_name(self) -> str:
+        """Name of the Pod that tries images and sources."""
+        return f"{self.name}-preflight"
+
+    @property
+    def shards_name(self) -> str:
+        """Name of the Indexed Job."""
+        return f"{self.name}-shards"
+
+    @property
+    def merge_name(self) -> str:
+        """Name of the Job that puts the shards' results together."""
+        return f"{self.name}-merge"
+
+    @property
+    def selector(self) -> str:
+        """Selects everything made for it."""
+        return f"{names.EVALUATION_LABEL}={self.name}"
+
+    @property
+    def engine(self) -> str:
+        """Address of the server or router, as the shards reach it; the Service is the one KubeRay makes of the head."""
+        if self.spec.model.endpoint is not None:
+            return self.spec.model.endpoint.url
+        return f"http://{self.cluster_name}-head-svc.{self.namespace}.svc:{names.ROUTER_PORT}"
+
+    def labels(self, role: str | None = None) -> dict[str, str]:
+        """Labels of what is made for it."""
+        return {names.EVALUATION_LABEL: self.name} | ({names.ROLE_LABEL: role} if role else {})
+
+    def metadata(self, name: str, role: str | None = None) -> Object:
+        """Metadata of an object that lives no longer than the SweEval."""
+        return {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": self.labels(role),
+            "ownerReferences": [owner_reference("SweEval", self.name, self.uid)],
+        }
+
+    @property
+    def checkpoint(self) -> str | None:
+        """Path of the evaluated checkpoint in the Pods of its SweRLJob."""
+        return self.served.checkpoint if self.served else None
+
+    def owns(self, body: Object) -> bool:
+        """Whether `body` was made for this object and not for another one of the same name."""
+        return any(owner["uid"] == self.uid for owner in body["metadata"].get("ownerReferences", []))
+
+    def file(self) -> EvaluationFile:
+        """What its processes are told."""
+        assert self.served is not None, "nothing starts before the model is known"
+        return EvaluationFile(
+            name=self.name,
+            namespace=self.namespace,
+            uid=self.uid,
+            engine=self.engine,
+            tokenizer=self.served.tokenizer,
+            dtype=self.served.dtype,
+            checkpoint=self._here(self.served.checkpoint),
+            spec=self.spec,
+        )
+
+    def _here(self, checkpoint: str | None) -> str | None:
+        """The checkpoint's path in our Pods."""
+        if checkpoint is None:
+            return None
+        return str(PurePosixPath(names.CHECKPOINTS_PATH) / PurePosixPath(checkpoint).relative_to(names.OUTPUT_PATH))
+
+
+def served_model(spec: SweEvalSpec) -> Served | None:
+    """The model of an evaluation that names no SweRLJob."""
+    source = spec.model.endpoint.tokenizer if spec.model.endpoint else spec.model.source
+    return None if source is None else Served(source, names.MODEL_PATH, spec.model.dtype)
+
+
+def trained_model(job: SweRLJobSpec, checkpoint: str) -> Served:
+    """The model of a SweRLJob's checkpoint; `checkpoint` is its path in that job's Pods."""
+    tokenizer = job.model.tokenizer or names.MODEL_PATH
+    return Served(job.model.source, tokenizer, job.model.dtype, job.checkpoint.volume, checkpoint)
+
+
+def checkpoint_path(job: str, step: int) -> str:
+    """Path of a SweRLJob's checkpoint in that job's Pods."""
+    return f"{names.OUTPUT_PATH}/checkpoints/{job}/step-{step:07d}"
