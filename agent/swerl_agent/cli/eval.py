@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,16 @@ from swerl_agent.evaluation import (
     EvaluationSettings,
     Record,
     Records,
+    conclude,
+    keep_settings,
     merge,
-    predictions,
-    summarise,
-    write,
+    read_settings,
 )
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard
 
+from . import eval_job
 from .options import (
     PULL_POLICIES,
     add_agent_options,
@@ -36,11 +36,9 @@ from .options import (
     positive,
 )
 
-SETTINGS = "settings.json"  # what an output folder was begun with
-
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
-    """`run`, `merge`."""
+    """`run`, `merge`, `job`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="attempt every task and grade it; started again it goes on where it stopped")
     run.add_argument("path", type=Path, help="task repository or .jsonl file")
@@ -63,6 +61,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     joined.add_argument("output", type=Path, help="folder for the whole")
     joined.add_argument("shards", type=Path, nargs="+", help="output folders of the shards")
     joined.set_defaults(run=run_merge)
+    eval_job.add_parser(verbs.add_parser("job", help="what the Pods of a SweEval run"))
 
 
 async def run_evaluation(options: argparse.Namespace) -> int:
@@ -73,7 +72,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
         tasks = tasks[shard(index, count, len(tasks))]
     records = Records(options.output)
     settings = _settings(options)
-    _keep_settings(options.output, settings)
+    keep_settings(options.output, settings)
     records.forget([r.trial for r in records.all if options.redo == "all" or (options.redo and not r.resolved)])
     sandbox = Sandbox(image_pull_policy=PULL_POLICIES[options.pull])
     how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox)
@@ -88,17 +87,17 @@ async def run_evaluation(options: argparse.Namespace) -> int:
             namespace = options.namespace or client.namespace
             await work.run(client, namespace, grader, kubeconfig=options.kubeconfig)
         finally:
-            summary = _conclude(options.output, records, settings)
+            summary = conclude(options.output, records, settings)
     _print(summary, options.output)
     return 1 if work.left else 0
 
 
 async def run_merge(options: argparse.Namespace) -> int:
     """One folder out of many; 0."""
-    first = json.loads((options.shards[0] / SETTINGS).read_text()) if (options.shards[0] / SETTINGS).exists() else {}
+    first = read_settings(options.shards[0])
     records = merge(options.output, options.shards)
-    _keep_settings(options.output, first)
-    _print(_conclude(options.output, records, first), options.output)
+    keep_settings(options.output, first)
+    _print(conclude(options.output, records, first), options.output)
     return 0
 
 
@@ -118,26 +117,6 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     values = {name: getattr(options, name) for name in chosen}
     name = options.model_name or options.tokenizer.resolve().name
     return {"model": name, "data": str(options.path), "args": values}
-
-
-def _keep_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Refuse to mix the results of two models in one folder."""
-    path = folder / SETTINGS
-    if path.exists():
-        before = json.loads(path.read_text())
-        if before.get("model") != settings.get("model"):
-            raise argparse.ArgumentTypeError(
-                f"{folder} holds results of model {before.get('model')!r}, not {settings.get('model')!r}; choose "
-                "another --output"
-            )
-    path.write_text(json.dumps(settings, indent=1) + "\n")
-
-
-def _conclude(folder: Path, records: Records, settings: dict[str, Any]) -> dict[str, Any]:
-    model, data = settings.get("model", ""), settings.get("data", "")
-    summary = summarise(records.all, model=model, data=data, arguments=settings.get("args", {}))
-    write(folder, summary, predictions(folder, records.all, model))
-    return summary
 
 
 class _Progress:

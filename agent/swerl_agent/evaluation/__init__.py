@@ -3,8 +3,9 @@
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
 from .attempts import Attempt, Attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck
+from .folder import conclude, keep_settings, read_settings
 from .records import Record, RecordError, Records
-from .summary import merge, predictions, summarise, write
+from .summary import merge, predictions, summarise
 
 __all__ = [
     "AGENTS",
@@ -18,9 +19,11 @@ __all__ = [
     "Record",
     "RecordError",
     "Records",
+    "conclude",
+    "keep_settings",
     "merge",
     "opened_agent",
     "predictions",
+    "read_settings",
     "summarise",
-    "write",
 ]

@@ -10,10 +10,11 @@ import asyncio
 import getpass
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from swerl_api import Sandbox
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
@@ -52,7 +53,8 @@ class Attempt:
 class Attempts:
     """Makes attempts in `namespace`; use with `async with`, which raises LeaseLost when the Lease cannot be had.
 
-    `job` is the name in the job label of what is created, `kubeconfig` that of `client`.
+    `job` is the name in the job label of what is created, `labels` are further ones of it; `owners` are the owner
+    references of the Lease, `kubeconfig` is that of `client`.
     """
 
     def __init__(
@@ -63,15 +65,19 @@ class Attempts:
         *,
         job: str,
         sandbox: Sandbox | None = None,
+        labels: Mapping[str, str] | None = None,
+        owners: Sequence[Mapping[str, Any]] = (),
         kubeconfig: str | None = None,
     ) -> None:
         self._client, self._namespace, self._grader = client, namespace, grader
-        self._job, self._sandbox = job, sandbox or Sandbox()
+        self._sandbox = sandbox or Sandbox()
+        self._labels = {JOB_LABEL: job, **(labels or {})}
         self._lease = LeaseKeeper(
             namespace,
             f"{job}-{os.urandom(4).hex()}",
             holder=f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}",
-            labels={JOB_LABEL: job},
+            labels=self._labels,
+            owner_refs=owners,
             kubeconfig=kubeconfig,
         )
 
@@ -112,6 +118,6 @@ class Attempts:
 
     async def _declare(self, task: Task) -> SandboxGroup:
         spec = group_spec(self._sandbox, image=task.image, task_id=task.instance_id, replicas=1, owner=self._lease.name)
-        labels = {JOB_LABEL: self._job, TASK_LABEL: label_value(task.instance_id)} | queue_labels(self._sandbox)
+        labels = self._labels | {TASK_LABEL: label_value(task.instance_id)} | queue_labels(self._sandbox)
         name = f"attempt-{os.urandom(6).hex()}"
         return await SandboxGroup.declare(self._client, name=name, spec=spec, labels=labels, namespace=self._namespace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class EvaluationSettings:
     temperature: float = 0.0
     job: str = "swerl-eval"  # name in the job label of what is created
     sandbox: Sandbox = field(default_factory=Sandbox)
+    labels: Mapping[str, str] = field(default_factory=dict)  # further ones of Lease and sandboxes
+    owners: Sequence[Mapping[str, Any]] = ()  # owner references of the Lease
 
 
 class Evaluation:
@@ -77,7 +79,16 @@ class Evaluation:
         if not left:
             return
         queue = iter(left)
-        place = Attempts(client, namespace, grader, job=settings.job, sandbox=settings.sandbox, kubeconfig=kubeconfig)
+        place = Attempts(
+            client,
+            namespace,
+            grader,
+            job=settings.job,
+            sandbox=settings.sandbox,
+            labels=settings.labels,
+            owners=settings.owners,
+            kubeconfig=kubeconfig,
+        )
         async with place as attempts:
             await _all([self._work(queue, attempts) for _ in range(min(settings.workers, len(left)))])
 

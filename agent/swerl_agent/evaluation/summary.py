@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -92,7 +93,7 @@ def merge(folder: Path, shards: Sequence[Path]) -> Records:
         for record in Records(shard).all:
             if merged.settled(record.trial):
                 raise RecordError(f"{shard}: sample {record.sample} of {record.instance_id} is in another shard, too")
-            where = str((shard / record.run_dir).resolve()) if record.run_dir else ""
+            where = os.path.relpath(shard / record.run_dir, folder) if record.run_dir else ""
             merged.add(Record(**{**vars(record), "run_dir": where}))
     return merged
 

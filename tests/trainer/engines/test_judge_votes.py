@@ -12,8 +12,8 @@ import pytest_asyncio
 import torch
 from swerl_agent.episode import HFTokenizer, SGLangEngine
 from swerl_agent.judge import Judge, JudgeSettings
+from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import EngineOwner
-from swerl_trainer.engines.judges import JudgePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -48,7 +48,7 @@ async def judge(make_model: Callable[[int], Path], tmp_path_factory: pytest.Temp
     server = ServerSettings(model=str(folder), dtype="float32", context_tokens=4096)
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, logs / "judge-router.log")
-        pool = JudgePool([EngineOwner(server, logs / "judge.log", "127.0.0.1")], router)
+        pool = FixedPool([EngineOwner(server, logs / "judge.log", "127.0.0.1")], router, "judge")
         try:
             await pool.start()
             settings = JudgeSettings(max_tokens=64, context_tokens=4096, timeout=60)

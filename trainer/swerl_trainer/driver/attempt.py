@@ -21,7 +21,7 @@ from swerl_api import API_VERSION
 from swerl_trainer.driver.job import Job
 from swerl_trainer.driver.place import Placement
 from swerl_trainer.driver.status import StatusReporter
-from swerl_trainer.engines.judges import JudgePool
+from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.rollout.actor import RayWorker
 from swerl_trainer.rollout.cluster import owner
@@ -90,7 +90,7 @@ async def _replace_engines(training: Training, pool: EnginePool) -> None:
     await pool.watch()
 
 
-async def _replace_judges(training: Training, judge: JudgePool) -> None:
+async def _replace_judges(training: Training, judge: FixedPool) -> None:
     await training.serving
     await judge.watch()
 

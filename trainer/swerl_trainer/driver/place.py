@@ -19,8 +19,8 @@ from swerl_api import Judge
 from swerl_api.names import ENGINE_RESOURCE, JUDGE_RESOURCE
 from swerl_trainer.driver import settings
 from swerl_trainer.driver.job import Job
+from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import RayEngine
-from swerl_trainer.engines.judges import JudgePool
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.weights import update_backend
@@ -64,7 +64,7 @@ class Placement:
         self.began = began
         self.seconds: dict[str, float] = {}
         self.pool: EnginePool | None = None  # None when nothing is generated: supervised training without evaluation
-        self.judge: JudgePool | None = None
+        self.judge: FixedPool | None = None
         self.workers: list[RolloutWorker] = []
         self.group: TrainGroup | None = None
         self._job = job
@@ -115,14 +115,14 @@ class Placement:
         backend = update_backend(gpus=server.gpus, share_gpu=server.share_gpu)
         return EnginePool(handles, router, self._http, ranks=max(1, server.gpus), backend=backend)
 
-    def _judges(self, judge: Judge) -> JudgePool:
+    def _judges(self, judge: Judge) -> FixedPool:
         server = settings.judge_settings(judge, str(self._job.paths.judge))
         handles = [
             RayEngine(server, number=i, log_folder=self._job.logs, resource=JUDGE_RESOURCE, kind="judge")
             for i in range(judge.engines)
         ]
         router = Router.on(ray.util.get_node_ip_address(), self._http, self._job.logs / "judge-router.log")
-        return JudgePool(handles, router)
+        return FixedPool(handles, router, "judge")
 
     async def _prepare_workers(self) -> TaskCounts:
         assert self.pool is not None

@@ -78,11 +78,12 @@ class Router:
         http: aiohttp.ClientSession,
         log: Path,
         *,
+        port: int | None = None,
         policy: str = "consistent_hashing",
         arguments: Mapping[str, str] | None = None,
     ) -> Router:
-        """A router on free ports of `host`; it runs after `start`."""
-        settings = RouterSettings(host, free_port(host), free_port(host), policy, dict(arguments or {}))
+        """A router on `port` of `host`, by default a free one; it runs after `start`."""
+        settings = RouterSettings(host, port or free_port(host), free_port(host), policy, dict(arguments or {}))
         return cls(settings, http, log)
 
     async def start(self) -> None:

@@ -27,6 +27,11 @@ def cuda(shares_gpu: bool) -> dict[str, str]:
     return order if shares_gpu else order | {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
+def of_cpu_process() -> dict[str, str]:
+    """Environment of a process that computes with Megatron beside the ranks, on the CPU alone."""
+    return {**os.environ, **CPU, "CUDA_VISIBLE_DEVICES": ""}
+
+
 def cpu_threads(ranks_on_node: int, quota: Path = CPU_QUOTA) -> int:
     """Threads of one of `ranks_on_node` ranks: its part of the CPUs this container may use, at least one."""
     cpus = float(len(os.sched_getaffinity(0)))

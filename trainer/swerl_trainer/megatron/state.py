@@ -55,6 +55,13 @@ def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device) ->
     return int(loaded["updates"])
 
 
+def restore_weights(folder: Path, model: GPTModel) -> None:
+    """The weights alone from `folder`, whatever else is there."""
+    weights = model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA))
+    loaded = dist_checkpointing.load(weights, str(folder))
+    model.load_state_dict({n.removeprefix(_PREFIX): v for n, v in loaded.items() if n.startswith(_PREFIX)})
+
+
 def _sharded(model: GPTModel, optimizer: Any, *, loading: bool) -> dict[str, Any]:
     weights = model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA))
     state = optimizer.sharded_state_dict(weights, is_loading=loading, metadata=dict(_METADATA))

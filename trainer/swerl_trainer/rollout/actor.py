@@ -14,15 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from swerl_agent.episode import (
-    PROTOCOLS,
-    AgentLimits,
-    AgentProtocol,
-    HFTokenizer,
-    PromptError,
-    Prompts,
-    SGLangEngine,
-)
+from swerl_agent.episode import AgentLimits, HFTokenizer, SGLangEngine
+from swerl_agent.episode.configured import agent_prompts, agent_tokenizer
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
@@ -108,7 +101,7 @@ class RolloutActor:
             grading=grading,
             engine=SGLangEngine(self._router, http),
             tokenizer=await tokenizer,
-            prompts=_prompts(job, limits.protocol),
+            prompts=agent_prompts(spec.agent, job.paths.prompts),
             limits=limits,
             artifacts=job.runs / "artifacts",
             sandbox_name=job.sandbox_name,
@@ -204,20 +197,6 @@ def _tasks(job: Job, selection: TaskSelection, path: Path, purpose: Purpose) -> 
     )
 
 
-def _prompts(job: Job, protocol: AgentProtocol) -> Prompts:
-    templates = job.spec.agent.prompt_templates
-    if templates is None:
-        return Prompts.default(protocol)
-    path = job.paths.prompts / templates.config_map.key
-    try:
-        return Prompts.from_yaml(path.read_text(), protocol)
-    except OSError as error:
-        raise PromptError(f"{path} cannot be read: {error}; check agent.promptTemplates.configMap") from error
-
-
 def policy_tokenizer(job: Job) -> HFTokenizer:
     """The tokenizer of the trained model, as the agent's protocol and the job's chat template want it."""
-    agent = job.spec.agent
-    template = Path(agent.chat_template).read_text() if agent.chat_template else None
-    tools = PROTOCOLS[agent.protocol].tools
-    return HFTokenizer(job.spec.model.tokenizer or job.paths.model, chat_template=template, tools=tools)
+    return agent_tokenizer(job.spec.agent, job.spec.model.tokenizer or job.paths.model)

@@ -1,7 +1,7 @@
-"""The judge's engines: weights that never change, behind a router of their own.
+"""Engines whose weights never change, behind a router of their own: a judge's, those of an evaluation.
 
 Guarantees: `start` returns when all serve, or raises with the end of an engine's log; whatever dies later is replaced
-for as long as the job runs and never ends it, because an episode does without its judge.
+for as long as the work goes on and never ends it: an episode does without its judge, a lost attempt is made again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ logger = logging.getLogger(__name__)
 WATCH_SECONDS = 5.0  # between two looks at each engine's process
 
 
-class JudgePool:
-    """The engines of the judge."""
+class FixedPool:
+    """The engines of one model; `name` is what logs call it."""
 
-    def __init__(self, handles: Sequence[EngineHandle], router: Router) -> None:
+    def __init__(self, handles: Sequence[EngineHandle], router: Router, name: str) -> None:
         self.router = router
+        self._name = name
         self._handles = list(handles)
         self._urls: dict[int, str] = {}  # of the engines the router knows
 
@@ -42,7 +43,7 @@ class JudgePool:
             try:
                 await self._look()
             except (EngineError, aiohttp.ClientError, TimeoutError):
-                logger.exception("the judge could not be repaired; trying again")
+                logger.exception("engines of the %s could not be repaired; trying again", self._name)
 
     async def close(self) -> None:
         """End all engines and the router."""
@@ -51,12 +52,12 @@ class JudgePool:
 
     async def _look(self) -> None:
         if not self.router.alive:
-            logger.warning("the judge's router is dead; starting it again")
+            logger.warning("the router of the %s is dead; starting it again", self._name)
             await self.router.start()
         for number, handle in enumerate(self._handles):
             if number in self._urls and await handle.alive():
                 continue
-            logger.warning("judge engine %d is dead; starting another", number)
+            logger.warning("engine %d of the %s is dead; starting another", number, self._name)
             if number in self._urls:
                 await self.router.remove(self._urls.pop(number))
             await self._serve(number, await handle.start())

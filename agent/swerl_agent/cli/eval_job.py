@@ -1,0 +1,62 @@
+"""`swerl eval job`: what the Pods of a SweEval run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+from swerl_api import EvaluationFile, names
+
+from swerl_agent.evaluation.shard import Share, make_share, merge_shares
+from swerl_agent.kube import KubeClient
+
+INTERRUPTED = 143  # exit code after SIGTERM
+
+
+def add_parser(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    default = Path(names.JOB_FILE_DIRECTORY) / names.EVALUATION_FILE
+    parser.add_argument("--config", type=Path, default=default, help="what the operator says of the evaluation")
+    part = parser.add_mutually_exclusive_group(required=True)
+    part.add_argument("--shard", metavar="I/N", help="make the attempts of part I (from 0) of N")
+    part.add_argument("--merge", action="store_true", help="put the results of all parts together")
+    parser.add_argument("--kubeconfig", help="default: the Pod's service account")
+    parser.set_defaults(run=run_job)
+
+
+async def run_job(options: argparse.Namespace) -> int:
+    """0 when every attempt has its result, 1 when infrastructure kept some from it, 143 after SIGTERM."""
+    file = read_file(options.config)
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        async with KubeClient.from_environment(options.kubeconfig) as client:
+            if options.merge:
+                summary = await merge_shares(client, file)
+                print(f"{summary['resolved']} of {summary['attempts']} attempts resolved")
+                return 0
+            share = Share(file, _number(options.shard, file.spec.shards))
+            return 0 if await make_share(client, share, kubeconfig=options.kubeconfig) else 1
+    except asyncio.CancelledError:
+        print("swerl: ended by SIGTERM; started again it goes on where it stopped", file=sys.stderr)
+        return INTERRUPTED
+
+
+def read_file(path: Path) -> EvaluationFile:
+    """The evaluation that the file describes; raises ArgumentTypeError naming file and field."""
+    try:
+        return EvaluationFile.model_validate_json(path.read_text())
+    except (OSError, ValidationError) as error:
+        raise argparse.ArgumentTypeError(f"{path} describes no evaluation: {error}") from error
+
+
+def _number(text: str, shards: int) -> int:
+    index, slash, count = text.partition("/")
+    if not (slash and index.isdigit() and count.isdigit() and int(count) == shards and int(index) < shards):
+        raise argparse.ArgumentTypeError(f"--shard {text!r}: the evaluation has {shards} shards, numbered from 0")
+    return int(index)

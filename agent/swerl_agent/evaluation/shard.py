@@ -1,0 +1,183 @@
+"""One shard of a SweEval, and the merge of all: what the Pods of its Jobs do.
+
+Guarantees: a shard started again goes on in its folder, so it loses and repeats nothing; its sandboxes are gone when it
+ends by itself or by SIGTERM, and with its Lease otherwise; the merge may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
+
+from swerl_agent.episode import Agent, AgentLimits, SGLangEngine
+from swerl_agent.episode.configured import agent_tokenizer, prompts_text
+from swerl_agent.grading import Grader, Placement
+from swerl_agent.kube import KubeClient
+from swerl_agent.tasks import Task, load_tasks
+from swerl_agent.tasks.selection import shard
+
+from .agents import opened_agent
+from .evaluation import Evaluation, EvaluationSettings
+from .folder import begin_again, conclude, keep_settings, read_settings
+from .progress import ProgressReport, progress_of
+from .records import RESULTS, Records
+from .summary import merge
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where things stand in the Pods."""
+
+    tasks: Path = Path(names.TASKS_PATH)
+    prompts: Path = Path(names.PROMPTS_PATH)
+    output: Path = Path(names.OUTPUT_PATH)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Shard `number` (from 0) of a SweEval."""
+
+    file: EvaluationFile
+    number: int
+    folders: Folders = Folders()
+
+    @property
+    def folder(self) -> Path:
+        """Its output."""
+        return self.folders.output / self.file.folder / names.shard_folder(self.number, self.file.spec.shards)
+
+
+async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None = None) -> bool:
+    """Make the shard's attempts; whether each has its result. `kubeconfig` is that of `client`.
+
+    Raises RecordError, TaskError, PromptError, TokenizerError for wrong input, and what `Evaluation.run` raises.
+    """
+    file, spec = share.file, share.file.spec
+    everything = await asyncio.to_thread(load_share_tasks, share)
+    tasks = everything[shard(share.number, spec.shards, len(everything))]
+    settings = _settings(file)
+    records = await asyncio.to_thread(_open_records, share, settings)
+    async with _agent(share) as agent, _grader(client, share) as grader:
+        report = _report(client, file, str(share.number))
+        work = Evaluation(tasks, agent, _evaluation_settings(file), records, share.folder)
+        mine, total = {task.instance_id for task in tasks}, len(everything) * spec.samples
+        following = asyncio.create_task(report.follow(lambda: progress_of(records, mine, total)))
+        try:
+            await work.run(client, file.namespace, grader, kubeconfig=kubeconfig)
+        finally:
+            following.cancel()
+            await asyncio.to_thread(conclude, share.folder, records, settings)
+        await report.tell(progress_of(records, mine, total))
+    return not work.left
+
+
+async def merge_shares(client: KubeClient, file: EvaluationFile, folders: Folders | None = None) -> dict[str, Any]:
+    """Put the results of all shards together; the summary, which the SweEval's status says from now on.
+
+    Raises RecordError when a shard has no results, KubeError when the summary cannot be told.
+    """
+    folder = (folders or Folders()).output / file.folder
+    parts = [folder / names.shard_folder(number, file.spec.shards) for number in range(file.spec.shards)]
+    (folder / RESULTS).unlink(missing_ok=True)  # of an earlier merge
+    records = await asyncio.to_thread(merge, folder, parts)
+    settings = read_settings(parts[0])
+    keep_settings(folder, settings, agree=())
+    summary = await asyncio.to_thread(conclude, folder, records, settings)
+    await _report(client, file, names.ROLE_MERGE).tell(
+        EvalProgress(
+            total=summary["attempts"],
+            done=summary["attempts"] - summary["errors"],
+            resolved=summary["resolved"],
+            errors=summary["errors"],
+            rate=summary["resolve_rate"],
+            pass_at_k={k: found["rate"] for k, found in summary["pass_at_k"].items()},
+        )
+    )
+    return summary
+
+
+def load_share_tasks(share: Share) -> list[Task]:
+    """All tasks of the evaluation, in the order in which shards share them out; raises TaskError."""
+    chosen = share.file.spec.tasks
+    return load_tasks(
+        share.folders.tasks,
+        chosen.format,
+        slice=chosen.slice,
+        filter=chosen.filter,
+        shuffle=chosen.shuffle,
+        seed=chosen.seed,
+        registry_rewrite=share.file.spec.sandbox.registry_rewrite,
+    )
+
+
+def _open_records(share: Share, settings: dict[str, Any]) -> Records:
+    redo = share.file.spec.redo
+    share.folder.mkdir(parents=True, exist_ok=True)
+    if redo is not None:
+        begin_again(share.folder, share.file.uid, redo)
+    records = Records(share.folder)
+    keep_settings(share.folder, settings, agree=("model", "args"))
+    return records
+
+
+def _settings(file: EvaluationFile) -> dict[str, Any]:
+    """What results of one folder must have in common."""
+    said = file.spec.model_dump(
+        mode="json", by_alias=True, exclude_none=True, include={"tasks", "agent", "temperature"}
+    )
+    return {"model": file.model, "data": file.name, "args": said}
+
+
+def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
+    spec = file.spec
+    return EvaluationSettings(
+        spec.samples,
+        spec.workers,
+        spec.temperature,
+        job=names.evaluation_scope(file.name),
+        sandbox=spec.sandbox,
+        labels=file.labels,
+        owners=[_owner(file)],
+    )
+
+
+@asynccontextmanager
+async def _agent(share: Share) -> AsyncIterator[Agent]:
+    file, chosen = share.file, share.file.spec.agent
+    limits = AgentLimits.of(chosen, workdir=file.spec.sandbox.workdir)
+    tokenizer = await asyncio.to_thread(agent_tokenizer, chosen, file.tokenizer)
+    prompts = prompts_text(chosen, share.folders.prompts)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        engine = SGLangEngine(file.engine, http)
+        async with opened_agent(chosen.kind, engine, tokenizer, prompts, limits) as agent:
+            yield agent
+
+
+def _grader(client: KubeClient, share: Share) -> Grader:
+    file = share.file
+    return Grader(
+        client,
+        file.namespace,
+        file.spec.grading,
+        file.labels,
+        [_owner(file)],
+        placement=Placement.of(file.spec.sandbox),
+        cache_directory=share.folders.output / file.folder / "verdicts",
+    )
+
+
+def _report(client: KubeClient, file: EvaluationFile, part: str) -> ProgressReport:
+    metadata = {"labels": file.labels, "ownerReferences": [_owner(file)]}
+    return ProgressReport(client, file.namespace, names.progress_name(file.name, part), metadata)
+
+
+def _owner(file: EvaluationFile) -> dict[str, Any]:
+    """Owner reference to the SweEval, so that nothing outlives it."""
+    return {"apiVersion": API_VERSION, "kind": "SweEval", "name": file.name, "uid": file.uid, "controller": False}

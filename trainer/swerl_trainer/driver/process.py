@@ -1,0 +1,58 @@
+"""What every process that the operator starts on Ray has in common: its log, its end, its signal.
+
+Guarantee: whatever ends it early is one last line `SWERL-ERROR: <what failed>` on standard output, for the operator's
+status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+ERROR_PREFIX = "SWERL-ERROR:"
+INTERRUPTED = 143  # exit code after SIGTERM
+NO_RETRY = 78  # sysexits EX_CONFIG: tells the operator that another try would fail the same way
+
+
+def run_to_end(work: Coroutine[Any, Any, None], *, hopeless: tuple[type[BaseException], ...] = ()) -> int:
+    """Run `work`; the process's exit code, NO_RETRY when one of `hopeless` ended it."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(work)
+    except asyncio.CancelledError:
+        print(f"{ERROR_PREFIX} interrupted by SIGTERM", flush=True)
+        return INTERRUPTED
+    except BaseException as error:
+        logging.getLogger("swerl_trainer").exception("the work failed")
+        print(f"{ERROR_PREFIX} {reason(error)}", flush=True)
+        return NO_RETRY if isinstance(error, hopeless) else 1
+    return 0
+
+
+def reason(error: BaseException) -> str:
+    """One line on why work ended; of several errors at once, the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = str(error).strip() or "no message"
+    return f"{type(error).__name__}: {text.splitlines()[0]}"
+
+
+@asynccontextmanager
+async def on_ray() -> AsyncIterator[None]:
+    """Connected to Ray; SIGTERM cancels the task that is inside."""
+    import ray
+
+    ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=True, logging_level=logging.WARNING)
+    task = asyncio.current_task()
+    if task is not None:  # after ray.init, which puts a handler of its own
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,59 @@
+"""A checkpoint's weights as a folder in Hugging Face format, on the CPU of one process, without the optimizer.
+
+Guarantees: the tensors are those the training ranks held, under whatever layout they were saved; the folder appears
+complete or not at all. Memory: the model's weights once, in `dtype`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from swerl_trainer.megatron.architecture import read_architecture
+from swerl_trainer.megatron.device import Device
+from swerl_trainer.megatron.hf_folder import write_folder
+from swerl_trainer.megatron.model import build_model, export_weights, transformer_config
+from swerl_trainer.megatron.settings import TrainerSettings
+from swerl_trainer.megatron.state import restore_weights
+
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+
+
+def export_checkpoint(checkpoint: Path, model: Path, folder: Path, settings: TrainerSettings) -> None:
+    """Write the weights of `checkpoint` with the configuration and tokenizer of `model` to `folder`.
+
+    Raises TrainerError and ConversionError when checkpoint and model do not fit; this process joins no other.
+    """
+    device, architecture = Device(cuda=False), read_architecture(model)
+    with device.active(), tempfile.TemporaryDirectory() as rendezvous:
+        dist.init_process_group("gloo", init_method=f"file://{rendezvous}/store", rank=0, world_size=1)
+        try:
+            parallel_state.initialize_model_parallel()
+            model_parallel_cuda_manual_seed(settings.seed, inference_rng_tracker=True, force_reset_rng=True)
+            built = build_model(architecture, transformer_config(architecture, settings, device), device)
+            restore_weights(checkpoint, built)
+            write_folder(folder, model, export_weights(built, architecture))
+        finally:
+            parallel_state.destroy_model_parallel()
+            dist.destroy_process_group()
+
+
+def main() -> None:
+    """`python -m swerl_trainer.megatron.export CHECKPOINT MODEL FOLDER --dtype DTYPE`."""
+    parser = argparse.ArgumentParser(prog="swerl_trainer.megatron.export", description=__doc__)
+    parser.add_argument("checkpoint", type=Path, help="complete checkpoint of a SweRLJob")
+    parser.add_argument("model", type=Path, help="the model it was trained from, in Hugging Face format")
+    parser.add_argument("folder", type=Path, help="what is written")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16", help="that of the training")
+    options = parser.parse_args()
+    torch.set_grad_enabled(False)
+    settings = TrainerSettings(model=str(options.model), dtype=options.dtype)
+    export_checkpoint(options.checkpoint, options.model, options.folder, settings)
+
+
+if __name__ == "__main__":
+    main()

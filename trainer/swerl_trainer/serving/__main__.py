@@ -1,0 +1,30 @@
+"""Command line of the process that keeps an evaluation's engines; it ends only by SIGTERM or by failing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from swerl_trainer.driver.process import on_ray, run_to_end
+from swerl_trainer.serving.errors import ServingError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve the model that `--config` describes; the process's exit code."""
+    parser = argparse.ArgumentParser(prog="swerl_trainer.serving", description="Keep the engines of one SweEval.")
+    parser.add_argument("--config", type=Path, default=Path("/etc/swerl/evaluation.json"), help="the evaluation")
+    options = parser.parse_args(arguments)
+    return run_to_end(_run(options.config), hopeless=(ServingError,))
+
+
+async def _run(path: Path) -> None:
+    from swerl_trainer.serving.serve import read_file, serve
+
+    file = read_file(path)
+    async with on_ray():
+        await serve(file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

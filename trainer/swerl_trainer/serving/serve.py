@@ -1,0 +1,125 @@
+"""Keeps the engines of an evaluation.
+
+Guarantees: the router at the head's known port sends requests only to engines that serve; an engine that dies is
+replaced; weights of a checkpoint are converted once, to a folder beside the results that appears complete or not at
+all, and served from there also when the checkpoint has since been pruned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import ray
+from pydantic import ValidationError
+from swerl_api import EvaluationFile, names
+from swerl_trainer.checkpoints import MARKER
+from swerl_trainer.engines.fixed import FixedPool
+from swerl_trainer.engines.handle import RayEngine
+from swerl_trainer.engines.router import Router
+from swerl_trainer.engines.server import ServerSettings
+from swerl_trainer.megatron import environment
+from swerl_trainer.serving.errors import ServingError
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 6.0  # for the engines to end; a Pod has 10 s from SIGTERM to SIGKILL
+LOG_TAIL = 1500  # characters of the conversion's output quoted in an error
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where things stand in the Ray Pods."""
+
+    model: Path = Path(names.MODEL_PATH)
+    output: Path = Path(names.OUTPUT_PATH)
+
+
+def read_file(path: Path) -> EvaluationFile:
+    """The evaluation at `path`. Raises ServingError naming the file and the field."""
+    try:
+        return EvaluationFile.model_validate_json(path.read_text())
+    except (OSError, ValidationError) as error:
+        raise ServingError(f"{path} describes no evaluation: {error}") from error
+
+
+async def serve(file: EvaluationFile, paths: Paths | None = None) -> None:
+    """Serve until cancelled. Raises ServingError, and EngineStartError when the engines do not come up at first."""
+    paths = paths or Paths()
+    model = await served_folder(file, paths)
+    logs = paths.output / file.folder / "logs"
+    async with aiohttp.ClientSession() as http:
+        pool = _pool(file, model, logs, http)
+        try:
+            await pool.start()
+            logger.info("serving %s at %s", model, pool.router.url)
+            await pool.watch()
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pool.close(), CLOSE_SECONDS)
+
+
+async def served_folder(file: EvaluationFile, paths: Paths) -> Path:
+    """The folder in Hugging Face format that is served; converted from the checkpoint if need be."""
+    if file.checkpoint is None:
+        return paths.model
+    checkpoint = Path(file.checkpoint)
+    folder = paths.output / file.folder / f"model-{checkpoint.name}"
+    if folder.is_dir():
+        return folder
+    if not (checkpoint / MARKER).is_file():
+        raise ServingError(
+            f"no complete checkpoint at {checkpoint}: it was never written, or removed since (checkpoint.keepLast)"
+        )
+    await _convert(checkpoint, paths.model, folder, file.dtype)
+    return folder
+
+
+async def _convert(checkpoint: Path, model: Path, folder: Path, dtype: str) -> None:
+    """In a process of its own, whose memory is free again when the engines load."""
+    module = "swerl_trainer.megatron.export"
+    command = [sys.executable, "-m", module, str(checkpoint), str(model), str(folder), "--dtype", dtype]
+    logger.info("converting %s to %s", checkpoint, folder)
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment.of_cpu_process(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    if process.returncode:
+        tail = output.decode(errors="replace")[-LOG_TAIL:]
+        raise RuntimeError(f"converting {checkpoint} ended with code {process.returncode}: {tail}")
+
+
+def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSession) -> FixedPool:
+    rollout = file.spec.rollout
+    if rollout is None:
+        raise ServingError("the evaluation names an endpoint: there is nothing to serve")
+    server = ServerSettings(
+        model=str(model),
+        tokenizer=file.tokenizer,
+        dtype=file.dtype,
+        gpus=rollout.gpus_per_engine,
+        context_tokens=file.spec.agent.context_tokens,
+        arguments=rollout.engine_args,
+    )
+    handles = [
+        RayEngine(server, number=number, log_folder=logs, resource=names.ENGINE_RESOURCE)
+        for number in range(rollout.engines)
+    ]
+    router = Router.on(
+        ray.util.get_node_ip_address(),
+        http,
+        logs / "router.log",
+        port=names.ROUTER_PORT,
+        policy=rollout.router.policy,
+        arguments=rollout.router.args,
+    )
+    return FixedPool(handles, router, "evaluation")
