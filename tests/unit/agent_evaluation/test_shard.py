@@ -1,0 +1,206 @@
+"""Shards of a SweEval: what they share out, what they begin again, what the merge says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_agent.cli import main
+from swerl_agent.cli.eval_job import read_file
+from swerl_agent.evaluation import Record, RecordError, Records, keep_settings
+from swerl_agent.evaluation.folder import begin_again
+from swerl_agent.evaluation.progress import ProgressReport, progress_of
+from swerl_agent.evaluation.shard import Folders, Share, load_share_tasks, merge_shares
+from swerl_agent.kube import NotFound
+from swerl_agent.tasks.selection import shard
+from swerl_api import EvaluationFile
+
+from tests.unit.tasks.rows import swebench
+
+SOLVED = Record("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
+FAILED = replace(SOLVED, instance_id="b__b-1", resolved=False, verdict="unresolved", run_dir="")
+LOST = replace(FAILED, instance_id="c__c-1", valid=False, verdict="", exit_status="lost")
+
+
+def evaluation_file(**spec: Any) -> EvaluationFile:
+    volume = {"volume": {"persistentVolumeClaim": {"claimName": "runs"}}}
+    source = {"persistentVolumeClaim": {"claimName": "tasks"}}
+    wish = {
+        "model": {"endpoint": {"url": "http://router:30000", "tokenizer": source}},
+        "tasks": {"source": source, "format": "jsonl"},
+        "image": "trainer:1",
+        "output": volume | {"path": "evaluations"},
+        "shards": 2,
+    }
+    return EvaluationFile.model_validate(
+        {
+            "name": "nightly", "namespace": "ns", "uid": "uid-1", "engine": "http://router:30000",
+            "tokenizer": "/swerl/model", "dtype": "bfloat16", "spec": wish | spec,
+        }
+    )  # fmt: skip
+
+
+class Maps:
+    """An API server that keeps ConfigMaps."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+        self.writes = 0
+
+    async def patch(self, api: str, resource: str, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+        if name not in self.kept:
+            raise NotFound(404, "NotFound", name)
+        self.writes += 1
+        self.kept[name] |= body
+
+    async def create(self, api: str, resource: str, namespace: str, body: Mapping[str, Any]) -> None:
+        self.writes += 1
+        self.kept[body["metadata"]["name"]] = dict(body)
+
+    def progress(self, name: str) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(self.kept[name]["data"]["progress.json"])
+        return said
+
+
+def found(folder: Path) -> list[str]:
+    return [record.instance_id for record in Records(folder).all]
+
+
+def fill(folder: Path, *records: Record) -> Path:
+    kept = Records(folder)
+    for record in records:
+        kept.add(record)
+    return folder
+
+
+def test_redoing_all_happens_once_however_often_the_run_is_started(tmp_path: Path) -> None:
+    fill(tmp_path, SOLVED, FAILED)
+    keep_settings(tmp_path, {"model": "old"})
+    begin_again(tmp_path, "run-2", "all")
+    assert found(tmp_path) == []
+    keep_settings(tmp_path, {"model": "new"})
+    fill(tmp_path, FAILED)
+    begin_again(tmp_path, "run-2", "all")
+    assert found(tmp_path) == ["b__b-1"]
+
+
+def test_redoing_the_unresolved_keeps_the_resolved_also_when_killed_in_between(tmp_path: Path) -> None:
+    fill(tmp_path, SOLVED, FAILED)
+    begin_again(tmp_path, "run-2", "unresolved")
+    assert found(tmp_path) == ["a__a-1"]
+    (tmp_path / "results.jsonl").unlink()  # as if killed before the resolved ones were back
+    begin_again(tmp_path, "run-2", "unresolved")
+    assert found(tmp_path) == ["a__a-1"]
+    fill(tmp_path, FAILED)
+    begin_again(tmp_path, "run-2", "unresolved")
+    assert found(tmp_path) == ["a__a-1", "b__b-1"]
+
+
+def test_the_first_run_of_a_folder_redoes_nothing_of_its_own(tmp_path: Path) -> None:
+    begin_again(tmp_path, "run-1", "all")
+    fill(tmp_path, SOLVED)
+    begin_again(tmp_path, "run-1", "all")
+    assert found(tmp_path) == ["a__a-1"]
+
+
+def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
+    keep_settings(tmp_path, {"model": "m", "args": {"temperature": 0}}, agree=("model", "args"))
+    keep_settings(tmp_path, {"model": "m", "args": {"temperature": 0}}, agree=("model", "args"))
+    with pytest.raises(RecordError, match="holds results of args"):
+        keep_settings(tmp_path, {"model": "m", "args": {"temperature": 1}}, agree=("model", "args"))
+
+
+def test_shards_cover_the_chosen_tasks_exactly_once(tmp_path: Path) -> None:
+    rows = [swebench(f"owner__repo-{number}") for number in range(7)]
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = evaluation_file(
+        tasks={
+            "source": {"persistentVolumeClaim": {"claimName": "tasks"}},
+            "format": "jsonl",
+            "shuffle": True,
+            "slice": "1:",
+        }
+    )
+    shares = [Share(file, number, Folders(tasks=tmp_path / "tasks")) for number in range(2)]
+    orders = [[task.instance_id for task in load_share_tasks(share)] for share in shares]
+    assert orders[0] == orders[1] and len(orders[0]) == 6
+    parts = [orders[0][shard(number, 2, 6)] for number in range(2)]
+    assert sorted(parts[0] + parts[1]) == sorted(orders[0]) and len(parts[0]) == len(parts[1]) == 3
+
+
+def test_shards_of_another_division_lie_elsewhere(tmp_path: Path) -> None:
+    share = Share(evaluation_file(), 1, Folders(output=tmp_path))
+    assert share.folder == tmp_path / "evaluations" / "nightly" / "shard-1-of-2"
+
+
+async def test_the_merge_may_be_repeated_and_says_what_the_whole_amounts_to(tmp_path: Path) -> None:
+    file, maps, folders = evaluation_file(), Maps(), Folders(output=tmp_path)
+    first, second = (Share(file, number, folders).folder for number in range(2))
+    (first / "run-1").mkdir(parents=True)
+    (first / "run-1" / "patch.diff").write_text("diff --git a/x b/x\n")
+    keep_settings(first, {"model": "qwen"})
+    fill(first, SOLVED)
+    fill(second, FAILED, LOST)
+    for _ in range(2):
+        await merge_shares(maps, file, folders)  # type: ignore[arg-type]
+    whole = tmp_path / "evaluations" / "nightly"
+    assert found(whole) == ["a__a-1", "b__b-1", "c__c-1"]
+    assert Records(whole).all[0].run_dir == "shard-0-of-2/run-1"
+    assert json.loads((whole / "preds.json").read_text())["a__a-1"] == {
+        "model_name_or_path": "qwen", "instance_id": "a__a-1", "model_patch": "diff --git a/x b/x\n",
+    }  # fmt: skip
+    said = maps.progress("nightly.eval-merge")
+    assert said == {
+        "total": 3, "done": 2, "resolved": 1, "errors": 1, "rate": 0.5, "passAtK": {"1": 0.5}, "progress": "2/3",
+    }  # fmt: skip
+    assert maps.kept["nightly.eval-merge"]["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
+
+
+async def test_a_shard_that_never_began_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="shard-0-of-2 has no results"):
+        await merge_shares(Maps(), evaluation_file(), Folders(output=tmp_path))  # type: ignore[arg-type]
+
+
+async def test_progress_that_is_known_is_not_written_again(tmp_path: Path) -> None:
+    maps = Maps()
+    report = ProgressReport(maps, "ns", "p", {})  # type: ignore[arg-type]
+    records = Records(fill(tmp_path, SOLVED, LOST))
+    for _ in range(3):
+        await report.tell(progress_of(records, {"a__a-1", "c__c-1"}, 4))
+    assert maps.writes == 1
+    assert maps.progress("p") == {"total": 4, "done": 1, "resolved": 1, "errors": 1, "progress": "1/4"}
+
+
+def test_results_of_tasks_that_are_not_ours_do_not_count(tmp_path: Path) -> None:
+    records = Records(fill(tmp_path, SOLVED, FAILED))
+    assert progress_of(records, {"b__b-1"}, 4).resolved == 0
+
+
+def test_a_file_that_describes_no_evaluation_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "evaluation.json"
+    path.write_text('{"name": "x"}')
+    assert main(["eval", "job", "--config", str(path), "--merge"]) == 2
+    assert "describes no evaluation" in capsys.readouterr().err
+
+
+def test_a_share_of_another_division_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "evaluation.json"
+    path.write_text(evaluation_file().model_dump_json(by_alias=True, exclude_none=True))
+    assert read_file(path) == evaluation_file()
+    config = tmp_path / "kubeconfig"
+    config.write_text(json.dumps(KUBECONFIG))
+    assert main(["eval", "job", "--config", str(path), "--shard", "0/3", "--kubeconfig", str(config)]) == 2
+    assert "has 2 shards" in capsys.readouterr().err
+
+
+KUBECONFIG = {
+    "current-context": "c",
+    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "u", "user": {}}],
+}

@@ -1,0 +1,100 @@
+"""What is made for a SweEval says what shards, engines and Kubernetes need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swerl_api import EvaluationFile
+from swerl_operator.evals import manifests
+from swerl_operator.jobs.capacity import capacity_problem
+from swerl_operator.jobs.raycluster import ray_cluster
+
+from .conftest import MakeEvaluation, Spec
+
+
+def _pod(job: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = job["spec"]["template"]["spec"]
+    return pod
+
+
+def _paths(pod: dict[str, Any]) -> set[str]:
+    return {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+
+
+def test_each_index_makes_its_share(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    job = manifests.shards_job(make_evaluation(spec, parallelism=2, retries=5))
+    wanted = {"completionMode": "Indexed", "completions": 4, "parallelism": 2, "backoffLimitPerIndex": 5}
+    assert wanted.items() <= job["spec"].items()
+    assert _pod(job)["containers"][0]["command"][-2:] == ["--shard", "$(JOB_COMPLETION_INDEX)/4"]
+    assert job["metadata"]["ownerReferences"][0]["kind"] == "SweEval"
+
+
+def test_two_processes_never_share_a_folder_and_a_lost_node_is_no_try(
+    spec: Spec, make_evaluation: MakeEvaluation
+) -> None:
+    job = manifests.shards_job(make_evaluation(spec))["spec"]
+    assert job["podReplacementPolicy"] == "Failed"
+    disruption, usage = job["podFailurePolicy"]["rules"]
+    assert (disruption["action"], disruption["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
+    assert (usage["action"], usage["onExitCodes"]["values"]) == ("FailJob", [2])
+    assert _pod({"spec": job})["restartPolicy"] == "Never"
+
+
+def test_solutions_are_in_the_shards_only(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    evaluation = make_evaluation(engine_spec)
+    assert "/swerl/tasks" in _paths(_pod(manifests.shards_job(evaluation)))
+    assert "/swerl/tasks" not in _paths(_pod(manifests.merge_job(evaluation)))
+    cluster = ray_cluster(manifests.engines_plan(evaluation))["spec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        paths = _paths(group["template"]["spec"])
+        assert {"/swerl/model", "/swerl/checkpoints", "/swerl/output", "/etc/swerl", "/dev/shm"} == paths
+
+
+def test_the_file_tells_shards_where_the_router_is(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    evaluation = make_evaluation(engine_spec)
+    text = manifests.config_map(evaluation)["data"]["evaluation.json"]
+    file = EvaluationFile.model_validate_json(text)
+    assert file.engine == "http://nightly-engines-head-svc.ns.svc:30000"
+    assert file.checkpoint == "/swerl/checkpoints/checkpoints/demo/step-0000012"
+    assert (file.dtype, str(file.folder)) == ("float32", "evaluations/nightly")
+    head = ray_cluster(manifests.engines_plan(evaluation))["spec"]["headGroupSpec"]["template"]["spec"]
+    ports = {port["name"]: port["containerPort"] for port in head["containers"][0]["ports"]}
+    assert ports["router"] == 30000
+
+
+def test_an_endpoint_is_used_as_it_is(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    file = make_evaluation(spec).file()
+    assert (file.engine, file.checkpoint, file.tokenizer) == ("http://router:30000", None, "/swerl/model")
+
+
+def test_engines_are_one_pod_each_and_counted(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    plan = manifests.engines_plan(make_evaluation(engine_spec))
+    head, engines = plan.groups
+    assert (head.replicas, engines.replicas, engines.units) == (1, 2, {"engine": 1})
+    assert manifests.serving(make_evaluation(engine_spec), 3).id == "uid-1-3"
+    big = engine_spec | {"rollout": engine_spec["rollout"] | {"gpusPerEngine": 8}}
+    node = {"metadata": {}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}}
+    problem = capacity_problem(manifests.engines_plan(make_evaluation(big)), [node])
+    assert problem is not None and "spec.rollout" in problem.message
+
+
+def test_the_account_is_a_drivers_and_no_jobs(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    evaluation = make_evaluation(spec)
+    assert evaluation.account == "nightly.eval-driver"
+    assert _pod(manifests.shards_job(evaluation))["serviceAccountName"] == evaluation.account
+    assert evaluation.file().labels == {"swerl.dev/job": "nightly.eval", "swerl.dev/evaluation": "nightly"}
+
+
+def test_the_preflight_tries_both_images_and_every_source(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    containers = manifests.preflight_pod(make_evaluation(engine_spec))["spec"]["containers"]
+    assert {c["name"]: c["image"] for c in containers} == {
+        "shards": "trainer:1", "engines": "engines:1", "model": "data:1", "tasks": "data:1",
+    }  # fmt: skip
+
+
+def test_what_is_another_objects_is_not_ours(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+    evaluation = make_evaluation(spec)
+    job = manifests.shards_job(evaluation)
+    assert evaluation.owns(job)
+    job["metadata"]["ownerReferences"][0]["uid"] = "uid-0"
+    assert not evaluation.owns(job) and not evaluation.owns({"metadata": {}})

@@ -1,0 +1,48 @@
+"""Which model is evaluated, and what is said when there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swerl_api import SweEvalSpec
+from swerl_operator.evals.evaluation import Served
+from swerl_operator.evals.prerequisites import find_model
+from swerl_operator.jobs.problem import Problem
+
+from .conftest import CHECKPOINT, JOB_SPEC, Spec
+
+
+class Api:
+    """An API server with at most one SweRLJob."""
+
+    def __init__(self, **status: Any) -> None:
+        self.job: dict[str, Any] | None = {"spec": JOB_SPEC, "status": status}
+
+    async def find(self, api_version: str, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        assert (resource, namespace, name) == ("swerljobs", "ns", "demo")
+        return self.job
+
+
+async def find(api: Api, spec: Spec, chosen: str | None = None) -> Served | Problem:
+    return await find_model(api, "ns", SweEvalSpec.model_validate(spec), chosen)  # type: ignore[arg-type]
+
+
+async def test_the_newest_checkpoint_is_taken_and_kept_to(engine_spec: Spec) -> None:
+    found = await find(Api(lastCheckpoint=CHECKPOINT), engine_spec)
+    assert isinstance(found, Served) and (found.checkpoint, found.dtype) == (CHECKPOINT, "float32")
+    later = await find(Api(lastCheckpoint="/swerl/output/checkpoints/demo/step-0000099"), engine_spec, CHECKPOINT)
+    assert isinstance(later, Served) and later.checkpoint == CHECKPOINT
+
+
+async def test_a_step_names_its_checkpoint(engine_spec: Spec) -> None:
+    found = await find(Api(), engine_spec | {"model": {"job": {"name": "demo", "step": 12}}})
+    assert isinstance(found, Served) and found.checkpoint == CHECKPOINT
+
+
+async def test_a_job_without_checkpoint_and_no_job_are_told_apart(engine_spec: Spec) -> None:
+    early = await find(Api(), engine_spec)
+    assert isinstance(early, Problem) and early.reason == "NoCheckpoint" and "wait for its first" in early.message
+    api = Api()
+    api.job = None
+    gone = await find(api, engine_spec)
+    assert isinstance(gone, Problem) and gone.reason == "JobMissing" and "'demo'" in gone.message
