@@ -1,0 +1,56 @@
+"""An SGLang-like server whose answers a test writes down; runs in a Pod: `python engine_in_a_pod.py ANSWERS.json`.
+
+Which answer is given follows from the prompt alone, so an attempt that is made again is answered as the first time.
+`GET /begun` says how often each episode was begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+PORT = 8000
+ROUTING_HEADER = "X-SMG-Routing-Key"
+OPENING = 2  # closed turns before the first answer: system, user
+
+
+class Engine:
+    """Answers of episodes whose group ends in `-0` are those of `solve`, of others those of `give_up`."""
+
+    def __init__(self, script: dict[str, Any]) -> None:
+        self._script = script
+        self.begun: Counter[str] = Counter()
+
+    async def generate(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        key = request.headers[ROUTING_HEADER]
+        turn = (body["input_ids"].count(self._script["turn_end"]) - OPENING) // 2
+        if turn == 0:
+            self.begun[key] += 1
+        await asyncio.sleep(self._script["seconds"])
+        answers = self._script["solve" if key.partition("/")[0].endswith("-0") else "give_up"]
+        ids = answers[min(turn, len(answers) - 1)]
+        entries = [[-0.25, token, None] for token in ids]
+        meta = {"finish_reason": {"type": "stop"}, "output_token_logprobs": entries}
+        return web.json_response({"output_ids": ids, "meta_info": meta})
+
+    async def counts(self, request: web.Request) -> web.Response:
+        return web.json_response(dict(self.begun))
+
+
+def main() -> None:
+    """Serve until killed."""
+    engine = Engine(json.loads(Path(sys.argv[1]).read_text()))
+    application = web.Application(client_max_size=1 << 26)
+    application.add_routes([web.post("/generate", engine.generate), web.get("/begun", engine.counts)])
+    web.run_app(application, port=PORT)
+
+
+if __name__ == "__main__":
+    main()
