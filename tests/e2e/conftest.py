@@ -28,4 +28,4 @@ def world(product: tuple[Cluster, Images], namespace: str) -> Iterator[World]:
     world = World(cluster, images, namespace)
     cluster.apply(*needed_manifests(namespace))
     yield world
-    cluster.kubectl("delete", "swerljobs", "--all", "-n", namespace, "--ignore-not-found")
+    cluster.kubectl("delete", "swerljobs,sweevals", "--all", "-n", namespace, "--ignore-not-found")

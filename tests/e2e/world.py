@@ -41,8 +41,8 @@ class World:
         self.jobs.append(job["metadata"]["name"])
         return self.jobs[-1]
 
-    def status(self, name: str) -> dict[str, Any]:
-        return dict(self.cluster.get("swerljob", name, "-n", self.namespace).get("status") or {})
+    def status(self, name: str, kind: str = "swerljob") -> dict[str, Any]:
+        return dict(self.cluster.get(kind, name, "-n", self.namespace).get("status") or {})
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
         found = [c for c in self.status(name).get("conditions") or [] if c["type"] == kind]
@@ -58,11 +58,11 @@ class World:
         statuses = {name: self.status(name) for name in self.jobs}
         raise AssertionError(f"no {what} within {timeout:.0f} s; status: {json.dumps(statuses, indent=1)}")
 
-    def finish(self, name: str, timeout: float) -> dict[str, Any]:
-        """The status once the job is Complete; fails at once when it Failed."""
+    def finish(self, name: str, timeout: float, kind: str = "swerljob") -> dict[str, Any]:
+        """The status once the job, or another object with such phases, is Complete; fails at once when it Failed."""
 
         def final() -> dict[str, Any] | None:
-            status = self.status(name)
+            status = self.status(name, kind)
             assert status.get("phase") != "Failed", json.dumps(status, indent=1)
             return status if status.get("phase") == "Complete" else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from swerl_trainer.algorithm import Batch, LossSettings
+from swerl_trainer.megatron.environment import of_cpu_process
 from swerl_trainer.megatron.settings import Layout
 
 if TYPE_CHECKING:
@@ -41,6 +44,8 @@ def test_every_layout_trains_as_one_rank(run_ranks: RunRanks, settings: Settings
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=2e-4), name
     checkpoints_move_between_layouts(report["data"]["folder"], settings, start, batch, loss, expected[2])
     exports_agree([report[name]["folder"] / "hf" for name in LAYOUTS])
+    for name in ("tensor", "pipeline"):
+        a_checkpoint_alone_gives_the_weights(report[name]["folder"], cases[name].model)
 
 
 def checkpoints_move_between_layouts(
@@ -51,6 +56,16 @@ def checkpoints_move_between_layouts(
     alone.load(str(folder / "checkpoint"))
     step = alone.train_step(batch)
     assert {f: step[f] for f in FIGURES} == pytest.approx({f: expected[f] for f in FIGURES}, rel=2e-4)
+
+
+def a_checkpoint_alone_gives_the_weights(folder: Path, model: str) -> None:
+    """What a process of its own exports from a checkpoint is what the ranks held, bit for bit."""
+    command = [sys.executable, "-W", "ignore", "-m", "swerl_trainer.megatron.export", str(folder / "checkpoint"), model]
+    environ = {**of_cpu_process(), "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, str(folder / "again"), "--dtype", "float32"], env=environ, check=True, timeout=300)
+    ranks, alone = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
+    assert alone.keys() == ranks.keys() and all(torch.equal(alone[name], ranks[name]) for name in ranks)
+    assert (folder / "again" / "config.json").read_text() == (folder / "hf" / "config.json").read_text()
 
 
 def exports_agree(folders: list[Path]) -> None:

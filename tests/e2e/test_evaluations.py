@@ -1,0 +1,65 @@
+"""SweEvals with engines on Ray, on the real cluster: a model's folder, and a checkpoint that a SweRLJob wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from demo.cluster import ROOT
+from tests.e2e.world import World
+
+KIND = "sweeval"
+TASKS = 2
+
+
+def manifest(world: World, name: str, model: dict[str, Any]) -> dict[str, Any]:
+    """examples/sweeval-checkpoint.yaml for another model, short, with the images that were built."""
+    body: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "sweeval-checkpoint.yaml").read_text())
+    body["metadata"] = {"name": name, "namespace": world.namespace}
+    spec = body["spec"]
+    spec["model"] = model
+    spec["tasks"]["source"]["image"]["reference"] = world.images["demo-data"]
+    spec["tasks"]["slice"] = f"0:{TASKS}"
+    spec["image"] = spec["rollout"]["image"] = world.images["trainer"]
+    spec["samples"] = 1
+    return body
+
+
+@pytest.fixture(scope="module")
+def trained(world: World) -> str:
+    """A SweRLJob that wrote the checkpoint of one supervised step."""
+    sft = {"data": "demonstrations.jsonl", "steps": 1, "batchSize": 8, "lr": 1e-3}
+    name = world.apply(world.manifest("trained", {"name": "sft", "steps": 1, "sft": sft}))
+    world.finish(name, 600)
+    return name
+
+
+def check(world: World, name: str) -> None:
+    """The evaluation ends with every result, and nothing of it but these is left."""
+    status = world.finish(name, 900, KIND)
+    assert (status["total"], status["done"], status["errors"]) == (TASKS, TASKS, 0), status
+    folder = world.output / name
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["total"], summary["resolved"]) == (TASKS, status["resolved"])
+    assert len(json.loads((folder / "preds.json").read_text())) == TASKS
+    lines = (folder / "results.jsonl").read_text().splitlines()
+    assert all((folder / json.loads(line)["run_dir"] / "traj.json").is_file() for line in lines)
+    kinds = "pods,jobs,swesandboxes,rayclusters,leases"
+    world.wait("clean-up", lambda: not world.objects(f"swerl.dev/evaluation={name}", kinds), 60)
+
+
+def test_a_models_folder_is_served_and_evaluated(world: World) -> None:
+    source = {"image": {"reference": world.images["demo-data"], "path": "/data/model"}}
+    world.cluster.apply(manifest(world, "base", {"source": source, "dtype": "float32"}))
+    check(world, "base")
+
+
+def test_a_jobs_newest_checkpoint_is_served_and_evaluated(world: World, trained: str) -> None:
+    world.cluster.apply(manifest(world, "tuned", {"job": {"name": trained}}))
+    check(world, "tuned")
+    assert world.status("tuned", KIND)["checkpoint"] == world.status(trained)["lastCheckpoint"]
+    (served,) = (world.output / "tuned").glob("model-step-*")
+    assert (served / "config.json").is_file() and list(served.glob("*.safetensors"))

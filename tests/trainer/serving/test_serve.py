@@ -1,0 +1,87 @@
+"""What is served for an evaluation, and what is said when there is nothing to serve."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_api import EvaluationFile
+from swerl_trainer.serving import serve
+from swerl_trainer.serving.errors import ServingError
+from swerl_trainer.serving.serve import Paths, read_file, served_folder
+
+
+def evaluation(checkpoint: Path | None = None) -> EvaluationFile:
+    claim = {"persistentVolumeClaim": {"claimName": "c"}}
+    spec: dict[str, Any] = {
+        "model": {"job": {"name": "demo"}},
+        "tasks": {"source": claim},
+        "image": "trainer:1",
+        "rollout": {"image": "trainer:1"},
+        "output": {"volume": claim},
+    }
+    return EvaluationFile.model_validate(
+        {
+            "name": "nightly", "namespace": "ns", "uid": "u", "engine": "http://router:30000", "dtype": "float32",
+            "tokenizer": "/swerl/model", "checkpoint": str(checkpoint) if checkpoint else None, "spec": spec,
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(model=tmp_path / "model", output=tmp_path / "output")
+
+
+@pytest.fixture
+def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Checkpoints that were converted; the conversion writes a configuration."""
+    seen: list[Path] = []
+
+    async def convert(checkpoint: Path, model: Path, folder: Path, dtype: str) -> None:
+        await asyncio.sleep(0)
+        seen.append(checkpoint)
+        folder.mkdir(parents=True)
+
+    monkeypatch.setattr(serve, "_convert", convert)
+    return seen
+
+
+def complete(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "COMPLETE").write_text("12\n")
+    return folder
+
+
+async def test_a_folder_is_served_as_it_is(paths: Paths, conversions: list[Path]) -> None:
+    assert await served_folder(evaluation(), paths) == paths.model
+    assert conversions == []
+
+
+async def test_a_checkpoint_is_converted_once_and_served_when_it_is_gone(
+    paths: Paths, conversions: list[Path], tmp_path: Path
+) -> None:
+    checkpoint = complete(tmp_path / "checkpoints" / "step-0000012")
+    folder = await served_folder(evaluation(checkpoint), paths)
+    assert folder == paths.output / "nightly" / "model-step-0000012"
+    (checkpoint / "COMPLETE").unlink()
+    assert await served_folder(evaluation(checkpoint), paths) == folder
+    assert conversions == [checkpoint]
+
+
+async def test_a_checkpoint_that_is_not_complete_is_named(
+    paths: Paths, conversions: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "step-0000003").mkdir()
+    with pytest.raises(ServingError, match=r"no complete checkpoint at .*step-0000003"):
+        await served_folder(evaluation(tmp_path / "step-0000003"), paths)
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    path.write_text(json.dumps({"name": "x"}))
+    with pytest.raises(ServingError, match=r"evaluation\.json describes no evaluation"):
+        read_file(path)
