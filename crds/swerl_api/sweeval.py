@@ -91,6 +91,15 @@ class EvaluatedAgent(Agent):
     kind: Literal["builtin", "mini-swe-agent"] = "builtin"
     """builtin: the agent that is trained; mini-swe-agent: the unmodified package of that name."""
 
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        *Agent.cel_rules,
+        Rule(
+            "self.kind != 'mini-swe-agent' || self.protocol.startsWith('mini-swe-agent-2')",
+            "agent.kind mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools",
+            ".protocol",
+        ),
+    )
+
 
 class Results(ApiModel):
     """Where results are kept."""
