@@ -111,7 +111,7 @@ class Results(ApiModel):
 
 
 class SweEvalSpec(PodSettings):
-    """The wish. What describes Pods may change and counts from the next one on."""
+    """The wish. What may change and describes Pods counts when they are asked for anew, as after `suspend`."""
 
     model: EvaluatedModel = Field(json_schema_extra=immutable("model"))
     """The model that is evaluated."""

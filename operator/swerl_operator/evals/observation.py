@@ -12,7 +12,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from swerl_api import EvalProgress, SweEvalStatus
-from swerl_api.names import ROLE_MERGE, progress_name, submission_id
+from swerl_api.names import (
+    ROLE_DRIVER,
+    ROLE_ENGINE,
+    ROLE_LABEL,
+    ROLE_MERGE,
+    ROLE_SHARD,
+    progress_name,
+    submission_id,
+)
 
 from ..context import Settings
 from ..jobs import raycluster
@@ -32,6 +40,8 @@ from .prerequisites import missing_prerequisites
 from .results import read_progress
 from .state import Engines, Observed
 
+OWN_PODS = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_ENGINE},{ROLE_SHARD},{ROLE_MERGE})"  # not those of attempts
+
 
 class Observer:
     """Looks at what belongs to an evaluation, as far as the decision needs it."""
@@ -48,7 +58,7 @@ class Observer:
         if is_over(status) or evaluation.spec.suspend:
             left = await count_leftovers(self._api, evaluation.namespace, evaluation.selector)
             return Observed(now, leftovers=left)
-        pods = await self._api.list("v1", "pods", evaluation.namespace, labels=evaluation.selector)
+        pods = await self._api.list("v1", "pods", evaluation.namespace, labels=f"{evaluation.selector},{OWN_PODS}")
         parts, whole = await self._progress(evaluation)
         seen = Observed(
             now,
@@ -59,8 +69,12 @@ class Observer:
             parts=parts,
             whole=whole,
         )
-        complete = seen.shards is not None and (seen.engines is None or seen.engines.cluster is not None)
-        return seen if complete or seen.merge is not None else await self._observe_start(evaluation, seen, problems)
+        serves = seen.engines is None or seen.engines.cluster is not None
+        if seen.merge is not None or (seen.shards is not None and serves):
+            return seen
+        if seen.engines is not None and serves:
+            return replace(seen, prerequisites=problems)  # the rest was good when the engines were asked for
+        return await self._observe_start(evaluation, seen, problems)
 
     async def _observe_start(self, evaluation: Evaluation, seen: Observed, problems: list[Problem]) -> Observed:
         """What must be good before something is made."""

@@ -137,7 +137,7 @@ def finished(world: World, name: str) -> Body:
 
 
 def made_for(world: World, name: str) -> list[str]:
-    kinds = "pods,jobs,swesandboxes,rayclusters,leases"
+    kinds = "pods,jobs,swesandboxes,rayclusters"  # the Lease of a killed process goes with the evaluation
     return world.kubectl("get", kinds, "-l", f"swerl.dev/evaluation={name}", "-o", "name").split()
 
 

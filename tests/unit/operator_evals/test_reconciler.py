@@ -1,0 +1,210 @@
+"""A SweEval from its first look to its end, over an API server in memory: what is made, and what is left."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from swerl_operator.context import OperatorContext, Settings
+from swerl_operator.errors import Conflict
+from swerl_operator.evals.reconciler import EvalReconciler
+from swerl_operator.jobs.ray_jobs import Driver, Submission
+from swerl_operator.metrics import Metrics
+
+from .conftest import Spec
+
+KEY = ("ns", "nightly")
+Body = dict[str, Any]
+
+
+class Api:
+    """Objects by (resource, name); kinds of the cluster that a test does not make are there."""
+
+    def __init__(self, spec: Spec) -> None:
+        metadata = {"name": "nightly", "namespace": "ns", "uid": "uid-1", "generation": 1, "resourceVersion": "1"}
+        self.kept: dict[tuple[str, str], Body] = {("sweevals", "nightly"): {"metadata": metadata, "spec": spec}}
+        for resource, name in (
+            ("clusterroles", "swe-rl-driver"), ("persistentvolumeclaims", "models"), ("persistentvolumeclaims", "runs"),
+        ):  # fmt: skip
+            self.kept[resource, name] = {"metadata": {"name": name}}
+
+    @property
+    def evaluation(self) -> Body:
+        return self.kept["sweevals", "nightly"]
+
+    def names(self, resource: str) -> list[str]:
+        return [name for kind, name in self.kept if kind == resource]
+
+    async def find(self, api_version: str, resource: str, namespace: str | None, name: str) -> Body | None:
+        return deepcopy(self.kept.get((resource, name)))
+
+    async def list(self, api_version: str, resource: str, namespace: str | None, *, labels: str = "") -> list[Body]:
+        found = [body for (kind, _), body in self.kept.items() if kind == resource]
+        return deepcopy([body for body in found if matches(body, labels)])
+
+    async def create(self, resource: str, body: Body) -> Body:
+        key = (resource, body["metadata"]["name"])
+        if key in self.kept:
+            raise Conflict("POST", 409, "AlreadyExists", key[1])
+        self.kept[key] = deepcopy(body)
+        return body
+
+    async def patch(
+        self, api_version: str, resource: str, namespace: str | None, name: str, body: Body, *, sub: str = ""
+    ) -> Body:
+        kept = self.kept[resource, name]
+        for part in ("status", "data"):
+            kept[part] = {**kept.get(part, {}), **body.get(part, {})}
+            kept[part] = {key: value for key, value in kept[part].items() if value is not None}
+        return kept
+
+    async def delete(self, api_version: str, resource: str, namespace: str | None, name: str, **_: Any) -> bool:
+        return self.kept.pop((resource, name), None) is not None
+
+    async def delete_all(self, api_version: str, resource: str, namespace: str, *, labels: str) -> None:
+        for key in [k for k, body in self.kept.items() if k[0] == resource and matches(body, labels)]:
+            del self.kept[key]
+
+    async def request(self, method: str, url: str, **_: Any) -> Body:
+        return {"resources": [{"name": "rayclusters"}]}
+
+
+def matches(body: Body, selector: str) -> bool:
+    """`a=b`, `a in (b,c)`, joined by commas."""
+    labels = body["metadata"].get("labels", {})
+    for part in filter(None, selector.replace(",swerl.dev", ";swerl.dev").replace(",ray.io", ";ray.io").split(";")):
+        key, _, values = part.partition(" in ") if " in " in part else part.partition("=")
+        if labels.get(key) not in values.strip("()").split(","):
+            return False
+    return True
+
+
+class Ray:
+    """A Ray head that does what it is told."""
+
+    def __init__(self) -> None:
+        self.drivers: dict[str, Driver] = {}
+        self.serving = 0
+
+    async def look(self, address: str, submission: str) -> Driver:
+        return self.drivers.get(submission, Driver("absent"))
+
+    async def engines(self, address: str) -> int:
+        return self.serving
+
+    async def submit(self, address: str, driver: Submission) -> bool:
+        self.drivers[driver.id] = Driver("running")
+        return True
+
+
+class World:
+    """The reconciler over both."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.api, self.ray = Api(spec), Ray()
+        context = OperatorContext(Settings(capacity_check="off"), self.api, Metrics())  # type: ignore[arg-type]
+        self._reconciler = EvalReconciler(context, self.ray)  # type: ignore[arg-type]
+
+    async def look(self, times: int = 1) -> Body:
+        """The status after some looks."""
+        for _ in range(times):
+            await self._reconciler.reconcile(KEY)
+        status: Body = self.api.evaluation.get("status", {})
+        return status
+
+    def pass_preflight(self) -> None:
+        self.api.kept["pods", "nightly-preflight"]["status"] = {"phase": "Succeeded"}
+
+    def end(self, job: str, how: str = "Complete") -> None:
+        self.api.kept["jobs", job]["status"] = {"conditions": [{"type": how, "status": "True"}]}
+
+    def say(self, part: str, **progress: Any) -> None:
+        owner = [{"uid": "uid-1"}]
+        metadata = {
+            "name": f"nightly.eval-{part}", "labels": {"swerl.dev/evaluation": "nightly"}, "ownerReferences": owner,
+        }  # fmt: skip
+        data = {"progress.json": json.dumps(progress)}
+        self.api.kept["configmaps", metadata["name"]] = {"metadata": metadata, "data": data}
+
+
+@pytest.fixture
+def world(spec: Spec) -> World:
+    return World(spec)
+
+
+async def test_an_evaluation_with_an_endpoint_runs_to_its_end_and_leaves_nothing(world: World) -> None:
+    await world.look(2)
+    world.pass_preflight()
+    await world.look()
+    assert world.api.names("jobs") == ["nightly-shards"]
+    assert (world.api.names("serviceaccounts"), world.api.names("configmaps")) == (
+        ["nightly.eval-driver"],
+        ["nightly.eval"],
+    )
+    world.say("0", total=8, done=3, resolved=1, errors=0)
+    assert (await world.look())["progress"] == "3/8"
+    world.end("nightly-shards")
+    assert (await world.look(2))["phase"] == "Merging"
+    world.end("nightly-merge")
+    world.say("merge", total=8, done=8, resolved=5, errors=0, rate=0.625, passAtK={"1": 0.625})
+    status = await world.look(3)
+    assert (status["phase"], status["resolved"], status["passAtK"]) == ("Complete", 5, {"1": 0.625})
+    assert not [name for kind in ("jobs", "pods", "configmaps") for name in world.api.names(kind)]
+
+
+async def test_engines_are_asked_for_submitted_awaited_and_removed(engine_spec: Spec) -> None:
+    source = {"image": {"reference": "data:1", "path": "/data/model"}}
+    world = World(engine_spec | {"model": {"source": source}})
+    await world.look(2)
+    world.pass_preflight()
+    await world.look()
+    assert world.api.names("rayclusters") == ["nightly-engines"] and world.api.names("jobs") == []
+    labels = {
+        "swerl.dev/evaluation": "nightly", "swerl.dev/role": "driver", "ray.io/node-type": "head",
+        "ray.io/cluster": "nightly-engines",
+    }  # fmt: skip
+    head = {"metadata": {"name": "head", "labels": labels}, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
+    world.api.kept["pods", "head"] = head
+    status = await world.look(3)
+    assert status["submission"] == "uid-1-0" and world.api.names("jobs") == []
+    world.ray.serving = 1
+    await world.look()
+    assert world.api.names("jobs") == ["nightly-shards"]
+    world.end("nightly-shards")
+    await world.look(2)
+    assert world.api.names("rayclusters") == [] and world.api.names("jobs") == ["nightly-shards", "nightly-merge"]
+
+
+async def test_what_an_earlier_evaluation_of_the_name_left_is_waited_for(world: World) -> None:
+    old = {"metadata": {"name": "nightly-shards", "ownerReferences": [{"uid": "uid-0"}]}, "status": {}}
+    world.api.kept["jobs", "nightly-shards"] = old
+    status = await world.look(2)
+    assert status["phase"] == "Blocked" and world.api.names("pods") == []
+    del world.api.kept["jobs", "nightly-shards"]
+    await world.look()
+    assert world.api.names("pods") == ["nightly-preflight"]
+
+
+async def test_suspending_removes_what_runs_and_resuming_makes_it_anew(world: World) -> None:
+    await world.look(2)
+    world.pass_preflight()
+    await world.look()
+    world.api.evaluation["spec"]["suspend"] = True
+    assert (await world.look(2))["phase"] == "Suspended" and world.api.names("jobs") == []
+    world.api.evaluation["spec"]["suspend"] = False
+    await world.look(2)
+    world.pass_preflight()
+    await world.look()
+    assert world.api.names("jobs") == ["nightly-shards"]
+
+
+async def test_missing_things_are_told_together(world: World) -> None:
+    del world.api.kept["persistentvolumeclaims", "models"], world.api.kept["persistentvolumeclaims", "runs"]
+    status = await world.look(2)
+    (condition,) = status["conditions"]
+    assert condition["reason"] == "VolumeClaimMissing"
+    for words in ("'models' named by spec.model.endpoint.tokenizer", "'runs' named by spec.output.volume"):
+        assert words in condition["message"]
+    assert world.api.names("pods") == []
