@@ -133,7 +133,7 @@ class SweEvalSpec(PodSettings):
     """Equal parts of the tasks; each is one index of an Indexed Job."""
     parallelism: Positive | None = None
     """Shards at work at the same time; absent means all."""
-    redo: Literal["unresolved", "all"] | None = None
+    redo: Literal["unresolved", "all"] | None = Field(default=None, json_schema_extra=immutable("redo"))
     """Make these attempts again, once, of those that an earlier evaluation of this name left in the output folder."""
     output: Results = Field(json_schema_extra=immutable("output"))
     """Where results are kept."""

@@ -33,6 +33,16 @@ MUTABLE: dict[str, Any] = {
     "sandbox": {"maxConcurrent": 17},
     "checkpoint": {"every": 1},
 }
+EVALUATION_IMMUTABLE: dict[str, Any] = {
+    "model": {"name": "another"},
+    "tasks": {"slice": "0:1"},
+    "agent": {"stepLimit": 3},
+    "samples": 9,
+    "temperature": 1,
+    "shards": 3,
+    "output": {"path": "elsewhere"},
+}
+EVALUATION_MUTABLE: dict[str, Any] = {"suspend": False, "retries": 9, "parallelism": 1, "image": "another:1"}
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
@@ -61,9 +71,22 @@ def job(kubectl: Kubectl, namespace: str) -> Iterator[str]:
     kubectl("delete", "swerl", "-n", namespace, body["metadata"]["name"])
 
 
-def _patch(kubectl: Kubectl, namespace: str, job: str, field: str, change: Any) -> tuple[int, str]:
+@pytest.fixture(scope="module")
+def evaluation(kubectl: Kubectl, namespace: str) -> Iterator[str]:
+    """The name of a stored, suspended evaluation."""
+    body = yaml.safe_load((ROOT / "examples/sweeval.yaml").read_text())
+    body["spec"]["suspend"] = True
+    done = kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+    assert done.returncode == 0, done.stderr
+    yield body["metadata"]["name"]
+    kubectl("delete", "sweeval", "-n", namespace, body["metadata"]["name"])
+
+
+def _patch(
+    kubectl: Kubectl, namespace: str, name: str, field: str, change: Any, kind: str = "swerl"
+) -> tuple[int, str]:
     patch = json.dumps({"spec": {field.split(".")[0]: change}})
-    done = kubectl("patch", "swerl", job, "-n", namespace, "--type=merge", "--dry-run=server", "-p", patch)
+    done = kubectl("patch", kind, name, "-n", namespace, "--type=merge", "--dry-run=server", "-p", patch)
     return done.returncode, done.stderr
 
 
@@ -76,6 +99,18 @@ def test_what_cannot_change_is_refused_by_name(kubectl: Kubectl, namespace: str,
 @pytest.mark.parametrize("field", MUTABLE)
 def test_what_may_change_is_accepted(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
     code, error = _patch(kubectl, namespace, job, field, MUTABLE[field])
+    assert code == 0, error
+
+
+@pytest.mark.parametrize("field", EVALUATION_IMMUTABLE)
+def test_what_results_stand_on_cannot_change(kubectl: Kubectl, namespace: str, evaluation: str, field: str) -> None:
+    code, error = _patch(kubectl, namespace, evaluation, field, EVALUATION_IMMUTABLE[field], "sweeval")
+    assert code != 0 and f"{field} cannot be changed" in error, error
+
+
+@pytest.mark.parametrize("field", EVALUATION_MUTABLE)
+def test_how_an_evaluation_runs_may_change(kubectl: Kubectl, namespace: str, evaluation: str, field: str) -> None:
+    code, error = _patch(kubectl, namespace, evaluation, field, EVALUATION_MUTABLE[field], "sweeval")
     assert code == 0, error
 
 
