@@ -124,6 +124,7 @@ def _open_records(share: Share, settings: dict[str, Any]) -> Records:
         begin_again(share.folder, share.file.uid, redo)
     records = Records(share.folder)
     keep_settings(share.folder, settings, agree=("model", "args"))
+    (share.folder / RESULTS).touch()  # a share without tasks has results, too: none
     return records
 
 

@@ -14,11 +14,12 @@ from swerl_agent.cli.eval_job import read_file
 from swerl_agent.evaluation import Record, RecordError, Records, keep_settings
 from swerl_agent.evaluation.folder import begin_again
 from swerl_agent.evaluation.progress import ProgressReport, progress_of
-from swerl_agent.evaluation.shard import Folders, Share, load_share_tasks, merge_shares
+from swerl_agent.evaluation.shard import Folders, Share, load_share_tasks, make_share, merge_shares
 from swerl_agent.kube import NotFound
 from swerl_agent.tasks.selection import shard
 from swerl_api import EvaluationFile
 
+from tests.unit.agent_episode.conftest import PLAIN, make_tokenizer
 from tests.unit.tasks.rows import swebench
 
 SOLVED = Record("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
@@ -159,6 +160,19 @@ async def test_the_merge_may_be_repeated_and_says_what_the_whole_amounts_to(tmp_
         "total": 3, "done": 2, "resolved": 1, "errors": 1, "rate": 0.5, "passAtK": {"1": 0.5}, "progress": "2/3",
     }  # fmt: skip
     assert maps.kept["nightly.eval-merge"]["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
+
+
+async def test_a_share_without_tasks_is_no_obstacle(tmp_path: Path) -> None:
+    folders = Folders(tasks=tmp_path / "tasks", output=tmp_path / "output")
+    (folders.tasks).mkdir()
+    (folders.tasks / "rows.jsonl").write_text(json.dumps(swebench("owner__repo-1")))
+    tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)
+    file, maps = evaluation_file().model_copy(update={"tokenizer": str(tokenizer)}), Maps()
+    empty, full = (Share(file, number, folders) for number in range(2))
+    assert await make_share(maps, empty)  # type: ignore[arg-type]
+    assert maps.progress("nightly.eval-0") == {"total": 1, "done": 0, "resolved": 0, "errors": 0, "progress": "0/1"}
+    fill(full.folder, SOLVED)
+    assert (await merge_shares(maps, file, folders))["resolved"] == 1  # type: ignore[arg-type]
 
 
 async def test_a_shard_that_never_began_is_named(tmp_path: Path) -> None:
