@@ -28,7 +28,7 @@ from .rollouts import SANDBOX_RULES, Agent, Grading, Sandbox
 from .source import Source
 
 EvalPhase = Literal["Pending", "Blocked", "Starting", "Running", "Merging", "Suspended", "Complete", "Failed"]
-MAX_EVAL_NAME = 32  # the Service that KubeRay names after the engines' cluster has at most 50 characters
+MAX_EVAL_NAME = 40  # leaves room for `-engines` and for what KubeRay and Kubernetes append
 _NO_DOWNLOAD = "huggingFace is not downloaded for an evaluation: put it on a volume or into an image"
 
 
