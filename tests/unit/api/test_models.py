@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
-from swerl_api import Progress, SandboxCounts, SweRLJobSpec, SweSandboxSpec, find_condition, set_condition
+from swerl_api import (
+    Progress,
+    SandboxCounts,
+    SweEvalSpec,
+    SweRLJobSpec,
+    SweSandboxSpec,
+    find_condition,
+    set_condition,
+)
 from swerl_api.swerljob import duration_words
 
 MINIMAL = {
@@ -38,6 +46,20 @@ def test_progress_fills_the_columns() -> None:
     patch = progress.model_dump(by_alias=True, exclude_none=True)
     assert (patch["progress"], patch["eta"]) == ("3/40", "1h05m")
     assert patch["sandboxes"] == {"pending": 2, "ready": 6, "summary": "2/6"}
+
+
+def test_a_minimal_evaluation_gets_its_defaults() -> None:
+    claim = {"persistentVolumeClaim": {"claimName": "c"}}
+    spec = SweEvalSpec.model_validate(
+        {
+            "model": {"endpoint": {"url": "http://router:30000", "tokenizer": claim}},
+            "tasks": {"source": claim},
+            "image": "registry/trainer:1",
+            "output": {"volume": claim},
+        }
+    )
+    assert (spec.samples, spec.shards, spec.temperature, spec.agent.kind) == (1, 1, 0.0, "builtin")
+    assert (spec.tasks.shuffle, spec.tasks.seed, spec.retries) == (False, 42, 3)
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(-1, "0s"), (40, "40s"), (720, "12m"), (3600, "1h00m")])
