@@ -5,7 +5,6 @@ failures end an episode and are never shown to the model; whatever ended it, the
 """
 
 from .artifacts import write_artifacts
-from .attempt import Agent
 from .context import Budget
 from .engine import Engine, EngineError, Generation, SGLangEngine
 from .episode import AgentLimits, Episode
@@ -15,6 +14,7 @@ from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol
 from .reencoding import ReencodingError, reencode
+from .run import Agent
 from .stretch import Stretch, samples
 from .tokens import HFTokenizer, Tokenizer, TokenizerError
 

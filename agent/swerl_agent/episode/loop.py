@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Task
 
-from .attempt import Attempt, Ended
 from .engine import Engine
 from .episode import AgentLimits, Episode
 from .parsing import find_actions, is_action, submission
 from .prompts import Prompts
+from .run import Ended, EpisodeRun
 from .tokens import Tokenizer
 from .transcript import Transcript
 from .workspace import Session
@@ -44,7 +44,7 @@ async def run_episode(
     scoring: StepScoring | None = None,
     on_end: Callable[[Episode], None] | None = None,
 ) -> Episode:
-    """One attempt of the model at `task` in the sandbox of `session`.
+    """One episode of the model at `task` in the sandbox of `session`.
 
     `group` names the prompt's group and is the routing key, so that its members share an engine's prefix cache.
     `scoring` is told of every step that does not submit. `on_end` gets the episode whatever ended it, cancellation and
@@ -61,22 +61,22 @@ async def run_episode(
 
 @dataclass(frozen=True)
 class BuiltinAgent:
-    """Makes attempts with the built-in loop."""
+    """Runs episodes with the built-in loop."""
 
     engine: Engine
     tokenizer: Tokenizer
     prompts: Prompts
     limits: AgentLimits
 
-    async def attempt(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
-        """One attempt at `task` in the sandbox of `session`, whatever ended it."""
+    async def run_episode(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+        """See Agent."""
         return await run_episode(
             task, session, self.engine, self.tokenizer, self.prompts, self.limits,
             group=group, index=index, temperature=temperature,
         )  # fmt: skip
 
 
-class _Loop(Attempt):
+class _Loop(EpisodeRun):
     scoring: StepScoring | None = None
 
     def __init__(

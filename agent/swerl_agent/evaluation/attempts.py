@@ -112,7 +112,7 @@ class Attempts:
         sandboxes = await self._declare(task)
         try:
             session = await sandboxes.claim(0)
-            return await agent.attempt(task, session, group=group, index=index, temperature=temperature)
+            return await agent.run_episode(task, session, group=group, index=index, temperature=temperature)
         finally:
             await sandboxes.delete()
 

@@ -1,6 +1,6 @@
-"""Attempts of agents that only know an OpenAI-compatible endpoint and a sandbox.
+"""Episodes of agents that only know an OpenAI-compatible endpoint and a sandbox.
 
-Guarantees: the Episode of such an attempt has the same fields, exit statuses and fallbacks as one of the built-in loop;
+Guarantees: such an Episode has the same fields, exit statuses and fallbacks as one of the built-in loop;
 a lost engine or sandbox ends it at once and is never put down to the agent; nothing of the agent reaches the engine or
 the sandbox after its end.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from swerl_agent.episode import AgentLimits, Episode
-from swerl_agent.episode.attempt import Attempt, Ended
+from swerl_agent.episode.run import Ended, EpisodeRun
 from swerl_agent.episode.workspace import Session
 from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks import Task, TaskView
@@ -65,20 +65,20 @@ async def run_black_box(
     temperature: float,
     on_end: Callable[[Episode], None] | None = None,
 ) -> Episode:
-    """One attempt of `agent` at `task` in the sandbox of `session`; the rest is as in `run_episode`."""
+    """One episode of `agent` at `task` in the sandbox of `session`; the rest is as in `run_episode`."""
     with gateway.episode(limits, routing_key=f"{group}/{task.instance_id}", temperature=temperature) as (
         endpoint,
         recording,
     ):
-        attempt = _Attempt(task, session, agent, endpoint, recording, limits, group=group, index=index)
+        running = _BlackBoxRun(task, session, agent, endpoint, recording, limits, group=group, index=index)
         try:
-            return await attempt.run()
+            return await running.run()
         finally:
             if on_end:
-                on_end(attempt.episode)
+                on_end(running.episode)
 
 
-class _Attempt(Attempt):
+class _BlackBoxRun(EpisodeRun):
     def __init__(
         self,
         task: Task,
@@ -136,8 +136,8 @@ class _Attempt(Attempt):
 class _RecordedShell:
     """Runs the agent's commands until it is closed; `lost` is what ended the sandbox."""
 
-    def __init__(self, attempt: _Attempt) -> None:
-        self._attempt = attempt
+    def __init__(self, episode: _BlackBoxRun) -> None:
+        self._episode = episode
         self._running: set[asyncio.Task[CommandResult]] = set()
         self._closed = False
         self.lost: asyncio.Future[SandboxError] = asyncio.get_running_loop().create_future()
@@ -161,9 +161,9 @@ class _RecordedShell:
     async def _run(
         self, command: str, action: str | None, cwd: str | None, env: Mapping[str, str] | None
     ) -> CommandResult:
-        step = max(0, self._attempt.recording.answers - 1)
+        step = max(0, self._episode.recording.answers - 1)
         try:
-            return await self._attempt.execute(
+            return await self._episode.execute(
                 command, step=step, action=action, cwd=cwd, env=env, max_output=MAX_OUTPUT
             )
         except SandboxError as error:

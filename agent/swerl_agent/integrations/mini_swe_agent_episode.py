@@ -126,14 +126,14 @@ class MiniSweAgent:
 
 @dataclass(frozen=True)
 class MiniSweAgentEpisodes:
-    """Attempts by mini-swe-agent with the model behind a gateway."""
+    """Episodes of mini-swe-agent with the model behind a gateway."""
 
     gateway: Gateway
     agent: MiniSweAgent
     limits: AgentLimits
 
-    async def attempt(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
-        """One attempt at `task` in the sandbox of `session`, whatever ended it."""
+    async def run_episode(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+        """See Agent."""
         return await run_black_box(
             task, session, self.gateway, self.agent, self.limits, group=group, index=index, temperature=temperature
         )

@@ -29,7 +29,7 @@ async def attempt(task: Task, session: Session, tokenizer: HFTokenizer, *command
     limits = AgentLimits(context_tokens=200_000, step_limit=len(commands), command_timeout=10, protocol=PROTOCOL)
     async with Gateway(script, tokenizer) as gateway:
         agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(PROTOCOL), limits)
-        return await agent.attempt(task, session, group="g", index=0, temperature=1.0), script
+        return await agent.run_episode(task, session, group="g", index=0, temperature=1.0), script
 
 
 async def test_its_fix_is_resolved_by_grading(

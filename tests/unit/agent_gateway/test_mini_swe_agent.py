@@ -43,8 +43,8 @@ def call(*commands: str) -> str:
     return "\n".join(["<think>hm</think>Next.", *calls])
 
 
-class Attempts:
-    """Attempts of mini-swe-agent in one repository."""
+class Episodes:
+    """Episodes of mini-swe-agent in one repository."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -63,12 +63,12 @@ class Attempts:
         settings = AgentLimits(**{"context_tokens": 100_000, **limits}, protocol=protocol, workdir=str(self.folder))
         async with Gateway(self.engine, tokenizer) as gateway:
             agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(protocol), settings)
-            return await agent.attempt(TASK, Shell(self.folder, failure), group="g", index=3, temperature=1.0)
+            return await agent.run_episode(TASK, Shell(self.folder, failure), group="g", index=3, temperature=1.0)
 
 
 @pytest.fixture
-def attempt(repository: Path) -> Attempts:
-    return Attempts(repository)
+def attempt(repository: Path) -> Episodes:
+    return Episodes(repository)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
 
 
-async def test_it_solves_a_task_and_leaves_one_stretch(attempt: Attempts, plain: HFTokenizer) -> None:
+async def test_it_solves_a_task_and_leaves_one_stretch(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, *map(block, ["cat kit.py", FIX, *SUBMIT]))
     assert (episode.exit_status, episode.patch_source, episode.turns) == ("submitted", "submission", 4)
     assert episode.patch and "-answer = 41\n+answer = 42" in episode.patch
@@ -92,7 +92,7 @@ async def test_it_solves_a_task_and_leaves_one_stretch(attempt: Attempts, plain:
     assert episode.timings["total"] > episode.timings["model"] > 0 < episode.timings["environment"]
 
 
-async def test_with_tools_it_thinks_and_calls_more_than_once(attempt: Attempts, with_tools: HFTokenizer) -> None:
+async def test_with_tools_it_thinks_and_calls_more_than_once(attempt: Episodes, with_tools: HFTokenizer) -> None:
     answers = [call("cat kit.py", "ls"), call(FIX), call(SUBMIT[0]), call(SUBMIT[1])]
     episode = await attempt(with_tools, *answers, protocol=TOOLS)
     assert (episode.exit_status, episode.turns, len(episode.steps)) == ("submitted", 4, 5)
@@ -102,21 +102,21 @@ async def test_with_tools_it_thinks_and_calls_more_than_once(attempt: Attempts, 
 
 
 async def test_answers_without_a_command_end_it_and_are_branches_since_it_forgets_them(
-    attempt: Attempts, plain: HFTokenizer
+    attempt: Episodes, plain: HFTokenizer
 ) -> None:
     episode = await attempt(plain, *["no command"] * 3)
     assert (episode.exit_status, episode.format_errors, episode.turns) == ("repeated_format_errors", 3, 3)
     assert [len(stretch.answers) for stretch in episode.stretches] == [1, 1, 1]
 
 
-async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt: Attempts, plain: HFTokenizer) -> None:
+async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, block(FIX), block("ls"), step_limit=2)
     assert (episode.exit_status, episode.patch_source) == ("max_steps", "git_diff_fallback")
     assert episode.patch and "+answer = 42" in episode.patch
 
 
 @pytest.mark.parametrize(("context", "status"), [(3000, "prompt_too_long"), (9000, "context_overflow")])
-async def test_a_full_window_ends_it(attempt: Attempts, plain: HFTokenizer, context: int, status: str) -> None:
+async def test_a_full_window_ends_it(attempt: Episodes, plain: HFTokenizer, context: int, status: str) -> None:
     episode = await attempt(
         plain, *[block("cat kit.py; head -c 3000 /dev/zero | tr '\\0' x")] * 9, context_tokens=context
     )
@@ -124,14 +124,14 @@ async def test_a_full_window_ends_it(attempt: Attempts, plain: HFTokenizer, cont
     assert bool(episode.error) == (status == "prompt_too_long")
 
 
-async def test_a_lost_engine_is_an_infrastructure_error(attempt: Attempts, plain: HFTokenizer) -> None:
+async def test_a_lost_engine_is_an_infrastructure_error(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, block("ls"), EngineError("gone"))
     assert (episode.exit_status, episode.infrastructure_error) == ("infrastructure_error", True)
     assert episode.error == "EngineError: gone"
     assert sum(len(stretch.answers) for stretch in episode.stretches) == 1
 
 
-async def test_a_lost_sandbox_is_an_infrastructure_error(attempt: Attempts, plain: HFTokenizer) -> None:
+async def test_a_lost_sandbox_is_an_infrastructure_error(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, block("ls"), failure=SandboxLost("the node is gone"))
     assert (episode.exit_status, episode.infrastructure_error) == ("infrastructure_error", True)
     assert "the node is gone" in str(episode.error)
@@ -139,14 +139,14 @@ async def test_a_lost_sandbox_is_an_infrastructure_error(attempt: Attempts, plai
 
 @pytest.mark.parametrize("command", ["sleep 60", None])
 async def test_the_episodes_time_ends_command_and_request(
-    attempt: Attempts, plain: HFTokenizer, command: str | None
+    attempt: Episodes, plain: HFTokenizer, command: str | None
 ) -> None:
     kind = Script if command else Held
     episode = await attempt(plain, block(command or ""), kind=kind, episode_timeout=4)
     assert (episode.exit_status, episode.infrastructure_error) == ("episode_timeout", False)
 
 
-async def test_cancelled_it_leaves_nothing_that_runs(attempt: Attempts, plain: HFTokenizer) -> None:
+async def test_cancelled_it_leaves_nothing_that_runs(attempt: Episodes, plain: HFTokenizer) -> None:
     running = asyncio.create_task(attempt(plain, block("sleep 60")))
     async with asyncio.timeout(30):
         while not attempt.engine.read:  # noqa: ASYNC110 - nobody is told

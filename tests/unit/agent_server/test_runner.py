@@ -68,7 +68,7 @@ class Local:
     """Attempts in no sandbox, all of them solved."""
 
     async def make(self, task: Task, agent: Agent, **how: Any) -> Attempt:
-        return Attempt(await agent.attempt(task, Memory(), **how), Verdict("resolved"))
+        return Attempt(await agent.run_episode(task, Memory(), **how), Verdict("resolved"))
 
 
 async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTokenizer) -> None:

@@ -1,6 +1,6 @@
-"""One attempt at one task, whoever makes it: the built-in loop or an agent from outside.
+"""An episode while it runs, whoever acts in it: the built-in loop or an agent from outside.
 
-Guarantees: how an attempt ends is an exception, and each ending is reported in the Episode; an infrastructure failure
+Guarantees: how an episode ends is an exception, and each ending is reported in the Episode; an infrastructure failure
 ends it with `infrastructure_error`; whatever ended it, a patch is taken from the work tree if none was submitted and
 the sandbox still answers.
 """
@@ -26,10 +26,10 @@ from .workspace import Session, Workspace, step_record
 
 
 class Agent(Protocol):
-    """Makes attempts."""
+    """Acts in episodes."""
 
-    async def attempt(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
-        """One attempt at `task` in the sandbox of `session`, whatever ended it."""
+    async def run_episode(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+        """One episode at `task` in the sandbox of `session`, whatever ended it; arguments as in `run_episode`."""
         ...
 
 
@@ -41,8 +41,8 @@ class Ended(Exception):
         self.status = status
 
 
-class Attempt(ABC):
-    """What every attempt does around its acting."""
+class EpisodeRun(ABC):
+    """What every episode does around the acting."""
 
     def __init__(self, task: Task, session: Session, limits: AgentLimits, *, group: str, index: int) -> None:
         self.limits = limits
@@ -56,7 +56,7 @@ class Attempt(ABC):
         """Ask, run, show, until Ended or SandboxError or EngineError is raised."""
 
     async def run(self) -> Episode:
-        """The whole attempt; cancellation and programming errors are raised once the episode says so."""
+        """The whole episode; cancellation and programming errors are raised once the episode says so."""
         episode = self.episode
         with self.timed("total"):
             try:
