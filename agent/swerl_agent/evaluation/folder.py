@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from swerl_agent.storage import write_whole
+
 from .records import RESULTS, RecordError, Records
 from .summary import predictions, summarise, write
 
@@ -25,7 +27,7 @@ def keep_settings(folder: Path, settings: Mapping[str, Any], *, agree: Sequence[
             raise RecordError(
                 f"{folder} holds results of {key} {before[key]!r}, not {settings.get(key)!r}; choose another folder"
             )
-    (folder / SETTINGS).write_text(json.dumps(dict(settings), indent=1) + "\n")
+    write_whole({folder / SETTINGS: [(json.dumps(dict(settings), indent=1) + "\n").encode()]})
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

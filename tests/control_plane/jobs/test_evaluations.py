@@ -66,7 +66,8 @@ def tokenizer(world: World, tmp_path_factory: pytest.TempPathFactory) -> HFToken
 @pytest.fixture(scope="module")
 def engine(world: World, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
     def said(*commands: str) -> list[list[int]]:
-        return [[*tokenizer.encode(block(command)), tokenizer.turn_end_id] for command in commands]
+        both = [f"{block(command)}\n\n```mswea_bash_command\n{command}\n```" for command in commands]  # either agent's
+        return [[*tokenizer.encode(text), tokenizer.turn_end_id] for text in both]
 
     script = {
         "solve": said(FIX, SUBMIT), "give_up": said("true"), "turn_end": tokenizer.turn_end_id, "seconds": 1.0,
@@ -170,6 +171,21 @@ def test_shards_survive_a_killed_pod_and_run_nothing_twice(
     header, row = world.kubectl("get", KIND, name).splitlines()
     assert header.split() == ["NAME", "PHASE", "DONE", "RESOLVED", "RATE", "ERRORS", "AGE"]
     assert row.split()[1:6] == ["Complete", "8/8", "4", "0.5", "0"]
+
+
+def test_mini_swe_agent_makes_the_attempts(
+    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+) -> None:
+    name = evaluation["metadata"]["name"]
+    evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
+    evaluation["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
+    world.apply(evaluation)
+    status = finished(world, name)
+    assert (status["total"], status["resolved"], status["errors"]) == (4, 4, 0)
+    for line in results(world, name):
+        (file,) = (Path("/tmp") / world.namespace / name).glob(f"shard-*/{line['run_dir']}/traj.json")
+        prompt = json.loads(file.read_text())["messages"][1]["content"]
+        assert "mswea_bash_command" in prompt, "the prompts are its own"
 
 
 def test_an_evaluation_rests_goes_on_and_leaves_nothing(

@@ -162,12 +162,13 @@ async def test_the_merge_may_be_repeated_and_says_what_the_whole_amounts_to(tmp_
     assert maps.kept["nightly.eval-merge"]["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
 
 
-async def test_a_share_without_tasks_is_no_obstacle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", [{}, {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}])
+async def test_a_share_without_tasks_is_no_obstacle(agent: Mapping[str, Any], tmp_path: Path) -> None:
     folders = Folders(tasks=tmp_path / "tasks", output=tmp_path / "output")
     (folders.tasks).mkdir()
     (folders.tasks / "rows.jsonl").write_text(json.dumps(swebench("owner__repo-1")))
     tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)
-    file, maps = evaluation_file().model_copy(update={"tokenizer": str(tokenizer)}), Maps()
+    file, maps = evaluation_file(agent=agent).model_copy(update={"tokenizer": str(tokenizer)}), Maps()
     empty, full = (Share(file, number, folders) for number in range(2))
     assert await make_share(maps, empty)  # type: ignore[arg-type]
     assert maps.progress("nightly.eval-0") == {"total": 1, "done": 0, "resolved": 0, "errors": 0, "progress": "0/1"}
