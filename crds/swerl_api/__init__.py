@@ -22,7 +22,7 @@ from .conditions import (
 from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
 from .rollouts import Agent, Grading, Judge, Observation, RegistryRewrite, Sandbox
 from .source import Source
-from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
+from .sweeval import AgentKind, EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
 from .sweimageset import SweImageSetSpec, SweImageSetStatus
 from .swerljob import (
     GradingCounts,
@@ -40,6 +40,7 @@ __all__ = [
     "GROUP",
     "VERSION",
     "Agent",
+    "AgentKind",
     "Algorithm",
     "Checkpoint",
     "Condition",

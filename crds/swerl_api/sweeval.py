@@ -27,6 +27,7 @@ from .learning import TaskSelection
 from .rollouts import SANDBOX_RULES, Agent, Grading, Sandbox
 from .source import Source
 
+AgentKind = Literal["builtin", "mini-swe-agent"]
 EvalPhase = Literal["Pending", "Blocked", "Starting", "Running", "Merging", "Suspended", "Complete", "Failed"]
 MAX_EVAL_NAME = 40  # leaves room for `-engines` and for what KubeRay and Kubernetes append
 _NO_DOWNLOAD = "huggingFace is not downloaded for an evaluation: put it on a volume or into an image"
@@ -88,7 +89,7 @@ class EvaluatedTasks(TaskSelection):
 class EvaluatedAgent(Agent):
     """Which agent acts, with which limits and prompts."""
 
-    kind: Literal["builtin", "mini-swe-agent"] = "builtin"
+    kind: AgentKind = "builtin"
     """builtin: the agent that is trained; mini-swe-agent: the unmodified package of that name."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (

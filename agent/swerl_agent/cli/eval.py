@@ -33,6 +33,7 @@ from .options import (
     chosen_agent,
     chosen_tasks,
     open_client,
+    part,
     positive,
 )
 
@@ -47,7 +48,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--workers", type=positive, default=4, help="attempts at the same time (default 4)")
     run.add_argument("--shuffle", action="store_true", help="in the order of --seed, before --slice")
     run.add_argument("--seed", type=int, default=42)
-    run.add_argument("--shard", type=_shard, metavar="I/N", help="only part I (from 0) of N equal parts")
+    run.add_argument("--shard", type=part, metavar="I/N", help="only part I (from 0) of N equal parts")
     run.add_argument("--redo", choices=["unresolved", "all"], help="make these attempts again")
     run.add_argument("--model-name", help="in predictions and summary; default: the tokenizer folder's name")
     run.add_argument("--job", default="swerl-eval", help="name in the job label of what is created")
@@ -143,10 +144,3 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     print(f"{summary['resolved']} of {summary['attempts'] - summary['errors']} attempts resolved", end="")
     print(f", {summary['errors']} lost to infrastructure" if summary["errors"] else "")
     print(f"results: {folder}")
-
-
-def _shard(text: str) -> tuple[int, int]:
-    index, slash, count = text.partition("/")
-    if not (slash and index.isdigit() and count.isdigit() and int(index) < int(count)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form I/N with I from 0 to N-1")
-    return int(index), int(count)

@@ -14,6 +14,8 @@ from swerl_api import EvaluationFile, names
 from swerl_agent.evaluation.shard import Share, make_share, merge_shares
 from swerl_agent.kube import KubeClient
 
+from .options import part
+
 INTERRUPTED = 143  # exit code after SIGTERM
 
 
@@ -21,9 +23,9 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     default = Path(names.JOB_FILE_DIRECTORY) / names.EVALUATION_FILE
     parser.add_argument("--config", type=Path, default=default, help="what the operator says of the evaluation")
-    part = parser.add_mutually_exclusive_group(required=True)
-    part.add_argument("--shard", metavar="I/N", help="make the attempts of part I (from 0) of N")
-    part.add_argument("--merge", action="store_true", help="put the results of all parts together")
+    work = parser.add_mutually_exclusive_group(required=True)
+    work.add_argument("--shard", type=part, metavar="I/N", help="make the attempts of part I (from 0) of N")
+    work.add_argument("--merge", action="store_true", help="put the results of all parts together")
     parser.add_argument("--kubeconfig", help="default: the Pod's service account")
     parser.set_defaults(run=run_job)
 
@@ -40,8 +42,10 @@ async def run_job(options: argparse.Namespace) -> int:
                 summary = await merge_shares(client, file)
                 print(f"{summary['resolved']} of {summary['attempts']} attempts resolved")
                 return 0
-            share = Share(file, _number(options.shard, file.spec.shards))
-            return 0 if await make_share(client, share, kubeconfig=options.kubeconfig) else 1
+            number, count = options.shard
+            if count != file.spec.shards:
+                raise argparse.ArgumentTypeError(f"--shard {number}/{count}: {file.name} has {file.spec.shards} shards")
+            return 0 if await make_share(client, Share(file, number), kubeconfig=options.kubeconfig) else 1
     except asyncio.CancelledError:
         print("swerl: ended by SIGTERM; started again it goes on where it stopped", file=sys.stderr)
         return INTERRUPTED
@@ -53,10 +57,3 @@ def read_file(path: Path) -> EvaluationFile:
         return EvaluationFile.model_validate_json(path.read_text())
     except (OSError, ValidationError) as error:
         raise argparse.ArgumentTypeError(f"{path} describes no evaluation: {error}") from error
-
-
-def _number(text: str, shards: int) -> int:
-    index, slash, count = text.partition("/")
-    if not (slash and index.isdigit() and count.isdigit() and int(count) == shards and int(index) < shards):
-        raise argparse.ArgumentTypeError(f"--shard {text!r}: the evaluation has {shards} shards, numbered from 0")
-    return int(index)

@@ -156,6 +156,14 @@ def positive(text: str) -> int:
     return number
 
 
+def part(text: str) -> tuple[int, int]:
+    """I/N, part I (from 0) of N."""
+    index, slash, count = text.partition("/")
+    if not (slash and index.isdigit() and count.isdigit() and int(index) < int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form I/N with I from 0 to N-1")
+    return int(index), int(count)
+
+
 def registry_rewrite(text: str) -> RegistryRewrite:
     """PREFIX=REPLACEMENT."""
     prefix, equals, replacement = text.partition("=")

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import ModuleType
+from typing import get_args
+
+from swerl_api import AgentKind
 
 from swerl_agent.episode import Agent, AgentLimits, BuiltinAgent, Engine, HFTokenizer, PromptError, Prompts
 from swerl_agent.gateway import Gateway
 
-BUILTIN, MINI_SWE_AGENT = AGENTS = ("builtin", "mini-swe-agent")
+AGENTS: tuple[str, ...] = get_args(AgentKind)
+BUILTIN, MINI_SWE_AGENT = AGENTS
 
 
 @asynccontextmanager
