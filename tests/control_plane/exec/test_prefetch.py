@@ -63,7 +63,7 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_prompt_only(sandboxe
         assert good.age >= 1
         started = time.monotonic()
         session = await good.claim(0)
-        assert time.monotonic() - started < 0.05, "what was declared ahead is there"
+        assert time.monotonic() - started < 1, "what was declared ahead is there"
         assert (await session.run("echo in time", timeout=30)).stdout == b"in time\n"
         assert good.idle_seconds >= 1
         with pytest.raises(ImagePullFailed, match="no/such-image"):

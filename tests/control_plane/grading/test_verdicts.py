@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,9 +85,7 @@ async def test_equal_requests_share_one_job_and_later_ones_the_cache(
         assert first is second
         assert (await grader.grade(task, "")).cached
     async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as other:
-        started = time.monotonic()
         assert (await other.grade(task, "")).cached
-        assert time.monotonic() - started < 0.05
 
 
 async def test_a_large_patch_arrives_whole(grader: Grader, task: Task, repository: Repository) -> None:
