@@ -1,12 +1,14 @@
-"""What the agent and its grading cost: a turn's way to the sandbox, many episodes, grading, context, agreeing verdicts.
+"""What the agent and its grading cost, and how exact they are: a turn's way to the sandbox, many episodes, grading,
+context, tokens of black-box agents, verdicts beside swebench's.
 
-The share of the sandbox is that of a short run of the demo's own job, so `make demo` must have set the cluster up.
-QUICK=1 grades fewer patches.
+The share of the sandbox is that of a short run of the demo's own job. QUICK=1 grades fewer patches.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 import sys
 from statistics import fmean
 
@@ -46,6 +48,16 @@ async def crowd(kubeconfig: str) -> Many:
         return await many(place)
 
 
+def gateway_distance() -> float:
+    """Largest distance of a sampled token's log-prob from that of the same engine asked again, in the trainer's image."""
+    test = ["python", "-m", "pytest", "-q", "-s", "tests/trainer/engines/test_gateway.py"]
+    done = subprocess.run([sys.executable, "-m", "images", "trainer", "--", *test], capture_output=True, text=True)
+    found = re.search(r"largest distance (\S+) over \d+ tokens", done.stdout)
+    if found is None:
+        raise StepFailed(f"no distance was measured: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return float(found[1])
+
+
 def main() -> int:
     cluster = Cluster.chosen()
     kubeconfig = str(cluster.kubeconfig)
@@ -59,6 +71,7 @@ def main() -> int:
         Figure(f"episodes_of_{EPISODES}_lost", EPISODES - episodes.endings.get("submitted", 0), 0),
         *grading_bench.figures(kubeconfig),
         *context_bench.figures(),
+        Figure("gateway_logprob_distance", gateway_distance(), 1e-4),
         Figure("verdicts_unlike_swebench", len(verdicts.differences), 0),
     ]
     return conclude(found, FOLDER / "figures.json")

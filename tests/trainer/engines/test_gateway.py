@@ -82,7 +82,8 @@ async def test_every_token_has_the_log_prob_the_engine_gives_it_again(
                 worst, count = max(worst, abs(known - score)), count + 1
     assert count == sum(end - start for stretch in recording.stretches for _, start, end in stretch.answers)
     assert count > 8
-    assert worst <= TOLERANCE, f"{worst} over {count} tokens"
+    print(f"largest distance {worst:.3g} over {count} tokens")  # read by tests/bench/agent_bench.py
+    assert worst <= TOLERANCE
     check_versions(recording.stretches)
 
 
