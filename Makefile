@@ -32,8 +32,12 @@ demo: ## set everything up, train the tiny agent on a real Kubernetes, show the 
 demo-down: ## remove the demo's job and namespace, keep the cluster
 	@python3 -m demo down
 
-test: lint test-unit cluster images test-trainer test-control-plane test-e2e ## everything, against the real parts
+test: lint cluster images test-beside-each-other test-control-plane test-e2e ## everything, against the real parts
 	@echo "make test: all suites passed"
+
+.PHONY: test-beside-each-other
+test-beside-each-other: # one of the two waits for engines most of the time
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-unit test-trainer
 
 test-unit: venv ## seconds, no cluster
 	@command -v busybox >/dev/null || { apt-get -qq update && apt-get -qq -y install busybox >/dev/null; }

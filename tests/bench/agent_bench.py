@@ -49,7 +49,7 @@ async def crowd(kubeconfig: str) -> Many:
 
 
 def gateway_distance() -> float:
-    """Largest distance of a sampled token's log-prob from that of the same engine asked again, in the trainer's image."""
+    """Largest distance of a sampled token's log-prob from what the same engine says again, in the trainer's image."""
     test = ["python", "-m", "pytest", "-q", "-s", "tests/trainer/engines/test_gateway.py"]
     done = subprocess.run([sys.executable, "-m", "images", "trainer", "--", *test], capture_output=True, text=True)
     found = re.search(r"largest distance (\S+) over \d+ tokens", done.stdout)
