@@ -7,7 +7,7 @@ export PATH := $(SWERL_HOME)/bin:$(PATH)
 VENV := $(SWERL_HOME)/venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest -q --durations=10
-BY_FILE := -n 6 --dist loadfile --no-loadscope-reorder # the slowest files first, as given: xdist would take the biggest
+BY_FILE := -n 5 --dist loadfile --no-loadscope-reorder # the slowest files first, as given: xdist would take the biggest
 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
@@ -48,7 +48,7 @@ test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
 
 test-control-plane: venv cluster images ## real API server, operator, exec, grading, faults
 	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }
-	$(PYTEST) $(BY_FILE) -m "not alone" --ignore=tests/control_plane/gvisor tests/chaos tests/control_plane/grading tests/control_plane
+	$(PYTEST) $(BY_FILE) -m "not alone" --ignore=tests/control_plane/gvisor tests/control_plane/jobs/test_evaluations.py tests/chaos tests/control_plane/grading tests/control_plane/jobs tests/control_plane
 	$(PYTEST) -m alone --ignore=tests/control_plane/gvisor tests/control_plane tests/chaos
 
 test-gvisor: venv images ## a group of sandboxes in gVisor, which is built for it

@@ -1,0 +1,74 @@
+"""SweEvals that cannot begin, or not yet, say why; engines come and go with them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.control_plane.operator_process import Operator
+
+from .conftest import IMAGE, Body, World
+from .evaluations import KIND, EngineInAPod, engine, evaluation, made_for, repository, task, tasks, tokenizer
+
+__all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
+
+
+def test_everything_missing_is_told_at_once_and_nothing_starts(
+    world: World, operator: Operator, evaluation: Body
+) -> None:
+    spec = evaluation["spec"]
+    spec["model"] = {"job": {"name": "no-job"}}
+    spec["rollout"] = {"image": IMAGE}
+    spec["tasks"]["source"] = {"configMap": {"name": "no-tasks"}}
+    spec["output"] = {"volume": {"persistentVolumeClaim": {"claimName": "no-claim"}}}
+    world.apply(evaluation)
+    name = evaluation["metadata"]["name"]
+    found = world.until_condition(name, "Validated", "JobMissing", kind=KIND)
+    for words in ("'no-job' named by spec.model.job", "'no-tasks' named by spec.tasks.source", "'no-claim'"):
+        assert words in found["message"]
+    assert world.status(name, KIND)["phase"] == "Blocked" and made_for(world, name) == []
+    assert "JobMissing" in world.kubectl("describe", KIND, name)
+
+
+def test_a_job_without_checkpoint_is_waited_for(
+    world: World, operator: Operator, job: Body, tasks: list[str], evaluation: Body
+) -> None:
+    job["spec"]["suspend"] = True
+    world.apply(job)
+    evaluation["spec"]["model"] = {"job": {"name": job["metadata"]["name"]}}
+    evaluation["spec"]["rollout"] = {"image": IMAGE}
+    world.apply(evaluation)
+    found = world.until_condition(evaluation["metadata"]["name"], "Validated", "NoCheckpoint", kind=KIND)
+    assert "wait for its first" in found["message"]
+
+
+def test_wrong_input_fails_at_once_with_its_words(
+    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+) -> None:
+    evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
+    evaluation["spec"]["tasks"]["filter"] = "no-such-task"
+    world.apply(evaluation)
+    name = evaluation["metadata"]["name"]
+    found = world.until_condition(name, "Failed", "ShardsFailed", 200, kind=KIND)
+    assert "no task left" in found["message"]
+
+
+def test_engines_come_and_go_with_the_evaluation(
+    world: World, operator: Operator, tasks: list[str], evaluation: Body
+) -> None:
+    """The image has no Ray, so the engines never serve and no shard ever runs."""
+    name, small = evaluation["metadata"]["name"], {"requests": {"cpu": "10m", "memory": "16Mi"}}
+    evaluation["spec"]["model"] = {"source": {"image": {"reference": IMAGE, "path": "/etc"}}}
+    evaluation["spec"]["rollout"] = {
+        "image": IMAGE, "sharedMemory": "64Mi", "resources": small, "headResources": small,
+    }  # fmt: skip
+    world.apply(evaluation)
+    cluster = f"raycluster.ray.io/{name}-engines"
+    world.until(lambda: world.names("rayclusters"), lambda found: found == [cluster], 150)
+    services = world.until(lambda: world.names("services"), lambda found: any(name in one for one in found))
+    assert f"service/{name}-engines-head-svc" in services
+    ports: Any = json.loads(world.kubectl("get", "service", f"{name}-engines-head-svc", "-o", "json"))["spec"]["ports"]
+    assert 30000 in [port["port"] for port in ports]
+    assert not [one for one in world.names("jobs") if name in one]
+    world.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    world.until(lambda: made_for(world, name), lambda left: left == [], 90)
