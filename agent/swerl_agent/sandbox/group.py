@@ -20,7 +20,7 @@ from swerl_api.names import JOB_LABEL, sandbox_pod_name
 from swerl_api.swesandbox import SweSandboxSpec
 
 from ..kube import KubeClient, KubeError, NotFound
-from .errors import ImagePullFailed, NotReady, PodGone
+from .errors import ImagePullFailed, NotReady, PodGone, SandboxError
 from .git import scrub_git
 from .isolation import check_isolation
 from .pod import PodConnector, fate, ready, start_seconds, waiting_for
@@ -29,6 +29,7 @@ from .watch import GROUP_API, GROUPS, SandboxWatch
 
 Json = dict[str, Any]
 CLAIM_TIMEOUT = 1200.0  # seconds until a Pod must be ready: a group waits for its admission and its image
+TOLD_SECONDS = 3.0  # that a group has to say why a Pod went; another Pod's image may be the cause
 UNDO_SECONDS = 5.0  # that a cancelled declaration waits for the server, to delete what it made
 
 
@@ -140,6 +141,8 @@ class SandboxGroup:
             found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
         except TimeoutError:
             raise NotReady(f"{pod} was not ready after {timeout:.0f} s: {self._why(pod)}") from None
+        except PodGone as lost:
+            raise await self._told(pod, lost) from None
         connector = PodConnector(self._client, self._watch.namespace, pod, uid=found["metadata"]["uid"])
         session = Session(connector, token=connector.uid)  # whoever adopts the group goes on with it
         try:
@@ -212,6 +215,16 @@ class SandboxGroup:
             return pod if ready(pod) else None
         self._check_group()
         return None
+
+    async def _told(self, pod: str, lost: PodGone) -> SandboxError:
+        """What the group says of a Pod that went before it was ready, if it says so soon; else `lost`."""
+        try:
+            await self._watch.wait(pod, self.name, self._check_group, TOLD_SECONDS)
+        except SandboxError as told:
+            return told
+        except TimeoutError:
+            pass
+        return lost
 
     def _unpulled(self, pod: Json) -> ImagePullFailed | None:
         """The operator gives up a Pod before it says in the group's status that its image was the cause."""
