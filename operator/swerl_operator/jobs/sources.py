@@ -78,11 +78,24 @@ def place_shared_memory(size: str) -> Placed:
 
 
 def together(parts: Iterable[Placed]) -> Placed:
-    """All parts as one."""
+    """All parts as one. A claim becomes one volume however often it is named: a Pod with two of it never starts."""
     whole = Placed([], [])
+    claimed: dict[str, Object] = {}  # by claim, its volume
     for part in parts:
-        whole.volumes.extend(part.volumes)
-        whole.mounts.extend(part.mounts)
+        renamed: dict[str, str] = {}
+        for volume in part.volumes:
+            claim = volume.get("persistentVolumeClaim")
+            if claim is None:
+                whole.volumes.append(volume)
+                continue
+            known = claimed.get(claim["claimName"])
+            if known is None:
+                known = claimed[claim["claimName"]] = {**volume, "persistentVolumeClaim": dict(claim)}
+                whole.volumes.append(known)
+            elif not claim.get("readOnly"):
+                known["persistentVolumeClaim"].pop("readOnly", None)  # the mounts of sources still are
+            renamed[volume["name"]] = known["name"]
+        whole.mounts.extend(mount | {"name": renamed.get(mount["name"], mount["name"])} for mount in part.mounts)
         whole.init_containers.extend(part.init_containers)
         whole.pull_secrets.extend(secret for secret in part.pull_secrets if secret not in whole.pull_secrets)
     return whole
