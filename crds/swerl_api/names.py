@@ -38,6 +38,7 @@ TASKS_PATH = "/swerl/tasks"
 EVALUATION_PATH = "/swerl/evaluation"
 JUDGE_PATH = "/swerl/judge"
 OUTPUT_PATH = "/swerl/output"
+CHECKPOINTS_FOLDER = "checkpoints"  # below a job's output: one folder per job of that name, one per step in it
 CHECKPOINTS_PATH = "/swerl/checkpoints"  # the output of the SweRLJob whose checkpoint is evaluated
 PROMPTS_PATH = "/swerl/prompts"
 JOB_FILE_DIRECTORY = "/etc/swerl"
@@ -106,3 +107,13 @@ def submission_id(uid: str, attempt: int) -> str:
 def label_value(text: str) -> str:
     """`text` as a label value: at most 63 of the allowed characters, letters or digits at both ends."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
+
+
+def checkpoint_folder(job: str, step: int) -> str:
+    """Folder of a SweRLJob's checkpoint, relative to its output."""
+    return f"{CHECKPOINTS_FOLDER}/{job}/{checkpoint_name(step)}"
+
+
+def checkpoint_name(step: int) -> str:
+    """Name of the folder of one checkpoint among those of its job."""
+    return f"step-{step:07d}"

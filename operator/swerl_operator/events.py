@@ -1,22 +1,35 @@
-"""Kubernetes Events, so that `kubectl describe` tells the story of an object."""
+"""Kubernetes Events, so that `kubectl describe` tells the story of an object; the log keeps it."""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any, Literal
 
-from swerl_api import API_VERSION
+from swerl_api import API_VERSION, Condition
 
 from .errors import OperatorError
-from .kube import Kube
+from .kube import Kube, Object
 
 MESSAGE_LIMIT = 1000  # characters; the API server takes 1024
+EventType = Literal["Normal", "Warning"]
+
+logger = logging.getLogger(__name__)
+
+
+async def post_condition(api: Kube, kind: str, body: Object, condition: Condition, type: EventType) -> None:
+    """One Event, and a line of the log, about a condition of `body`, a `kind`; failing to post is no failure of it."""
+    about = {"kind": kind, **{key: body["metadata"][key] for key in ("namespace", "name", "uid")}}
+    message = f"{condition.type} {condition.status}: {condition.message}"
+    level = logging.WARNING if type == "Warning" else logging.INFO
+    logger.log(level, "%s %s/%s: %s: %s", kind, about["namespace"], about["name"], condition.reason, message)
+    await post(api, about, type, condition.reason, message, condition.last_transition_time)
 
 
 async def post(
     api: Kube,
     about: dict[str, str],
-    kind: Literal["Normal", "Warning"],
+    kind: EventType,
     reason: str,
     message: str,
     time: str | None,

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import kopf
 
-from .errors import BY_STATUS, ApiError, NotFound, OperatorError, Unavailable
+from .errors import BY_STATUS, ApiError, Conflict, NotFound, OperatorError, Unavailable
 from .metrics import Metrics
 
 Object = dict[str, Any]
@@ -102,6 +102,13 @@ class Kube:
         """The created object; raises Conflict when the name is taken."""
         namespace = body["metadata"].get("namespace")
         return await self.request("POST", path(body["apiVersion"], resource, namespace), body=body)
+
+    async def ensure(self, resource: str, body: Object) -> None:
+        """Create it unless an earlier call did, for objects whose name says what they are."""
+        try:
+            await self.create(resource, body)
+        except Conflict:
+            return
 
     async def patch(
         self, api_version: str, resource: str, namespace: str | None, name: str, body: Object, *, sub: str = ""

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from swerl_api.names import checkpoint_name
+
 logger = logging.getLogger(__name__)
 
 MARKER = "COMPLETE"
@@ -89,7 +91,7 @@ class CheckpointStore:
         (folder / MARKER).write_text(f"{step}\n")
         _sync(folder / MARKER)
         _sync(folder)
-        final = self.root / f"step-{step:07d}"
+        final = self.root / checkpoint_name(step)
         if final.exists():
             shutil.rmtree(final)
         folder.rename(final)

@@ -7,9 +7,7 @@ patch is graded apart from the sandbox it was made in.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from swerl_agent.episode import Agent, Episode
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup
-from swerl_agent.sandbox.lease import LeaseKeeper
+from swerl_agent.sandbox.lease import LeaseKeeper, this_process
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
 
@@ -75,7 +73,7 @@ class Attempts:
         self._lease = LeaseKeeper(
             namespace,
             f"{job}-{os.urandom(4).hex()}",
-            holder=f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}",
+            holder=this_process(),
             labels=self._labels,
             owner_refs=owners,
             kubeconfig=kubeconfig,

@@ -11,9 +11,7 @@ guarantees of `Session.run`.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -29,7 +27,7 @@ from swerl_api.swesandbox import SweSandboxSpec
 from ..kube import Conflict, KubeClient
 from . import folders
 from .group import CLAIM_TIMEOUT, SandboxGroup
-from .lease import LeaseKeeper, until_abandoned
+from .lease import LeaseKeeper, this_process, until_abandoned
 from .result import CommandResult
 from .session import DEFAULT_OUTPUT, Session
 
@@ -204,7 +202,7 @@ class Claim:
         lease = LeaseKeeper(
             namespace,
             self._name,
-            holder=f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}",
+            holder=this_process(),
             labels=self._labels,
             owner_refs=[group.reference],
             kubeconfig=self._kubeconfig,

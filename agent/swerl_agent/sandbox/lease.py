@@ -9,7 +9,10 @@ over; the Lease is deleted on a clean end, so that what was left behind goes at 
 from __future__ import annotations
 
 import asyncio
+import getpass
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,12 +24,12 @@ from swerl_api.names import LEASE_DURATION_SECONDS, LEASE_RENEW_SECONDS
 
 from ..kube import Conflict, KubeClient, KubeError, NotFound
 from .errors import SandboxError
+from .session import RECONNECT_WINDOW
 
 logger = logging.getLogger(__name__)
 
 API, RESOURCE = "coordination.k8s.io/v1", "leases"
 RETRY_SECONDS = 2.0  # between two tries of a renewal
-PATIENCE = 300.0  # seconds without a renewal after which the Lease is given up
 MAKE_TIMEOUT = 120.0  # seconds until it must have been made
 RENEW_TIMEOUT = 5.0  # seconds for one try; a connection that carries nothing any more must not cost the Lease
 
@@ -64,6 +67,11 @@ async def _renewal(client: KubeClient, namespace: str, name: str) -> tuple[str, 
     except NotFound:
         return None
     return str(spec.get("renewTime")), str(spec.get("holderIdentity"))
+
+
+def this_process() -> str:
+    """Who holds a Lease, for people: user, host, process."""
+    return f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}"
 
 
 class LeaseKeeper:
@@ -133,7 +141,7 @@ class LeaseKeeper:
                 except (KubeError, TimeoutError) as error:
                     logger.warning("Lease %s not renewed: %r", self.name, error)
                     self._trouble = error
-                    if time.monotonic() - renewed > max(PATIENCE, self._duration):
+                    if time.monotonic() - renewed > max(RECONNECT_WINDOW, self._duration):
                         raise
                     pause = RETRY_SECONDS
                 await asyncio.to_thread(self._stopping.wait, pause)

@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from swerl_api import API_VERSION
 
-from ..errors import Conflict
 from ..jobs import raycluster
-from ..jobs.attempt import Object
 from ..jobs.cleanup import delete_leftovers
 from ..jobs.diagnosis import head_address
 from ..jobs.objects import account, binding
@@ -61,17 +59,17 @@ class EvalActions:
 
     async def _ensure_account(self, evaluation: Evaluation) -> None:
         metadata = evaluation.metadata(evaluation.account)
-        await self._ensure("serviceaccounts", account(metadata))
-        await self._ensure("rolebindings", binding(metadata, self._cluster_role))
+        await self._api.ensure("serviceaccounts", account(metadata))
+        await self._api.ensure("rolebindings", binding(metadata, self._cluster_role))
         file = manifests.config_map(evaluation)
-        await self._ensure("configmaps", file)
+        await self._api.ensure("configmaps", file)
         await self._api.patch("v1", "configmaps", evaluation.namespace, evaluation.config_name, {"data": file["data"]})
 
     async def _create_preflight(self, evaluation: Evaluation) -> None:
-        await self._ensure("pods", manifests.preflight_pod(evaluation))
+        await self._api.ensure("pods", manifests.preflight_pod(evaluation))
 
     async def _create_engines(self, evaluation: Evaluation) -> None:
-        await self._ensure("rayclusters", raycluster.ray_cluster(manifests.engines_plan(evaluation)))
+        await self._api.ensure("rayclusters", raycluster.ray_cluster(manifests.engines_plan(evaluation)))
 
     async def _submit(self, evaluation: Evaluation, failures: int) -> None:
         selector = f"{evaluation.selector},ray.io/cluster={evaluation.cluster_name}"
@@ -80,16 +78,10 @@ class EvalActions:
             await self._ray.submit(address, manifests.serving(evaluation, failures))
 
     async def _create_shards(self, evaluation: Evaluation) -> None:
-        await self._ensure("jobs", manifests.shards_job(evaluation))
+        await self._api.ensure("jobs", manifests.shards_job(evaluation))
 
     async def _create_merge(self, evaluation: Evaluation) -> None:
-        await self._ensure("jobs", manifests.merge_job(evaluation))
+        await self._api.ensure("jobs", manifests.merge_job(evaluation))
 
     async def _delete_evaluation(self, evaluation: Evaluation) -> None:
         await self._api.delete(API_VERSION, "sweevals", evaluation.namespace, evaluation.name, uid=evaluation.uid)
-
-    async def _ensure(self, resource: str, body: Object) -> None:
-        try:
-            await self._api.create(resource, body)
-        except Conflict:
-            return  # an earlier call made it; its name says that it is the same

@@ -137,4 +137,4 @@ def trained_model(job: SweRLJobSpec, checkpoint: str) -> Served:
 
 def checkpoint_path(job: str, step: int) -> str:
     """Path of a SweRLJob's checkpoint in that job's Pods."""
-    return f"{names.OUTPUT_PATH}/checkpoints/{job}/step-{step:07d}"
+    return f"{names.OUTPUT_PATH}/{names.checkpoint_folder(job, step)}"

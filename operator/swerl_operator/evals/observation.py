@@ -6,7 +6,6 @@ which the API server answers from its cache; with engines also a read of the Ray
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ from ..jobs.diagnosis import head_address
 from ..jobs.preflight import Preflight, read_preflight
 from ..jobs.prerequisites import image_set_problem
 from ..jobs.problem import Problem
-from ..jobs.ray_jobs import RayJobs
+from ..jobs.ray_jobs import RayJobs, Silence
 from ..kube import Kube
 from . import manifests
 from .decision import is_over
@@ -50,7 +49,7 @@ class Observer:
         self._api = api
         self._ray = ray
         self._settings = settings
-        self._last_answer: dict[str, float] = {}  # submission → monotonic time Ray last answered
+        self._silence = Silence()
 
     async def observe(self, evaluation: Evaluation, status: SweEvalStatus, problems: list[Problem]) -> Observed:
         """The world now; `problems` are known already."""
@@ -125,18 +124,11 @@ class Observer:
         cluster = await self._mine(evaluation, raycluster.API, "rayclusters", evaluation.cluster_name)
         address = head_address(mine)
         if cluster is None or address is None:
-            return Engines(submission, cluster, mine, silence=self._silence(submission, answers=False))
+            return Engines(submission, cluster, mine, silence=self._silence.seconds(submission, answers=False))
         driver = await self._ray.look(address, submission)
         serving = await self._ray.engines(address) if driver.phase == "running" else 0
-        silence = self._silence(submission, answers=driver.phase != "unreachable")
+        silence = self._silence.seconds(submission, answers=driver.phase != "unreachable")
         return Engines(submission, cluster, mine, driver, serving, silence)
-
-    def _silence(self, submission: str, *, answers: bool) -> float:
-        """Seconds since Ray answered for `submission`, counted from our first look."""
-        now = time.monotonic()
-        if answers or submission not in self._last_answer:
-            self._last_answer[submission] = now
-        return now - self._last_answer[submission]
 
     async def _mine(self, evaluation: Evaluation, api_version: str, resource: str, name: str) -> Object | None:
         body = await self._api.find(api_version, resource, evaluation.namespace, name)

@@ -8,7 +8,6 @@ looked at again.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
 
 from pydantic import ValidationError
 from swerl_api import API_VERSION, Condition, EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus
@@ -76,15 +75,12 @@ class EvalReconciler:
         """Write the status if it says something new; False when the evaluation changed meanwhile."""
         if not await write_status(self._api, "sweevals", body, draft.patch()):
             return False
-        about = {"kind": "SweEval", **{key: body["metadata"][key] for key in ("namespace", "name", "uid")}}
         for condition in filter(_is_news, draft.news()):
-            text = f"{condition.type} {condition.status}: {condition.message}"
-            time = condition.last_transition_time
-            await events.post(self._api, about, _event_type(condition), condition.reason, text, time)
+            await events.post_condition(self._api, "SweEval", body, condition, _event_type(condition))
         return True
 
 
-def _event_type(condition: Condition) -> Literal["Normal", "Warning"]:
+def _event_type(condition: Condition) -> events.EventType:
     good = condition.status == "True" and condition.type != EvalCondition.FAILED
     return "Normal" if good else "Warning"
 

@@ -1,17 +1,12 @@
-"""Kubernetes Events for changed conditions, so that `kubectl describe` tells the story of a job; the log keeps it."""
+"""Kubernetes Events for changed conditions, so that `kubectl describe` tells the story of a job."""
 
 from __future__ import annotations
-
-import logging
-from typing import Literal
 
 from swerl_api import Condition, JobCondition, JobReason
 
 from .. import events
 from ..kube import Kube
 from .attempt import Object
-
-logger = logging.getLogger(__name__)
 
 _EXPECTED_GOOD = {JobCondition.VALIDATED, JobCondition.IMAGES_READY, JobCondition.CAPACITY}
 _ATTEMPT_FAILURES = {JobReason.HEAD_LOST, JobReason.DRIVER_FAILED}
@@ -22,14 +17,10 @@ async def post_event(api: Kube, job: Object, condition: Condition) -> None:
     kind = event_type(condition)
     if kind is None:
         return
-    about = {"kind": "SweRLJob", **{key: job["metadata"][key] for key in ("namespace", "name", "uid")}}
-    message = f"{condition.type} {condition.status}: {condition.message}"
-    level = logging.WARNING if kind == "Warning" else logging.INFO
-    logger.log(level, "SweRLJob %s/%s: %s: %s", about["namespace"], about["name"], condition.reason, message)
-    await events.post(api, about, kind, condition.reason, message, condition.last_transition_time)
+    await events.post_condition(api, "SweRLJob", job, condition, kind)
 
 
-def event_type(condition: Condition) -> Literal["Normal", "Warning"] | None:
+def event_type(condition: Condition) -> events.EventType | None:
     """Warning: somebody should look. None: on its way, not worth an Event."""
     if condition.status == "True":
         return "Warning" if condition.type == JobCondition.FAILED else "Normal"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -52,6 +53,20 @@ class Submission:
     metadata: Mapping[str, str]  # shown by Ray
 
 
+class Silence:
+    """How long Ray has said nothing of a submission."""
+
+    def __init__(self) -> None:
+        self._last_answer: dict[str, float] = {}  # submission → monotonic time
+
+    def seconds(self, submission: str, *, answers: bool) -> float:
+        """Since Ray answered for `submission`, or since the first call; `answers`: it does now."""
+        now = time.monotonic()
+        if answers or submission not in self._last_answer:
+            self._last_answer[submission] = now
+        return now - self._last_answer[submission]
+
+
 class RayJobs:
     """Requests to the dashboards of Ray heads. Use as an async context manager."""
 
@@ -81,9 +96,8 @@ class RayJobs:
 
     async def engines(self, address: str) -> int:
         """Engines that the router on the head at `address` sends requests to; 0 also when it does not answer."""
-        host = f"[{address}]" if ":" in address else address
         try:
-            async with self._session.get(f"http://{host}:{ROUTER_PORT}/workers") as reply:
+            async with self._session.get(f"http://{_host(address)}:{ROUTER_PORT}/workers") as reply:
                 workers = (await reply.json())["workers"]
         except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError, KeyError):
             return 0
@@ -114,5 +128,8 @@ class RayJobs:
 
 
 def _url(address: str, submission: str) -> str:
-    host = f"[{address}]" if ":" in address else address
-    return f"http://{host}:{DASHBOARD_PORT}/api/jobs/{submission}"
+    return f"http://{_host(address)}:{DASHBOARD_PORT}/api/jobs/{submission}"
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

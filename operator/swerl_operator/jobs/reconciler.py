@@ -7,7 +7,6 @@ newer one is refused by the server and the job looked at again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
@@ -17,7 +16,7 @@ from swerl_api.names import ATTEMPT_LABEL, JOB_LABEL, ROLE_DRIVER, ROLE_ENGINE, 
 
 from ..context import OperatorContext
 from ..draft import unreadable_spec, write_status
-from ..errors import Conflict, Forbidden, Invalid
+from ..errors import Forbidden, Invalid
 from . import raycluster
 from .attempt import Attempt, Object
 from .capacity import capacity_problem
@@ -31,7 +30,7 @@ from .plan import plan_of
 from .preflight import preflight_pod, read_preflight
 from .prerequisites import image_set_problem, missing_prerequisites
 from .problem import Problem
-from .ray_jobs import Driver, RayJobs
+from .ray_jobs import Driver, RayJobs, Silence
 
 Key = tuple[str, str]  # namespace, name
 CONFLICT_SECONDS = 0.2
@@ -44,7 +43,7 @@ class JobReconciler:
         self._context = context
         self._api = context.api
         self._ray = ray
-        self._last_answer: dict[str, float] = {}  # submission → monotonic time Ray last answered
+        self._silence = Silence()
 
     async def reconcile(self, key: Key) -> float | None:
         """One step; seconds until the next one, or None to wait for an event."""
@@ -79,7 +78,7 @@ class JobReconciler:
             return await self._observe_start(attempt, now)
         pods = await self._ray_pods(attempt)
         driver = await self._driver(attempt, pods)
-        silence = self._silence(attempt.submission, driver)
+        silence = self._silence.seconds(attempt.submission, answers=driver.phase != "unreachable")
         return Observed(now, attempt.submission, cluster=cluster, pods=pods, driver=driver, silence=silence)
 
     async def _observe_start(self, attempt: Attempt, now: datetime) -> Observed:
@@ -103,13 +102,6 @@ class JobReconciler:
     async def _driver(self, attempt: Attempt, pods: Sequence[Object]) -> Driver:
         address = head_address(pods)
         return await self._ray.look(address, attempt.submission) if address else Driver("unreachable")
-
-    def _silence(self, submission: str, driver: Driver) -> float:
-        """Seconds since Ray answered for `submission`, counted from our first look."""
-        now = time.monotonic()
-        if driver.phase != "unreachable" or submission not in self._last_answer:
-            self._last_answer[submission] = now
-        return now - self._last_answer[submission]
 
     async def _act(self, attempt: Attempt, decision: Decision) -> None:
         acts: dict[Action, Callable[[Attempt], Awaitable[None]]] = {
@@ -135,16 +127,16 @@ class JobReconciler:
         await self._api.delete("v1", "pods", attempt.namespace, attempt.preflight_name, grace=0)
 
     async def _ensure_account(self, attempt: Attempt) -> None:
-        await self._ensure("serviceaccounts", service_account(attempt))
-        await self._ensure("rolebindings", role_binding(attempt, self._context.settings.driver_cluster_role))
-        await self._ensure("configmaps", file := job_file(attempt))
+        await self._api.ensure("serviceaccounts", service_account(attempt))
+        await self._api.ensure("rolebindings", role_binding(attempt, self._context.settings.driver_cluster_role))
+        await self._api.ensure("configmaps", file := job_file(attempt))
         await self._api.patch("v1", "configmaps", attempt.namespace, attempt.name, {"data": file["data"]})
 
     async def _create_preflight(self, attempt: Attempt) -> None:
-        await self._ensure("pods", preflight_pod(attempt))
+        await self._api.ensure("pods", preflight_pod(attempt))
 
     async def _create_cluster(self, attempt: Attempt) -> None:
-        await self._ensure("rayclusters", raycluster.ray_cluster(plan_of(attempt)))
+        await self._api.ensure("rayclusters", raycluster.ray_cluster(plan_of(attempt)))
 
     async def _submit(self, attempt: Attempt) -> None:
         address = head_address(await self._ray_pods(attempt))
@@ -153,12 +145,6 @@ class JobReconciler:
 
     async def _delete_job(self, attempt: Attempt) -> None:
         await self._api.delete(API_VERSION, "swerljobs", attempt.namespace, attempt.job, uid=attempt.uid)
-
-    async def _ensure(self, resource: str, body: Object) -> None:
-        try:
-            await self._api.create(resource, body)
-        except Conflict:
-            return  # an earlier call made it; its name says that it is the same
 
     async def _invalid(
         self, job: Object, status: SweRLJobStatus, generation: int, error: ValidationError

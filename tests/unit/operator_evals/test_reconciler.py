@@ -11,6 +11,7 @@ from swerl_operator.context import OperatorContext, Settings
 from swerl_operator.errors import Conflict
 from swerl_operator.evals.reconciler import EvalReconciler
 from swerl_operator.jobs.ray_jobs import Driver, Submission
+from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
 
 from .conftest import Spec
@@ -50,6 +51,8 @@ class Api:
             raise Conflict("POST", 409, "AlreadyExists", key[1])
         self.kept[key] = deepcopy(body)
         return body
+
+    ensure = Kube.ensure
 
     async def patch(
         self, api_version: str, resource: str, namespace: str | None, name: str, body: Body, *, sub: str = ""

@@ -70,7 +70,7 @@ class Job:
     @property
     def checkpoints(self) -> Path:
         """Checkpoints of the job, of all attempts."""
-        return self.paths.output / "checkpoints" / self.name
+        return self.paths.output / names.CHECKPOINTS_FOLDER / self.name
 
     @property
     def runs(self) -> Path:

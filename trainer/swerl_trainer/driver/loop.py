@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from swerl_api import SweRLJobSpec
+from swerl_api.names import checkpoint_name
 from swerl_trainer.algorithm import Batch, Sample, demonstration_batch, policy_batch
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.errors import DriverError
@@ -277,7 +278,7 @@ async def save(group: Ranks, store: CheckpointStore, state: TrainingState, turn:
     remembered = state.as_json()
     async with turn, store.write(state.step, remembered) as folder:
         await group.save(folder)
-    return str(store.root / f"step-{state.step:07d}")
+    return str(store.root / checkpoint_name(state.step))
 
 
 def resolved_rate(rollouts: Sequence[Rollout]) -> float | None:
