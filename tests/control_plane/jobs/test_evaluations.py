@@ -12,7 +12,6 @@ from .evaluations import (
     KIND,
     SAMPLES,
     SHARDS,
-    TASKS,
     EngineInAPod,
     engine,
     evaluation,
@@ -58,40 +57,3 @@ def test_shards_survive_a_killed_pod_and_run_nothing_twice(
     header, row = world.kubectl("get", KIND, name).splitlines()
     assert header.split() == ["NAME", "PHASE", "DONE", "RESOLVED", "RATE", "ERRORS", "AGE"]
     assert row.split()[1:6] == ["Complete", "4/4", "2", "0.5", "0"]
-
-
-def test_mini_swe_agent_makes_the_attempts(
-    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
-) -> None:
-    name = evaluation["metadata"]["name"]
-    evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
-    evaluation["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
-    world.apply(evaluation)
-    status = finished(world, name)
-    assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
-    for line in results(world, name):
-        (file,) = (Path("/tmp") / world.namespace / name).glob(f"shard-*/{line['run_dir']}/traj.json")
-        prompt = json.loads(file.read_text())["messages"][1]["content"]
-        assert "mswea_bash_command" in prompt, "the prompts are its own"
-
-
-def test_an_evaluation_rests_goes_on_and_leaves_nothing(
-    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
-) -> None:
-    name = evaluation["metadata"]["name"]
-    evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
-    evaluation["spec"]["workers"] = 1
-    world.apply(evaluation)
-    world.until(lambda: results(world, name), lambda lines: len(lines) > 0, 300)
-    world.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    world.until_condition(name, "Suspended", "Suspended", kind=KIND)
-    world.until(lambda: made_for(world, name), lambda left: left == [], 90)
-    before = trials(results(world, name))
-    world.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
-    status = finished(world, name)
-    assert (status["total"], status["resolved"]) == (TASKS, TASKS)
-    after = trials(results(world, name))
-    assert before <= after and set(after.values()) == {1}
-    world.kubectl("delete", KIND, name, "--wait=false")
-    mine = "jobs,configmaps,serviceaccounts,rolebindings,pods"
-    world.until(lambda: [one for one in world.names(mine) if name in one], lambda left: left == [], 60)

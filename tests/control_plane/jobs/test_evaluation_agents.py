@@ -1,0 +1,39 @@
+"""A SweEval whose attempts an agent of others makes, in real sandboxes, against a scripted engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.control_plane.operator_process import Operator
+
+from .conftest import Body, World
+from .evaluations import (
+    TASKS,
+    EngineInAPod,
+    engine,
+    evaluation,
+    finished,
+    repository,
+    results,
+    task,
+    tasks,
+    tokenizer,
+)
+
+__all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
+
+
+def test_mini_swe_agent_makes_the_attempts(
+    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+) -> None:
+    name = evaluation["metadata"]["name"]
+    evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
+    evaluation["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
+    world.apply(evaluation)
+    status = finished(world, name)
+    assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
+    for line in results(world, name):
+        (file,) = (Path("/tmp") / world.namespace / name).glob(f"shard-*/{line['run_dir']}/traj.json")
+        prompt = json.loads(file.read_text())["messages"][1]["content"]
+        assert "mswea_bash_command" in prompt, "the prompts are its own"

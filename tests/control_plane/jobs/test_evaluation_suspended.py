@@ -1,0 +1,46 @@
+"""A SweEval that is suspended rests, goes on where it was, and leaves nothing when it is deleted."""
+
+from __future__ import annotations
+
+from tests.control_plane.operator_process import Operator
+
+from .conftest import Body, World
+from .evaluations import (
+    KIND,
+    TASKS,
+    EngineInAPod,
+    engine,
+    evaluation,
+    finished,
+    made_for,
+    repository,
+    results,
+    task,
+    tasks,
+    tokenizer,
+    trials,
+)
+
+__all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
+
+
+def test_an_evaluation_rests_goes_on_and_leaves_nothing(
+    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+) -> None:
+    name = evaluation["metadata"]["name"]
+    evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
+    evaluation["spec"]["workers"] = 1
+    world.apply(evaluation)
+    world.until(lambda: results(world, name), lambda lines: len(lines) > 0, 300)
+    world.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    world.until_condition(name, "Suspended", "Suspended", kind=KIND)
+    world.until(lambda: made_for(world, name), lambda left: left == [], 90)
+    before = trials(results(world, name))
+    world.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    status = finished(world, name)
+    assert (status["total"], status["resolved"]) == (TASKS, TASKS)
+    after = trials(results(world, name))
+    assert before <= after and set(after.values()) == {1}
+    world.kubectl("delete", KIND, name, "--wait=false")
+    mine = "jobs,configmaps,serviceaccounts,rolebindings,pods"
+    world.until(lambda: [one for one in world.names(mine) if name in one], lambda left: left == [], 60)
