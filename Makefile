@@ -11,11 +11,13 @@ PYTEST := $(PYTHON) -m pytest -q --durations=10
 BY_FILE := -n 5 --dist loadfile --no-loadscope-reorder
 SLOW := tests/control_plane/jobs tests/chaos tests/control_plane/grading
 OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard tests/control_plane/*/)))
+E2E_FIRST := tests/e2e/test_training.py tests/e2e/test_evaluations.py
+E2E := $(E2E_FIRST) $(filter-out $(E2E_FIRST),$(wildcard tests/e2e/test_*.py))
 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-gvisor test-e2e soak gpu-check lint bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-e2e soak gpu-check lint bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -39,8 +41,8 @@ test: lint cluster images test-beside-each-other test-control-plane test-e2e ## 
 	@echo "make test: all suites passed"
 
 .PHONY: test-beside-each-other
-test-beside-each-other: # one of the two waits for engines most of the time
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-unit test-trainer
+test-beside-each-other: # each of them waits most of the time
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-unit test-trainer test-outages
 
 test-unit: venv ## seconds, no cluster
 	@command -v busybox >/dev/null || { apt-get -qq update && apt-get -qq -y install busybox >/dev/null; }
@@ -52,6 +54,8 @@ test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
 test-control-plane: venv cluster images ## real API server, operator, exec, grading, faults
 	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }
 	$(PYTEST) $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
+
+test-outages: venv cluster images ## parts of the real cluster stopped and killed, nodes lost
 	$(PYTEST) -m alone $(SLOW) $(OTHERS)
 
 test-gvisor: venv images ## a group of sandboxes in gVisor, which is built for it
@@ -63,7 +67,8 @@ soak: venv cluster images ## random churn for SOAK_MINUTES (30) with a leak chec
 	$(PYTEST) -s -o timeout=0 tests/chaos/soak.py
 
 test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
-	$(PYTEST) tests/e2e
+	$(PYTEST) -m alone tests/e2e
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone" $(E2E)
 
 gpu-check: ## trainer and engines on this machine's GPU: tests, then speed
 	@python3 -m tests.gpu.check

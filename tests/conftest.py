@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def swerl_home() -> Path:
     """Folder of caches and state: $SWERL_HOME, by default ~/.cache/swerl."""
     return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """While this test process changes what all test processes of the machine share, the others wait."""
+    with (Path(tempfile.gettempdir()) / "swerl-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import one_at_a_time
 from tests.control_plane.operator_process import Operator
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -17,8 +16,7 @@ CRDS = Path(__file__).parents[2] / "crds"
 
 def alone(command: list[str]) -> None:
     """Run a command that changes what all test processes of this machine share, one at a time."""
-    with (Path(tempfile.gettempdir()) / "swerl-control-plane.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time():
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{command}: {done.stderr}"
 
