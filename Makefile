@@ -68,7 +68,7 @@ soak: venv cluster images ## random churn for SOAK_MINUTES (30) with a leak chec
 
 test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
 	$(PYTEST) -m alone tests/e2e
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not alone" $(E2E)
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "not alone" $(E2E)
 
 gpu-check: ## trainer and engines on this machine's GPU: tests, then speed
 	@python3 -m tests.gpu.check
