@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Sandbox
 
 from tests.control_plane.exec.conftest import IMAGE
@@ -17,11 +16,17 @@ RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1"
 
 
 async def test_a_group_in_gvisor_runs_commands_on_its_own_kernel(
-    client: KubeClient, namespace: str, operator: Operator
+    kubeconfig: str, namespace: str, operator: Operator
 ) -> None:
     machine = platform.release()
     claim = Sandbox.claim(
-        IMAGE, 2, client=client, namespace=namespace, runtime_class_name="gvisor", resources=RESOURCES, timeout=180
+        IMAGE,
+        2,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        runtime_class_name="gvisor",
+        resources=RESOURCES,
+        timeout=180,
     )
     async with claim as group:
         for sandbox in group:
