@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from swerl_api import Grading
@@ -38,7 +39,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 
 async def run_one(options: argparse.Namespace) -> int:
-    """Run and grade; 0 when the task is resolved."""
+    """Run and grade; 0 when the task is resolved, 3 when infrastructure kept it from an answer."""
     task = _find(options)
     async with chosen_agent(options) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
@@ -51,6 +52,10 @@ async def run_one(options: argparse.Namespace) -> int:
     folder = write_artifacts(options.output, episode, verdict)
     print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")
     print(f"artifacts: {folder}")
+    if error := attempt.lost or episode.error:
+        print(f"swerl: {error}", file=sys.stderr)
+    if attempt.lost:
+        return 3
     return 0 if attempt.resolved else 1
 
 

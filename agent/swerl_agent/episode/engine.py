@@ -1,13 +1,16 @@
 """Inference engines, spoken to in tokens.
 
-Guarantees: ids and log-probs of a `Generation` have equal length and belong together; an answer that the server aborted
-(for a weight update, say) is continued from the tokens it has, and the spans say which weights sampled which; whatever
-still fails after the retries is an EngineError, an infrastructure failure.
+Guarantees: ids and log-probs of a `Generation` have equal length and belong together, and each log-prob is a number; an
+answer that the server aborted (for a weight update, say) is continued from the tokens it has, and the spans say which
+weights sampled which; whatever still fails after the retries, or is no result of SGLang, is an EngineError, an
+infrastructure failure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import random
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,6 +24,7 @@ ROUTING_HEADER = "X-SMG-Routing-Key"  # the router sends requests of one key to 
 RETRIES = 8
 FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
 LAST_DELAY = 15.0
+FINISHES = ("stop", "length", "abort")
 
 
 class EngineError(Exception):
@@ -94,7 +98,7 @@ class SGLangEngine:
                 "skip_special_tokens": False,
             }
             body = await self._post([*input_ids, *whole.output_ids], sampling, routing_key)
-            whole = _joined(whole, _generation(body))
+            whole = _joined(whole, self._generation(body))
             if whole.finish_reason != "abort":
                 return whole
         return Generation(whole.output_ids, whole.logprobs, "length", whole.weight_versions)
@@ -121,15 +125,27 @@ class SGLangEngine:
         async with self._session.post(
             self._url, json=request, headers={ROUTING_HEADER: routing_key}, timeout=self._timeout
         ) as response:
-            if response.status == 429 or response.status >= 500:
-                raise _Transient(f"HTTP {response.status}: {(await response.text())[:300]}")
-            if response.status != 200:
-                refusal = (await response.text())[:500]
-                raise EngineError(f"{self._url} refused the request: HTTP {response.status}: {refusal}")
-            body = await response.json(content_type=None)
+            status, text = response.status, await response.text("utf-8", "replace")
+        if status == 429 or status >= 500:
+            raise _Transient(f"HTTP {status}: {text[:300]}")
+        if status != 200:
+            raise EngineError(f"{self._url} refused the request: HTTP {status}: {text[:500]}")
+        try:
+            body = json.loads(text)
+        except ValueError as error:
+            raise self._garbage(text) from error
         if not isinstance(body, dict) or not isinstance(body.get("meta_info"), dict):
-            raise EngineError(f"{self._url} answered something that is no SGLang result: {str(body)[:200]}")
+            raise self._garbage(text)
         return body
+
+    def _generation(self, body: Mapping[str, Any]) -> Generation:
+        try:
+            return _generation(body)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise self._garbage(json.dumps(body)) from error
+
+    def _garbage(self, text: str) -> EngineError:
+        return EngineError(f"{self._url} answered something that is no SGLang result: {text[:200]!r}")
 
 
 class _Transient(Exception):
@@ -137,6 +153,7 @@ class _Transient(Exception):
 
 
 def _generation(body: Mapping[str, Any]) -> Generation:
+    """What an answer says; raises EngineError, and other errors for an answer of another shape."""
     meta = body["meta_info"]
     entries = meta.get("output_token_logprobs") or []
     ids = [int(entry[1]) for entry in entries]
@@ -146,7 +163,12 @@ def _generation(body: Mapping[str, Any]) -> Generation:
     finish = meta.get("finish_reason") or {}
     if finish.get("type") == "abort" and finish.get("status_code"):
         raise EngineError(f"the engine aborted the request: {finish.get('message')} ({finish['status_code']})")
-    return Generation(ids, [float(entry[0]) for entry in entries], str(finish.get("type")), _spans(meta, len(ids)))
+    if finish.get("type") not in FINISHES:
+        raise ValueError("an answer without an end")
+    logprobs = [float(entry[0]) for entry in entries]
+    if not all(map(math.isfinite, logprobs)):
+        raise EngineError("the engine gave a log-prob that is no number: its weights or its cache are damaged")
+    return Generation(ids, logprobs, finish["type"], _spans(meta, len(ids)))
 
 
 def _spans(meta: Mapping[str, Any], length: int) -> list[tuple[str, int, int]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .context import Budget, choose_window, omission_note
-from .engine import Generation
+from .engine import EngineError, Generation
 from .stretch import Stretch
 from .tokens import Messages, Tokenizer
 
@@ -56,11 +56,12 @@ class Transcript:
         return self._budget.context_tokens - len(self._next)
 
     def answer(self, generation: Generation) -> str:
-        """Record what was read and sampled; the answer's text without the closing token."""
+        """Record what was read and sampled; the answer's text without the closing token. Raises EngineError."""
+        text = answer_text(self._tokenizer, generation)
         self._current().sample(self._step, generation)
         self._step += 1
         self._sampled = list(generation.output_ids)
-        return answer_text(self._tokenizer, generation)
+        return text
 
     def observe(self, *contents: str, role: str = "user") -> None:
         """Add messages of `role` after the last answer; they are recorded once a generation has read them."""
@@ -117,8 +118,13 @@ class Transcript:
 
 
 def answer_text(tokenizer: Tokenizer, generation: Generation) -> str:
-    """The text of an answer, without the token that ends it."""
+    """The text of an answer, without the token that ends it; raises EngineError for ids of another vocabulary."""
     ids = generation.output_ids
+    if ids and not 0 <= min(ids) <= max(ids) < tokenizer.vocab_size:
+        raise EngineError(
+            f"the engine sampled token {max(ids)}, the tokenizer's vocabulary has {tokenizer.vocab_size}: is the "
+            "tokenizer that of the model which the engine serves?"
+        )
     return tokenizer.decode(ids[:-1] if ids and ids[-1] in tokenizer.stop_token_ids else ids)
 
 

@@ -110,6 +110,7 @@ class Recording:
                     stop_token_ids=tokenizer.stop_token_ids,
                     routing_key=self._routing_key,
                 )
+            said = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
         except EngineError as error:
             if not self.lost.done():
                 self.lost.set_result(error)
@@ -120,7 +121,6 @@ class Recording:
             raise self._out_of_time() from None
         finally:
             self.seconds += time.monotonic() - started
-        said = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
         self._tree.record(context, said.generation, said.message, said.text)
         return said
 

@@ -166,11 +166,12 @@ def run(tokenizer: HFTokenizer, repository: Path) -> Run:
         failure: SandboxError | None = None,
         protocol: AgentProtocol = PROTOCOLS["mini-swe-agent-1"],
         tokenizer: HFTokenizer = plain,
+        engine: type[Script] = Script,
         **limits: Any,
     ) -> tuple[Episode, Script]:
         evaluation = Evaluation("pytest", GOLD, "", ("t::a",), ())
         task = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", evaluation)
-        script = Script(tokenizer, answers)
+        script = engine(tokenizer, answers)
         prompts = Prompts.default(protocol)
         settings = AgentLimits(**{"context_tokens": 100_000, **limits}, protocol=protocol)
         episode = asyncio.run(

@@ -128,7 +128,43 @@ async def test_logprobs_that_do_not_cover_the_tokens_are_refused() -> None:
             await ask(engine)
 
 
-async def test_garbage_is_an_engine_error() -> None:
-    async with serving(lambda _: web.json_response(["hello"])) as (engine, _):
-        with pytest.raises(EngineError, match="no SGLang result"):
+async def test_an_endpoint_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "RETRIES", 2)
+    async with serving(lambda _: web.Response(status=429, body=b"too many requests \xff")) as (engine, requests):
+        with pytest.raises(EngineError, match=r"gave no answer in 3 tries: .*HTTP 429: too many requests"):
+            await ask(engine)
+    assert len(requests) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'["hello"]',
+        b"<html>\n<title>Sign in</title>",
+        b"\xff\xfe\x00",
+        b"",
+        b"null",
+        b'{"error": {"message": "no such model"}}',
+        b'{"meta_info": {}}',
+        b'{"meta_info": {"finish_reason": "stop", "output_token_logprobs": []}}',
+        b'{"meta_info": {"finish_reason": {"type": "stop"}, "output_token_logprobs": [1]}}',
+        b'{"meta_info": {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-1.0]]}}',
+        b'{"meta_info": {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[null, 9, null]]}}',
+        b'{"meta_info": {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-1.0, "a", null]]}}',
+        b'{"meta_info": {"finish_reason": {"type": "stop"}, "weight_versions": [{"version": "1"}]}}',
+    ],
+)
+async def test_garbage_is_an_engine_error(answer: bytes) -> None:
+    async with serving(lambda _: web.Response(body=answer, content_type="text/html")) as (engine, requests):
+        with pytest.raises(EngineError, match=r"/generate answered something that is no SGLang result: '") as caught:
+            await ask(engine)
+    assert len(requests) == 1
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("logprob", ["NaN", "-Infinity"])
+async def test_a_log_prob_that_is_no_number_is_refused(logprob: str) -> None:
+    meta = f'{{"finish_reason": {{"type": "stop"}}, "output_token_logprobs": [[{logprob}, 9, null]]}}'
+    async with serving(lambda _: web.Response(text=f'{{"meta_info": {meta}}}')) as (engine, _):
+        with pytest.raises(EngineError, match="a log-prob that is no number"):
             await ask(engine)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from swerl_agent.episode import (
     AgentLimits,
     EngineError,
     Episode,
+    Generation,
     HFTokenizer,
     Prompts,
     run_episode,
@@ -127,6 +131,18 @@ def test_a_lost_engine_is_an_infrastructure_error(run: Run) -> None:
     assert episode.infrastructure_error
     assert len(episode.steps) == 1
     assert episode.sampled_tokens > 0
+
+
+def test_an_engine_that_serves_another_model_is_an_infrastructure_error(run: Run, tokenizer: HFTokenizer) -> None:
+    class Another(Script):
+        async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
+            said = await super().generate(input_ids, **sampling)
+            return replace(said, output_ids=[index + tokenizer.vocab_size for index in said.output_ids])
+
+    episode, script = run(block("ls"), engine=Another)
+    assert (episode.infrastructure_error, episode.turns, len(script.read)) == (True, 0, 1)
+    assert episode.error is not None
+    assert "is the tokenizer that of the model which the engine serves?" in episode.error
 
 
 def test_answers_are_clamped_to_the_context_and_then_the_episode_ends(run: Run, tokenizer: HFTokenizer) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import openai
 import pytest
-from swerl_agent.episode import EngineError
+from swerl_agent.episode import EngineError, Generation
+
+from tests.scripted_engine import Script
 
 from .conftest import Held, Open, check, told, user
 
@@ -56,6 +61,19 @@ async def test_a_lost_engine_is_told_as_such(opened: Open) -> None:
                 await world.say(user("Hi"))
             assert (caught.value.status_code, caught.value.code) == (503, "engine_lost")
         assert str(world.recording.lost.result()) == "gone"
+
+
+async def test_an_engine_that_serves_another_model_is_lost(opened: Open) -> None:
+    class Another(Script):
+        async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
+            said = await super().generate(input_ids, **sampling)
+            return replace(said, output_ids=[index + 10**6 for index in said.output_ids])
+
+    async with opened("one", kind=Another) as world:
+        with pytest.raises(openai.InternalServerError, match="that of the model which the engine serves"):
+            await world.say(user("Hi"))
+        assert world.recording.lost.done()
+    assert world.recording.stretches == []
 
 
 async def test_an_episode_that_is_closed_refuses_what_is_under_way_and_what_comes(opened: Open) -> None:
