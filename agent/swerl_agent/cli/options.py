@@ -12,6 +12,7 @@ from swerl_api import Grading, RegistryRewrite, Resources
 from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, Agent, AgentLimits, HFTokenizer, PromptError, SGLangEngine
+from swerl_agent.episode.configured import read_prompts
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Format, Task, load_tasks
@@ -107,8 +108,8 @@ def agent_limits(options: argparse.Namespace) -> AgentLimits:
 
 
 def prompts_text(options: argparse.Namespace) -> str | None:
-    """What --prompts holds."""
-    return options.prompts.read_text(encoding="utf-8") if options.prompts else None
+    """What --prompts holds; raises PromptError."""
+    return read_prompts(options.prompts, "--prompts") if options.prompts else None
 
 
 @asynccontextmanager

@@ -16,7 +16,8 @@ from .protocol import PROTOCOLS, AgentProtocol
 from .reencoding import ReencodingError, reencode
 from .run import Agent
 from .stretch import Stretch, samples
-from .tokens import HFTokenizer, Tokenizer, TokenizerError
+from .tokenizer_folder import TokenizerError
+from .tokens import HFTokenizer, Tokenizer
 
 __all__ = [
     "PROTOCOLS",

@@ -11,18 +11,15 @@ Guarantees:
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from .tokenizer_folder import TokenizerError, read_tokenizer, vocabulary_size
+
 Messages = Sequence[Mapping[str, Any]]
-
-
-class TokenizerError(ValueError):
-    """A tokenizer or chat template that cannot carry a conversation; the message says what is wrong with it."""
 
 
 class Tokenizer(Protocol):
@@ -79,18 +76,7 @@ class HFTokenizer:
     def __init__(
         self, path: str | Path, *, chat_template: str | None = None, tools: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        if not Path(path).is_dir():
-            raise TokenizerError(f"no tokenizer at {path}: no such folder")
-        from transformers import AutoTokenizer  # seconds of import that light commands need not pay
-
-        try:
-            self._inner: Any = AutoTokenizer.from_pretrained(str(path), use_fast=True)
-        except (OSError, ValueError) as error:
-            raise TokenizerError(f"no tokenizer at {path}: {error}") from error
-        if chat_template:
-            self._inner.chat_template = chat_template
-        if not self._inner.chat_template:
-            raise TokenizerError(f"the tokenizer at {path} has no chat template; give one with agent.chatTemplate")
+        self._inner = read_tokenizer(Path(path), chat_template)
         self._control: dict[str, int] = {
             token.content: index for index, token in self._inner.added_tokens_decoder.items()
         }
@@ -99,7 +85,7 @@ class HFTokenizer:
         }
         self._split = re.compile("|".join(map(re.escape, sorted(self._control, key=len, reverse=True))) or r"(?!)")
         self._risky = re.compile(f"{self._split.pattern}|{_MARKED.pattern}")
-        self.vocab_size = _vocab_size(Path(path), len(self._inner))
+        self.vocab_size = vocabulary_size(Path(path), len(self._inner))
         self._show(tools)
 
     def with_tools(self, tools: Sequence[Mapping[str, Any]]) -> HFTokenizer:
@@ -291,10 +277,3 @@ class HFTokenizer:
         delta = self.delta(messages[-1]["content"], role=role)
         if whole[-len(delta) :] != delta or whole[-len(delta) - 1] != self._appended(role).end:
             raise TokenizerError("the chat template does not append messages: their tokens depend on what comes later")
-
-
-def _vocab_size(path: Path, known: int) -> int:
-    """Rows of the model's embedding when its config lies beside the tokenizer, else the tokenizer's own size."""
-    config = path / "config.json"
-    size = json.loads(config.read_text(encoding="utf-8")).get("vocab_size") if config.is_file() else None
-    return int(size or known)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from swerl_agent.cli import main
+from swerl_agent.episode import Episode
+from swerl_agent.evaluation import Attempt
 
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
 MINI = ["--agent", "mini-swe-agent"]
@@ -53,6 +57,8 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         (["episode", "run", "{tasks}", "--task", "kit__kit-1", *ENGINE], "no tokenizer at"),
         (["serve", *ENGINE], "no tokenizer at"),
         (["serve", *ENGINE, "--prompts", "{tasks}"], "need a mapping `agent`"),
+        (["serve", *ENGINE, "--prompts", "/nowhere/p.yaml"], "/nowhere/p.yaml cannot be read"),
+        (["eval", "run", "{tasks}", "--output", "{tasks}.out", "--prompts", "/bin/sh", *ENGINE], "/bin/sh cannot be"),
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", *MINI, *ENGINE], "no tokenizer at"),
         (["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--protocol", "first-block", *ENGINE], "speaks"),
     ],
@@ -64,6 +70,43 @@ def test_bad_input_is_one_clear_line(
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 1
     assert message in errors[0]
+
+
+def test_a_disk_that_refuses_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "run", str(tasks), "--output", "/dev/full/runs", *ENGINE]) == 3
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("swerl: ") and "/dev/full" in error
+    assert error.endswith("what was written before is kept, run the same command again")
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [
+        ({"infrastructure_error": True, "error": "EngineError: HTTP 429"}, 3, ["swerl: EngineError: HTTP 429"]),
+        ({"exit_status": "prompt_too_long", "error": "raise it"}, 1, ["swerl: raise it"]),
+        ({"exit_status": "max_steps"}, 1, []),
+    ],
+)
+def test_an_episode_that_came_to_nothing_says_why(
+    tasks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ending: dict[str, Any],
+    code: int,
+    said: list[str],
+) -> None:
+    class Opened:
+        namespace = "n"
+
+        async def make(self, *what: Any, **how: Any) -> Attempt:
+            return Attempt(Episode("kit__kit-1", "cli", 0, **ending))
+
+    for name in ("chosen_agent", "open_client", "Grader", "Attempts"):
+        monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
+    words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path / "out"), *ENGINE]
+    assert main(words) == code
+    assert capsys.readouterr().err.splitlines() == said
 
 
 def test_a_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:

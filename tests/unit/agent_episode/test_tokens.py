@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import Budget, HFTokenizer, TokenizerError
+from swerl_agent.episode.configured import agent_tokenizer
 from swerl_agent.episode.engine import Generation
 from swerl_agent.episode.transcript import Transcript
+from swerl_api import Agent
 
 from .conftest import PLAIN, THINKING, make_tokenizer
 
@@ -114,6 +116,33 @@ def test_a_template_that_cannot_carry_a_conversation_is_refused(
     make_tokenizer(tmp_path, template)
     with pytest.raises(TokenizerError, match=message):
         HFTokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("tokenizer.json", "no tokenizer at"),
+        ("tokenizer_config.json", "no tokenizer at"),
+        ("config.json", "no (model|tokenizer)"),
+    ],
+)
+@pytest.mark.parametrize("content", ["{", "[]", "3"])
+def test_a_damaged_file_of_the_tokenizer_is_named(tmp_path: Path, file: str, message: str, content: str) -> None:
+    make_tokenizer(tmp_path, PLAIN)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(TokenizerError, match=message):
+        HFTokenizer(tmp_path)
+
+
+def test_the_vocabulary_of_a_model_with_several_parts_is_that_of_its_text(tmp_path: Path) -> None:
+    make_tokenizer(tmp_path, PLAIN)
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"vocab_size": 512}, "model_type": "qwen3"}))
+    assert HFTokenizer(tmp_path).vocab_size == 512
+
+
+def test_a_chat_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"/nowhere cannot be read: .*; check agent\.chatTemplate"):
+        agent_tokenizer(Agent(chat_template="/nowhere"), make_tokenizer(tmp_path, PLAIN))
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
