@@ -139,7 +139,7 @@ def read_request(data: bytes, defaults: Defaults) -> RunRequest:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         values = json.loads(data)
-    except ValueError as error:  # UnicodeDecodeError included
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError included
         raise BadRequest(f"the request is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise BadRequest("the request must be a JSON object")

@@ -14,5 +14,5 @@ def decoded(columns: Mapping[str, Any], key: str) -> Any:
         return value
     try:
         return json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"field {key} is a string that is not JSON: {error}") from error

@@ -19,11 +19,14 @@ NAMESPACES = {
 def image_name(row: Mapping[str, Any], data_source: str) -> str:
     """Image of a dataset row: its own `image`, `image_name` or `docker_image`, else the data source's public name.
 
-    Raises ValueError for a row without image whose data source has no naming rule.
+    Raises ValueError for an image that is no string, and for a row without one whose data source has no naming rule.
     """
     for key in ("image", "image_name", "docker_image"):
-        if row.get(key):
-            return str(row[key]).lower()
+        image = row.get(key)
+        if image and not isinstance(image, str):
+            raise ValueError(f"field {key} is {type(image).__name__}, not a string")
+        if image:
+            return str(image).lower()
     for marker, (namespace, separator) in NAMESPACES.items():
         if marker in data_source.lower():
             instance = str(row["instance_id"]).replace("__", separator)

@@ -45,7 +45,7 @@ class Record:
     def _other_half(self, instance_id: Any) -> dict[str, Any]:
         if not self.grading:
             return {}
-        if instance_id not in self.grading:
+        if not isinstance(instance_id, str) or instance_id not in self.grading:
             raise ValueError(f"the {GRADING_SUFFIX} file beside it has no row for {instance_id!r}; import both again")
         return dict(self.grading[instance_id])
 
@@ -120,7 +120,7 @@ def _object(line: bytes, where: str) -> Columns:
         outer = json.loads(line.decode())
     except UnicodeDecodeError as error:
         raise TaskError(f"{where}: not UTF-8 text: {error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TaskError(f"{where}: not valid JSON: {error}") from error
     if not isinstance(outer, dict):
         raise TaskError(f"{where}: a row must be a JSON object")

@@ -42,7 +42,11 @@ def task_folders(path: Path) -> list[Path]:
 def read_task(folder: Path) -> Task:
     """The task of one folder; raises TaskError."""
     columns = task_columns(folder)
-    return task_from_row(row_of(columns), where=str(folder), image=columns["image"].lower())
+    try:
+        row = row_of(columns)
+    except ValueError as error:
+        raise TaskError(f"{folder}: {error}") from error
+    return task_from_row(row, where=str(folder), image=columns["image"].lower())
 
 
 def task_columns(folder: Path) -> dict[str, Any]:

@@ -71,9 +71,10 @@ def _columns(outer: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str,
 
 def _text_of(prompt: Any) -> str | None:
     """The text of a prompt given as such or as messages (the last of the user's)."""
-    if isinstance(prompt, str) or prompt is None:
+    if isinstance(prompt, str):
         return prompt
-    texts = [item.get("content") for item in prompt if isinstance(item, Mapping) and item.get("role") == "user"]
+    messages = prompt if isinstance(prompt, list) else []
+    texts = [item.get("content") for item in messages if isinstance(item, Mapping) and item.get("role") == "user"]
     return texts[-1] if texts and isinstance(texts[-1], str) else None
 
 

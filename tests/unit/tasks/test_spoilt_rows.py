@@ -1,0 +1,83 @@
+"""Rows with something wrong in any one place: each is a task all the same, or an error with its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_agent.tasks import Task, TaskError
+from swerl_agent.tasks.records import grading_file, records, task_of
+
+from .rows import jsonl, kiro, nemo_gym, prompt_line, r2e, sumanth, swebench, text_line
+
+SHAPES = {
+    "swe-gym": text_line(sumanth(), "SWE-Gym/SWE-Gym"),
+    "swe-bench": swebench(),
+    "r2e": r2e(),
+    "prompt": prompt_line(sumanth(), "gym", "train"),
+    "kiro": kiro(sumanth(), "swe-gym"),
+    "nemo-gym": nemo_gym(sumanth(), "SWE-Gym/SWE-Gym", "train"),
+}
+WRONG = [
+    *(None, True, 0, -1.5, 10**30),
+    *("", "x", "\udcff", "[", "null", "3", "[]", "[1]", "{}", '{"a": []}'),
+    *([], [None], ["x", 1], [[]], {}, {"a": 1}, {"": {}}),
+]
+Way = tuple[Any, ...]
+
+
+def places(value: Any, way: Way = ()) -> Iterator[Way]:
+    """The way to everything in a row."""
+    yield way
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        yield from places(part, (*way, key))
+
+
+def spoilt(value: Any, way: Way, wrong: Any) -> Any:
+    """`value` with `wrong` where `way` leads to."""
+    if not way:
+        return wrong
+    copy = value.copy()
+    copy[way[0]] = spoilt(value[way[0]], way[1:], wrong)
+    return copy
+
+
+def check(task: Task) -> None:
+    """What the rest of the program counts on."""
+    texts = (task.instance_id, task.repo, task.base_commit, task.problem_statement, task.image)
+    assert all(isinstance(text, str) and text for text in texts)
+    tests = (*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass)
+    assert task.evaluation.fail_to_pass and all(isinstance(test, str) for test in tests)
+    assert all(isinstance(text, str) for text in (task.evaluation.eval_script, task.evaluation.patch, task.version))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("halved", [False, True], ids=["whole", "in two files"])
+def test_a_row_is_a_task_or_an_error_with_its_line(tmp_path: Path, shape: str, halved: bool) -> None:
+    file = tmp_path / "rows.jsonl"
+    wrongs = [spoilt(SHAPES[shape], way, wrong) for way in places(SHAPES[shape]) for wrong in WRONG]
+    file.write_text("".join(json.dumps(row) + "\n" for row in wrongs))
+    if halved:
+        jsonl(grading_file(file), {"instance_id": "getmoto__moto-5876", "patch": "diff --git a/x b/x\n"})
+    refused = 0
+    for record in records(file):
+        try:
+            check(task_of(record.row(), where=record.where))
+        except TaskError as error:
+            assert str(error).startswith(f"{record.where}: ")
+            assert len(str(error).splitlines()) == 1
+            refused += 1
+    assert refused >= 100
+
+
+def test_brackets_without_end_are_an_error_with_their_line(tmp_path: Path) -> None:
+    file = jsonl(tmp_path / "rows.jsonl", sumanth())
+    with file.open("a") as rows:
+        rows.write("[" * 200_000 + "\n")
+    _, deep = records(file)
+    with pytest.raises(TaskError, match=r"rows\.jsonl:2: not valid JSON"):
+        deep.row()
