@@ -45,6 +45,21 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
     world.wait("clean-up", lambda: not world.objects(f"swerl.dev/job={name}"), 60)
 
 
+def test_wrong_tasks_fail_a_job_at_once_with_their_line(world: World) -> None:
+    metadata = {"name": "wrong-tasks", "namespace": world.namespace}
+    data = {"tasks.jsonl": '\n{"instance_id": \n'}
+    world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    job = world.manifest("wrong", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
+    job["spec"]["tasks"] = {"source": {"configMap": {"name": "wrong-tasks"}}, "format": "jsonl"}
+    name = world.apply(job)
+    world.wait("failure", lambda: world.condition(name, "Failed").get("status") == "True", 300)
+    failed = world.condition(name, "Failed")
+    assert failed["reason"] == "DriverFailed"
+    assert "TaskError: /swerl/tasks/tasks.jsonl:2: not valid JSON" in failed["message"]
+    assert "Traceback" not in failed["message"]
+    assert world.status(name)["attempt"] == 1
+
+
 def test_a_supervised_job_lowers_its_loss(world: World) -> None:
     sft = {"data": "demonstrations.jsonl", "steps": 2, "batchSize": 8, "lr": 1e-3}
     job = world.manifest("sft", {"name": "sft", "steps": 2, "sft": sft})

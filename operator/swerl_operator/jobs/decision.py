@@ -152,7 +152,8 @@ def _watch(spec: SweRLJobSpec, status: SweRLJobStatus, draft: Draft, seen: Obser
         draft.finish(JobCondition.COMPLETE, JobReason.DRIVER_SUCCEEDED, f"attempt {status.attempt} finished")
         return Decision((), draft, 0)
     if driver.phase == "failed":
-        final = driver.exit_code == EXIT_NO_RETRY
+        # Input that a checkpoint was made from is not wrong for good: its volume may be back at the next attempt.
+        final = driver.exit_code == EXIT_NO_RETRY and not status.last_checkpoint
         return _failed(spec, draft, JobReason.DRIVER_FAILED, driver.message or "the driver failed", final=final)
     if status.submission is None:
         return _submit(draft, seen, driver)

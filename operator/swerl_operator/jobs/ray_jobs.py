@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import aiohttp
-from swerl_api.names import ROUTER_PORT
+from swerl_api.names import ERROR_PREFIX, ROUTER_PORT
 
 from .attempt import Object
 from .raycluster import DASHBOARD_PORT
@@ -91,7 +91,7 @@ class RayJobs:
         phase = _PHASES.get(str(info.get("status")), "pending")
         message = str(info.get("message") or "")
         if phase == "failed":
-            message = "; ".join(filter(None, [message, await self._log_tail(address, submission)]))
+            message = _why(message, await self._logs(address, submission))
         return Driver(phase, message, info.get("driver_exit_code"))
 
     async def engines(self, address: str) -> int:
@@ -117,14 +117,20 @@ class RayJobs:
             logger.warning("submission %s refused: %d %s", driver.id, reply.status, text[:500])
         return accepted
 
-    async def _log_tail(self, address: str, submission: str) -> str:
+    async def _logs(self, address: str, submission: str) -> str:
         try:
             async with self._session.get(_url(address, submission) + "/logs") as reply:
-                logs = str((await reply.json()).get("logs") or "")
+                return str((await reply.json()).get("logs") or "")
         except (TimeoutError, aiohttp.ClientError, json.JSONDecodeError):
             return ""
-        tail = "\n".join(logs.strip().splitlines()[-LOG_TAIL_LINES:])
-        return tail[-LOG_TAIL_CHARACTERS:]
+
+
+def _why(message: str, logs: str) -> str:
+    """The driver's own last word, or, of one that was killed, Ray's `message` and the end of its log."""
+    lines = logs.strip().splitlines()
+    said = [line.removeprefix(ERROR_PREFIX).strip() for line in lines if line.startswith(ERROR_PREFIX)]
+    tail = "\n".join(lines[-LOG_TAIL_LINES:])[-LOG_TAIL_CHARACTERS:]
+    return said[-1] if said else "; ".join(filter(None, [message, tail]))
 
 
 def _url(address: str, submission: str) -> str:

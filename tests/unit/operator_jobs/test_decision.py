@@ -128,6 +128,13 @@ def test_a_driver_may_ask_for_no_further_attempt(spec: Spec) -> None:
     assert condition(decision, "Failed") == ("True", "DriverFailed")
 
 
+def test_input_that_a_checkpoint_was_made_from_is_tried_again(spec: Spec) -> None:
+    driver = Driver("failed", "tasks.jsonl: cannot be read: Input/output error", EXIT_NO_RETRY)
+    before = running_status(lastCheckpoint="/swerl/output/checkpoints/demo/step-0000004")
+    after = step(spec, before, cluster=CLUSTER, pods=[head()], driver=driver).draft.status
+    assert (after.attempt, after.phase) == (2, "Retrying")
+
+
 def test_a_lost_head_makes_the_next_attempt(spec: Spec) -> None:
     forgetful = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("absent"))
     gone = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=Driver("unreachable"))

@@ -1,4 +1,4 @@
-"""Command line of the driver: exit code 0 only when the job is trained to its end."""
+"""Command line of the driver: exit code 0 only when the job is trained to its end, NO_RETRY for wrong input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--job", type=Path, default=Path("/etc/swerl/job.json"), help="description of the attempt")
     parser.add_argument("--kubeconfig", help="cluster to use; inside a Pod the Pod's own")
     options = parser.parse_args(arguments)
-    return run_to_end(_run(options.job, options.kubeconfig, began))
+    return run_to_end(_run(options.job, options.kubeconfig, began), hopeless=wrong_input())
+
+
+def wrong_input() -> tuple[type[BaseException], ...]:
+    """What ends an attempt and would end the next one too."""
+    from swerl_agent.episode import PromptError, TokenizerError
+    from swerl_agent.tasks import TaskError
+    from swerl_trainer.driver.errors import JobError
+    from swerl_trainer.megatron.errors import ConversionError, LayoutError
+
+    return (JobError, TaskError, PromptError, TokenizerError, LayoutError, ConversionError)
 
 
 async def _run(path: Path, kubeconfig: str | None, began: float) -> None:

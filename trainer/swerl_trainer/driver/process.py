@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-ERROR_PREFIX = "SWERL-ERROR:"
+from swerl_api.names import ERROR_PREFIX
+
 INTERRUPTED = 143  # exit code after SIGTERM
 NO_RETRY = 78  # sysexits EX_CONFIG: tells the operator that another try would fail the same way
 
@@ -30,17 +31,22 @@ def run_to_end(work: Coroutine[Any, Any, None], *, hopeless: tuple[type[BaseExce
         return INTERRUPTED
     except BaseException as error:
         logging.getLogger("swerl_trainer").exception("the work failed")
-        print(f"{ERROR_PREFIX} {reason(error)}", flush=True)
-        return NO_RETRY if isinstance(error, hopeless) else 1
+        first = root(error)
+        text = str(first).strip() or "no message"
+        print(f"{ERROR_PREFIX} {type(first).__name__}: {text.splitlines()[0]}", flush=True)
+        return NO_RETRY if isinstance(first, hopeless) else 1
     return 0
 
 
-def reason(error: BaseException) -> str:
-    """One line on why work ended; of several errors at once, the first."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    text = str(error).strip() or "no message"
-    return f"{type(error).__name__}: {text.splitlines()[0]}"
+def root(error: BaseException) -> BaseException:
+    """What went wrong: of several errors at once the first, of an actor's error what was raised there."""
+    while True:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        elif isinstance(cause := getattr(error, "cause", None), BaseException):  # RayTaskError begins with a process
+            error = cause
+        else:
+            return error
 
 
 @asynccontextmanager

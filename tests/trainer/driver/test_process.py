@@ -1,0 +1,47 @@
+"""How a driver's process ends, and what it says last."""
+
+from __future__ import annotations
+
+import pytest
+from ray.exceptions import RayTaskError
+from swerl_agent.tasks import TaskError
+from swerl_trainer.driver.__main__ import main, wrong_input
+from swerl_trainer.driver.process import NO_RETRY, run_to_end
+
+
+def raised_in_an_actor(cause: Exception) -> Exception:
+    """What Ray makes of it."""
+    trace = f"Traceback (most recent call last):\n  File x\n{type(cause).__name__}: {cause}"
+    error: Exception = RayTaskError("prepare", trace, cause, proctitle="ray::W", pid=7, ip="::1").as_instanceof_cause()
+    return error
+
+
+async def failing(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "code"),
+    [
+        (RuntimeError("first\nsecond"), "RuntimeError: first", 1),
+        (TaskError("a.jsonl:3: field patch is missing"), "TaskError: a.jsonl:3: field patch is missing", NO_RETRY),
+        (raised_in_an_actor(TaskError("a.jsonl:3: no image")), "TaskError: a.jsonl:3: no image", NO_RETRY),
+        (raised_in_an_actor(ValueError("x")), "ValueError: x", 1),
+        (
+            ExceptionGroup("unhandled errors in a TaskGroup", [raised_in_an_actor(TaskError("no task left"))]),
+            "TaskError: no task left",
+            NO_RETRY,
+        ),
+        (ValueError(), "ValueError: no message", 1),
+    ],
+)
+def test_the_last_line_says_what_failed_and_wrong_input_is_not_tried_again(
+    capsys: pytest.CaptureFixture[str], error: Exception, said: str, code: int
+) -> None:
+    assert run_to_end(failing(error), hopeless=wrong_input()) == code
+    assert capsys.readouterr().out.splitlines()[-1] == f"SWERL-ERROR: {said}"
+
+
+def test_a_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--job", "/nowhere/job.json"]) == NO_RETRY
+    assert capsys.readouterr().out.splitlines()[-1].startswith("SWERL-ERROR: JobError: /nowhere/job.json is no job")

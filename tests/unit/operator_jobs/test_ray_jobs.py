@@ -1,0 +1,56 @@
+"""What Ray's head says of a driver, and what the status makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from swerl_operator.jobs import ray_jobs
+from swerl_operator.jobs.ray_jobs import Driver, RayJobs
+
+
+class Head:
+    """A head on which one driver failed."""
+
+    def __init__(self) -> None:
+        self.logs = ""
+
+    async def job(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "FAILED", "message": "exit code 78", "driver_exit_code": 78})
+
+    async def log(self, request: web.Request) -> web.Response:
+        return web.json_response({"logs": self.logs})
+
+
+@pytest.fixture
+async def head(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Head]:
+    head, app = Head(), web.Application()
+    app.add_routes([web.get("/api/jobs/uid-1-1", head.job), web.get("/api/jobs/uid-1-1/logs", head.log)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    monkeypatch.setattr(ray_jobs, "DASHBOARD_PORT", runner.addresses[0][1])
+    yield head
+    await runner.cleanup()
+
+
+async def look() -> Driver:
+    async with RayJobs() as jobs:
+        return await jobs.look("127.0.0.1", "uid-1-1")
+
+
+async def test_a_driver_that_says_why_it_failed_is_quoted_alone(head: Head) -> None:
+    head.logs = "starting\nTraceback:\n  a\nSWERL-ERROR: TaskError: tasks.jsonl:3: field patch is missing\n(ended)\n"
+    assert await look() == Driver("failed", "TaskError: tasks.jsonl:3: field patch is missing", 78)
+
+
+async def test_of_a_driver_that_was_killed_the_end_of_the_log_is_shown(head: Head) -> None:
+    head.logs = "".join(f"line {number}\n" for number in range(99))
+    found = await look()
+    assert found.message.startswith("exit code 78; line 84\n") and found.message.endswith("line 98")
+
+
+async def test_a_head_that_does_not_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_jobs, "DASHBOARD_PORT", 9)
+    assert (await look()).phase == "unreachable"
