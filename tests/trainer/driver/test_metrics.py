@@ -14,6 +14,8 @@ from swerl_trainer.metrics.figures import group_figures, rollout_figures, train_
 from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sinks, TensorBoardSink, rows
 from swerl_trainer.rollout.group import Rollout, Waste
 
+from tests.full_disk import files_end_at
+
 
 def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, float] | None = None) -> Rollout:
     return Rollout(
@@ -100,6 +102,16 @@ def test_a_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
     second = JsonlSink(path, attempt=2, keep={"step": 2})
     second.write("step", 3, {"x": 2.0})
     assert [(row["step"], row["attempt"], row["x"]) for row in rows(path)] == [(1, 1, 1.0), (2, 1, 1.0), (3, 2, 2.0)]
+
+
+def test_a_row_that_the_disk_refuses_leaves_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path, attempt=1, keep={})
+    sink.write("step", 1, {"x": 1.0})
+    with files_end_at(path.stat().st_size + 5), pytest.raises(OSError, match="File too large"):
+        sink.write("step", 2, {"x": 2.0})
+    sink.write("step", 3, {"x": 3.0})
+    assert [row["step"] for row in rows(path)] == [1, 3]
 
 
 def test_a_run_from_the_beginning_starts_a_new_file(tmp_path: Path) -> None:

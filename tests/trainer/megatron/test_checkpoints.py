@@ -6,7 +6,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from swerl_trainer.checkpoints import MARKER, CheckpointStore
+from swerl_trainer.checkpoints import MARKER, CheckpointError, CheckpointStore
+
+from tests.full_disk import files_end_at
 
 
 async def write(store: CheckpointStore, step: int) -> None:
@@ -43,6 +45,17 @@ async def test_a_failed_write_leaves_the_older_checkpoint(tmp_path: Path) -> Non
     with pytest.raises(RuntimeError, match="rank 3"):
         async with store.write(2, {}):
             raise RuntimeError("rank 3 died")
+    newest = store.newest()
+    assert newest is not None and newest.step == 1
+    await write(store, 3)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0000001", "step-0000003"]
+
+
+async def test_a_full_disk_is_one_clear_error_and_leaves_the_older_checkpoint(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path)
+    await write(store, 1)
+    with files_end_at(4), pytest.raises(CheckpointError, match=r"checkpoint of step 2 under .*: .*File too large"):
+        await write(store, 2)
     newest = store.newest()
     assert newest is not None and newest.step == 1
     await write(store, 3)

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import resource
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from swerl_agent.storage import Journal, JournalError
 
+from tests.full_disk import files_end_at
+
 
 def number(row: Mapping[str, Any]) -> int:
     return int(row["n"])
-
-
-@contextmanager
-def files_end_at(size: int) -> Iterator[None]:
-    """No file of this process can grow beyond `size` bytes."""
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_row_that_the_disk_takes_in_part_is_not_in_the_file(tmp_path: Path) -> None:

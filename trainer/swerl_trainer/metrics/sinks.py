@@ -1,7 +1,7 @@
 """Where figures go.
 
 Guarantees: after a resume the JSONL file holds one row per step, rows of steps that are done again being taken out
-first; a sink that fails is logged and never stops training.
+first; a row that the disk refuses leaves the others as they are; a sink that fails is logged and never stops training.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from swerl_agent.storage import Journal, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -36,27 +37,20 @@ class JsonlSink:
 
     def __init__(self, path: Path, *, attempt: int, keep: Mapping[str, int]) -> None:
         """`keep`: by kind, the last step whose row stays; later ones are done again."""
-        self._path = path
         self._attempt = attempt
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._journal = Journal(path, dict)
         if path.is_file():
-            self._rewrite([row for row in rows(path) if row["step"] <= keep.get(row["kind"], -1)])
+            kept = [row for row in rows(path) if row["step"] <= keep.get(row["kind"], -1)]
+            write_whole({path: [f"{json.dumps(row)}\n".encode() for row in kept]})
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Append one row and have it on disk."""
-        row = {"kind": kind, "step": step, "attempt": self._attempt, "time": round(time.time(), 3), **figures}
-        with self._path.open("a") as sink:
-            sink.write(json.dumps(row) + "\n")
-            sink.flush()
-            os.fsync(sink.fileno())
+        self._journal.append(
+            {"kind": kind, "step": step, "attempt": self._attempt, "time": round(time.time(), 3), **figures}
+        )
 
     def close(self) -> None:
         """Nothing is buffered."""
-
-    def _rewrite(self, kept: Sequence[Mapping[str, Any]]) -> None:
-        partial = self._path.with_name(self._path.name + ".part")
-        partial.write_text("".join(json.dumps(row) + "\n" for row in kept))
-        partial.replace(self._path)
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -112,17 +112,28 @@ class Worker:
         return {"pending": pending, "ready": ready, "grading": self._grading}
 
     async def _member(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
-        async with self._scoring(order, index) as scoring:
-            return await self._judged_member(order, members, index, attempt, scoring)
+        unwritten: list[Episode] = []
+        try:
+            async with self._scoring(order, index) as scoring:
+                return await self._judged_member(order, members, index, attempt, scoring, unwritten)
+        finally:
+            for episode in unwritten:  # it was stopped or failed, or nobody waits for its verdict any more
+                await asyncio.shield(asyncio.to_thread(self._write, order, episode))
 
     async def _judged_member(
-        self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int, scoring: Scoring | None
+        self,
+        order: GroupOrder,
+        members: tuple[int, ...],
+        index: int,
+        attempt: int,
+        scoring: Scoring | None,
+        unwritten: list[Episode],
     ) -> Rollout:
         asked = time.monotonic()
         attempted = self._fresh(order, members, attempt)
         try:
             try:
-                episode, waited = await self._episode(order, attempted, index, asked, scoring)
+                episode, waited = await self._episode(order, attempted, index, asked, scoring, unwritten)
             finally:
                 await asyncio.shield(self._release(order, attempt, index))
         except SandboxError as error:
@@ -133,6 +144,7 @@ class Worker:
         verdict = await self._grade(order, episode) if needs_grading(episode) else None
         scores = await scoring.finish() if scoring and not episode.infrastructure_error else {}
         rollout = rollout_of(episode, verdict, waited, scores=scores, judge_weight=self._parts.judge_weight)
+        unwritten.clear()
         await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores)
         return rollout
 
@@ -143,7 +155,13 @@ class Worker:
         return judge.scoring(self._task(order).problem_statement, f"{order.id}/{index}")
 
     async def _episode(
-        self, order: GroupOrder, attempted: _Try, index: int, asked: float, scoring: Scoring | None
+        self,
+        order: GroupOrder,
+        attempted: _Try,
+        index: int,
+        asked: float,
+        scoring: Scoring | None,
+        unwritten: list[Episode],
     ) -> tuple[Episode, float]:
         parts = self._parts
         group = await asyncio.shield(attempted.declared)
@@ -160,6 +178,7 @@ class Worker:
             index=index,
             temperature=order.temperature,
             scoring=scoring,
+            on_end=unwritten.append,
         )
         return episode, waited
 
@@ -222,22 +241,22 @@ class Worker:
         self,
         order: GroupOrder,
         episode: Episode,
-        verdict: Verdict | None,
-        rollout: Rollout,
-        scores: Mapping[int, StepScore],
+        verdict: Verdict | None = None,
+        rollout: Rollout | None = None,
+        scores: Mapping[int, StepScore] | None = None,
     ) -> None:
         folder = f"step-{order.step:04d}" if order.purpose == "train" else f"evaluation-{order.step:04d}"
         meta = {
             "step": order.step,
-            "reward": rollout.reward,
-            "valid": rollout.valid,
+            "reward": rollout.reward if rollout else 0.0,
+            "valid": rollout is not None and rollout.valid,
             "temperature": order.temperature,
-            "step_scores": [asdict(score) for score in scores.values()],
+            "step_scores": [asdict(score) for score in (scores or {}).values()],
         }
         try:
             write_artifacts(self._parts.artifacts / folder, episode, verdict, meta=meta)
-        except OSError:
-            logger.exception("artifacts of %s/%d could not be written", order.id, episode.index)
+        except OSError as error:
+            logger.error("the artifacts of %s/%d are not kept: %s", order.id, episode.index, error)
 
     def _task(self, order: GroupOrder) -> Task:
         return self._parts.tasks[order.purpose][order.task]
