@@ -87,6 +87,16 @@ def test_a_schedule_loses_nothing_and_keeps_the_budget(ranks: int) -> None:
     assert all(len(m) == 1 or sum(lengths[i] for i in m) <= 200 for m in bins)
 
 
+@pytest.mark.parametrize("count", [517, 3])
+def test_any_number_of_samples_is_shared_out_whole_over_four_ranks(count: int) -> None:
+    steps = [sample(4 + number % 7, reward=float(number % 2), index=number) for number in range(count)]
+    batch = policy_batch(steps, normalisation="std", aggregation="token")
+    plan = schedule([len(sequence) for sequence in batch.sequences], budget=64, ranks=4)
+    assert len({len(of_rank) for of_rank in plan}) == 1
+    assert sorted(place for of_rank in plan for members in of_rank for place in members) == list(range(count))
+    assert float(sum(sequence.weights.sum() for sequence in batch.sequences)) == pytest.approx(1.0, abs=1e-4)
+
+
 def test_a_budget_below_every_sequence_packs_each_alone() -> None:
     assert schedule([9, 9, 9], budget=1, ranks=1) == [[[0], [1], [2]]]
 

@@ -93,6 +93,21 @@ def test_the_window_moves_in_chunks(talk: Talk) -> None:
     assert rewrites <= moves
 
 
+def test_a_step_costs_its_own_observation_however_long_the_talk_is(
+    tokenizer: HFTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    encode = tokenizer._piece
+    monkeypatch.setattr(tokenizer, "_piece", lambda text: encoded.append(len(text)) or encode(text))
+    talk, costs = Talk(tokenizer, Budget(1_200, 200)), []
+    for number in range(100, 400):
+        before = sum(encoded)
+        talk.turn(f"look at {number};", f"file {number} has a line")
+        costs.append(sum(encoded) - before)
+    assert len(talk.transcript.stretches) > 5
+    assert max(costs[1:]) <= 5 * min(costs)
+
+
 def test_every_answer_is_trained_once_with_what_was_read(talk: Talk, tokenizer: HFTokenizer) -> None:
     stretches = talk.transcript.stretches
     answers = [answer for stretch in stretches for answer in stretch.answers]

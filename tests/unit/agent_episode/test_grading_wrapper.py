@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from swerl_agent.grading.eval_script import instrumented
+from swerl_agent.grading.eval_script import END, START, instrumented
 from swerl_agent.grading.framing import HEAD_BYTES, TAIL_BYTES, Framer, Report
 from swerl_agent.grading.policy import protected_globs
 from swerl_agent.grading.testimony import checked_record
@@ -91,6 +91,14 @@ def test_the_patch_is_there_when_the_script_runs(repository: Path, tmp_path: Pat
     report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py; echo $TZ $PYTHONHASHSEED; exit 4")
     assert report.log == b"one\n2\nthree\nUTC 0\n"
     assert (report.stage, report.exit_code) == ("eval", 4)
+
+
+def test_no_line_of_a_script_ends_it_early(repository: Path, tmp_path: Path) -> None:
+    lines = ["EOF", "EOF_114329324912 ", "'EOF'", "PATCH", "eval.sh", "COMPLETE", ""]
+    script = "cat <<'EOF_114329324912'\n" + "\n".join(lines) + "\nEOF_114329324912\necho last"
+    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script))
+    between = report.log.decode().split(START + "\n")[1].split(END)[0]
+    assert between.splitlines()[: len(lines) + 1] == [*lines, "last"]
 
 
 def test_protected_files_are_put_back_and_new_ones_removed(repository: Path, tmp_path: Path) -> None:

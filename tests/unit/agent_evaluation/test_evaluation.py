@@ -1,21 +1,113 @@
-"""An evaluation whose attempts are all made."""
+"""An evaluation over attempts that a test makes up."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, Record, Records
+import pytest
+from swerl_agent.episode import Episode
+from swerl_agent.evaluation import Attempt, Evaluation, EvaluationSettings, EvaluationStuck, Record, Records
+from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import ImagePullFailed
 from swerl_agent.tasks import Evaluation as Criteria
 from swerl_agent.tasks import Task
 
+from tests.full_disk import files_end_at
+
 TASK = Task("a__a-1", "a/a", "0" * 40, "1", "It breaks.", "image", Criteria("sh", "gold", "", ("t::a",), ()))
+NOTHING = cast(Any, None)
+BUSY = "EngineError: http://e/generate gave no answer in 9 tries: HTTP 429: busy"
+
+
+def tasks(count: int) -> list[Task]:
+    return [replace(TASK, instance_id=f"a__a-{number}") for number in range(count)]
+
+
+def solved() -> Attempt:
+    return Attempt(Episode("t", "g", 0, patch="diff --git a/x b/x\n", exit_status="submitted"), Verdict("resolved"))
+
+
+def lost() -> Attempt:
+    return Attempt(Episode("t", "g", 0, infrastructure_error=True, error=BUSY, exit_status="infrastructure_error"))
+
+
+class Attempts:
+    """Gives the outcomes in order."""
+
+    outcomes: Iterator[Attempt | Exception]
+
+    def __init__(self, *where: Any, **how: Any) -> None: ...
+
+    async def __aenter__(self) -> Attempts:
+        return self
+
+    async def __aexit__(self, *error: object) -> None: ...
+
+    async def make(self, task: Task, *how: Any, **more: Any) -> Attempt:
+        outcome = next(self.outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> type[Attempts]:
+    monkeypatch.setattr("swerl_agent.evaluation.evaluation.Attempts", Attempts)
+    return Attempts
+
+
+def evaluation(folder: Path, count: int) -> Evaluation:
+    return Evaluation(tasks(count), NOTHING, EvaluationSettings(workers=1), Records(folder), folder)
 
 
 async def test_one_that_is_finished_asks_the_cluster_for_nothing(tmp_path: Path) -> None:
     records = Records(tmp_path)
     records.add(Record(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1"))
-    nothing = cast(Any, None)
-    work = Evaluation([TASK], nothing, EvaluationSettings(), records, tmp_path)
-    await work.run(nothing, "n", nothing)
+    work = Evaluation([TASK], NOTHING, EvaluationSettings(), records, tmp_path)
+    await work.run(NOTHING, "n", NOTHING)
     assert work.left == []
+
+
+async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, attempts: type[Attempts]) -> None:
+    attempts.outcomes = iter([solved(), ImagePullFailed("no such image: x:1"), solved()])
+    work = evaluation(tmp_path, 3)
+    await work.run(NOTHING, "n", NOTHING)
+    assert work.left == [("a__a-1", 0)]
+    found = {record.instance_id: record for record in Records(tmp_path).all}
+    assert (found["a__a-1"].valid, found["a__a-1"].error) == (False, "ImagePullFailed: no such image: x:1")
+    assert all(found[name].resolved for name in ("a__a-0", "a__a-2"))
+
+
+async def test_an_endpoint_that_is_down_ends_it_with_its_words_and_what_is_known_stays(
+    tmp_path: Path, attempts: type[Attempts]
+) -> None:
+    attempts.outcomes = iter([solved(), *(lost() for _ in range(40))])
+    with pytest.raises(
+        EvaluationStuck, match=r"ended the last 20 attempts, the last so: EngineError: .*HTTP 429: busy"
+    ):
+        await evaluation(tmp_path, 40).run(NOTHING, "n", NOTHING)
+    known = Records(tmp_path).all
+    assert [record.resolved for record in known if record.valid] == [True]
+    assert len([record for record in known if not record.valid]) == 20
+    attempts.outcomes = iter(solved() for _ in range(39))
+    again = evaluation(tmp_path, 40)
+    await again.run(NOTHING, "n", NOTHING)
+    assert again.left == []
+
+
+async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(
+    tmp_path: Path, attempts: type[Attempts]
+) -> None:
+    attempts.outcomes = iter([solved(), solved(), solved()])
+    await evaluation(tmp_path, 1).run(NOTHING, "n", NOTHING)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    with files_end_at(16), pytest.raises(OSError, match="cannot be written: File too large"):
+        await evaluation(tmp_path, 2).run(NOTHING, "n", NOTHING)
+    assert {path: path.read_bytes() for path in before} == before
+    again = evaluation(tmp_path, 2)
+    assert again.left == [("a__a-1", 0)]
+    await again.run(NOTHING, "n", NOTHING)
+    assert again.left == []

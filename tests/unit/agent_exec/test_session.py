@@ -150,6 +150,12 @@ async def test_a_kill_reaches_every_process_of_the_command(session: Session, wor
     assert left.stdout == b"0\n"
 
 
+async def test_a_kill_spares_what_an_earlier_command_left_running(session: Session) -> None:
+    started = await session.run("sleep 300 >/dev/null 2>&1 & echo $!", timeout=20)
+    assert (await session.run("sleep 600", timeout=1)).timed_out
+    assert (await session.run(f"kill {int(started.stdout)}", timeout=20)).exit_code == 0
+
+
 async def test_a_command_that_ends_when_asked_may_clean_up(session: Session) -> None:
     result = await session.run("trap 'echo tidy; exit 3' TERM; while :; do sleep 0.1; done", timeout=1)
     assert result.timed_out and result.exit_code == 3 and result.stdout == b"tidy\n"

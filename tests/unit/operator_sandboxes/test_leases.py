@@ -39,6 +39,20 @@ def test_silence_for_the_whole_duration_expires_it(leases: Leases) -> None:
     assert states[12] is LeaseState.EXPIRED
 
 
+@pytest.mark.parametrize("instant", [59.9, 60.0, 60.1])
+@pytest.mark.parametrize("read_before", [False, True])
+def test_a_renewal_at_the_instant_of_expiry_extends_or_comes_too_late_and_the_lease_still_ends(
+    leases: Leases, instant: float, read_before: bool
+) -> None:
+    for now in range(0, 60, 5):
+        observe(leases, WALL, float(now))
+    missed = read_before and observe(leases, WALL, instant) is LeaseState.EXPIRED
+    assert missed == (read_before and instant >= 60)
+    assert observe(leases, WALL + instant, instant + 0.05) is LeaseState.HELD
+    later = [observe(leases, WALL + instant, instant + 0.05 + seconds) for seconds in range(5, 65, 5)]
+    assert later == [LeaseState.HELD] * 11 + [LeaseState.EXPIRED]
+
+
 def test_a_long_expired_lease_gets_a_short_patience(leases: Leases) -> None:
     assert observe(leases, WALL - 3600, 0.0) is LeaseState.HELD
     assert observe(leases, WALL - 3600, 10.0) is LeaseState.HELD

@@ -1,0 +1,75 @@
+"""What a grader does when a Job of it comes to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from swerl_agent.grading import Grader, Verdict
+from swerl_agent.grading.framing import Report
+from swerl_agent.grading.job import Exhausted, Infrastructure, NoReport, Outcome
+from swerl_api import Grading
+
+from .graded import A, B, log, task
+
+
+class Cluster:
+    """Takes what it is given."""
+
+    async def create(self, *what: Any, **how: Any) -> dict[str, Any]:
+        return {}
+
+    async def delete(self, *what: Any, **how: Any) -> None: ...
+
+
+async def graded(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome | Exception) -> tuple[Verdict, list[str]]:
+    """The verdict when the Jobs, one after the other, come to `outcomes`; and their names."""
+    left, jobs = list(outcomes), []
+
+    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> Outcome:
+        jobs.append(job["metadata"]["name"])
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
+    cluster: Any = Cluster()
+    async with Grader(cluster, "n", Grading(retries=2, cache=False)) as grader:
+        return await grader.grade(task(eval_script="./tests/runtests.py"), ""), jobs
+
+
+def report(*lines: str) -> Report:
+    return Report("eval", 0, 1.0, 9, log(*lines), (), (), b"")
+
+
+PASSED, FAILED = report(f"PASSED {A}", f"PASSED {B}"), report(f"FAILED {A} - boom", f"PASSED {B}")
+LOST = Infrastructure("node lost")
+
+
+async def test_a_failure_of_the_infrastructure_is_graded_anew_in_a_fresh_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict, jobs = await graded(monkeypatch, LOST, LOST, PASSED)
+    assert verdict.resolved
+    assert len(set(jobs)) == 3
+
+
+async def test_when_it_stays_the_verdict_says_so_and_nothing_of_the_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict, jobs = await graded(monkeypatch, LOST, LOST, LOST)
+    assert (verdict.status, verdict.detail, len(jobs)) == ("infra_error", "node lost", 3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [(FAILED, "unresolved"), (PASSED, "resolved"), (Exhausted("memory", "too much"), "unresolved")],
+)
+async def test_a_verdict_on_the_patch_is_never_tried_again(
+    monkeypatch: pytest.MonkeyPatch, outcome: Outcome, status: str
+) -> None:
+    verdict, jobs = await graded(monkeypatch, outcome, PASSED)
+    assert (verdict.status, len(jobs)) == (status, 1)
+
+
+async def test_a_patch_that_always_ends_its_job_early_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict, _ = await graded(monkeypatch, *[NoReport("killed")] * 3)
+    assert (verdict.status, verdict.detail) == ("unresolved", "every try was cut short: killed")

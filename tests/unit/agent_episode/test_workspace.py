@@ -1,0 +1,52 @@
+"""Commands as they reach the sandbox, and the diff of its work tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swerl_agent.episode import AgentLimits
+from swerl_agent.episode.workspace import Workspace
+from swerl_agent.sandbox import CommandResult
+
+from .conftest import PATCH
+
+
+class Sandbox:
+    """A session that remembers what it was asked, and gives one result."""
+
+    def __init__(self, result: CommandResult) -> None:
+        self.result = result
+        self.asked: list[dict[str, Any]] = []
+
+    async def run(self, command: str, **how: Any) -> CommandResult:
+        self.asked.append({"command": command, **how})
+        return self.result
+
+
+def result(stdout: bytes, exit_code: int = 0, *, timed_out: bool = False) -> CommandResult:
+    return CommandResult("c", exit_code, stdout, b"", len(stdout), 0, timed_out, 0.1)
+
+
+async def test_no_command_pages_or_draws() -> None:
+    sandbox = Sandbox(result(b""))
+    workspace = Workspace(sandbox, AgentLimits())
+    await workspace.execute("git log", seconds_left=9)
+    await workspace.diff()
+    assert len(sandbox.asked) == 2
+    for asked in sandbox.asked:
+        assert (
+            asked["env"].items()
+            >= {"PAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}.items()
+        )
+        assert asked["cwd"] == "/testbed"
+
+
+async def test_a_diff_that_does_not_end_is_no_patch_and_no_error() -> None:
+    sandbox = Sandbox(result(PATCH, 137, timed_out=True))
+    assert await Workspace(sandbox, AgentLimits()).diff() == ""
+    assert sandbox.asked[0]["timeout"] == 60
+
+
+async def test_a_diff_without_its_end_is_no_patch() -> None:
+    cut = CommandResult("c", 0, PATCH, b"", len(PATCH) + 1, 0, False, 0.1)
+    assert await Workspace(Sandbox(cut), AgentLimits()).diff() == ""
