@@ -1,131 +1,22 @@
-"""A worker's promises about sandboxes, grading and artifacts, with sandboxes in this process."""
+"""A worker's promises about sandboxes, grading and scores."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, EngineError, Generation, Prompts
+from swerl_agent.episode import AgentLimits, Generation, Prompts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
-from swerl_agent.sandbox import CommandResult, PodGone
-from swerl_agent.tasks import Evaluation, Task
-from swerl_trainer.rollout.group import GroupOrder, Waste
+from swerl_agent.tasks import Task
+from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.worker import Worker, WorkerParts
 
-from tests.full_disk import files_end_at
-
-PATCH = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
-TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))
-ORDER = GroupOrder("g0", "train", 0, 2, 1, 1.0)
-MEMBERS = (0, 1)
-
-
-class Letters:
-    """A tokenizer whose tokens are characters."""
-
-    stop_token_ids = (0,)
-    turn_end_id = tool_end_id = 0
-    vocab_size = 1000
-
-    def encode(self, text: str) -> list[int]:
-        return [ord(c) for c in text]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(chr(i) for i in ids if i)
-
-    def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        return [1]
-
-    def delta(self, *contents: str, role: str = "user") -> list[int]:
-        return [1]
-
-
-@dataclass
-class World:
-    """Everything around the worker, and what it was asked for."""
-
-    events: list[str] = field(default_factory=list)
-    lost: set[int] = field(default_factory=set)
-    broken_engine: bool = False
-    votes: int = 0  # the judge was asked for
-    broken_judge: bool = False
-    verdict: str = "resolved"
-    hang: asyncio.Event | None = None
-    age: float = 0.0
-    idle_seconds: float = 7.0
-
-    async def declare(self, name: str, task: Task, replicas: int) -> World:
-        self.events.append(f"declare {name} {replicas}")
-        return self
-
-    def counts(self) -> tuple[int, int]:
-        return 0, 0
-
-    async def claim(self, ordinal: int) -> World:
-        if ordinal in self.lost:
-            raise PodGone("evicted")
-        return self
-
-    async def release(self, ordinal: int) -> None:
-        self.events.append(f"release {ordinal}")
-
-    async def delete(self) -> None:
-        self.events.append("delete")
-
-    async def run(
-        self,
-        command: str,
-        *,
-        timeout: float,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        max_output: int = 0,
-    ) -> CommandResult:
-        return CommandResult("c", 0, PATCH, b"", len(PATCH), 0, False, 0.0)
-
-    async def generate(
-        self,
-        input_ids: Sequence[int],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        stop_token_ids: Sequence[int],
-        routing_key: str,
-    ) -> Generation:
-        if self.hang is not None:
-            await self.hang.wait()
-        if self.broken_engine:
-            raise EngineError("no answer")
-        return Generation([65, 0], [-0.1, -0.2], "stop", [("1", 0, 2)])
-
-    async def vote(self, input_ids: Sequence[int], **sampling: object) -> Generation:
-        self.votes += 1
-        if self.broken_judge:
-            raise EngineError("no vote")
-        text = r"\boxed{1}" if self.votes % 3 else r"\boxed{-1}"
-        return Generation([ord(c) for c in text], [-0.1] * len(text), "stop")
-
-    async def grade(self, task: Task, patch: str) -> Verdict:
-        self.events.append("grade")
-        return Verdict(self.verdict, {}, 0.5, False, "said so")  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def worker(world: World, tmp_path: Path) -> Worker:
-    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-    limits = AgentLimits(step_limit=1)
-    tasks = {"train": [TASK]}
-    return Worker(WorkerParts(tasks, world, world, world, Letters(), prompts, limits, tmp_path, "x-{}".format))
+from .conftest import MEMBERS, ORDER, TASK, Letters, MakeWorker, World
 
 
 async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, world: World) -> None:
@@ -190,87 +81,15 @@ async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker,
     assert (rollout.valid, rollout.reward) == (True, -1.0)
 
 
-async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path) -> None:
-    await worker.run(ORDER, MEMBERS, 0, 0)
-    (folder,) = (tmp_path / "step-0001").iterdir()
-    assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
-
-
-@pytest.mark.parametrize("error", [EngineError("no answer"), RuntimeError("surprise")])
-async def test_an_episode_that_failed_leaves_its_artifacts_too(
-    worker: Worker, world: World, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(world, "generate", lambda input_ids, **sampling: failed(error))
-    assert not (await worker.run(ORDER, MEMBERS, 0, 0)).valid
-    (folder,) = (tmp_path / "step-0001").iterdir()
-    meta = json.loads((folder / "meta.json").read_text())
-    assert meta["error"] == f"{type(error).__name__}: {error}"
-    assert not meta["valid"]
-
-
-async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(world: World, tmp_path: Path) -> None:
-    world.hang = asyncio.Event()
-    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-    limits = AgentLimits(step_limit=1, episode_timeout=0.1)
-    parts = WorkerParts({"train": [TASK]}, world, world, world, Letters(), prompts, limits, tmp_path, "x-{}".format)
-    rollout = await Worker(parts).run(ORDER, MEMBERS, 0, 0)
-    assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
-    (folder,) = (tmp_path / "step-0001").iterdir()
-    assert json.loads((folder / "traj.json").read_text())["info"]["exit_status"] == "episode_timeout"
-
-
 async def test_grading_may_take_longer_than_the_episode(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_worker: MakeWorker, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def grade(task: Task, patch: str) -> Verdict:
         await asyncio.sleep(0.4)
         return Verdict("resolved")
 
     monkeypatch.setattr(world, "grade", grade)
-    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-    limits = AgentLimits(step_limit=1, episode_timeout=0.2)
-    parts = WorkerParts({"train": [TASK]}, world, world, world, Letters(), prompts, limits, tmp_path, "x-{}".format)
-    assert (await Worker(parts).run(ORDER, MEMBERS, 0, 0)).resolved
-
-
-async def test_a_full_disk_costs_the_artifacts_alone(
-    worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    await worker.run(ORDER, MEMBERS, 0, 0)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
-    with files_end_at(16):
-        rollout = await worker.run(ORDER, MEMBERS, 1, 0)
-    assert (rollout.valid, rollout.resolved, len(rollout.stretches)) == (True, True, 1)
-    (said,) = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
-    assert said.startswith("the artifacts of g0/1 are not kept: ") and "File too large" in said
-    assert len(said.splitlines()) == 1
-    assert {path: path.read_bytes() for path in before} == before
-
-
-async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, world: World, tmp_path: Path) -> None:
-    world.hang = asyncio.Event()
-    running = [asyncio.create_task(worker.run(ORDER, MEMBERS, index, 0)) for index in MEMBERS]
-    await asyncio.sleep(0.05)
-    await worker.discard(ORDER)
-    rollouts = await asyncio.gather(*running)
-    assert [(rollout.valid, rollout.error_code) for rollout in rollouts] == [(False, "discarded")] * 2
-    assert world.events.count("delete") == 1
-    traces = [json.loads(path.read_text())["info"] for path in tmp_path.glob("step-0001/*/traj.json")]
-    assert [trace["exit_status"] for trace in traces] == ["cancelled"] * 2
-
-
-async def test_an_episode_whose_verdict_nobody_waits_for_leaves_its_artifacts_too(
-    worker: Worker, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(world, "grade", lambda task, patch: asyncio.sleep(60))
-    running = asyncio.create_task(worker.run(ORDER, MEMBERS, 0, 0))
-    while "release 0" not in world.events:  # noqa: ASYNC110 - nobody is told
-        await asyncio.sleep(0.01)
-    await worker.discard(ORDER)
-    assert not (await running).valid
-    (folder,) = (tmp_path / "step-0001").iterdir()
-    meta = json.loads((folder / "meta.json").read_text())
-    assert (meta["exit_status"], meta["verdict"], meta["valid"]) == ("max_steps", None, False)
+    assert (await make_worker(episode_timeout=0.2).run(ORDER, MEMBERS, 0, 0)).resolved
 
 
 @dataclass
@@ -303,10 +122,6 @@ def judged_worker(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 async def answered(generation: Generation) -> Generation:
     return generation
-
-
-async def failed(error: Exception) -> Generation:
-    raise error
 
 
 async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Worker, tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""A worker whose sandboxes, engine, judge and grading are in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from swerl_agent.episode import AgentLimits, EngineError, Generation, Prompts
+from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import CommandResult, PodGone
+from swerl_agent.tasks import Evaluation, Task
+from swerl_trainer.rollout.group import GroupOrder
+from swerl_trainer.rollout.worker import Worker, WorkerParts
+
+PATCH = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
+TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))
+ORDER = GroupOrder("g0", "train", 0, 2, 1, 1.0)
+MEMBERS = (0, 1)
+
+
+class Letters:
+    """A tokenizer whose tokens are characters."""
+
+    stop_token_ids = (0,)
+    turn_end_id = tool_end_id = 0
+    vocab_size = 1000
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(chr(i) for i in ids if i)
+
+    def prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        return [1]
+
+    def delta(self, *contents: str, role: str = "user") -> list[int]:
+        return [1]
+
+
+@dataclass
+class World:
+    """Everything around the worker, and what it was asked for."""
+
+    events: list[str] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    broken_engine: bool = False
+    votes: int = 0  # the judge was asked for
+    broken_judge: bool = False
+    verdict: str = "resolved"
+    hang: asyncio.Event | None = None
+    age: float = 0.0
+    idle_seconds: float = 7.0
+
+    async def declare(self, name: str, task: Task, replicas: int) -> World:
+        self.events.append(f"declare {name} {replicas}")
+        return self
+
+    def counts(self) -> tuple[int, int]:
+        return 0, 0
+
+    async def claim(self, ordinal: int) -> World:
+        if ordinal in self.lost:
+            raise PodGone("evicted")
+        return self
+
+    async def release(self, ordinal: int) -> None:
+        self.events.append(f"release {ordinal}")
+
+    async def delete(self) -> None:
+        self.events.append("delete")
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int = 0,
+    ) -> CommandResult:
+        return CommandResult("c", 0, PATCH, b"", len(PATCH), 0, False, 0.0)
+
+    async def generate(
+        self,
+        input_ids: Sequence[int],
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        stop_token_ids: Sequence[int],
+        routing_key: str,
+    ) -> Generation:
+        if self.hang is not None:
+            await self.hang.wait()
+        if self.broken_engine:
+            raise EngineError("no answer")
+        return Generation([65, 0], [-0.1, -0.2], "stop", [("1", 0, 2)])
+
+    async def vote(self, input_ids: Sequence[int], **sampling: object) -> Generation:
+        self.votes += 1
+        if self.broken_judge:
+            raise EngineError("no vote")
+        text = r"\boxed{1}" if self.votes % 3 else r"\boxed{-1}"
+        return Generation([ord(c) for c in text], [-0.1] * len(text), "stop")
+
+    async def grade(self, task: Task, patch: str) -> Verdict:
+        self.events.append("grade")
+        return Verdict(self.verdict, {}, 0.5, False, "said so")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+MakeWorker = Callable[..., Worker]
+
+
+@pytest.fixture
+def make_worker(world: World, tmp_path: Path) -> MakeWorker:
+    """A worker in `world` whose episodes have one step and the other limits that are given."""
+
+    def make(**limits: float) -> Worker:
+        prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
+        chosen = AgentLimits(step_limit=1, **limits)  # type: ignore[arg-type]
+        tasks = {"train": [TASK]}
+        return Worker(WorkerParts(tasks, world, world, world, Letters(), prompts, chosen, tmp_path, "x-{}".format))
+
+    return make
+
+
+@pytest.fixture
+def worker(make_worker: MakeWorker) -> Worker:
+    return make_worker()

@@ -1,0 +1,87 @@
+"""What an episode leaves on disk, however it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from swerl_agent.episode import EngineError, Generation
+from swerl_trainer.rollout.worker import Worker
+
+from tests.full_disk import files_end_at
+
+from .conftest import MEMBERS, ORDER, MakeWorker, World
+
+
+async def failed(error: Exception) -> Generation:
+    raise error
+
+
+async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path) -> None:
+    await worker.run(ORDER, MEMBERS, 0, 0)
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
+
+
+@pytest.mark.parametrize("error", [EngineError("no answer"), RuntimeError("surprise")])
+async def test_an_episode_that_failed_leaves_its_artifacts_too(
+    worker: Worker, world: World, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "generate", lambda input_ids, **sampling: failed(error))
+    assert not (await worker.run(ORDER, MEMBERS, 0, 0)).valid
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["error"] == f"{type(error).__name__}: {error}"
+    assert not meta["valid"]
+
+
+async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
+    make_worker: MakeWorker, world: World, tmp_path: Path
+) -> None:
+    world.hang = asyncio.Event()
+    rollout = await make_worker(episode_timeout=0.1).run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    assert json.loads((folder / "traj.json").read_text())["info"]["exit_status"] == "episode_timeout"
+
+
+async def test_a_full_disk_costs_the_artifacts_alone(
+    worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await worker.run(ORDER, MEMBERS, 0, 0)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    with files_end_at(16):
+        rollout = await worker.run(ORDER, MEMBERS, 1, 0)
+    assert (rollout.valid, rollout.resolved, len(rollout.stretches)) == (True, True, 1)
+    (said,) = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
+    assert said.startswith("the artifacts of g0/1 are not kept: ") and "File too large" in said
+    assert len(said.splitlines()) == 1
+    assert {path: path.read_bytes() for path in before} == before
+
+
+async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, world: World, tmp_path: Path) -> None:
+    world.hang = asyncio.Event()
+    running = [asyncio.create_task(worker.run(ORDER, MEMBERS, index, 0)) for index in MEMBERS]
+    await asyncio.sleep(0.05)
+    await worker.discard(ORDER)
+    rollouts = await asyncio.gather(*running)
+    assert [(rollout.valid, rollout.error_code) for rollout in rollouts] == [(False, "discarded")] * 2
+    assert world.events.count("delete") == 1
+    traces = [json.loads(path.read_text())["info"] for path in tmp_path.glob("step-0001/*/traj.json")]
+    assert [trace["exit_status"] for trace in traces] == ["cancelled"] * 2
+
+
+async def test_an_episode_whose_verdict_nobody_waits_for_leaves_its_artifacts_too(
+    worker: Worker, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world, "grade", lambda task, patch: asyncio.sleep(60))
+    running = asyncio.create_task(worker.run(ORDER, MEMBERS, 0, 0))
+    while "release 0" not in world.events:  # noqa: ASYNC110 - nobody is told
+        await asyncio.sleep(0.01)
+    await worker.discard(ORDER)
+    assert not (await running).valid
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    meta = json.loads((folder / "meta.json").read_text())
+    assert (meta["exit_status"], meta["verdict"], meta["valid"]) == ("max_steps", None, False)
