@@ -139,13 +139,14 @@ def compare(tree: Path | None = None) -> Comparison:
     with tempfile.TemporaryDirectory() as folder:
         logs = recorded((tree or source(Path(folder))) / "tests")
     parsers = import_module("swebench.harness.log_parsers").PARSER_REGISTRY
-    for parser, log in logs:
-        for task in tasks_of(parser, dict(parsers[parser](log, None))):
-            for content in _contents(log):
-                theirs, ours = harness_says(task, content), bool(grade_log(task, content.encode())["resolved"])
-                verdicts, resolved = verdicts + 1, resolved + theirs
-                if theirs != ours:
-                    differences.append(f"{parser}: harness {theirs}, here {ours}: {content[-300:]!r}")
+    with contextlib.redirect_stdout(io.StringIO()):  # a parser prints what it misses, once for each reading
+        for parser, log in logs:
+            for task in tasks_of(parser, dict(parsers[parser](log, None))):
+                for content in _contents(log):
+                    theirs, ours = harness_says(task, content), bool(grade_log(task, content.encode())["resolved"])
+                    verdicts, resolved = verdicts + 1, resolved + theirs
+                    if theirs != ours:
+                        differences.append(f"{parser}: harness {theirs}, here {ours}: {content[-300:]!r}")
     return Comparison(len(logs), len({parser for parser, _ in logs}), verdicts, resolved, differences)
 
 
