@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .parsing import THOUGHT
 from .stretch import Stretch
 from .tokens import HFTokenizer
-
-THINKING = "<think>"
 
 
 class ReencodingError(ValueError):
@@ -49,7 +48,7 @@ def answer_tokens(tokenizer: HFTokenizer, text: str, following: str) -> list[int
     """Ids of an answer and the token that ends it before a message of role `following`, without what the template's
     header has said already."""
     header = tokenizer.header()
-    opened = header[header.find(THINKING) :] if THINKING in header else ""
+    opened = header[header.find(THOUGHT) :] if THOUGHT in header else ""
     if opened and text.startswith(opened):
         text = text[len(opened) :]
     return [*tokenizer.said(text), tokenizer.tool_end_id if following == "tool" else tokenizer.turn_end_id]
