@@ -20,9 +20,9 @@ from .conditions import (
     set_condition,
 )
 from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
-from .rollouts import Agent, Grading, Judge, Observation, RegistryRewrite, Sandbox
+from .rollouts import Agent, AgentKind, Grading, Judge, Observation, RegistryRewrite, Sandbox
 from .source import Source
-from .sweeval import AgentKind, EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
+from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
 from .sweimageset import SweImageSetSpec, SweImageSetStatus
 from .swerljob import (
     GradingCounts,

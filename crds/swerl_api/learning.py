@@ -29,11 +29,12 @@ class TaskSelection(ApiModel):
     source: Source
     """Where the tasks lie."""
     format: TaskFormat = "swebench-task-repo"
-    """swebench-task-repo: one folder per task; jsonl: one SWE-bench record per line."""
+    """swebench-task-repo: one folder per task; jsonl: one SWE-bench record per line. Ignored for huggingFace; its
+    rows must hold their eval scripts."""
     slice: Text | None = None
     """Python slice over the tasks in their order, after `filter`, e.g. "0:32"; absent means all."""
     filter: Text | None = None
-    """Regular expression searched in instance_id; only matching tasks are used."""
+    """Regular expression matched at the start of instance_id; only matching tasks are used."""
 
 
 class Tasks(TaskSelection):
@@ -142,6 +143,10 @@ class Algorithm(ApiModel):
     """Step rewards from a judge."""
     dynamic_history: bool = False
     """Train each step of an episode as its own sample, with the context the model really saw."""
+    encoding: Literal["sampled", "text"] = "sampled"
+    """What is trained. sampled: the tokens as engines read and sampled them; text: the episode's text, encoded again
+    with the chat template, without the engines' log-probabilities, for comparison with systems that know no more.
+    It may give other tokens than were sampled and, where templates strip thinking, other contexts than were read."""
     max_staleness: int = Field(default=0, ge=0, le=64)
     """How many weight versions old an episode may be; 0 is strictly on-policy."""
     partial_rollouts: bool = False
@@ -170,6 +175,11 @@ class Algorithm(ApiModel):
             "self.minibatches <= self.promptsPerStep * self.groupSize",
             "algorithm.minibatches must not exceed promptsPerStep * groupSize",
             ".minibatches",
+        ),
+        Rule(
+            "self.encoding == 'sampled' || self.correction.mode == 'none'",
+            "algorithm.correction needs the engines' log-probabilities, which algorithm.encoding text does not have",
+            ".correction",
         ),
         Rule("has(self.sft) == has(oldSelf.sft)", "algorithm.sft cannot be added or removed", ".sft"),
     )

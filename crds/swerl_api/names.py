@@ -39,6 +39,7 @@ EVALUATION_PATH = "/swerl/evaluation"
 JUDGE_PATH = "/swerl/judge"
 OUTPUT_PATH = "/swerl/output"
 CHECKPOINTS_FOLDER = "checkpoints"  # below a job's output: one folder per job of that name, one per step in it
+MODELS_FOLDER = "models"  # below a job's output: one folder per Hugging Face model that was downloaded
 CHECKPOINTS_PATH = "/swerl/checkpoints"  # the output of the SweRLJob whose checkpoint is evaluated
 PROMPTS_PATH = "/swerl/prompts"
 JOB_FILE_DIRECTORY = "/etc/swerl"
@@ -113,6 +114,11 @@ def label_value(text: str) -> str:
 def checkpoint_folder(job: str, step: int) -> str:
     """Folder of a SweRLJob's checkpoint, relative to its output."""
     return f"{CHECKPOINTS_FOLDER}/{job}/{checkpoint_name(step)}"
+
+
+def model_folder(repository: str, revision: str) -> str:
+    """Folder of a downloaded Hugging Face model, relative to the output."""
+    return f"{MODELS_FOLDER}/{f'{repository}@{revision}'.replace('/', '--')}"
 
 
 def checkpoint_name(step: int) -> str:

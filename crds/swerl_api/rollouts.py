@@ -25,6 +25,7 @@ from .base import (
 from .source import Source
 
 Seconds = Annotated[int, Field(ge=1, le=604_800)]
+AgentKind = Literal["builtin", "mini-swe-agent"]
 
 # Of every spec that has `agent`, `sandbox` and `grading`.
 SANDBOX_RULES = (
@@ -55,7 +56,7 @@ class PromptTemplates(ApiModel):
 
     config_map: ConfigMapKey
     """YAML with jinja2 templates: agent.system_template, instance_template, format_error_template,
-    action_observation_template, turn_reminder_template."""
+    action_observation_template, turn_reminder_template; for mini-swe-agent a configuration in its own format."""
 
 
 class Observation(ApiModel):
@@ -78,8 +79,11 @@ class Observation(ApiModel):
 
 
 class Agent(ApiModel):
-    """Limits and prompts of one episode."""
+    """Which agent acts in an episode, with which limits and prompts."""
 
+    kind: AgentKind = "builtin"
+    """builtin: the agent of this project; mini-swe-agent: the unmodified package of that name, answered by an endpoint
+    that records the tokens."""
     prompt_templates: PromptTemplates | None = None
     """Own prompts; absent means the built-in ones."""
     protocol: Literal["mini-swe-agent-1", "first-block", "mini-swe-agent-2", "mini-swe-agent-2-tools"] = (
@@ -120,6 +124,11 @@ class Agent(ApiModel):
             "self.maxTokensPerTurn < self.contextTokens",
             "agent.maxTokensPerTurn must be below agent.contextTokens",
             ".maxTokensPerTurn",
+        ),
+        Rule(
+            "self.kind != 'mini-swe-agent' || self.protocol.startsWith('mini-swe-agent-2')",
+            "agent.kind mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools",
+            ".protocol",
         ),
     )
 

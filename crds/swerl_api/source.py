@@ -37,14 +37,17 @@ class ImageSource(ApiModel):
 
 
 class HuggingFaceSource(ApiModel):
-    """A Hugging Face repository, downloaded by the trainer at its start (needs egress and, if private, HF_TOKEN)."""
+    """A Hugging Face repository, downloaded by the driver at its start: a model onto the output volume, where it stays
+    for all jobs that name this id and revision, a data set into the head Pod. Needs egress, a private one HF_TOKEN."""
 
     id: Text = Field(min_length=1)
-    """Repository id, e.g. Qwen/Qwen3-4B or princeton-nlp/SWE-bench_Verified."""
+    """Repository id, e.g. Qwen/Qwen3-4B or SumanthRH/SWE-Gym-Subset."""
     revision: Text = "main"
     """Branch, tag or commit; a commit makes the run repeatable."""
+    config: Text | None = None
+    """Configuration of a data set that has several; ignored for models."""
     split: Text | None = None
-    """Split of a dataset; ignored for models."""
+    """Split of a data set; absent means test of SWE-bench sets, train of others. Ignored for models."""
 
 
 class Source(ApiModel):

@@ -27,7 +27,6 @@ from .learning import TaskSelection
 from .rollouts import SANDBOX_RULES, Agent, Grading, Sandbox
 from .source import Source
 
-AgentKind = Literal["builtin", "mini-swe-agent"]
 EvalPhase = Literal["Pending", "Blocked", "Starting", "Running", "Merging", "Suspended", "Complete", "Failed"]
 MAX_EVAL_NAME = 40  # leaves room for `-engines` and for what KubeRay and Kubernetes append
 _NO_DOWNLOAD = "huggingFace is not downloaded for an evaluation: put it on a volume or into an image"
@@ -86,22 +85,6 @@ class EvaluatedTasks(TaskSelection):
     cel_rules: ClassVar[tuple[Rule, ...]] = (Rule("!has(self.source.huggingFace)", _NO_DOWNLOAD, ".source"),)
 
 
-class EvaluatedAgent(Agent):
-    """Which agent acts, with which limits and prompts."""
-
-    kind: AgentKind = "builtin"
-    """builtin: the agent that is trained; mini-swe-agent: the unmodified package of that name."""
-
-    cel_rules: ClassVar[tuple[Rule, ...]] = (
-        *Agent.cel_rules,
-        Rule(
-            "self.kind != 'mini-swe-agent' || self.protocol.startsWith('mini-swe-agent-2')",
-            "agent.kind mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools",
-            ".protocol",
-        ),
-    )
-
-
 class Results(ApiModel):
     """Where results are kept."""
 
@@ -118,7 +101,7 @@ class SweEvalSpec(PodSettings):
     """The model that is evaluated."""
     tasks: EvaluatedTasks = Field(json_schema_extra=immutable("tasks"))
     """The tasks it attempts."""
-    agent: EvaluatedAgent = Field(default_factory=EvaluatedAgent, json_schema_extra=immutable("agent"))
+    agent: Agent = Field(default_factory=Agent, json_schema_extra=immutable("agent"))
     """Kind, limits and prompts of the agent."""
     sandbox: Sandbox = Field(default_factory=Sandbox)
     """The Pods attempts act in; maxConcurrent holds for all shards together."""

@@ -26,7 +26,7 @@ class SweRLJobSpec(ApiModel):
     algorithm: Algorithm = Field(default_factory=Algorithm)
     """How the policy is improved."""
     agent: Agent = Field(default_factory=Agent)
-    """Limits and prompts of an episode."""
+    """Kind, limits and prompts of the agent."""
     sandbox: Sandbox = Field(default_factory=Sandbox)
     """The Pods episodes act in."""
     grading: Grading = Field(default_factory=Grading)
@@ -62,6 +62,16 @@ class SweRLJobSpec(ApiModel):
             "!self.algorithm.stepwise.enabled || has(self.judge)",
             "algorithm.stepwise.enabled needs judge",
             ".algorithm.stepwise",
+        ),
+        Rule(
+            "self.agent.kind == 'builtin' || self.algorithm.encoding == 'sampled'",
+            "algorithm.encoding text is for agent.kind builtin: the endpoint of another agent has its tokens",
+            ".algorithm.encoding",
+        ),
+        Rule(
+            "self.agent.kind == 'builtin' || !has(self.judge)",
+            "judge scores the steps of agent.kind builtin only",
+            ".judge",
         ),
         Rule(
             "(self.trainer.gpus == 0) == (self.rollout.gpusPerEngine == 0)",

@@ -11,16 +11,18 @@ from swerl_api.names import JOB_LABEL
 
 from swerl_agent.episode import write_artifacts
 from swerl_agent.evaluation import Attempts
-from swerl_agent.grading import Grader
+from swerl_agent.grading import Grader, Placement
 from swerl_agent.tasks import Task, TaskError
 
 from .options import (
     add_agent_options,
     add_cluster_options,
+    add_pull_option,
     add_task_options,
     chosen_agent,
     chosen_tasks,
     open_client,
+    sandbox_settings,
 )
 
 
@@ -34,18 +36,21 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--job", default="swerl-cli", help="name in the job label of what is created")
     add_agent_options(run)
     add_task_options(run)
+    add_pull_option(run)
     add_cluster_options(run)
     run.set_defaults(run=run_one)
 
 
 async def run_one(options: argparse.Namespace) -> int:
     """Run and grade; 0 when the task is resolved, 3 when infrastructure kept it from an answer."""
-    task = _find(options)
+    task, sandbox = _find(options), sandbox_settings(options)
     async with chosen_agent(options) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
-            Grader(client, namespace, Grading(), {JOB_LABEL: options.job}) as grader,
-            Attempts(client, namespace, grader, job=options.job, kubeconfig=options.kubeconfig) as attempts,
+            Grader(client, namespace, Grading(), {JOB_LABEL: options.job}, placement=Placement.of(sandbox)) as grader,
+            Attempts(
+                client, namespace, grader, job=options.job, sandbox=sandbox, kubeconfig=options.kubeconfig
+            ) as attempts,
         ):
             attempt = await attempts.make(task, agent, group="cli", index=0, temperature=options.temperature)
     episode, verdict = attempt.episode, attempt.verdict

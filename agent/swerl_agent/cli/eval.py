@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swerl_api import Grading, Sandbox
+from swerl_api import Grading
 
 from swerl_agent.evaluation import (
     Evaluation,
@@ -25,7 +25,6 @@ from swerl_agent.tasks.selection import shard
 
 from . import eval_job
 from .options import (
-    PULL_POLICIES,
     add_agent_options,
     add_cluster_options,
     add_pull_option,
@@ -35,6 +34,7 @@ from .options import (
     open_client,
     part,
     positive,
+    sandbox_settings,
 )
 
 
@@ -75,7 +75,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     settings = _settings(options)
     keep_settings(options.output, settings)
     records.forget([r.trial for r in records.all if options.redo == "all" or (options.redo and not r.resolved)])
-    sandbox = Sandbox(image_pull_policy=PULL_POLICIES[options.pull])
+    sandbox = sandbox_settings(options)
     how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox)
     grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
     async with (
@@ -107,6 +107,10 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "agent",
         "temperature",
         "step_limit",
+        "step_timeout",
+        "episode_timeout",
+        "format_error_limit",
+        "repeat_limit",
         "context_tokens",
         "max_tokens",
         "samples",

@@ -58,6 +58,7 @@ async def _graded(
     if not left:
         return {}
     settings = grading_settings(options, cache=options.cache is not None)
+    asked = {prediction.instance_id: prediction for prediction in left}
     async with open_client(options) as client:
         grader = Grader(
             client,
@@ -65,6 +66,7 @@ async def _graded(
             settings,
             placement=Placement(workdir=options.workdir),
             cache_directory=options.cache,
+            keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.evaluation.eval_script, log),
         )
 
         async def one(prediction: Prediction) -> dict[str, Any]:

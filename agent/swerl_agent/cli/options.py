@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-from swerl_api import Grading, RegistryRewrite, Resources
+from swerl_api import Grading, RegistryRewrite, Resources, Sandbox
 from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, Agent, AgentLimits, HFTokenizer, PromptError, SGLangEngine
 from swerl_agent.episode.configured import read_prompts
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
 from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks import Format, Task, load_tasks
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.records import SUFFIXES
@@ -23,6 +24,7 @@ from swerl_agent.tasks.repository import TASKS_FOLDER
 from swerl_agent.tasks.sources import Source
 
 PROTOCOL = {BUILTIN: "mini-swe-agent-1", MINI_SWE_AGENT: "mini-swe-agent-2-tools"}  # unless one is chosen
+AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
 
 
@@ -74,9 +76,10 @@ def add_agent_options(
     *,
     agents: Sequence[str] = AGENTS,
     engine_required: bool = True,
-    step_limit: int = 20,
+    limits: AgentLimits | None = None,
 ) -> None:
-    """Which model, and how it acts."""
+    """Which model, and how it acts; `limits` are the defaults."""
+    limits = limits or AgentLimits()
     parser.add_argument("--engine", required=engine_required, metavar="URL", help="SGLang server or router")
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
     parser.add_argument("--agent", choices=agents, default=BUILTIN, help=f"default: {BUILTIN}")
@@ -87,9 +90,19 @@ def add_agent_options(
         help=f"how commands are named; default: {', '.join(f'{PROTOCOL[agent]} ({agent})' for agent in agents)}",
     )
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--step-limit", type=positive, default=step_limit, help=f"turns (default {step_limit})")
-    parser.add_argument("--context-tokens", type=int, default=16_384)
-    parser.add_argument("--max-tokens", type=int, default=4_096, help="tokens of one answer at most")
+    _add_limit(parser, "--step-limit", limits.step_limit, "turns")
+    _add_limit(parser, "--step-timeout", int(limits.command_timeout), "seconds of a command")
+    _add_limit(parser, "--episode-timeout", int(limits.episode_timeout), "seconds of an episode")
+    _add_limit(parser, "--context-tokens", limits.context_tokens, "tokens of prompt and answer")
+    _add_limit(parser, "--max-tokens", limits.max_tokens_per_turn, "tokens of one answer at most")
+    parser.add_argument(
+        "--format-error-limit", type=int, metavar="N", help="answers without a command in a row; 0: any"
+    )
+    parser.add_argument("--repeat-limit", type=int, metavar="N", help="times the same command in a row; 0: any")
+
+
+def _add_limit(parser: argparse.ArgumentParser, name: str, default: int, what: str) -> None:
+    parser.add_argument(name, type=positive, default=default, metavar="N", help=f"{what} (default {default})")
 
 
 def agent_limits(options: argparse.Namespace) -> AgentLimits:
@@ -99,12 +112,21 @@ def agent_limits(options: argparse.Namespace) -> AgentLimits:
         raise PromptError(
             f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {name}"
         )
+    protocol = PROTOCOLS[name]
     return AgentLimits(
         step_limit=options.step_limit,
+        command_timeout=options.step_timeout,
+        episode_timeout=options.episode_timeout,
         context_tokens=options.context_tokens,
         max_tokens_per_turn=options.max_tokens,
-        protocol=PROTOCOLS[name],
+        protocol=protocol.with_limits(format_errors=options.format_error_limit, repeats=options.repeat_limit),
     )
+
+
+def sandbox_settings(options: argparse.Namespace) -> Sandbox:
+    """Sandboxes that outlive an episode of these limits."""
+    lifetime = int(CLAIM_TIMEOUT) + options.episode_timeout + AFTERWARDS  # pulling its image uses up lifetime, too
+    return Sandbox(lifetime_seconds=lifetime, image_pull_policy=PULL_POLICIES[options.pull])
 
 
 def prompts_text(options: argparse.Namespace) -> str | None:

@@ -8,23 +8,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-from swerl_api import Grading, Sandbox
+from swerl_api import Grading
 from swerl_api.names import JOB_LABEL
 
 from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
 from swerl_agent.evaluation import BUILTIN, Attempts
 from swerl_agent.grading import Grader, Placement
-from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks.importing import Wish
 
 from .options import (
-    PULL_POLICIES,
     add_agent_options,
     add_cluster_options,
     add_pull_option,
@@ -35,10 +32,14 @@ from .options import (
     open_client,
     positive,
     prompts_text,
+    sandbox_settings,
 )
 
 if TYPE_CHECKING:
     from swerl_agent.server import AgentServer, Defaults, Runner
+
+
+LIMITS = AgentLimits(step_limit=250, command_timeout=600, episode_timeout=3600)  # unless options say otherwise
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +47,6 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=11_000, help="0: any that is free (default 11000)")
     parser.add_argument("--concurrency", type=positive, default=16, help="rollouts at once (default 16)")
-    parser.add_argument("--step-timeout", type=positive, default=600, help="seconds of a command (default 600)")
-    parser.add_argument("--episode-timeout", type=positive, default=3600, help="seconds of an episode (default 3600)")
     parser.add_argument("--grading-timeout", type=positive, default=1800, help="seconds of the tests (default 1800)")
     parser.add_argument("--grace", type=float, default=20.0, help="seconds rollouts get to end in (default 20)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of answers (default ./results)")
@@ -55,7 +54,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-golden", action="store_true", help="grade the reference fix instead of asking the model")
     parser.add_argument("--model-name", help="in answers and results; default: the tokenizer folder's name")
     parser.add_argument("--job", default="swerl-serve", help="name in the job label of what is created")
-    add_agent_options(parser, agents=[BUILTIN], engine_required=False, step_limit=250)
+    add_agent_options(parser, agents=[BUILTIN], engine_required=False, limits=LIMITS)
     add_script_options(parser)
     add_rewrite_option(parser)
     add_pull_option(parser)
@@ -67,12 +66,12 @@ async def run_server(options: argparse.Namespace) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
     from swerl_agent.server import AttemptRunner, GoldenRunner, serve  # needs packages that other commands do not
 
-    limits = _limits(options)
+    limits = agent_limits(options)
     prompts = Prompts.of(limits.protocol, prompts_text(options))
     tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
     defaults = _defaults(options)
     grading = Grading(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
-    sandbox = _sandbox(options)
+    sandbox = sandbox_settings(options).model_copy(update={"max_concurrent": options.concurrency})
     async with open_client(options) as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         place, job = (client, options.namespace or client.namespace), options.job
         async with (
@@ -112,16 +111,6 @@ def _defaults(options: argparse.Namespace) -> Defaults:
         registry_rewrite=options.registry_rewrite,
     )
     return Defaults(options.engine, not options.run_golden, options.temperature, wish)
-
-
-def _limits(options: argparse.Namespace) -> AgentLimits:
-    return replace(agent_limits(options), command_timeout=options.step_timeout, episode_timeout=options.episode_timeout)
-
-
-def _sandbox(options: argparse.Namespace) -> Sandbox:
-    lifetime = options.episode_timeout + int(CLAIM_TIMEOUT)  # an image that is pulled uses up lifetime, too
-    policy = PULL_POLICIES[options.pull]
-    return Sandbox(lifetime_seconds=lifetime, max_concurrent=options.concurrency, image_pull_policy=policy)
 
 
 def _stopped(attempts: Attempts) -> asyncio.Event:

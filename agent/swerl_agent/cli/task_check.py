@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.grading.checking import Ledger, check
 from swerl_agent.grading.soundness import KINDS, Checked
+from swerl_agent.storage import file_name, write_whole
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
@@ -29,6 +31,7 @@ from .options import (
 
 RUNS = "runs.jsonl"
 QUARANTINE = "quarantine.jsonl"
+LOGS = "logs"
 
 
 def add_parser(verbs: Any) -> None:
@@ -70,8 +73,17 @@ async def _run(options: argparse.Namespace, tasks: Sequence[Task], ledger: Ledge
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
         placement = Placement(workdir=options.workdir)
-        async with Grader(client, namespace, grading_settings(options), placement=placement) as grader:
+        keep_log = partial(_keep_log, options.output / LOGS)
+        async with Grader(
+            client, namespace, grading_settings(options), placement=placement, keep_log=keep_log
+        ) as grader:
             await check(grader, tasks, ledger, repeat=options.repeat, tell=tell)
+
+
+def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:
+    name = f"{file_name(task.instance_id)}.{'gold' if patch else 'empty'}"
+    number = sum(1 for _ in folder.glob(f"{name}.*"))
+    write_whole({folder / f"{name}.{number}.txt": [log]}, durable=False)
 
 
 def _write_quarantine(path: Path, tasks: Sequence[Task], ledger: Ledger, found: Sequence[Checked]) -> None:

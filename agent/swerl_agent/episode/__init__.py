@@ -8,13 +8,13 @@ from .artifacts import write_artifacts
 from .context import Budget
 from .engine import Engine, EngineError, Generation, SGLangEngine
 from .episode import AgentLimits, Episode
-from .loop import BuiltinAgent, StepScoring, run_episode
+from .loop import BuiltinAgent, run_episode
 from .metrics import agent_metrics
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol
-from .reencoding import ReencodingError, reencode
-from .run import Agent
+from .reencoding import ReencodingError, answer_tokens, reencode
+from .run import Agent, StepScoring
 from .stretch import Stretch, samples
 from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer, Tokenizer
@@ -40,6 +40,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerError",
     "agent_metrics",
+    "answer_tokens",
     "find_actions",
     "is_valid_patch",
     "reencode",

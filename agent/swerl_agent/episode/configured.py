@@ -6,15 +6,10 @@ from pathlib import Path
 
 from swerl_api import Agent
 
-from .prompts import PromptError, Prompts
+from .prompts import PromptError
 from .protocol import PROTOCOLS
 from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer
-
-
-def agent_prompts(agent: Agent, folder: Path) -> Prompts:
-    """The prompts of the built-in agent; `folder` is as in `prompts_text`. Raises PromptError."""
-    return Prompts.of(PROTOCOLS[agent.protocol], prompts_text(agent, folder))
 
 
 def prompts_text(agent: Agent, folder: Path) -> str | None:

@@ -5,9 +5,8 @@ Guarantee: an infrastructure failure ends the episode and is never shown to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Task
@@ -16,18 +15,10 @@ from .engine import Engine
 from .episode import AgentLimits, Episode
 from .parsing import find_actions, is_action, submission
 from .prompts import Prompts
-from .run import Ended, EpisodeRun
+from .run import Ended, EpisodeRun, StepScoring
 from .tokens import Tokenizer
 from .transcript import Transcript
 from .workspace import Session
-
-
-class StepScoring(Protocol):
-    """Takes the steps of one episode to judge them beside it; `swerl_agent.judge.Scoring` is one."""
-
-    def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]]) -> None:
-        """Answer `number` (from 0) and the records of its commands; returns at once and never raises."""
-        ...
 
 
 async def run_episode(
@@ -68,11 +59,21 @@ class BuiltinAgent:
     prompts: Prompts
     limits: AgentLimits
 
-    async def run_episode(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+    async def run_episode(
+        self,
+        task: Task,
+        session: Session,
+        *,
+        group: str,
+        index: int,
+        temperature: float,
+        scoring: StepScoring | None = None,
+        on_end: Callable[[Episode], None] | None = None,
+    ) -> Episode:
         """See Agent."""
         return await run_episode(
             task, session, self.engine, self.tokenizer, self.prompts, self.limits,
-            group=group, index=index, temperature=temperature,
+            group=group, index=index, temperature=temperature, scoring=scoring, on_end=on_end,
         )  # fmt: skip
 
 

@@ -20,6 +20,8 @@ _CHANGE = re.compile(
 _DIFF = re.compile(r"^diff --git ", re.MULTILINE)
 _OPAQUE = re.compile(r"^Binary files .* differ$", re.MULTILINE)
 
+THOUGHT, THOUGHT_END = "<think>", "</think>"  # around what a model says to itself
+
 # Tool calls as models write them: a JSON object, tags per parameter, or tags per key and value.
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _TAGGED = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
@@ -37,15 +39,25 @@ class Call:
 
 
 def find_actions(text: str, protocol: AgentProtocol = MINI_1) -> list[str]:
-    """The commands that `text` asks for, in order; [] when one of its tool calls is none of bash's.
+    """The commands that `text` asks for behind its thought, in order; [] when one of its tool calls is none of bash's.
 
     A well-formed answer has exactly one; with tool calls it may have more.
     """
+    text = behind_thought(text)
     if protocol.fence is None:
         commands = [_command(call) for call in find_calls(text)]
         return [command for command in commands if command is not None] if None not in commands else []
     blocks = [block.strip() for block in _blocks(protocol.fence, protocol.exactly_one).findall(text)]
     return blocks if protocol.exactly_one else blocks[:1]
+
+
+def behind_thought(text: str) -> str:
+    """`text` without the thought it begins with, whether it or the chat template opened it; '' while that goes on."""
+    thinks = text.lstrip().startswith(THOUGHT)
+    before, ended, rest = text.partition(THOUGHT_END)
+    if ended and (thinks or THOUGHT not in before):
+        return rest
+    return "" if thinks else text
 
 
 def find_calls(text: str) -> list[Call | None]:

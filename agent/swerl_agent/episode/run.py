@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks import Task
@@ -25,10 +25,28 @@ from .parsing import is_valid_patch
 from .workspace import Session, Workspace, step_record
 
 
+class StepScoring(Protocol):
+    """Takes the steps of one episode to judge them beside it; `swerl_agent.judge.Scoring` is one."""
+
+    def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]]) -> None:
+        """Answer `number` (from 0) and the records of its commands; returns at once and never raises."""
+        ...
+
+
 class Agent(Protocol):
     """Acts in episodes."""
 
-    async def run_episode(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
+    async def run_episode(
+        self,
+        task: Task,
+        session: Session,
+        *,
+        group: str,
+        index: int,
+        temperature: float,
+        scoring: StepScoring | None = None,
+        on_end: Callable[[Episode], None] | None = None,
+    ) -> Episode:
         """One episode at `task` in the sandbox of `session`, whatever ended it; arguments as in `run_episode`."""
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
@@ -26,6 +26,7 @@ from swerl_agent.tasks import Task
 
 from .cache import VerdictCache, cache_key, criteria
 from .eval_script import instrumented
+from .framing import Report
 from .job import Infrastructure, NoReport, Outcome, run_job
 from .judgement import judge, witnessed_sessions
 from .manifests import (
@@ -57,7 +58,8 @@ class Grader:
     """Grades patches in `namespace`; use with `async with`.
 
     `labels` and `owner_refs` go onto every object, so that nothing outlives the job; `cache_directory` keeps verdicts
-    across processes.
+    across processes. `keep_log` gets, in a thread, task, patch and what the eval script printed, or git where the
+    patch did not apply.
     """
 
     def __init__(
@@ -70,10 +72,12 @@ class Grader:
         *,
         placement: Placement | None = None,
         cache_directory: Path | None = None,
+        keep_log: Callable[[Task, str, bytes], None] | None = None,
     ) -> None:
         self._client, self._namespace, self._settings = client, namespace, settings
         self._labels, self._owners = dict(labels or {}), [dict(owner) for owner in owner_refs]
         self._placement = placement or Placement()
+        self._keep_log = keep_log
         self._id = os.urandom(6).hex()
         self._policy = f"{GRADING_PREFIX}{self._id}"
         self._watch = PodWatch(client, namespace, f"{GRADER_LABEL}={self._id}")
@@ -123,7 +127,7 @@ class Grader:
                 return cached
             running = self._running.get(key)
         if running is None:
-            running = self._running[key] = asyncio.create_task(self._grade(task, files, key))
+            running = self._running[key] = asyncio.create_task(self._grade(task, patch, files, key))
             running.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(running)
 
@@ -143,7 +147,7 @@ class Grader:
             "exempt": _bytes("".join(path + "\n" for path in exempt_paths(evaluation))),
         }
 
-    async def _grade(self, task: Task, files: Mapping[str, bytes], key: str) -> Verdict:
+    async def _grade(self, task: Task, patch: str, files: Mapping[str, bytes], key: str) -> Verdict:
         started = time.monotonic()
         await self._make_ready()
         try:
@@ -151,17 +155,19 @@ class Grader:
         except ValueError as error:
             raise GradingError(f"task {task.instance_id}: {error}") from error
         async with self._slots:
-            verdict = await self._with_retries(task, files)
+            verdict = await self._with_retries(task, patch, files)
         verdict = replace(verdict, duration=time.monotonic() - started)
         if self._cache:
             await asyncio.to_thread(self._cache.put, key, verdict)
         return verdict
 
-    async def _with_retries(self, task: Task, files: Mapping[str, bytes]) -> Verdict:
+    async def _with_retries(self, task: Task, patch: str, files: Mapping[str, bytes]) -> Verdict:
         failures: list[Infrastructure] = []
         for _ in range(self._settings.retries + 1):
             try:
                 outcome = await self._run(task, files)
+                if self._keep_log and isinstance(outcome, Report):
+                    await asyncio.to_thread(self._keep_log, task, patch, outcome.log)
                 return await asyncio.to_thread(judge, task, outcome, len(failures))
             except Infrastructure as error:
                 failures.append(error)

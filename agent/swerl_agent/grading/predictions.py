@@ -18,6 +18,8 @@ from .verdict import Verdict
 
 REPORT = "report.json"
 PATCH = "patch.diff"
+LOG = "test_output.txt"
+SCRIPT = "eval.sh"
 
 
 class PredictionError(ValueError):
@@ -87,7 +89,8 @@ def _prediction(row: Any, where: str) -> Prediction:
 
 @dataclass(frozen=True)
 class ReportFolder:
-    """`<root>/<model>/<instance_id>/{report.json, patch.diff}` and `<root>/<model>.json`, as SWE-bench has it."""
+    """`<root>/<model>/<instance_id>/{report.json, patch.diff, eval.sh, test_output.txt}` and `<root>/<model>.json`, as
+    SWE-bench has it; a patch that no tests were run on has the first two alone."""
 
     root: Path
 
@@ -107,6 +110,12 @@ class ReportFolder:
         files = {folder / PATCH: prediction.patch, folder / REPORT: _indented({prediction.instance_id: report})}
         write_whole({path: [text.encode()] for path, text in files.items()})
         return report
+
+    def write_log(self, prediction: Prediction, eval_script: str, log: bytes) -> None:
+        """Write what ran and what it printed; raises OSError when the disk refuses."""
+        folder = self._folder(prediction)
+        script = eval_script.encode("utf-8", "surrogateescape")
+        write_whole({folder / SCRIPT: [script], folder / LOG: [log]}, durable=False)
 
     def summarise(self, model: str, reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> Path:
         """Write the run's summary, with the harness's names; its path."""

@@ -11,7 +11,7 @@ import asyncio
 import os
 import platform
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from minisweagent.models.litellm_model import LitellmModel
 from minisweagent.models.litellm_textbased_model import LitellmTextbasedModel
 from minisweagent.utils.serialize import recursive_merge
 
-from swerl_agent.episode import AgentLimits, AgentProtocol, Episode, PromptError
+from swerl_agent.episode import AgentLimits, AgentProtocol, Episode, PromptError, StepScoring
 from swerl_agent.episode.workspace import Session
 from swerl_agent.gateway import Ending, Endpoint, Gateway, Shell, run_black_box
 from swerl_agent.sandbox import CommandResult
@@ -53,7 +53,7 @@ EXIT_STATUSES = {
 class MiniSweAgent:
     """mini-swe-agent with a configuration of its own format: sections agent, model, environment.
 
-    Limits are the episode's, not the configuration's; of `environment`, `env` counts.
+    Limits and temperature are the episode's, not the configuration's; of `environment`, `env` counts.
     """
 
     config: Mapping[str, Any]
@@ -111,8 +111,10 @@ class MiniSweAgent:
             "set_cache_control": None,
         }
         section.pop("model_class", None)
+        wishes = dict(section.get("model_kwargs") or {})
+        wishes.pop("temperature", None)
         section["model_kwargs"] = {
-            **(section.get("model_kwargs") or {}),
+            **wishes,
             "api_base": endpoint.base_url,
             "api_key": endpoint.api_key,
             "timeout": limits.episode_timeout,
@@ -132,11 +134,22 @@ class MiniSweAgentEpisodes:
     agent: MiniSweAgent
     limits: AgentLimits
 
-    async def run_episode(self, task: Task, session: Session, *, group: str, index: int, temperature: float) -> Episode:
-        """See Agent."""
+    async def run_episode(
+        self,
+        task: Task,
+        session: Session,
+        *,
+        group: str,
+        index: int,
+        temperature: float,
+        scoring: StepScoring | None = None,
+        on_end: Callable[[Episode], None] | None = None,
+    ) -> Episode:
+        """See Agent; `scoring` is told of nothing."""
         return await run_black_box(
-            task, session, self.gateway, self.agent, self.limits, group=group, index=index, temperature=temperature
-        )
+            task, session, self.gateway, self.agent, self.limits,
+            group=group, index=index, temperature=temperature, on_end=on_end,
+        )  # fmt: skip
 
 
 class ShellEnvironment:

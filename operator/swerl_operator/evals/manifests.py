@@ -25,6 +25,7 @@ from swerl_api.names import (
     ROLE_SHARD,
     ROUTER_PORT,
     TASKS_PATH,
+    model_folder,
     submission_id,
 )
 
@@ -37,11 +38,12 @@ from ..jobs.sources import (
     Placed,
     place_config_map,
     place_output,
+    place_output_folder,
     place_shared_memory,
     place_source,
     together,
 )
-from .evaluation import Evaluation
+from .evaluation import Evaluation, Served
 
 FILE = f"{JOB_FILE_DIRECTORY}/{EVALUATION_FILE}"
 SHARD_COMMAND = ["python", "-m", "swerl_agent.cli", "eval", "job", "--config", FILE]
@@ -80,7 +82,7 @@ def engines_plan(evaluation: Evaluation) -> Plan:
     places = [
         *_common_places(evaluation),
         place_shared_memory(rollout.shared_memory),
-        place_source("model", MODEL_PATH, served.source),
+        _model_place(served),
     ]
     if served.volume is not None:
         places.append(place_output(CHECKPOINTS_PATH, served.volume, name="checkpoints"))
@@ -178,9 +180,17 @@ def _shard_places(evaluation: Evaluation) -> list[Placed]:
     assert served is not None, UNKNOWN_MODEL
     places = [
         *_common_places(evaluation),
-        place_source("model", MODEL_PATH, served.source),
+        _model_place(served),
         place_source("tasks", TASKS_PATH, spec.tasks.source),
     ]
     if spec.agent.prompt_templates is not None:
         places.append(place_config_map("prompts", PROMPTS_PATH, spec.agent.prompt_templates.config_map.name))
     return places
+
+
+def _model_place(served: Served) -> Placed:
+    """The model's folder; one that its SweRLJob has downloaded lies beside the checkpoint."""
+    hub = served.source.hugging_face
+    if hub is None or served.volume is None:
+        return place_source("model", MODEL_PATH, served.source)
+    return place_output_folder(MODEL_PATH, served.volume, model_folder(hub.id, hub.revision), name="model")

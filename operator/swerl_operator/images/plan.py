@@ -1,7 +1,8 @@
 """Which image to pull where next: a pure function of what the set asks for and what its Pods came to.
 
-Guarantees: a node pulls at most `parallelPerNode` images at once; a pull that failed waits, twice as long each time; a
-Pod that ended counts once, however often it is seen; all nodes get their turn, in the order of the set's images.
+Guarantees: a node pulls at most `parallelPerNode` images at once; a pull that failed waits, twice as long each time;
+after a refusal for too many requests nothing is pulled for a while; a Pod that ended counts once, however often it is
+seen; all nodes get their turn, in the order of the set's images.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0  # seconds between the tries of one image on one node
+REST = 60.0  # seconds without any pull after a refusal for too many; registries count by the minute
+TOO_MANY = ("toomanyrequests", "429 too many requests")  # in what a node says of such a refusal
 Place = tuple[str, str]  # node, image
 
 
@@ -41,6 +44,7 @@ class Ledger:
     pulled: dict[str, set[str]] = field(default_factory=dict)  # node → images
     tries: dict[Place, Tries] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)  # uids of the Pods that the last look noted
+    rests_until: float = 0.0  # seconds, on the clock of `plan`
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,14 @@ def plan(
     create: list[Place] = []
     for place in _wanted(images, nodes, ledger):
         tries = ledger.tries.get(place)
-        due = tries is None or tries.again_at <= now
+        due = (tries is None or tries.again_at <= now) and ledger.rests_until <= now
         if due and place not in running and free[place[0]] > 0 and len(create) < budget:
             free[place[0]] -= 1
             create.append(place)
-    waits = [tries.again_at - now for place, tries in ledger.tries.items() if tries.again_at > now]
-    return Plan(tuple(pull.pod for pull in done), tuple(create), min(waits, default=None))
+    times = [ledger.rests_until, *(tries.again_at for tries in ledger.tries.values())]
+    return Plan(
+        tuple(pull.pod for pull in done), tuple(create), min((time - now for time in times if time > now), default=None)
+    )
 
 
 def missing(images: Sequence[str], nodes: Sequence[str], ledger: Ledger) -> Mapping[str, list[str]]:
@@ -103,3 +109,5 @@ def _note(ledger: Ledger, pull: Pull, now: float) -> None:
         failures = before.failures + 1 if before else 1
         pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 16), LONGEST_PAUSE)
         ledger.tries[pull.place] = Tries(failures, now + pause, pull.message)
+        if any(words in pull.message.lower() for words in TOO_MANY):
+            ledger.rests_until = now + REST

@@ -1,7 +1,8 @@
 """Sources and outputs as volumes of a Pod.
 
 Guarantee: whatever the kind of source, its data stands at the same path of the Ray container, read-only where
-Kubernetes can enforce it; a Hugging Face source is an empty folder there that the trainer fills.
+Kubernetes can enforce it; a Hugging Face source is an empty folder there: the driver fills that of tasks, and downloads
+models to the output instead, once for all Pods.
 """
 
 from __future__ import annotations
@@ -62,8 +63,12 @@ def place_source(name: str, target: str, source: Source) -> Placed:
 
 def place_output(target: str, volume: OutputVolume, *, name: str = "output") -> Placed:
     """An output volume at path `target`, writable; `name` (a DNS label) becomes the volume's name."""
-    body = volume.model_dump(by_alias=True, exclude_none=True)
-    return Placed([{"name": name, **body}], [_mount(name, target)])
+    return Placed([_output(name, volume)], [_mount(name, target)])
+
+
+def place_output_folder(target: str, volume: OutputVolume, folder: str, *, name: str) -> Placed:
+    """A folder of an output volume at path `target`, read-only; the rest is as in `place_output`."""
+    return Placed([_output(name, volume)], [_mount(name, target, read_only=True) | {"subPath": folder}])
 
 
 def place_config_map(name: str, target: str, config_map: str) -> Placed:
@@ -99,6 +104,10 @@ def together(parts: Iterable[Placed]) -> Placed:
         whole.init_containers.extend(part.init_containers)
         whole.pull_secrets.extend(secret for secret in part.pull_secrets if secret not in whole.pull_secrets)
     return whole
+
+
+def _output(name: str, volume: OutputVolume) -> Object:
+    return {"name": name, **volume.model_dump(by_alias=True, exclude_none=True)}
 
 
 def _mount(name: str, path: str, *, read_only: bool = False) -> Object:

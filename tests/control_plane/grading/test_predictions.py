@@ -65,6 +65,9 @@ def test_predictions_are_graded_and_resumed(
     assert found == [["1"], ["2"], ["3"], ["4"], ["5"], ["2"]]
     report = json.loads((output / "org__m/calc__calc-2/report.json").read_text())["calc__calc-2"]
     assert "cut short" in report["detail"]
+    graded = output / "org__m/calc__calc-1"
+    assert (graded / "eval.sh").read_text() == task.evaluation.eval_script
+    assert "PASSED" in (graded / "test_output.txt").read_text()
 
     code, said = grade(kubeconfig, namespace, taskset, predictions, "--output", str(output))
     assert "5 predictions, 3 graded before" in said

@@ -82,6 +82,8 @@ def test_unfit_and_flaky_tasks_are_quarantined_with_the_evidence(task: Task, tmp
     first, second = (set(run["failed"]) for run in rows["flaky"]["evidence"]["gold"])
     assert first != second
     assert len(runs(tmp_path)) == 4 * 2 * 2
+    log = (tmp_path / "out" / "logs" / "calc__calc-gold.gold.1.txt").read_text()
+    assert "FAILED tests/test_calc.py::test_clamp" in log
     assert len(read_quarantine(quarantine)) == 4
 
 

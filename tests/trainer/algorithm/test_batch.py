@@ -53,6 +53,13 @@ def test_a_rollout_without_log_probabilities_cannot_be_trained() -> None:
         policy_batch([bare, sample(5, reward=0.0, index=1)], normalisation="std", aggregation="token")
 
 
+def test_text_that_was_encoded_again_is_trained_without_log_probabilities() -> None:
+    bare = [Sample([1, 2, 3], [0, 1, 1], (), float(i), True, "g", i, "task") for i in range(2)]
+    batch = policy_batch(bare, normalisation="std", aggregation="token", sampled=False)
+    assert [sequence.rollout_logprobs for sequence in batch.sequences] == [None, None]
+    assert pack(batch, [0, 1]).rollout is None
+
+
 def test_demonstrations_have_advantage_one_and_need_no_group() -> None:
     batch = demonstration_batch([Sample([1, 2, 3], [0, 0, 1], (), 0.0, True, "", 0, "task")])
     assert batch.sequences[0].advantages.tolist() == [0.0, 0.0, 1.0]

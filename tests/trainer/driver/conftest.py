@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, SGLangEngine
+from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts, SGLangEngine
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Evaluation, Task
@@ -105,15 +105,13 @@ class LocalWorker:
     """A rollout worker in this process."""
 
     def __init__(self, job: Job, router: str, sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> None:
+        engine, limits = SGLangEngine(router, http), AgentLimits.of(job.spec.agent)
         self.worker = Worker(
             WorkerParts(
                 tasks={"train": [task(i) for i in range(TASKS)], "evaluation": [task(100)]},
                 sandboxes=sandboxes,
                 grading=LocalGrading(),
-                engine=SGLangEngine(router, http),
-                tokenizer=HFTokenizer(job.paths.model),
-                prompts=PROMPTS,
-                limits=AgentLimits.of(job.spec.agent),
+                agent=BuiltinAgent(engine, HFTokenizer(job.paths.model), PROMPTS, limits),
                 artifacts=job.runs / "artifacts",
                 sandbox_name=job.sandbox_name,
             )
@@ -174,14 +172,16 @@ def job_document(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def make_job(tmp_path: Path) -> Callable[..., Job]:
-    """A job read from its file; keyword arguments change sections of its spec, `attempt` its attempt."""
+    """A job read from its file, with the model's folder; keyword arguments change sections of its spec, `attempt` its
+    attempt."""
 
-    def make(model: Path | None = None, attempt: int = 1, **changes: Any) -> Job:
+    def make(folder: Path | None = None, attempt: int = 1, **changes: Any) -> Job:
         document = job_document(**changes) | {"attempt": attempt, "lease": f"demo-{attempt}"}
         path = tmp_path / "job.json"
         path.write_text(json.dumps(document))
-        folder = model or tmp_path / "model"
-        return Job.read(path, Paths(folder, tmp_path / "tasks", tmp_path / "held-out", tmp_path / "output"))
+        return Job.read(
+            path, Paths(folder or tmp_path / "model", tmp_path / "tasks", tmp_path / "held-out", tmp_path / "output")
+        )
 
     return make
 

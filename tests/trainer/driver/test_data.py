@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import Stretch
+from swerl_agent.episode import PROTOCOLS, Budget, Episode, Generation, HFTokenizer, Stretch
+from swerl_agent.episode.transcript import Transcript
+from swerl_trainer.algorithm import Sample
 from swerl_trainer.driver.errors import JobError
+from swerl_trainer.driver.job import Job
 from swerl_trainer.driver.samples import samples_of
 from swerl_trainer.driver.state import Pace, TrainingState
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
+from swerl_trainer.rollout.actor import _encoding
 from swerl_trainer.rollout.group import Rollout
 
+from tests.unit.agent_episode.conftest import PLAIN, TOOLS, make_tokenizer
 
-class Letters:
-    """A tokenizer whose tokens are characters; a turn ends with 0, headers are 1."""
 
-    stop_token_ids = (0,)
-    turn_end_id = tool_end_id = 0
-    vocab_size = 1000
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
+    return HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("plain"), PLAIN))
 
-    def encode(self, text: str) -> list[int]:
-        return [ord(c) for c in text]
 
-    def decode(self, ids: list[int]) -> str:
-        return "".join(map(chr, ids))
-
-    def prompt(self, messages: list[dict[str, str]]) -> list[int]:
-        return [*(t for m in messages for t in [1, *self.encode(m["content"]), 0]), 1]
-
-    def delta(self, *contents: str, role: str = "user") -> list[int]:
-        return [t for content in contents for t in [1, *self.encode(content), 0]] + [1]
+@pytest.fixture(scope="module")
+def with_tools(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
+    folder = make_tokenizer(tmp_path_factory.mktemp("tools"), TOOLS)
+    return HFTokenizer(folder, tools=PROTOCOLS["mini-swe-agent-2-tools"].tools)
 
 
 def write(path: Path, *rows: object) -> Path:
-    path.write_text("\n".join(json.dumps(row) for row in rows))
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     return path
 
 
@@ -46,17 +44,48 @@ def conversation(*turns: str) -> dict[str, object]:
     return {"messages": [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]}
 
 
-def test_answers_and_their_end_are_trained(tmp_path: Path) -> None:
-    path = write(tmp_path / "d.jsonl", conversation("s", "u", "ab", "o", "c"))
-    (sample,) = read_demonstrations(path, Letters(), context_tokens=100)
-    trained = [token for token, mask in zip(sample.tokens, sample.loss_mask, strict=True) if mask]
-    assert trained == [ord("a"), ord("b"), 0, ord("c"), 0]
-    assert sample.tokens[:7] == [1, ord("s"), 0, 1, ord("u"), 0, 1]
+def trained(tokenizer: HFTokenizer, sample: Sample) -> str:
+    return tokenizer.decode([token for token, mask in zip(sample.tokens, sample.loss_mask, strict=True) if mask])
 
 
-def test_token_rows_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_answers_and_their_end_are_trained(tmp_path: Path, plain: HFTokenizer) -> None:
+    path = write(tmp_path / "d.jsonl", conversation("s", "u", "ab", "o\u2028p", "c"))
+    (sample,) = read_demonstrations(path, plain, context_tokens=100)
+    assert trained(plain, sample) == "ab<|im_end|>c<|im_end|>"
+    assert plain.decode(sample.tokens) == (
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\nab<|im_end|>\n"
+        "<|im_start|>user\no\u2028p<|im_end|>\n<|im_start|>assistant\nc<|im_end|>"
+    )
+
+
+def test_a_demonstration_is_what_an_episode_that_samples_it_records(tmp_path: Path, plain: HFTokenizer) -> None:
+    answers = ["<think>\nwhy\n</think>\n\nls", "<think>so</think>done"]
+    path = write(tmp_path / "d.jsonl", conversation("s", "u", answers[0], "o", answers[1]))
+    (sample,) = read_demonstrations(path, plain, context_tokens=1000)
+    opening = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    transcript = Transcript(plain, opening, Budget(1000, 10))
+    for answer in answers:
+        ids = [*plain.said(answer), plain.turn_end_id]
+        transcript.answer(Generation(ids, [-1.0] * len(ids), "stop"))
+        transcript.observe("o")
+    (stretch,) = transcript.stretches
+    assert (list(sample.tokens), list(sample.loss_mask)) == (stretch.tokens, stretch.loss_mask)
+
+
+def test_results_of_tools_follow_a_call_together(tmp_path: Path, with_tools: HFTokenizer) -> None:
+    roles = ["system", "user", "assistant", "tool", "tool", "assistant"]
+    texts = ["s", "u", "<tool_call>\n{}\n</tool_call>", "one", "two", "done"]
+    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+    (sample,) = read_demonstrations(
+        write(tmp_path / "d.jsonl", {"messages": messages}), with_tools, context_tokens=2000
+    )
+    assert trained(with_tools, sample) == f"{texts[2]}<|im_end|>done<|im_end|>"
+    assert "one\n</tool_response><tool_response>\ntwo" in with_tools.decode(sample.tokens)
+
+
+def test_token_rows_are_taken_as_they_are(tmp_path: Path, plain: HFTokenizer) -> None:
     path = write(tmp_path / "d.jsonl", {"tokens": [1, 2, 3], "loss_mask": [0, 0, 1]})
-    assert read_demonstrations(path, Letters(), context_tokens=3)[0].tokens == [1, 2, 3]
+    assert read_demonstrations(path, plain, context_tokens=3)[0].tokens == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -64,26 +93,27 @@ def test_token_rows_are_taken_as_they_are(tmp_path: Path) -> None:
     [
         (conversation("s", "u"), "roles"),
         ({"messages": [{"role": "user", "content": "u"}] * 3}, "roles"),
+        ({"messages": [{"role": r, "content": "x"} for r in ("system", "user", "assistant", "assistant")]}, "roles"),
         ({"tokens": [1], "loss_mask": []}, "mask entries"),
         ({"tokens": [1] * 9, "loss_mask": [1] * 9}, "contextTokens"),
         ({"text": "x"}, "needs"),
         (3, "object"),
     ],
 )
-def test_bad_demonstrations_are_named_by_line(tmp_path: Path, row: object, message: str) -> None:
+def test_bad_demonstrations_are_named_by_line(tmp_path: Path, plain: HFTokenizer, row: object, message: str) -> None:
     path = write(tmp_path / "d.jsonl", {"tokens": [1], "loss_mask": [1]}, row)
     with pytest.raises(JobError, match=rf"d\.jsonl:2.*{message}"):
-        read_demonstrations(path, Letters(), context_tokens=8)
+        read_demonstrations(path, plain, context_tokens=8)
 
 
-def test_missing_demonstrations_say_which_field_to_check(tmp_path: Path) -> None:
+def test_missing_demonstrations_say_which_field_to_check(tmp_path: Path, plain: HFTokenizer) -> None:
     with pytest.raises(JobError, match=r"algorithm\.sft\.data"):
-        read_demonstrations(tmp_path / "no", Letters(), context_tokens=8)
+        read_demonstrations(tmp_path / "no", plain, context_tokens=8)
 
 
-def test_supervised_steps_walk_through_all_demonstrations(tmp_path: Path) -> None:
+def test_supervised_steps_walk_through_all_demonstrations(tmp_path: Path, plain: HFTokenizer) -> None:
     path = write(tmp_path / "d.jsonl", *({"tokens": [i], "loss_mask": [1]} for i in range(6)))
-    samples = read_demonstrations(path, Letters(), context_tokens=8)
+    samples = read_demonstrations(path, plain, context_tokens=8)
     seen = [s.tokens[0] for step in range(3) for s in demonstrations_of(step, samples, batch_size=2, seed=1)]
     assert sorted(seen) == list(range(6))
 
@@ -124,6 +154,18 @@ def test_stepwise_an_answer_is_worth_the_outcome_and_its_score() -> None:
     (stepwise,) = samples_of(scored, per_step=False, judge_weight=0.5)
     assert (stepwise.reward, stepwise.step_rewards) == (-1.0, {1: -0.5})
     assert [answer for answer, _, _ in stepwise.answers] == [0, 1]
+
+
+def test_a_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., Job], plain: HFTokenizer) -> None:
+    messages = conversation("s", "u", "ls", "o", "x" * 600, "o", "never read")["messages"]
+    episode = Episode("t", "g", 0, messages=messages)  # type: ignore[arg-type]
+    assert _encoding(make_job(), plain) is None
+    encode = _encoding(make_job(algorithm={"encoding": "text"}), plain)
+    assert encode is not None
+    (stretch,) = encode(episode)
+    assert ([step for step, _, _ in stretch.answers], stretch.logprobs) == ([0, 1], [])
+    (sample,) = samples_of(Rollout("g", 0, "t", valid=True, stretches=[stretch]), per_step=False)
+    assert trained(plain, sample) == f"ls<|im_end|>{'x' * 600}<|im_end|>"
 
 
 def test_a_rollout_without_tokens_is_still_a_sample() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, EngineError, Generation, Prompts
+from swerl_agent.episode import AgentLimits, BuiltinAgent, EngineError, Generation, Prompts
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
@@ -116,22 +116,18 @@ def world() -> World:
     return World()
 
 
-MakeWorker = Callable[..., Worker]
+def builtin(world: World, **limits: float) -> BuiltinAgent:
+    """The built-in agent with one step, and the other limits that are given."""
+    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
+    return BuiltinAgent(world, Letters(), prompts, AgentLimits(step_limit=1, **limits))  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def make_worker(world: World, tmp_path: Path) -> MakeWorker:
-    """A worker in `world` whose episodes have one step and the other limits that are given."""
-
-    def make(**limits: float) -> Worker:
-        prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-        chosen = AgentLimits(step_limit=1, **limits)  # type: ignore[arg-type]
-        tasks = {"train": [TASK]}
-        return Worker(WorkerParts(tasks, world, world, world, Letters(), prompts, chosen, tmp_path, "x-{}".format))
-
-    return make
+def parts(world: World, tmp_path: Path) -> WorkerParts:
+    tasks = {"train": [TASK], "evaluation": [TASK]}
+    return WorkerParts(tasks, world, world, builtin(world), tmp_path, "x-{}".format)
 
 
 @pytest.fixture
-def worker(make_worker: MakeWorker) -> Worker:
-    return make_worker()
+def worker(parts: WorkerParts) -> Worker:
+    return Worker(parts)

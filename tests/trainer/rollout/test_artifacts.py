@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from swerl_agent.episode import EngineError, Generation
-from swerl_trainer.rollout.worker import Worker
+from swerl_trainer.rollout.worker import Worker, WorkerParts
 
 from tests.full_disk import files_end_at
 
-from .conftest import MEMBERS, ORDER, MakeWorker, World
+from .conftest import MEMBERS, ORDER, World, builtin
 
 
 async def failed(error: Exception) -> Generation:
@@ -38,10 +39,10 @@ async def test_an_episode_that_failed_leaves_its_artifacts_too(
 
 
 async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
-    make_worker: MakeWorker, world: World, tmp_path: Path
+    parts: WorkerParts, world: World, tmp_path: Path
 ) -> None:
     world.hang = asyncio.Event()
-    rollout = await make_worker(episode_timeout=0.1).run(ORDER, MEMBERS, 0, 0)
+    rollout = await Worker(replace(parts, agent=builtin(world, episode_timeout=0.1))).run(ORDER, MEMBERS, 0, 0)
     assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     assert json.loads((folder / "traj.json").read_text())["info"]["exit_status"] == "episode_timeout"

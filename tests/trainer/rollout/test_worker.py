@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, Generation, Prompts
+from swerl_agent.episode import Episode, Generation, ReencodingError, Stretch
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.worker import Worker, WorkerParts
 
-from .conftest import MEMBERS, ORDER, TASK, Letters, MakeWorker, World
+from .conftest import MEMBERS, ORDER, Letters, World, builtin
 
 
 async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, world: World) -> None:
@@ -34,11 +34,8 @@ async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -
     assert [event for event in world.events if event.startswith("declare")] == ["declare x-g0 2"]
 
 
-async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(world: World, tmp_path: Path) -> None:
-    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-    parts = WorkerParts({"train": [TASK]}, world, world, world, Letters(), prompts, AgentLimits(step_limit=1),
-                        tmp_path, "x-{}".format, max_age=100.0)  # fmt: skip
-    worker = Worker(parts)
+async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(world: World, parts: WorkerParts) -> None:
+    worker = Worker(replace(parts, max_age=100.0))
     await worker.declare(ORDER, MEMBERS, 0)
     await asyncio.sleep(0)
     world.age = 101.0
@@ -82,14 +79,32 @@ async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker,
 
 
 async def test_grading_may_take_longer_than_the_episode(
-    make_worker: MakeWorker, world: World, monkeypatch: pytest.MonkeyPatch
+    parts: WorkerParts, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def grade(task: Task, patch: str) -> Verdict:
         await asyncio.sleep(0.4)
         return Verdict("resolved")
 
     monkeypatch.setattr(world, "grade", grade)
-    assert (await make_worker(episode_timeout=0.2).run(ORDER, MEMBERS, 0, 0)).resolved
+    assert (await Worker(replace(parts, agent=builtin(world, episode_timeout=0.2))).run(ORDER, MEMBERS, 0, 0)).resolved
+
+
+async def test_what_is_trained_may_be_encoded_from_the_text(parts: WorkerParts, tmp_path: Path) -> None:
+    again = Stretch([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
+    worker = Worker(replace(parts, encode=lambda episode: [again]))
+    rollout = await worker.run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.stretches, rollout.sampled_tokens) == (True, [again], 2)
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    (sampled,) = json.loads((folder / "traj.json").read_text())["stretches"]
+    assert sampled["logprobs"] == [0.0, -0.1, -0.2]
+
+
+async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(parts: WorkerParts) -> None:
+    def refuse(episode: Episode) -> list[Stretch]:
+        raise ReencodingError(f"{len(episode.messages)} messages")
+
+    rollout = await Worker(replace(parts, encode=refuse)).run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.error_code, rollout.error) == (False, "not_encoded", "4 messages")
 
 
 @dataclass
@@ -106,17 +121,12 @@ COMMAND = "```bash\nls\n```"
 
 
 @pytest.fixture
-def judged_worker(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+def judged_worker(world: World, parts: WorkerParts, monkeypatch: pytest.MonkeyPatch) -> Worker:
     ids = [*map(ord, COMMAND), 0]
     monkeypatch.setattr(
         world, "generate", lambda input_ids, **sampling: answered(Generation(ids, [-0.1] * len(ids), "stop"))
     )
-    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
     judge = Judge(Voting(world), Letters(), JudgeSettings(votes=3))
-    tasks = {"train": [TASK], "evaluation": [TASK]}
-    parts = WorkerParts(
-        tasks, world, world, world, Letters(), prompts, AgentLimits(step_limit=1), tmp_path, "x-{}".format
-    )
     return Worker(replace(parts, judge=judge, judge_weight=0.5))
 
 

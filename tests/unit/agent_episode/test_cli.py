@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_agent.cli import main
+from swerl_agent.cli import main, parser
+from swerl_agent.cli.options import agent_limits, sandbox_settings
 from swerl_agent.episode import Episode
 from swerl_agent.evaluation import Attempt
 
@@ -107,6 +108,31 @@ def test_an_episode_that_came_to_nothing_says_why(
     words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path / "out"), *ENGINE]
     assert main(words) == code
     assert capsys.readouterr().err.splitlines() == said
+
+
+LIMITS = ["--step-timeout", "30", "--episode-timeout", "7200", "--format-error-limit", "5", "--repeat-limit", "3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ([], (20, 180, 1800, 0, 0, 3180)),
+        (LIMITS, (20, 30, 7200, 5, 3, 8580)),
+        (["--protocol", "mini-swe-agent-2", "--step-limit", "9"], (9, 180, 1800, 3, 0, 3180)),
+    ],
+)
+def test_an_attempts_limits_are_options_and_its_sandbox_outlives_it(words: list[str], wanted: tuple[int, ...]) -> None:
+    options = parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *words])
+    limits, sandbox = agent_limits(options), sandbox_settings(options)
+    protocol = limits.protocol
+    assert wanted == (
+        limits.step_limit,
+        limits.command_timeout,
+        limits.episode_timeout,
+        protocol.format_error_limit,
+        protocol.repeat_limit,
+        sandbox.lifetime_seconds,
+    )
 
 
 def test_a_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:

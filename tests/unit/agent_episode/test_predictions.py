@@ -60,6 +60,13 @@ def test_a_report_is_found_again_for_the_same_patch(tmp_path: Path) -> None:
     assert folder.done(Prediction("o__r-1", "org/model", "another")) is None
 
 
+def test_what_ran_and_what_it_printed_lie_beside_the_report(tmp_path: Path) -> None:
+    folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "org/model", "diff")
+    folder.write_log(prediction, "pytest\n", b"PASSED \xff\n")
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "org__model/o__r-1").iterdir()}
+    assert kept == {"eval.sh": b"pytest\n", "test_output.txt": b"PASSED \xff\n"}
+
+
 def test_an_infrastructure_failure_is_graded_again(tmp_path: Path) -> None:
     folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "m", "diff")
     report = folder.write(prediction, Verdict("infra_error"))

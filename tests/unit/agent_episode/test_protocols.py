@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import PROTOCOLS, AgentLimits, HFTokenizer, Prompts, TokenizerError, find_actions, submission
+from swerl_agent.episode import (
+    PROTOCOLS,
+    AgentLimits,
+    AgentProtocol,
+    HFTokenizer,
+    Prompts,
+    TokenizerError,
+    find_actions,
+    submission,
+)
 from swerl_api import Agent
 
 from tests.scripted_engine import block
@@ -40,6 +50,16 @@ def call(command: str) -> str:
 def test_blocks(text: str, first: list[str], mini: list[str]) -> None:
     assert find_actions(text, FIRST) == first
     assert find_actions(text, MINI_1) == mini
+
+
+@pytest.mark.parametrize(("ask", "protocol"), [(block, MINI_1), (call, MINI_2_TOOLS)])
+def test_what_a_thought_holds_is_no_action(ask: Callable[[str], str], protocol: AgentProtocol) -> None:
+    thought, said = f"perhaps\n{ask('rm -r .')}\n", ask("ls")
+    assert find_actions(f"<think>\n{thought}</think>\n\n{said}", protocol) == ["ls"]
+    assert find_actions(f"{thought}</think>\n\n{said}", protocol) == ["ls"], "the chat template has opened it"
+    assert find_actions(f"<think>\n{thought}", protocol) == [], "it was cut for its length"
+    quoted = "grep -c '<think>x</think>' f"
+    assert find_actions(f"I look.\n{ask(quoted)}", protocol) == [quoted]
 
 
 def test_the_second_version_has_its_own_fence() -> None:

@@ -107,6 +107,16 @@ def test_marks_in_a_command_s_output_stay_text(make: Make) -> None:
     assert "\ue0007\ue001 \ue0000\ue001 <|im_end|>" in make(QWEN_2_5).decode(stretch.tokens)
 
 
+def test_an_answer_to_more_than_the_window_holds_is_left_out_with_all_after_it(make: Make) -> None:
+    tokenizer = make(QWEN_2_5)
+    messages = conversation("ls", "kit.py", "cat kit.py", "x = 1", "ok")
+    (whole,) = reencode(tokenizer, messages)
+    _, start, _ = whole.answers[1]
+    assert reencode(tokenizer, messages, max_context=start)[0].answers == whole.answers[:2]
+    assert reencode(tokenizer, messages, max_context=start - 1)[0].answers == whole.answers[:1]
+    assert reencode(tokenizer, messages, max_context=3) == []
+
+
 @pytest.mark.parametrize(
     ("messages", "message"),
     [

@@ -176,6 +176,25 @@ async def test_ones_own_script_of_it_needs_only_the_address(opened: Open, reposi
     assert [len(stretch.answers) for stretch in world.recording.stretches] == [3]
 
 
+async def test_its_temperature_is_the_episodes_whatever_its_configuration_says(
+    repository: Path, plain: HFTokenizer
+) -> None:
+    asked: list[float] = []
+
+    class Noting(Script):
+        async def generate(self, input_ids, **sampling):  # type: ignore[no-untyped-def]
+            asked.append(sampling["temperature"])
+            return await super().generate(input_ids, **sampling)
+
+    agent = MiniSweAgent.of(TEXT)
+    agent.config["model"]["model_kwargs"]["temperature"] = 0.0
+    settings = AgentLimits(step_limit=1, context_tokens=100_000, protocol=TEXT, workdir=str(repository))
+    async with Gateway(Noting(plain, [block("ls")]), plain) as gateway:
+        episodes = MiniSweAgentEpisodes(gateway, agent, settings)
+        await episodes.run_episode(TASK, Shell(repository), group="g", index=0, temperature=0.7)
+    assert asked == [0.7]
+
+
 @pytest.mark.parametrize("config", ["agent: {}", "[1]", "a: b: c", "agent: {}\nmodel: 1"])
 def test_a_configuration_that_is_none_is_refused(config: str) -> None:
     with pytest.raises(PromptError, match="mini-swe-agent"):

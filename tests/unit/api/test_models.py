@@ -27,6 +27,7 @@ def test_a_minimal_job_gets_its_defaults() -> None:
     spec = SweRLJobSpec.model_validate(MINIMAL)
     assert (spec.algorithm.name, spec.algorithm.group_size, spec.algorithm.lr) == ("grpo", 8, 1e-6)
     assert (spec.agent.step_limit, spec.grading.timeout_seconds, spec.sandbox.max_concurrent) == (20, 600, 128)
+    assert (spec.agent.kind, spec.algorithm.encoding) == ("builtin", "sampled")
     again = SweRLJobSpec.model_validate(spec.model_dump(by_alias=True, exclude_none=True))
     assert again == spec
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_api import EvaluationFile
+from swerl_api import EvaluationFile, SweEvalSpec, SweRLJobSpec
 from swerl_operator.evals import manifests
+from swerl_operator.evals.evaluation import Evaluation, trained_model
 from swerl_operator.jobs.capacity import capacity_problem
 from swerl_operator.jobs.raycluster import ray_cluster
 
-from .conftest import MakeEvaluation, Spec
+from .conftest import CHECKPOINT, JOB_SPEC, MakeEvaluation, Spec
 
 
 def _pod(job: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +66,20 @@ def test_the_file_tells_shards_where_the_router_is(engine_spec: Spec, make_evalu
 def test_an_endpoint_is_used_as_it_is(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     file = make_evaluation(spec).file()
     assert (file.engine, file.checkpoint, file.tokenizer) == ("http://router:30000", None, "/swerl/model")
+
+
+def test_a_model_that_its_job_downloaded_is_read_beside_the_checkpoint(engine_spec: Spec) -> None:
+    source = {"huggingFace": {"id": "Qwen/Qwen3-4B"}}
+    job = SweRLJobSpec.model_validate(JOB_SPEC | {"model": {"source": source}})
+    spec = SweEvalSpec.model_validate(engine_spec)
+    evaluation = Evaluation("ns", "nightly", "uid-1", spec, trained_model(job, CHECKPOINT))
+    head = ray_cluster(manifests.engines_plan(evaluation))["spec"]["headGroupSpec"]["template"]["spec"]
+    for pod in (_pod(manifests.shards_job(evaluation)), head):
+        mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+        model = mounts["/swerl/model"]
+        assert (model["subPath"], model["readOnly"]) == ("models/Qwen--Qwen3-4B@main", True)
+        (volume,) = [one for one in pod["volumes"] if one["name"] == model["name"]]
+        assert volume["persistentVolumeClaim"]["claimName"] == "training"
 
 
 def test_engines_are_one_pod_each_and_counted(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:

@@ -49,6 +49,15 @@ def test_a_failed_pull_waits_twice_as_long_each_time() -> None:
     assert ledger.tries["n1", "a"].failures == 2 and ledger.tries["n1", "a"].again_at == 50
 
 
+def test_a_registry_that_was_asked_too_often_is_left_alone_for_a_minute() -> None:
+    ledger = Ledger()
+    said = "failed to pull: 429 Too Many Requests - Server message: toomanyrequests: You have reached your limit"
+    refused = Pull("pod", "u", ("n1", "a"), "failed", said)
+    assert step(ledger, refused, now=100).create == ()
+    assert step(ledger, now=159, parallel=3).create == ()
+    assert step(ledger, now=160, parallel=3).create[:2] == (("n1", "a"), ("n2", "a"))
+
+
 def test_a_failed_pod_that_is_still_listed_counts_once() -> None:
     ledger = Ledger()
     for _ in range(3):

@@ -69,11 +69,17 @@ class Batch:
 
 
 def policy_batch(
-    samples: Sequence[Sample], *, normalisation: Normalisation, aggregation: Aggregation, stepwise: bool = False
+    samples: Sequence[Sample],
+    *,
+    normalisation: Normalisation,
+    aggregation: Aggregation,
+    stepwise: bool = False,
+    sampled: bool = True,
 ) -> Batch:
     """Batch of graded rollouts; empty when no group has a gradient. `stepwise`: advantages per answer.
 
-    Raises AlgorithmError when a sample that would be trained has no rollout log-probabilities.
+    `sampled`: the samples are what engines sampled, so that an AlgorithmError is raised when one that would be trained
+    has no rollout log-probabilities.
     """
     if stepwise:
         spans: dict[int, Spans] = {**answer_advantages(samples, normalisation=normalisation)}
@@ -82,7 +88,7 @@ def policy_batch(
         spans = {i: [(0, len(samples[i].tokens), advantage)] for i, advantage in advantages.items()}
     chosen = [(samples[i], spans[i]) for i in spans if samples[i].trainable_tokens]
     for sample, _ in chosen:
-        if not sample.logprobs:
+        if sampled and not sample.logprobs:
             raise AlgorithmError(f"{sample.name}: no rollout log-probabilities; the engine must return them")
     return _batch(chosen, aggregation)
 

@@ -32,10 +32,12 @@ def wrong_input() -> tuple[type[BaseException], ...]:
 
 async def _run(path: Path, kubeconfig: str | None, began: float) -> None:
     from swerl_trainer.driver.attempt import run_attempt
+    from swerl_trainer.driver.download import download
     from swerl_trainer.driver.job import Job
 
     job = Job.read(path)
     async with on_ray():
+        await download(job)
         await run_attempt(job, began=began, kubeconfig=kubeconfig)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,6 +25,13 @@ class Paths:
     output: Path = Path(names.OUTPUT_PATH)
     prompts: Path = Path(names.PROMPTS_PATH)
     judge: Path = Path(names.JUDGE_PATH)
+
+    def of(self, spec: SweRLJobSpec) -> Paths:
+        """With models that are downloaded where all Ray Pods find them: on the output volume."""
+        sources = {"model": spec.model.source, "judge": spec.judge.model if spec.judge else None}
+        hubs = {name: source.hugging_face for name, source in sources.items() if source and source.hugging_face}
+        folders = {name: self.output / names.model_folder(hub.id, hub.revision) for name, hub in hubs.items()}
+        return replace(self, **folders)
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Job:
                 attempt=int(data["attempt"]),
                 lease=data["lease"],
                 spec=spec,
-                paths=paths or Paths(),
+                paths=(paths or Paths()).of(spec),
             )
         except (OSError, ValueError, KeyError, ValidationError) as error:
             raise JobError(f"{path} is no job description: {error!r}") from error

@@ -152,6 +152,7 @@ class TrainingLoop:
             normalisation=algorithm.advantage_normalisation,
             aggregation=algorithm.loss_aggregation,
             stepwise=stepwise.enabled,
+            sampled=algorithm.encoding == "sampled",
         )
         if self._shares_gpu:
             await self._quiet()

@@ -1,32 +1,36 @@
 """Supervised steps on demonstrations: the warm start of a job, or the whole of it (algorithm.name sft).
 
-Guarantees: a demonstration is encoded exactly as an episode's conversation is; which demonstrations a step sees is a
-function of the step alone, so a resumed run goes on in the same order; demonstrations longer than the context are
-refused by name, not cut.
+Guarantees: a demonstration is encoded exactly as an episode's conversation is, thinking and tool calls as the tokens
+that a model samples; which demonstrations a step sees is a function of the step alone, so a resumed run goes on in the
+same order; demonstrations longer than the context are refused by name, not cut.
 
-One JSON object per line: `{"messages": [{"role", "content"}, ...]}` (the first two are system and user, answers are
-trained) or `{"tokens": [...], "loss_mask": [...]}`.
+One JSON object per line: `{"messages": [{"role", "content"}, ...]}` (the first two are system and user, then answers,
+which are trained, each followed by a message of the user or of tools) or `{"tokens": [...], "loss_mask": [...]}`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.episode import Tokenizer
+from swerl_agent.episode import HFTokenizer, answer_tokens
 from swerl_trainer.algorithm.sample import Sample
 from swerl_trainer.driver.errors import JobError
 from swerl_trainer.rollout.cursor import TaskOrder
 
 OPENING = 2  # messages before the first answer
+LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
+CONVERSATION = re.compile("su(a(u|t+|$))+")
 
 
-def read_demonstrations(path: Path, tokenizer: Tokenizer, *, context_tokens: int) -> list[Sample]:
+def read_demonstrations(path: Path, tokenizer: HFTokenizer, *, context_tokens: int) -> list[Sample]:
     """The demonstrations at `path`. Raises JobError naming file and line."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # other line ends may stand inside a text
     except OSError as error:
         raise JobError(f"demonstrations {path} cannot be read: {error}; check algorithm.sft.data") from error
     samples = []
@@ -44,19 +48,21 @@ def demonstrations_of(step: int, samples: Sequence[Sample], *, batch_size: int, 
     return [samples[order.task(step * batch_size + i)] for i in range(batch_size)]
 
 
-def encode_messages(messages: Sequence[Mapping[str, str]], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+def encode_messages(messages: Sequence[Mapping[str, str]], tokenizer: HFTokenizer) -> tuple[list[int], list[int]]:
     """Tokens and loss mask of a conversation; answers and the token that ends them are trained."""
     tokens = tokenizer.prompt(messages[:OPENING])
     mask = [0] * len(tokens)
-    for message in messages[OPENING:]:
-        trained = message["role"] == "assistant"
-        if trained:
-            piece = [*tokenizer.encode(message["content"]), tokenizer.turn_end_id]
-        else:
-            piece = tokenizer.delta(message["content"])
+    turns = [(role, [m["content"] for m in each]) for role, each in groupby(messages[OPENING:], _role)]
+    for (role, contents), (following, _) in zip(turns, [*turns[1:], ("user", [])], strict=True):
+        trained = role == "assistant"
+        piece = answer_tokens(tokenizer, contents[0], following) if trained else tokenizer.delta(*contents, role=role)
         tokens += piece
         mask += [int(trained)] * len(piece)
     return tokens, mask
+
+
+def _role(message: Mapping[str, str]) -> str:
+    return message["role"]
 
 
 def _parse(line: str, where: str) -> dict[str, Any]:
@@ -69,7 +75,7 @@ def _parse(line: str, where: str) -> dict[str, Any]:
     return row
 
 
-def _sample(row: Mapping[str, Any], where: str, tokenizer: Tokenizer, context_tokens: int) -> Sample:
+def _sample(row: Mapping[str, Any], where: str, tokenizer: HFTokenizer, context_tokens: int) -> Sample:
     if "messages" in row:
         _check_roles(row["messages"], where)
         tokens, mask = encode_messages(row["messages"], tokenizer)
@@ -86,6 +92,5 @@ def _sample(row: Mapping[str, Any], where: str, tokenizer: Tokenizer, context_to
 
 def _check_roles(messages: Any, where: str) -> None:
     roles = [message.get("role") for message in messages] if isinstance(messages, list) else []
-    expected = ["system", "user", *(["assistant", "user"] * len(roles))][: len(roles)]
-    if len(roles) <= OPENING or roles != expected:
-        raise JobError(f"{where}: roles must be system, user, assistant, user, assistant, ...; found {roles}")
+    if not CONVERSATION.fullmatch("".join(LETTERS.get(role, "?") for role in roles)):
+        raise JobError(f"{where}: roles must be system, user, assistant, user or tools, assistant, ...; found {roles}")

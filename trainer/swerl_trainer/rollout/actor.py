@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-from swerl_agent.episode import AgentLimits, HFTokenizer, SGLangEngine
-from swerl_agent.episode.configured import agent_prompts, agent_tokenizer
+from swerl_agent.episode import Agent, AgentLimits, Episode, HFTokenizer, SGLangEngine, Stretch, reencode
+from swerl_agent.episode.configured import agent_tokenizer, prompts_text
+from swerl_agent.evaluation import opened_agent
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
@@ -88,10 +90,9 @@ class RolloutActor:
 
     async def _prepare(self) -> tuple[Worker, TaskCounts]:
         job, spec = self._job, self._job.spec
-        limits = AgentLimits.of(spec.agent, workdir=spec.sandbox.workdir)
-        tokenizer = asyncio.to_thread(policy_tokenizer, job)
         train = _tasks(job, spec.tasks, job.paths.tasks, "train")
         held_out = _tasks(job, spec.evaluation, job.paths.evaluation, "evaluation") if spec.evaluation else []
+        tokenizer = await asyncio.to_thread(policy_tokenizer, job)
         client = await self._open.enter_async_context(KubeClient.from_environment(self._kubeconfig))
         http = await self._open.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
         grading = await self._open.enter_async_context(grader(client, job))
@@ -99,17 +100,21 @@ class RolloutActor:
             tasks={"train": train, "evaluation": held_out},
             sandboxes=KubernetesSandboxes(client, job),
             grading=grading,
-            engine=SGLangEngine(self._router, http),
-            tokenizer=await tokenizer,
-            prompts=agent_prompts(spec.agent, job.paths.prompts),
-            limits=limits,
+            agent=await self._agent(http, tokenizer),
             artifacts=job.runs / "artifacts",
             sandbox_name=job.sandbox_name,
             max_age=spec.sandbox.lifetime_seconds - spec.agent.episode_timeout_seconds - RESERVE,
             judge=await self._judge(http),
             judge_weight=spec.algorithm.stepwise.judge_weight,
+            encode=_encoding(job, tokenizer),
         )
         return Worker(parts), TaskCounts(len(train), len(held_out))
+
+    async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
+        job, chosen = self._job, self._job.spec.agent
+        limits = AgentLimits.of(chosen, workdir=job.spec.sandbox.workdir)
+        engine, prompts = SGLangEngine(self._router, http), prompts_text(chosen, job.paths.prompts)
+        return await self._open.enter_async_context(opened_agent(chosen.kind, engine, tokenizer, prompts, limits))
 
     async def _judge(self, http: aiohttp.ClientSession) -> Judge | None:
         spec = self._job.spec
@@ -189,12 +194,20 @@ class RayWorker:
 def _tasks(job: Job, selection: TaskSelection, path: Path, purpose: Purpose) -> list[Task]:
     return load_tasks(
         path,
-        selection.format,
+        "jsonl" if selection.source.hugging_face else selection.format,
         slice=selection.slice,
         filter=selection.filter,
         purpose=purpose,
         registry_rewrite=job.spec.sandbox.registry_rewrite,
     )
+
+
+def _encoding(job: Job, tokenizer: HFTokenizer) -> Callable[[Episode], Sequence[Stretch]] | None:
+    """How episodes become what is trained; None: it is what was sampled."""
+    if job.spec.algorithm.encoding == "sampled":
+        return None
+    longest = AgentLimits.of(job.spec.agent).budget.max_input  # of the conversations that the model read whole
+    return lambda episode: reencode(tokenizer, episode.messages, max_context=longest)
 
 
 def policy_tokenizer(job: Job) -> HFTokenizer:

@@ -14,11 +14,11 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.episode import AgentLimits, Engine, Episode, Prompts, Tokenizer, run_episode, write_artifacts
+from swerl_agent.episode import Agent, Episode, ReencodingError, Stretch, TokenizerError, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, Scoring, StepScore
 from swerl_agent.sandbox import SandboxError
@@ -30,6 +30,7 @@ from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
 logger = logging.getLogger(__name__)
 
 DISCARDED = "discarded"
+NOT_ENCODED = "not_encoded"
 
 
 @dataclass
@@ -39,15 +40,13 @@ class WorkerParts:
     tasks: Mapping[str, Sequence[Task]]  # by purpose: train, evaluation
     sandboxes: Sandboxes
     grading: Grading
-    engine: Engine
-    tokenizer: Tokenizer
-    prompts: Prompts
-    limits: AgentLimits
+    agent: Agent
     artifacts: Path
     sandbox_name: Callable[[str], str]  # of a group and try
     max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
     judge: Judge | None = None  # scores the steps of training episodes
     judge_weight: float = 1.0
+    encode: Callable[[Episode], Sequence[Stretch]] | None = None  # what is trained instead of what was sampled
 
 
 @dataclass
@@ -146,7 +145,7 @@ class Worker:
         rollout = rollout_of(episode, verdict, waited, scores=scores, judge_weight=self._parts.judge_weight)
         unwritten.clear()
         await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores)
-        return rollout
+        return await self._encoded(rollout, episode) if rollout.valid else rollout
 
     def _scoring(self, order: GroupOrder, index: int) -> AbstractAsyncContextManager[Scoring | None]:
         judge = self._parts.judge
@@ -167,13 +166,9 @@ class Worker:
         group = await asyncio.shield(attempted.declared)
         session = await group.claim(attempted.members.index(index))
         waited = time.monotonic() - asked
-        episode = await run_episode(
+        episode = await parts.agent.run_episode(
             self._task(order),
             session,
-            parts.engine,
-            parts.tokenizer,
-            parts.prompts,
-            parts.limits,
             group=order.id,
             index=index,
             temperature=order.temperature,
@@ -181,6 +176,15 @@ class Worker:
             on_end=unwritten.append,
         )
         return episode, waited
+
+    async def _encoded(self, rollout: Rollout, episode: Episode) -> Rollout:
+        """The rollout with what of it is trained; one that cannot be encoded counts for nothing."""
+        if self._parts.encode is None:
+            return rollout
+        try:
+            return replace(rollout, stretches=await asyncio.to_thread(self._parts.encode, episode))
+        except (ReencodingError, TokenizerError) as error:
+            return replace(rollout, valid=False, stretches=(), error=str(error), error_code=NOT_ENCODED)
 
     async def _grade(self, order: GroupOrder, episode: Episode) -> Verdict:
         self._grading += 1

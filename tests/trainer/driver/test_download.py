@@ -1,0 +1,160 @@
+"""What jobs name by Hugging Face ids: the real libraries, with a folder in the Hub's place."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_agent.tasks import load_tasks
+from swerl_trainer.driver.download import Download, download, downloads, fetch, main
+from swerl_trainer.driver.errors import JobError
+from swerl_trainer.driver.job import Job
+from swerl_trainer.rollout.actor import _tasks
+
+from tests.unit.tasks.rows import parquet, sumanth, swe_gym, swebench
+
+MakeJob = Callable[..., Job]
+MODEL = {"id": "Qwen/Qwen3-4B", "revision": "refs/pr/1"}
+FILES = ("config.json", "model.safetensors", "tokenizer.json", "pytorch_model.bin", "original/model.safetensors")
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a folder for each id: what `datasets` and `huggingface_hub` find."""
+    import datasets
+    import huggingface_hub
+
+    folder = tmp_path / "hub"
+    load = datasets.load_dataset
+
+    def load_dataset(name: str, *arguments: Any, **options: Any) -> Any:
+        return load(str(folder / name), *arguments, **options)
+
+    def snapshot_download(
+        name: str, *, revision: str, local_dir: Path, allow_patterns: list[str], ignore_patterns: list[str]
+    ) -> None:
+        def wanted(path: str) -> bool:
+            allowed, ignored = ([fnmatch.fnmatch(path, p) for p in ps] for ps in (allow_patterns, ignore_patterns))
+            return any(allowed) and not any(ignored)
+
+        for path in filter(Path.is_file, (folder / name).rglob("*")):
+            if wanted(str(path.relative_to(folder / name))):
+                target = local_dir / path.relative_to(folder / name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return folder
+
+
+def data_set(hub: Path, name: str, split: str, *rows: dict[str, Any]) -> None:
+    (hub / name / "data").mkdir(parents=True, exist_ok=True)
+    parquet(hub / name / "data" / f"{split}-00000-of-00001.parquet", *rows)
+
+
+def model(hub: Path, *files: str) -> None:
+    for name in files:
+        path = hub / MODEL["id"] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def test_a_jobs_models_lie_on_the_output_and_its_tasks_in_the_head(make_job: MakeJob) -> None:
+    judge = {"model": {"huggingFace": {"id": "Qwen/Qwen3-8B"}}}
+    tasks = {"source": {"huggingFace": {"id": "SumanthRH/SWE-Gym-Subset", "split": "train"}}, "filter": "getmoto"}
+    job = make_job(model={"source": {"huggingFace": MODEL}}, judge=judge, tasks=tasks)
+    assert job.paths.model == job.paths.output / "models" / "Qwen--Qwen3-4B@refs--pr--1"
+    assert job.paths.judge == job.paths.output / "models" / "Qwen--Qwen3-8B@main"
+    assert [(one.field, one.folder, one.purpose) for one in downloads(job)] == [
+        ("model.source", str(job.paths.model), None),
+        ("judge.model", str(job.paths.judge), None),
+        ("tasks.source", str(job.paths.tasks), "train"),
+    ]
+    assert [(one.split, one.filter) for one in downloads(job)][-1] == ("train", "getmoto")
+
+
+def test_tasks_come_split_and_the_job_reads_them(hub: Path, make_job: MakeJob) -> None:
+    data_set(hub, "SumanthRH/SWE-Gym-Subset", "train", sumanth(), sumanth("python__mypy-11213"))
+    data_set(hub, "SWE-bench/SWE-bench_Verified", "test", swebench())
+    job = make_job(
+        tasks={"source": {"huggingFace": {"id": "SumanthRH/SWE-Gym-Subset"}}, "filter": "getmoto"},
+        evaluation={"source": {"huggingFace": {"id": "SWE-bench/SWE-bench_Verified"}}},
+    )
+    for one in downloads(job):
+        fetch(one)
+    (task,) = _tasks(job, job.spec.tasks, job.paths.tasks, "train")
+    assert (task.instance_id, task.image) == (
+        "getmoto__moto-5876",
+        "docker.io/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-5876:latest",
+    )
+    visible = (job.paths.tasks / "tasks.jsonl").read_text()
+    assert task.evaluation.patch and task.evaluation.patch not in visible
+    assert job.spec.evaluation is not None
+    (held_out,) = _tasks(job, job.spec.evaluation, job.paths.evaluation, "evaluation")
+    assert (held_out.split, held_out.benchmark) == ("test", True)
+    assert load_tasks(job.paths.evaluation, "jsonl") == [held_out]
+
+
+def fetched(hub_id: str, folder: Path, **how: Any) -> Download:
+    return Download("tasks.source", str(folder), hub_id, "main", "train", **how)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "row", "message"),
+    [
+        ("SWE-bench/SWE-bench_Verified", "test", swebench(), "benchmark"),
+        ("SWE-Gym/SWE-Gym", "train", swe_gym(), "eval_script is missing"),
+        ("SumanthRH/SWE-Gym-Subset", "train", sumanth(base_commit=""), "base_commit is empty"),
+        ("someone/else", "train", sumanth(), "data source 'someone/else'"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_named(
+    hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, split: str, row: Any, message: str
+) -> None:
+    data_set(hub, name, split, row)
+    assert main([json.dumps([vars(fetched(name, tmp_path / "tasks"))])]) == 1
+    said = capsys.readouterr().out.strip().splitlines()[-1]
+    assert said.startswith("tasks.source: ") and message in said
+    assert not (tmp_path / "tasks").exists()
+
+
+def test_a_model_is_what_stands_at_the_top_in_safetensors_and_is_had_once(hub: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "q"
+    wanted = Download("model.source", str(folder), MODEL["id"], MODEL["revision"])
+    model(hub, *FILES)
+    fetch(wanted)
+    assert {path.name for path in folder.iterdir()} == {*FILES[:3], "COMPLETE"}
+    shutil.rmtree(hub)
+    fetch(wanted)
+
+
+def test_what_is_no_model_is_not_complete(hub: Path, tmp_path: Path) -> None:
+    model(hub, "README.txt")
+    with pytest.raises(ValueError, match=r"no config\.json"):
+        fetch(Download("model.source", str(tmp_path / "m"), MODEL["id"], "main"))
+    assert not (tmp_path / "m" / "COMPLETE").exists()
+
+
+async def test_a_job_without_ids_downloads_nothing(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asyncio.create_subprocess_exec", None)
+    await download(make_job())
+
+
+async def test_without_network_the_field_and_what_to_check_are_named(
+    make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    job = make_job(model={"source": {"huggingFace": MODEL}})
+    with pytest.raises(JobError, match=r"model\.source: Qwen/Qwen3-4B@refs/pr/1 cannot be had .* HF_TOKEN") as failure:
+        await download(job)
+    assert "offline" not in str(failure.value).lower(), "the child process may use the network"

@@ -1,0 +1,153 @@
+"""What a job names by a Hugging Face id, brought to where its parts look for it.
+
+Guarantees: a model's folder on the output volume is complete when `download` returns, is downloaded once however many
+attempts and jobs name it, and a download that was cut short goes on; tasks reach folders of the head Pod only, split
+into what agents may see and what only grading may. Nothing is downloaded for a job that names no id.
+
+It runs in a process of its own, because trainer images tell the Hugging Face libraries to stay offline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from swerl_agent.tasks import Purpose, TaskError
+from swerl_agent.tasks.importing import Wish, gather
+from swerl_agent.tasks.sources import Source
+from swerl_agent.tasks.writing import Layout, write_entries
+from swerl_api import TaskSelection
+from swerl_api.source import HuggingFaceSource
+from swerl_trainer.checkpoints import MARKER
+from swerl_trainer.driver.errors import JobError
+from swerl_trainer.driver.job import Job
+
+OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+TASKS_FILE = "tasks.jsonl"
+# Of a model's repository, what stands at its top: configuration, weights, tokenizer; no copies in other formats.
+WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py"]
+UNWANTED = ["*/*"]
+
+
+@dataclass(frozen=True)
+class Download:
+    """One repository and the folder it goes to."""
+
+    field: str  # of the spec
+    folder: str
+    id: str
+    revision: str
+    purpose: Purpose | None = None  # of tasks; None: it is a model
+    config: str | None = None
+    split: str | None = None
+    filter: str | None = None
+
+
+async def download(job: Job) -> None:
+    """Bring everything there. Raises JobError naming the field and what to do."""
+    wanted = list(downloads(job))
+    if not wanted:
+        return
+    environment = {name: value for name, value in os.environ.items() if name not in OFFLINE}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__, json.dumps([asdict(one) for one in wanted])),
+        env=environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    if process.returncode:
+        said = output.decode(errors="replace").strip().splitlines() or [f"it ended with code {process.returncode}"]
+        raise JobError(f"download failed: {said[-1]}")
+
+
+def downloads(job: Job) -> Iterator[Download]:
+    """What the job names by id. Pure."""
+    spec, paths = job.spec, job.paths
+    if spec.model.source.hugging_face:
+        yield _model("model.source", paths.model, spec.model.source.hugging_face)
+    if spec.judge and spec.judge.model.hugging_face:
+        yield _model("judge.model", paths.judge, spec.judge.model.hugging_face)
+    if spec.tasks.source.hugging_face:
+        yield _tasks("tasks.source", paths.tasks, spec.tasks, spec.tasks.source.hugging_face, "train")
+    held_out = spec.evaluation
+    if held_out and held_out.source.hugging_face:
+        yield _tasks("evaluation.source", paths.evaluation, held_out, held_out.source.hugging_face, "evaluation")
+
+
+def fetch(wanted: Download) -> None:
+    """Do one download; raises what the libraries raise, and TaskError for rows that are no tasks."""
+    folder = Path(wanted.folder)
+    if wanted.purpose is None:
+        _fetch_model(wanted, folder)
+    else:
+        _fetch_tasks(wanted, folder, wanted.purpose)
+
+
+def _model(field: str, folder: Path, hub: HuggingFaceSource) -> Download:
+    return Download(field, str(folder), hub.id, hub.revision)
+
+
+def _tasks(field: str, folder: Path, selection: TaskSelection, hub: HuggingFaceSource, purpose: Purpose) -> Download:
+    return Download(field, str(folder), hub.id, hub.revision, purpose, hub.config, hub.split, selection.filter)
+
+
+def _fetch_model(wanted: Download, folder: Path) -> None:
+    if (folder / MARKER).is_file():
+        return
+    import huggingface_hub
+
+    huggingface_hub.snapshot_download(
+        wanted.id, revision=wanted.revision, local_dir=folder, allow_patterns=WANTED, ignore_patterns=UNWANTED
+    )
+    if not (folder / "config.json").is_file():
+        raise ValueError("the repository has no config.json: it is no model in Hugging Face format")
+    (folder / MARKER).write_text(f"{wanted.id}@{wanted.revision}\n")
+
+
+def _fetch_tasks(wanted: Download, folder: Path, purpose: Purpose) -> None:
+    malformed: list[TaskError] = []
+    source = Source(wanted.id, wanted.config, wanted.split, wanted.revision)
+    try:
+        entries = gather([source], Wish(purpose=purpose, filter=wanted.filter), malformed.append)
+    except TaskError:
+        if malformed:
+            raise malformed[0] from None
+        raise
+    if malformed:
+        raise TaskError(f"{len(malformed)} malformed rows beside {len(entries)} good ones, the first: {malformed[0]}")
+    write_entries(folder / TASKS_FILE, entries, Layout())
+
+
+def main(arguments: list[str]) -> int:
+    """The process: downloads as JSON in; the reason of a failure is the last line of standard output."""
+    for each in json.loads(arguments[0]):
+        wanted = Download(**each)
+        try:
+            fetch(wanted)
+        except Exception as error:  # whatever a library raises is the reason
+            print(f"{wanted.field}: {_reason(wanted, error)}", flush=True)
+            return 1
+    return 0
+
+
+def _reason(wanted: Download, error: Exception) -> str:
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    if isinstance(error, TaskError):
+        return first
+    return (
+        f"{wanted.id}@{wanted.revision} cannot be had from Hugging Face: {type(error).__name__}: {first}; check id and"
+        " revision, the head Pod's way out, and HF_TOKEN (trainer.envFromSecrets)"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
