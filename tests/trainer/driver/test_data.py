@@ -126,6 +126,16 @@ def test_stepwise_an_answer_is_worth_the_outcome_and_its_score() -> None:
     assert [answer for answer, _, _ in stepwise.answers] == [0, 1]
 
 
+@pytest.mark.parametrize("per_step", [False, True])
+@pytest.mark.parametrize(("ended", "trained"), [("submitted", True), ("max_steps", False)])
+def test_a_compact_filter_trains_submissions_alone_and_counts_all(per_step: bool, ended: str, trained: bool) -> None:
+    ending = replace(rollout([0, 1, 0, 1]), exit_status=ended, reward=-1.0)
+    found = samples_of(ending, per_step=per_step, compact=True)
+    assert {bool(sample.trainable_tokens) for sample in found} == {trained}
+    assert all(sample.valid and sample.reward == -1.0 for sample in found)
+    assert all(sample.trainable_tokens for sample in samples_of(ending, per_step=per_step))
+
+
 def test_a_rollout_without_tokens_is_still_a_sample() -> None:
     (sample,) = samples_of(Rollout("g", 0, "t", valid=False), per_step=True)
     assert not sample.valid

@@ -12,6 +12,7 @@ import pytest
 from swerl_agent.episode import AgentLimits, EngineError, Generation, Prompts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
+from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.rollout.group import GroupOrder, Waste
@@ -56,9 +57,13 @@ class World:
     hang: asyncio.Event | None = None
     age: float = 0.0
     idle_seconds: float = 7.0
+    waits: Mapping[str, float] = field(default_factory=lambda: {"queue": 1.0, "pull": 2.0})
+    refused: bool = False  # the API server refuses sandboxes
 
     async def declare(self, name: str, task: Task, replicas: int) -> World:
         self.events.append(f"declare {name} {replicas}")
+        if self.refused:
+            raise Unreachable("connection refused")
         return self
 
     def counts(self) -> tuple[int, int]:
@@ -94,6 +99,7 @@ class World:
         temperature: float,
         stop_token_ids: Sequence[int],
         routing_key: str,
+        seed: int | None = None,
     ) -> Generation:
         if self.hang is not None:
             await self.hang.wait()
@@ -108,8 +114,8 @@ class World:
         text = r"\boxed{1}" if self.votes % 3 else r"\boxed{-1}"
         return Generation([ord(c) for c in text], [-0.1] * len(text), "stop")
 
-    async def grade(self, task: Task, patch: str) -> Verdict:
-        self.events.append("grade")
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
+        self.events.append("grade anew" if fresh else "grade")
         return Verdict(self.verdict, {}, 0.5, False, "said so")  # type: ignore[arg-type]
 
 
@@ -133,6 +139,7 @@ async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker,
     assert world.events[3:] == ["delete", "grade"]
     assert (first.reward, first.resolved, first.valid, first.verdict) == (1.0, True, True, "resolved")
     assert first.seconds["grading"] == 0.5
+    assert first.waits == {"queue": 1.0, "pull": 2.0}
 
 
 async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:
@@ -176,13 +183,40 @@ async def test_a_lost_sandbox_is_no_reward(worker: Worker, world: World) -> None
 async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, world: World) -> None:
     world.broken_engine = True
     rollout = await worker.run(ORDER, MEMBERS, 0, 0)
-    assert (rollout.valid, rollout.error_code) == (False, "EngineError")
+    assert (rollout.valid, rollout.error_code) == (False, "engine_lost")
     assert "grade" not in world.events
+
+
+async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, world: World) -> None:
+    world.refused = True
+    rollout = await worker.run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.error_code) == (False, "api_error")
+
+
+async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, tmp_path: Path) -> None:
+    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
+    parts = WorkerParts({"train": [TASK]}, world, world, world, Letters(), prompts, AgentLimits(step_limit=1),
+                        tmp_path, "x-{}".format, unresolved_reward=0.0)  # fmt: skip
+    world.verdict = "unresolved"
+    rollout = await Worker(parts).run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.outcome, rollout.reward) == (True, 0.0, 0.0)
+
+
+async def test_a_reference_fix_is_graded_anew(world: World, tmp_path: Path) -> None:
+    fixed = replace(TASK, evaluation=replace(TASK.evaluation, patch="diff"))
+    prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
+    parts = WorkerParts({"train": [TASK, fixed]}, world, world, world, Letters(), prompts, AgentLimits(), tmp_path, str)
+    worker = Worker(parts)
+    verdict = await worker.grade_fix(1)
+    assert verdict is not None and verdict.resolved
+    assert await worker.grade_fix(0) is None, "it has no reference fix"
+    assert world.events == ["grade anew"]
 
 
 async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, world: World) -> None:
     world.verdict = "infra_error"
-    assert not (await worker.run(ORDER, MEMBERS, 0, 0)).valid
+    lost = await worker.run(ORDER, MEMBERS, 0, 0)
+    assert (lost.valid, lost.error_code) == (False, "eval_infra_error")
     world.verdict = "timeout"
     rollout = await worker.run(ORDER, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.reward) == (True, -1.0)

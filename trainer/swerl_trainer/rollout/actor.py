@@ -16,6 +16,8 @@ from typing import Any
 import aiohttp
 from swerl_agent.episode import AgentLimits, HFTokenizer, SGLangEngine
 from swerl_agent.episode.configured import agent_prompts, agent_tokenizer
+from swerl_agent.episode.engine import ALL_TOKENS
+from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
@@ -75,6 +77,10 @@ class RolloutActor:
         """See Worker.waste."""
         return await (await self._prepared())[0].waste()
 
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """See Worker.grade_fix."""
+        return await (await self._prepared())[0].grade_fix(task)
+
     async def close(self) -> None:
         """Stop everything and remove the sandboxes."""
         if self._preparing is not None and self._preparing.done() and not self._preparing.exception():
@@ -99,7 +105,7 @@ class RolloutActor:
             tasks={"train": train, "evaluation": held_out},
             sandboxes=KubernetesSandboxes(client, job),
             grading=grading,
-            engine=SGLangEngine(self._router, http),
+            engine=self._engine(http),
             tokenizer=await tokenizer,
             prompts=agent_prompts(spec.agent, job.paths.prompts),
             limits=limits,
@@ -108,8 +114,13 @@ class RolloutActor:
             max_age=spec.sandbox.lifetime_seconds - spec.agent.episode_timeout_seconds - RESERVE,
             judge=await self._judge(http),
             judge_weight=spec.algorithm.stepwise.judge_weight,
+            unresolved_reward=spec.algorithm.unresolved_reward,
         )
         return Worker(parts), TaskCounts(len(train), len(held_out))
+
+    def _engine(self, http: aiohttp.ClientSession) -> SGLangEngine:
+        algorithm = self._job.spec.algorithm
+        return SGLangEngine(self._router, http, top_p=algorithm.top_p, top_k=algorithm.top_k or ALL_TOKENS)
 
     async def _judge(self, http: aiohttp.ClientSession) -> Judge | None:
         spec = self._job.spec
@@ -117,7 +128,9 @@ class RolloutActor:
             return None
         tokenizer = await asyncio.to_thread(HFTokenizer, self._job.paths.judge)
         engine = SGLangEngine(self._judge_router, http)
-        return Judge(engine, tokenizer, JudgeSettings.of(spec.judge, processes=spec.rollout.workers))
+        return Judge(
+            engine, tokenizer, JudgeSettings.of(spec.judge, processes=spec.rollout.workers, seed=spec.algorithm.seed)
+        )
 
 
 class RayWorker:
@@ -160,6 +173,11 @@ class RayWorker:
         """See Worker.waste."""
         found: Waste = await self._call("waste")
         return found
+
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """See Worker.grade_fix."""
+        verdict: Verdict | None = await self._call("grade_fix", task)
+        return verdict
 
     async def close(self) -> None:
         """Stop everything and remove the sandboxes."""

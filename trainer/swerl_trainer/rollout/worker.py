@@ -21,15 +21,17 @@ from typing import Any
 from swerl_agent.episode import AgentLimits, Engine, Episode, Prompts, Tokenizer, run_episode, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, Scoring, StepScore
+from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import Grading, Sandboxes, SandboxGroup
-from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
+from swerl_trainer.rollout.reward import UNRESOLVED, lost_rollout, needs_grading, rollout_of
 
 logger = logging.getLogger(__name__)
 
 DISCARDED = "discarded"
+API_FAILED = "api_error"  # error code of an episode that the API server refused a sandbox, or gave no answer
 
 
 @dataclass
@@ -48,6 +50,7 @@ class WorkerParts:
     max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
     judge: Judge | None = None  # scores the steps of training episodes
     judge_weight: float = 1.0
+    unresolved_reward: float = UNRESOLVED
 
 
 @dataclass
@@ -102,6 +105,12 @@ class Worker:
         tries, self._tries = list(self._tries.values()), {}
         await asyncio.gather(*(self._remove(one) for one in tries), *self._removals, return_exceptions=True)
 
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """The verdict on the reference fix of a training task, graded anew; None where it has none."""
+        chosen = self._parts.tasks["train"][task]
+        fix = chosen.evaluation.patch
+        return await self._parts.grading.grade(chosen, fix, fresh=True) if fix else None
+
     async def waste(self) -> Waste:
         """Sandboxes that were made ahead in vain, since this worker began."""
         return self._waste
@@ -122,17 +131,27 @@ class Worker:
         attempted = self._fresh(order, members, attempt)
         try:
             try:
-                episode, waited = await self._episode(order, attempted, index, asked, scoring)
+                episode, waited, waits = await self._episode(order, attempted, index, asked, scoring)
             finally:
                 await asyncio.shield(self._release(order, attempt, index))
         except SandboxError as error:
             return self._lost(order, index, error, error.code)
+        except KubeError as error:
+            return self._lost(order, index, error, API_FAILED)
         except Exception as error:
             logger.exception("episode %s/%d failed", order.id, index)
             return self._lost(order, index, error, "internal")
         verdict = await self._grade(order, episode) if needs_grading(episode) else None
         scores = await scoring.finish() if scoring and not episode.infrastructure_error else {}
-        rollout = rollout_of(episode, verdict, waited, scores=scores, judge_weight=self._parts.judge_weight)
+        rollout = rollout_of(
+            episode,
+            verdict,
+            waited,
+            scores=scores,
+            judge_weight=self._parts.judge_weight,
+            unresolved=self._parts.unresolved_reward,
+            waits=waits,
+        )
         await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores)
         return rollout
 
@@ -144,7 +163,8 @@ class Worker:
 
     async def _episode(
         self, order: GroupOrder, attempted: _Try, index: int, asked: float, scoring: Scoring | None
-    ) -> tuple[Episode, float]:
+    ) -> tuple[Episode, float, Mapping[str, float]]:
+        """The episode, the seconds it waited for its sandbox, and the parts of that sandbox's start."""
         parts = self._parts
         group = await asyncio.shield(attempted.declared)
         session = await group.claim(attempted.members.index(index))
@@ -161,7 +181,7 @@ class Worker:
             temperature=order.temperature,
             scoring=scoring,
         )
-        return episode, waited
+        return episode, waited, group.waits
 
     async def _grade(self, order: GroupOrder, episode: Episode) -> Verdict:
         self._grading += 1
