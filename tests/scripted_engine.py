@@ -33,6 +33,7 @@ class Script:
         temperature: float,
         stop_token_ids: Sequence[int],
         routing_key: str,
+        seed: int | None = None,
     ) -> Generation:
         self.read.append(self.tokenizer.decode(input_ids))
         self.limits.append(max_new_tokens)

@@ -137,6 +137,11 @@ class Algorithm(ApiModel):
     """Groups started per step = ceil(promptsPerStep * oversampling); the first complete ones are used."""
     dynamic_filter: bool = True
     """Replace groups whose rewards are all equal; they carry no gradient."""
+    unresolved_reward: float = Field(default=-1.0, ge=-1, le=0)
+    """Reward of an episode that does not resolve its task; one that does has 1."""
+    compact_filter: bool = False
+    """Episodes that ended otherwise than by submitting (limits of turns, time, context) count in their group's mean
+    and train nothing."""
     correction: Correction = Field(default_factory=Correction)
     """Correction of the engine/trainer mismatch."""
     stepwise: Stepwise = Field(default_factory=Stepwise)
@@ -153,6 +158,11 @@ class Algorithm(ApiModel):
     """Keep unfinished episodes over a weight update instead of waiting for them; needs maxStaleness >= 1."""
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Sampling temperature of training episodes."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Share of the probability that is sampled from, in training and evaluation. Log-probs stay those of the whole
+    distribution, so below 1 the ratios to the trainer's are not exact."""
+    top_k: NonNegative = 0
+    """Likeliest tokens that are sampled from, as `topP`; 0 means all."""
     seed: NonNegative = Field(default=0, json_schema_extra=immutable("algorithm.seed"))
     """Seed of sampling and of everything random in training."""
     sft: SupervisedData | None = None

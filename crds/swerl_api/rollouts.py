@@ -209,6 +209,27 @@ class Grading(ApiModel):
     """Grading Jobs of this job alive at once."""
 
 
+class TrainingGrading(Grading):
+    """The Jobs that grade the patches of a training."""
+
+    gold_canary_every: NonNegative = 10
+    """Training steps between two gradings of a task's reference fix, which must pass; 0 means none. The metric
+    sandbox/gold_canary_pass_rate tells how many did, so that broken grading is seen."""
+
+
+class JudgeView(ApiModel):
+    """How much of an episode the judge sees of the step it scores, and of those before."""
+
+    history_steps: NonNegative = 8
+    """Steps before it."""
+    problem_chars: Positive = 8_000
+    """Characters of the problem statement at most."""
+    output_chars: int = Field(default=4_000, ge=1, le=4_000)
+    """Characters of its commands' outputs at most, each."""
+    history_output_chars: int = Field(default=1_000, ge=0, le=4_000)
+    """Characters of the outputs before it at most, each."""
+
+
 class Judge(ApiModel):
     """A second model that scores steps."""
 
@@ -230,5 +251,9 @@ class Judge(ApiModel):
     """Tokens of the judge's prompt and vote together."""
     max_concurrent: Positive = 32
     """Votes asked for at once, over all episodes of the job."""
+    skip_submit: bool = True
+    """Leave the step that submits unscored: the tests judge it."""
+    view: JudgeView = Field(default_factory=JudgeView)
+    """What it is shown."""
     timeout_seconds: Seconds = 300
     """Seconds one vote may take, and all open votes once their episode has ended; steps not scored by then stay so."""

@@ -111,6 +111,10 @@ class SweEvalSpec(PodSettings):
     """Attempts per task."""
     temperature: float = Field(default=0.0, ge=0, le=10, json_schema_extra=immutable("temperature"))
     """Sampling temperature; 0 is greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=immutable("topP"))
+    """Share of the probability that is sampled from."""
+    top_k: NonNegative = Field(default=0, json_schema_extra=immutable("topK"))
+    """Likeliest tokens that are sampled from; 0 means all."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     """Attempts that one shard makes at the same time."""
     shards: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, json_schema_extra=immutable("shards"))

@@ -10,7 +10,7 @@ from .base import ApiModel, LabelValue, NonNegative, Rule, StatusModel, immutabl
 from .compute import Checkpoint, Rollout, Trainer
 from .conditions import Condition
 from .learning import Algorithm, HeldOut, Model, Tasks
-from .rollouts import SANDBOX_RULES, Agent, Grading, Judge, Sandbox
+from .rollouts import SANDBOX_RULES, Agent, Judge, Sandbox, TrainingGrading
 
 JobPhase = Literal["Pending", "Blocked", "Starting", "Training", "Retrying", "Suspended", "Complete", "Failed"]
 MAX_JOB_NAME = 40  # leaves room for `-<attempt>` and for what KubeRay and Kubernetes append
@@ -29,7 +29,7 @@ class SweRLJobSpec(ApiModel):
     """Kind, limits and prompts of the agent."""
     sandbox: Sandbox = Field(default_factory=Sandbox)
     """The Pods episodes act in."""
-    grading: Grading = Field(default_factory=Grading)
+    grading: TrainingGrading = Field(default_factory=TrainingGrading)
     """The Jobs that grade patches."""
     judge: Judge | None = Field(default=None, json_schema_extra=immutable("judge"))
     """A second model that scores steps; absent means outcome rewards only."""

@@ -27,29 +27,20 @@ from swerl_agent.grading.eval_script import END, EXIT_CODE, START
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.tasks import Evaluation, Task
 
+from demo.cluster import swerl_home
+
 Log = tuple[str, str]  # parser, text
 
 
-def source(folder: Path) -> Path:
-    """swebench's source distribution, of the installed version, unpacked in `folder`."""
-    wanted = f"swebench=={metadata.version('swebench')}"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "--no-binary",
-        ":all:",
-        "-d",
-        str(folder),
-        wanted,
-    ]
-    subprocess.run(command, check=True)
-    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
-    return next(path for path in folder.iterdir() if path.is_dir())
+def source() -> Path:
+    """swebench's source distribution, of the installed version, fetched once."""
+    version, home = metadata.version("swebench"), swerl_home() / "sdists"
+    if not (home / f"swebench-{version}").is_dir():
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(home)]
+        subprocess.run([*command, f"swebench=={version}"], check=True)
+        with tarfile.open(home / f"swebench-{version}.tar.gz") as archive:
+            archive.extractall(home, filter="data")
+    return home / f"swebench-{version}"
 
 
 def recorded(tests: Path) -> list[Log]:
@@ -136,8 +127,7 @@ def compare(tree: Path | None = None) -> Comparison:
     """Grade every log of `tree`, swebench's source, by default that of its source distribution, on both sides."""
     verdicts = resolved = 0
     differences: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        logs = recorded((tree or source(Path(folder))) / "tests")
+    logs = recorded((tree or source()) / "tests")
     parsers = import_module("swebench.harness.log_parsers").PARSER_REGISTRY
     with contextlib.redirect_stdout(io.StringIO()):  # a parser prints what it misses, once for each reading
         for parser, log in logs:

@@ -18,6 +18,7 @@ from .options import (
     add_agent_options,
     add_cluster_options,
     add_pull_option,
+    add_sampling_options,
     add_task_options,
     chosen_agent,
     chosen_tasks,
@@ -35,6 +36,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--output", type=Path, default=Path("episodes"), help="folder for artifacts (default ./episodes)")
     run.add_argument("--job", default="swerl-cli", help="name in the job label of what is created")
     add_agent_options(run)
+    add_sampling_options(run)
     add_task_options(run)
     add_pull_option(run)
     add_cluster_options(run)

@@ -14,6 +14,7 @@ from swerl_agent.evaluation import (
     EvaluationSettings,
     Record,
     Records,
+    Redo,
     conclude,
     keep_settings,
     merge,
@@ -28,6 +29,7 @@ from .options import (
     add_agent_options,
     add_cluster_options,
     add_pull_option,
+    add_sampling_options,
     add_task_options,
     chosen_agent,
     chosen_tasks,
@@ -49,11 +51,12 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--shuffle", action="store_true", help="in the order of --seed, before --slice")
     run.add_argument("--seed", type=int, default=42)
     run.add_argument("--shard", type=part, metavar="I/N", help="only part I (from 0) of N equal parts")
-    run.add_argument("--redo", choices=["unresolved", "all"], help="make these attempts again")
+    run.add_argument("--redo", choices=["unresolved", "all"], help="make these attempts again, once")
     run.add_argument("--model-name", help="in predictions and summary; default: the tokenizer folder's name")
     run.add_argument("--job", default="swerl-eval", help="name in the job label of what is created")
     run.add_argument("--grading-timeout", type=positive, default=600, help="seconds the tests of a task may run")
     add_agent_options(run)
+    add_sampling_options(run)
     add_task_options(run)
     add_pull_option(run)
     add_cluster_options(run)
@@ -74,7 +77,8 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     records = Records(options.output)
     settings = _settings(options)
     keep_settings(options.output, settings)
-    records.forget([r.trial for r in records.all if options.redo == "all" or (options.redo and not r.resolved)])
+    redo = Redo(options.output)
+    redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(options.samples)}, options.redo)
     sandbox = sandbox_settings(options)
     how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox)
     grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
@@ -88,6 +92,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
             namespace = options.namespace or client.namespace
             await work.run(client, namespace, grader, kubeconfig=options.kubeconfig)
         finally:
+            redo.done(records)
             summary = conclude(options.output, records, settings)
     _print(summary, options.output)
     return 1 if work.left else 0
@@ -106,6 +111,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     chosen = (
         "agent",
         "temperature",
+        "top_p",
+        "top_k",
         "step_limit",
         "step_timeout",
         "episode_timeout",

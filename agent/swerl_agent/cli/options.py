@@ -13,6 +13,7 @@ from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, Agent, AgentLimits, HFTokenizer, PromptError, SGLangEngine
 from swerl_agent.episode.configured import read_prompts
+from swerl_agent.episode.engine import ALL_TOKENS
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
@@ -105,6 +106,12 @@ def _add_limit(parser: argparse.ArgumentParser, name: str, default: int, what: s
     parser.add_argument(name, type=positive, default=default, metavar="N", help=f"{what} (default {default})")
 
 
+def add_sampling_options(parser: argparse.ArgumentParser) -> None:
+    """What the model's tokens are drawn from, besides the temperature."""
+    parser.add_argument("--top-p", type=float, default=1.0, help="share of the probability (default 1: all)")
+    parser.add_argument("--top-k", type=int, default=0, help="likeliest tokens (default 0: all)")
+
+
 def agent_limits(options: argparse.Namespace) -> AgentLimits:
     """The limits that the options set; raises PromptError for a protocol the agent does not speak."""
     name = options.protocol or PROTOCOL[options.agent]
@@ -140,7 +147,7 @@ async def chosen_agent(options: argparse.Namespace) -> AsyncIterator[Agent]:
     limits, prompts = agent_limits(options), prompts_text(options)
     tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
     async with aiohttp.ClientSession() as http:
-        engine = SGLangEngine(options.engine, http)
+        engine = SGLangEngine(options.engine, http, top_p=options.top_p, top_k=options.top_k or ALL_TOKENS)
         async with opened_agent(options.agent, engine, tokenizer, prompts, limits) as agent:
             yield agent
 

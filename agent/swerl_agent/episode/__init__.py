@@ -9,7 +9,7 @@ from .context import Budget
 from .engine import Engine, EngineError, Generation, SGLangEngine
 from .episode import AgentLimits, Episode
 from .loop import BuiltinAgent, run_episode
-from .metrics import agent_metrics
+from .metrics import agent_metrics, repeats_itself
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol
@@ -44,6 +44,7 @@ __all__ = [
     "find_actions",
     "is_valid_patch",
     "reencode",
+    "repeats_itself",
     "run_episode",
     "samples",
     "submission",

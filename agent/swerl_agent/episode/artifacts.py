@@ -33,7 +33,8 @@ def write_artifacts(
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
-    `meta` is added to meta.json (sampling parameters, step, reward). Raises OSError when the disk refuses.
+    `meta` is added to what either JSON file says of the episode (sampling parameters, step, reward). Raises OSError
+    when the disk refuses.
     """
     folder = directory / artifact_name(episode)
     folder.mkdir(parents=True)
@@ -43,6 +44,7 @@ def write_artifacts(
         "index": episode.index,
         "exit_status": episode.exit_status,
         "error": episode.error,
+        "error_code": episode.error_code,
         "infrastructure_error": episode.infrastructure_error,
         "turns": episode.turns,
         "steps": len(episode.steps),
@@ -51,7 +53,9 @@ def write_artifacts(
         "patch_source": episode.patch_source,
         "verdict": verdict.public() if verdict else None,
         "timings": episode.timings,
+        "usage": episode.usage,
         "agent_metrics": agent_metrics(episode, eval_time=verdict.duration if verdict else None),
+        **(meta or {}),
     }
     trajectory = {
         "trajectory_format": TRAJECTORY_FORMAT,
@@ -60,7 +64,7 @@ def write_artifacts(
         "step_debug": episode.steps,
         "stretches": [asdict(stretch) for stretch in episode.stretches],
     }
-    files = {"meta.json": _json({**info, **(meta or {})}), "traj.json": _json(trajectory)}
+    files = {"meta.json": _json(info), "traj.json": _json(trajectory)}
     if episode.patch is not None:
         files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
     write_whole({folder / name: [files[name]] for name in sorted(files)}, durable=False)

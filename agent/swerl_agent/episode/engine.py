@@ -14,13 +14,25 @@ import math
 import random
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 import aiohttp
 
 ROUTING_HEADER = "X-SMG-Routing-Key"  # the router sends requests of one key to one engine, which holds their prefix
 
+# What a server says of a request, and its name in `Generation.usage`; the last two only with `--enable-metrics`.
+USAGE = {
+    "prompt_tokens": "prompt_tokens",
+    "cached_tokens": "cached_tokens",
+    "completion_tokens": "completion_tokens",
+    "e2e_latency": "latency",
+    "queue_time": "queue",
+    "first_token_latency": "first_token",
+}
+
+ALL_TOKENS = -1  # top_k that leaves none out
+SEED_BITS = 62  # of a seed nobody chose; without one a deterministic server would give all of a group the same answer
 RETRIES = 8
 FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
 LAST_DELAY = 15.0
@@ -28,7 +40,12 @@ FINISHES = ("stop", "length", "abort")
 
 
 class EngineError(Exception):
-    """No usable answer from the inference engine: an infrastructure failure, never the policy's."""
+    """No usable answer from the inference engine: an infrastructure failure, never the policy's.
+
+    `code` is the stable word for metrics and artifacts.
+    """
+
+    code: ClassVar[str] = "engine_lost"
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,9 @@ class Generation:
     logprobs: list[float]  # natural log, of the temperature-scaled distribution; one per output id
     finish_reason: str  # stop | length
     weight_versions: list[tuple[str, int, int]] = field(default_factory=list)  # (version, start, end) in output_ids
+    usage: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Sums over the requests it took: `requests`, and what the server said of each: `prompt_tokens`, of them
+    `cached_tokens`, `completion_tokens`; seconds of `latency` (of the whole request), `queue`, `first_token`."""
 
 
 class Engine(Protocol):
@@ -52,16 +72,20 @@ class Engine(Protocol):
         temperature: float,
         stop_token_ids: Sequence[int],
         routing_key: str,
+        seed: int | None = None,
     ) -> Generation:
-        """Sample until a stop token or `max_new_tokens`; raises EngineError."""
+        """Sample until a stop token or `max_new_tokens`; raises EngineError.
+
+        `seed` makes servers that infer deterministically sample the same again; None is another one each time.
+        """
         ...
 
 
 class SGLangEngine:
     """The native `/generate` of an SGLang server, or of the router before several.
 
-    `timeout`: seconds for one request, queueing included. `top_p` and `top_k` (-1: all) leave out unlikely tokens; the
-    log-probs stay those of the whole distribution.
+    `timeout`: seconds for one request, queueing included. `top_p` and `top_k` leave out unlikely tokens; the log-probs
+    stay those of the whole distribution.
     """
 
     def __init__(
@@ -71,7 +95,7 @@ class SGLangEngine:
         *,
         timeout: float = 1800,
         top_p: float = 1.0,
-        top_k: int = -1,
+        top_k: int = ALL_TOKENS,
     ) -> None:
         self._url = base_url.rstrip("/") + "/generate"
         self._session = session
@@ -86,8 +110,9 @@ class SGLangEngine:
         temperature: float,
         stop_token_ids: Sequence[int],
         routing_key: str,
+        seed: int | None = None,
     ) -> Generation:
-        """Sample until a stop token or `max_new_tokens`; raises EngineError."""
+        """See Engine."""
         whole = Generation([], [], "length")
         while len(whole.output_ids) < max_new_tokens:
             sampling = {
@@ -95,13 +120,14 @@ class SGLangEngine:
                 "temperature": temperature,
                 **self._share,
                 "stop_token_ids": list(stop_token_ids),
+                "sampling_seed": random.getrandbits(SEED_BITS) if seed is None else seed,
                 "skip_special_tokens": False,
             }
             body = await self._post([*input_ids, *whole.output_ids], sampling, routing_key)
             whole = _joined(whole, self._generation(body))
             if whole.finish_reason != "abort":
                 return whole
-        return Generation(whole.output_ids, whole.logprobs, "length", whole.weight_versions)
+        return replace(whole, finish_reason="length")
 
     async def _post(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
         for attempt in range(RETRIES + 1):
@@ -168,7 +194,7 @@ def _generation(body: Mapping[str, Any]) -> Generation:
     logprobs = [float(entry[0]) for entry in entries]
     if not all(map(math.isfinite, logprobs)):
         raise EngineError("the engine gave a log-prob that is no number: its weights or its cache are damaged")
-    return Generation(ids, logprobs, finish["type"], _spans(meta, len(ids)))
+    return Generation(ids, logprobs, finish["type"], _spans(meta, len(ids)), _usage(meta))
 
 
 def _spans(meta: Mapping[str, Any], length: int) -> list[tuple[str, int, int]]:
@@ -178,6 +204,16 @@ def _spans(meta: Mapping[str, Any], length: int) -> list[tuple[str, int, int]]:
     return [(str(meta.get("weight_version", "default")), 0, length)] if length else []
 
 
+def _usage(meta: Mapping[str, Any]) -> dict[str, float]:
+    said = {name: meta[key] for key, name in USAGE.items() if isinstance(meta.get(key), int | float)}
+    return {"requests": 1.0, **said}
+
+
+def added(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    """Sums by name; what one of the two does not have counts as nothing."""
+    return {**first, **{name: first.get(name, 0.0) + value for name, value in second.items()}}
+
+
 def _joined(first: Generation, second: Generation) -> Generation:
     offset = len(first.output_ids)
     return Generation(
@@ -185,4 +221,5 @@ def _joined(first: Generation, second: Generation) -> Generation:
         first.logprobs + second.logprobs,
         second.finish_reason,
         first.weight_versions + [(version, offset + a, offset + b) for version, a, b in second.weight_versions],
+        added(first.usage, second.usage),
     )

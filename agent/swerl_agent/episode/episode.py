@@ -73,10 +73,12 @@ class Episode:
     patch_source: str | None = None  # submission | git_diff_fallback
     exit_status: str = "error"
     error: str | None = None
+    error_code: str = ""  # of an error: the word of SandboxError or EngineError, internal, or cancelled
     infrastructure_error: bool = False
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds by phase: total, model, environment (commands), diff; exec: of environment, what was the way to the
     sandbox and back, not the commands' own time."""
+    usage: dict[str, float] = field(default_factory=dict)  # sums of its generations' `usage`
 
     @property
     def sampled_tokens(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Task
 
-from .engine import Engine
+from .engine import Engine, added
 from .episode import AgentLimits, Episode
 from .parsing import find_actions, is_action, submission
 from .prompts import Prompts
@@ -38,7 +38,7 @@ async def run_episode(
     """One episode of the model at `task` in the sandbox of `session`.
 
     `group` names the prompt's group and is the routing key, so that its members share an engine's prefix cache.
-    `scoring` is told of every step that does not submit. `on_end` gets the episode whatever ended it, cancellation and
+    `scoring` is told of every step with a command. `on_end` gets the episode whatever ended it, cancellation and
     programming errors included (these are raised after).
     """
     agent = _Loop(task, session, engine, tokenizer, prompts, limits, group=group, index=index, temperature=temperature)
@@ -121,12 +121,20 @@ class _Loop(EpisodeRun):
             return
         self.errors_in_row = 0
         already = len(self.episode.steps)
-        results = [await self._execute(action) for action in actions]
-        if self.scoring:
-            self.scoring.step(self.episode.turns - 1, answer, self.episode.steps[already:])
+        try:
+            results = [await self._execute(action) for action in actions]
+        except Ended:
+            self._score(answer, already, submits=True)
+            raise
+        self._score(answer, already)
         self._end_if_stuck(actions)
         shown = [self.prompts.observation(self.workspace.shown(result), self.limits.cut) for result in results]
         self._observe(shown, remaining, role="user" if self.limits.protocol.fence else "tool")
+
+    def _score(self, answer: str, already: int, *, submits: bool = False) -> None:
+        """Have the last answer judged by what came of its commands, which follow the `already` first ones."""
+        if self.scoring:
+            self.scoring.step(self.episode.turns - 1, answer, self.episode.steps[already:], submits=submits)
 
     async def _ask(self) -> tuple[str, bool]:
         """The model's next answer, and whether it was cut for its length."""
@@ -141,6 +149,7 @@ class _Loop(EpisodeRun):
                 stop_token_ids=self.tokenizer.stop_token_ids,
                 routing_key=self.routing_key,
             )
+        self.episode.usage = added(self.episode.usage, generation.usage)
         answer = self.transcript.answer(generation)
         self.episode.messages.append({"role": "assistant", "content": answer})
         self.episode.turns += 1

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
+
 from .episode import Episode
+
+LOOP_CHARS = 10_000  # at the end of what the model said
+LOOP_RATIO = 10  # by which they can be compressed when they go round in circles
+
+
+def repeats_itself(episode: Episode) -> bool:
+    """Whether the model ended in a loop: the end of what it said can be compressed by more than LOOP_RATIO."""
+    said = "".join(message["content"] for message in episode.messages if message["role"] == "assistant")
+    end = said[-LOOP_CHARS:].encode("utf-8", "replace")
+    return len(said) > LOOP_CHARS and len(end) > LOOP_RATIO * len(zlib.compress(end, 9))
 
 
 def agent_metrics(episode: Episode, *, eval_time: float | None = None) -> dict[str, float]:

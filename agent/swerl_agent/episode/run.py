@@ -28,8 +28,9 @@ from .workspace import Session, Workspace, step_record
 class StepScoring(Protocol):
     """Takes the steps of one episode to judge them beside it; `swerl_agent.judge.Scoring` is one."""
 
-    def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]]) -> None:
-        """Answer `number` (from 0) and the records of its commands; returns at once and never raises."""
+    def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]], *, submits: bool = False) -> None:
+        """Answer `number` (from 0) and the records of its commands, of which the last may submit; returns at once and
+        never raises."""
         ...
 
 
@@ -84,12 +85,18 @@ class EpisodeRun(ABC):
             except (SandboxError, EngineError) as error:
                 infrastructure = isinstance(error, EngineError) or error.infrastructure
                 episode.exit_status = "infrastructure_error" if infrastructure else "error"
-                episode.infrastructure_error, episode.error = infrastructure, f"{type(error).__name__}: {error}"
+                episode.infrastructure_error, episode.error_code = infrastructure, error.code
+                episode.error = f"{type(error).__name__}: {error}"
             except asyncio.CancelledError:
-                episode.exit_status, episode.error = "cancelled", "cancelled from outside"
+                episode.exit_status, episode.error_code, episode.error = (
+                    "cancelled",
+                    "cancelled",
+                    "cancelled from outside",
+                )
                 raise
             except Exception as error:
-                episode.exit_status, episode.error = "error", f"{type(error).__name__}: {error}"
+                episode.exit_status, episode.error_code = "error", "internal"
+                episode.error = f"{type(error).__name__}: {error}"
                 raise
         return episode
 

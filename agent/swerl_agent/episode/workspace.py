@@ -117,6 +117,8 @@ def step_record(step: int, action: str, result: CommandResult, started: float) -
         "end_ts": started + result.duration,
         "ok": not result.timed_out,
         "timed_out": result.timed_out,
+        "retries": result.retries,
+        "handshake_errors": result.handshake_errors,
     }
 
 

@@ -5,6 +5,7 @@ from .attempts import Attempt, Attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck
 from .folder import conclude, keep_settings, read_settings
 from .records import Record, RecordError, Records
+from .redo import Redo
 from .summary import merge, predictions, summarise
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Record",
     "RecordError",
     "Records",
+    "Redo",
     "conclude",
     "keep_settings",
     "merge",

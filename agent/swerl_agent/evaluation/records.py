@@ -52,8 +52,12 @@ class Records:
     def __init__(self, folder: Path) -> None:
         """Read what is there; raises RecordError, OSError."""
         self._journal = Journal(folder / RESULTS, Record.read)
+        self._found: dict[Trial, Record] = {}
+        self._lines: dict[Trial, int] = {}
+        self.lines = 0  # of the file
         try:
-            self._found = {record.trial: record for record in self._journal.rows()}
+            for record in self._journal.rows():
+                self._keep(record)
         except JournalError as error:
             raise RecordError(f"not a result: {error}; remove the line or choose another output folder") from error
 
@@ -69,9 +73,18 @@ class Records:
     def add(self, record: Record) -> None:
         """Keep a record, on disk first; raises OSError when the disk refuses."""
         self._journal.append(asdict(record))
-        self._found[record.trial] = record
+        self._keep(record)
+
+    def line(self, trial: Trial) -> int:
+        """Line (from 0) of the last record of an attempt, -1 when there is none."""
+        return self._lines.get(trial, -1)
 
     def forget(self, trials: list[Trial]) -> None:
         """Have these attempts made again; their lines stay until then."""
         for trial in trials:
             self._found.pop(trial, None)
+
+    def _keep(self, record: Record) -> None:
+        self._found[record.trial] = record
+        self._lines[record.trial] = self.lines
+        self.lines += 1

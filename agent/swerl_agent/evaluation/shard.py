@@ -18,6 +18,7 @@ from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
 from swerl_agent.episode import Agent, AgentLimits, SGLangEngine
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
+from swerl_agent.episode.engine import ALL_TOKENS
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
@@ -29,6 +30,8 @@ from .folder import begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
 from .records import RESULTS, Records
 from .summary import merge
+
+KEPT = {"tasks", "agent", "temperature", "top_p", "top_k"}  # fields of the spec that results of one folder share
 
 
 @dataclass(frozen=True)
@@ -130,9 +133,7 @@ def _open_records(share: Share, settings: dict[str, Any]) -> Records:
 
 def _settings(file: EvaluationFile) -> dict[str, Any]:
     """What results of one folder must have in common."""
-    said = file.spec.model_dump(
-        mode="json", by_alias=True, exclude_none=True, include={"tasks", "agent", "temperature"}
-    )
+    said = file.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=KEPT)
     return {"model": file.model, "data": file.name, "args": said}
 
 
@@ -156,7 +157,8 @@ async def _agent(share: Share) -> AsyncIterator[Agent]:
     tokenizer = await asyncio.to_thread(agent_tokenizer, chosen, file.tokenizer)
     prompts = prompts_text(chosen, share.folders.prompts)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        engine = SGLangEngine(file.engine, http)
+        top_k = file.spec.top_k or ALL_TOKENS
+        engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=top_k)
         async with opened_agent(chosen.kind, engine, tokenizer, prompts, limits) as agent:
             yield agent
 

@@ -131,6 +131,7 @@ class _BlackBoxRun(EpisodeRun):
     def _collect(self) -> None:
         self.episode.messages, self.episode.turns = self.recording.messages, self.recording.answers
         self.episode.timings["model"] = self.recording.seconds
+        self.episode.usage = self.recording.usage
 
 
 class _RecordedShell:

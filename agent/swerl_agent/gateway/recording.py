@@ -10,6 +10,7 @@ import asyncio
 import time
 
 from swerl_agent.episode import AgentLimits, Engine, EngineError, HFTokenizer, Stretch, TokenizerError
+from swerl_agent.episode.engine import added
 
 from .answers import Answer, answer
 from .errors import Refusal, closed, ended, invalid
@@ -31,6 +32,7 @@ class Recording:
         self._calls = 0  # that were let in
         self._closed = False
         self.refused: str | None = None  # exit status of an Episode that ends for the newest refusal
+        self.usage: dict[str, float] = {}  # sums of what the engine said of its requests, see Generation
         self.seconds = 0.0  # spent waiting for the engine, of all requests together
         self.lost: asyncio.Future[EngineError] = asyncio.get_running_loop().create_future()  # what ended the engine
 
@@ -121,6 +123,7 @@ class Recording:
             raise self._out_of_time() from None
         finally:
             self.seconds += time.monotonic() - started
+        self.usage = added(self.usage, generation.usage)
         self._tree.record(context, said.generation, said.message, said.text)
         return said
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PREFIX = b"swerl-grading "
-HEAD_BYTES = 24 << 20  # of a log's beginning that the wrapper keeps
-TAIL_BYTES = 8 << 20  # of its end
+HEAD_BYTES = 8 << 20  # of a log's beginning that the wrapper keeps
+TAIL_BYTES = 24 << 20  # of its end: test output up to this length is whole, whatever was printed before it
 _HEADER = re.compile(rb"^swerl-grading ([0-9a-f-]{36})\n")
 _END = re.compile(
     rb" end stage=(?P<stage>\w+) exit=(?P<exit>\d+) began=(?P<began>[\d.]+) ended=(?P<ended>[\d.]+)"
@@ -38,6 +38,11 @@ class Report:
     notes: tuple[str, ...]  # protected files put back, shell-quoted; `unshielded`
     keys: tuple[str, ...] = ()  # of the sessions that could be witnessed
     testimony: bytes = b""  # what the witness wrote
+
+    @property
+    def left_out(self) -> int:
+        """Bytes of the log's middle that were not kept."""
+        return max(0, self.total_bytes - HEAD_BYTES - TAIL_BYTES)
 
 
 class Framer:

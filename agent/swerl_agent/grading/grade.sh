@@ -39,8 +39,8 @@ keep() {
     trap '' PIPE
     exec {record}>&-
     { head -c 16777216 <&"$heard" | base64 -w 8000 >&"$testimony_in"; } &
-    tee >(head -c 25165824 | gzip -1 | base64 -w 8000 >&"$head_in") \
-      >(tail -c 8388608 | gzip -1 | base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | wc -c
+    tee >(head -c 8388608 | gzip -1 | base64 -w 8000 >&"$head_in") \
+      >(tail -c 25165824 | gzip -1 | base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | wc -c
   )
   exec {output}> "$scratch/output"
   exec {head_in}>&- {tail_in}>&- {testimony_in}>&- {heard}<&-
@@ -78,7 +78,7 @@ finish() { # stage, exit code
   read -rt 60 <&"$done"
   total=$((total + 0))
   section head "$head"
-  ((total <= 25165824)) || section tail "$tail"
+  ((total <= 8388608)) || section tail "$tail"
   for key in "${keys[@]}"; do printf 'swerl-grading %s key %s\n' "$nonce" "$key"; done
   section testimony "$testimony"
   printf 'swerl-grading %s end stage=%s exit=%s began=%s ended=%s total=%s\n' \

@@ -109,25 +109,27 @@ class Grader:
         await self._watch.close()
         await self._remove_policy()
 
-    async def grade(self, task: Task, patch: str) -> Verdict:
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
         """The verdict on `patch` (a git diff, '' for no change) for `task`.
 
-        Raises GradingError when the cluster or the task's parser makes grading impossible.
+        `fresh`: from a Job of its own, neither kept nor shared. Raises GradingError when the cluster or the task's
+        parser makes grading impossible.
         """
         blocked = forbidden(patch) or aware_of_tests(patch, task.evaluation)
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
         files = self._payload(task, patch)
         parts = [task.image, task.base_commit, self._placement.workdir, *criteria(task.evaluation)]
-        key = cache_key([*parts, *files.values()])
+        key = cache_key([*parts, *files.values(), *([os.urandom(16)] if fresh else [])])
+        cache = None if fresh else self._cache
         running = self._running.get(key)
-        if running is None and self._cache:
-            cached = await asyncio.to_thread(self._cache.get, key)
+        if running is None and cache:
+            cached = await asyncio.to_thread(cache.get, key)
             if cached:
                 return cached
             running = self._running.get(key)
         if running is None:
-            running = self._running[key] = asyncio.create_task(self._grade(task, patch, files, key))
+            running = self._running[key] = asyncio.create_task(self._grade(task, patch, files, key, cache))
             running.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(running)
 
@@ -147,7 +149,9 @@ class Grader:
             "exempt": _bytes("".join(path + "\n" for path in exempt_paths(evaluation))),
         }
 
-    async def _grade(self, task: Task, patch: str, files: Mapping[str, bytes], key: str) -> Verdict:
+    async def _grade(
+        self, task: Task, patch: str, files: Mapping[str, bytes], key: str, cache: VerdictCache | None
+    ) -> Verdict:
         started = time.monotonic()
         await self._make_ready()
         try:
@@ -157,8 +161,8 @@ class Grader:
         async with self._slots:
             verdict = await self._with_retries(task, patch, files)
         verdict = replace(verdict, duration=time.monotonic() - started)
-        if self._cache:
-            await asyncio.to_thread(self._cache.put, key, verdict)
+        if cache:
+            await asyncio.to_thread(cache.put, key, verdict)
         return verdict
 
     async def _with_retries(self, task: Task, patch: str, files: Mapping[str, bytes]) -> Verdict:

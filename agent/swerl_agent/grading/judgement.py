@@ -1,7 +1,8 @@
 """From what a Job reported to the verdict.
 
 Guarantees: a patch is resolved only when its log says so, the witness of the test run (where pytest runs the tests) saw
-every one of the task's tests pass, and nothing was tampered with; what was is named in `report["tampering"]`.
+every one of the task's tests pass, and nothing was tampered with; what was is named in `report["tampering"]`. Where
+nothing but the log speaks, it must be whole.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
     facts = {
         "seconds": round(outcome.seconds, 3),
         "log_bytes": outcome.total_bytes,
+        "log_bytes_left_out": outcome.left_out,
         "protected": [note for note in outcome.notes if note != "unshielded"],
         "shielded": "unshielded" not in outcome.notes,
         "retries": failures,
@@ -48,6 +50,8 @@ def judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
     if outcome.stage != "eval":
         raise Infrastructure(f"image {task.image}: {STAGES.get(outcome.stage, outcome.stage)} {text[-300:]}".strip())
     report = grade_log(task, outcome.log) | facts
+    if outcome.left_out and not pytest_runs(task.evaluation.eval_script):
+        report["resolved"] = False  # failures may lie in the missing middle, and no witness saw the tests pass
     tampering = _tampering(task, report, outcome)
     if tampering:
         report |= {"resolved": False, "tampering": tampering}
@@ -61,14 +65,16 @@ def _tampering(task: Task, report: Mapping[str, Any], outcome: Report) -> list[s
     witness = checked_record(outcome.testimony, outcome.keys, required=required, finished=finished)
     doubtful = doubly_reported(task, outcome.log)
     double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
-    return [*witness.alarms, *double, *_forged(task, report, witness, required=required)]
+    forged = _forged(task, report, witness, whole=not outcome.left_out) if required or witness.sessions else []
+    return [*witness.alarms, *double, *forged]
 
 
-def _forged(task: Task, report: Mapping[str, Any], witness: Testimony, *, required: bool) -> list[str]:
-    if not (required or witness.sessions) or task.evaluation.eval_type == "fail_only":
+def _forged(task: Task, report: Mapping[str, Any], witness: Testimony, *, whole: bool) -> list[str]:
+    """Where log and witness contradict each other; `whole`: nothing of the log was left out."""
+    if task.evaluation.eval_type == "fail_only":
         return []
     if witness.log and not report.get("tests_status"):
-        return ["the log does not tell of the test run that the witness saw"]
+        return ["the log does not tell of the test run that the witness saw"] if whole else []
     forged = unconfirmed(report, confirmed(task, witness.log))
     return [f"result lines that no test run stands behind: {shortened(forged)}"] if forged else []
 
@@ -83,6 +89,8 @@ def _detail(report: Mapping[str, Any], outcome: Report) -> str:
     if report.get("tampering"):
         return f"tampering: {'; '.join(report['tampering'])}"
     status = report.get("tests_status")
+    if outcome.left_out and not report["resolved"]:
+        return f"the log was too long: {outcome.left_out} of its {outcome.total_bytes} bytes, its middle, were not read"
     if not status:
         return f"no readable test result; the eval script ended with {outcome.exit_code}"
     counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]

@@ -15,13 +15,16 @@ from types import TracebackType
 from typing import Any
 
 from swerl_api import Judge as JudgeSpec
+from swerl_api import JudgeView
 
 from swerl_agent.episode import Engine, EngineError, Tokenizer, TokenizerError
 
-from .prompt import Shown, judge_messages
+from .prompt import judge_messages
 from .votes import Aggregation, aggregate, parse_vote
 
 logger = logging.getLogger(__name__)
+
+VOTES_PER_SEED = 1_000  # vote n of a step has the seed VOTES_PER_SEED * seed + n
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,12 @@ class JudgeSettings:
     context_tokens: int = 32_768
     max_concurrent: int = 32  # votes at once, of all episodes of this process
     timeout: float = 300.0  # for one vote, and for all that is open when an episode ends
-    shown: Shown = field(default_factory=Shown)
+    skip_submit: bool = True  # leave the step that submits unscored
+    seed: int = 0  # of the votes, where the engine infers deterministically
+    shown: JudgeView = field(default_factory=JudgeView)
 
     @classmethod
-    def of(cls, judge: JudgeSpec, *, processes: int = 1) -> JudgeSettings:
+    def of(cls, judge: JudgeSpec, *, processes: int = 1, seed: int = 0) -> JudgeSettings:
         """The settings of a job's `judge` section, its bound shared by `processes`."""
         return cls(
             votes=judge.votes,
@@ -48,6 +53,9 @@ class JudgeSettings:
             context_tokens=judge.context_tokens,
             max_concurrent=max(1, judge.max_concurrent // processes),
             timeout=judge.timeout_seconds,
+            skip_submit=judge.skip_submit,
+            seed=seed,
+            shown=judge.view,
         )
 
 
@@ -84,12 +92,12 @@ class Judge:
         room = min(self.settings.max_tokens, self.settings.context_tokens - len(ids))
         if room < 1:
             return StepScore(step, None, error=f"the judge's prompt of {len(ids)} tokens leaves no room for a vote")
-        outcomes = await asyncio.gather(*(self._vote(ids, room, key) for _ in range(self.settings.votes)))
+        outcomes = await asyncio.gather(*(self._vote(ids, room, key, vote) for vote in range(self.settings.votes)))
         votes = tuple(vote for vote, _ in outcomes)
         errors = Counter(error for _, error in outcomes if error)
         return StepScore(step, aggregate(votes, self.settings.aggregation), votes, "; ".join(errors))
 
-    async def _vote(self, ids: list[int], room: int, key: str) -> tuple[int | None, str]:
+    async def _vote(self, ids: list[int], room: int, key: str, number: int) -> tuple[int | None, str]:
         """One vote and, where it came to nothing, why."""
         async with self._room:
             try:
@@ -100,6 +108,7 @@ class Judge:
                         temperature=self.settings.temperature,
                         stop_token_ids=self._tokenizer.stop_token_ids,
                         routing_key=key,
+                        seed=VOTES_PER_SEED * self.settings.seed + number,
                     )
             except TimeoutError:
                 return None, f"no vote in {self.settings.timeout:g} s"
@@ -117,8 +126,11 @@ class Scoring:
         self._tasks: dict[int, asyncio.Task[StepScore]] = {}
         self._history: list[Any] = []
 
-    def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]]) -> None:
-        """Have answer `number` (from 0) scored from the records of its commands; returns at once."""
+    def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]], *, submits: bool = False) -> None:
+        """Have answer `number` (from 0) scored from the records of its commands, unless it `submits` and such are
+        skipped; returns at once."""
+        if submits and self._judge.settings.skip_submit:
+            return
         work = self._judge.score(number, self._problem, answer, list(commands), list(self._history), self._key)
         self._tasks[number] = asyncio.create_task(work, name=f"judge {self._key} {number}")
         self._history += commands

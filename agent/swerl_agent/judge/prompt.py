@@ -10,16 +10,7 @@ from typing import Any
 
 import jinja2
 import yaml
-
-
-@dataclass(frozen=True)
-class Shown:
-    """How much of an episode the judge sees; lengths in characters."""
-
-    history_steps: int = 8
-    problem: int = 8_000
-    output: int = 4_000
-    history_output: int = 1_000
+from swerl_api import JudgeView
 
 
 @dataclass(frozen=True)
@@ -33,16 +24,20 @@ class Command:
 
 
 def judge_messages(
-    problem: str, answer: str, commands: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]], shown: Shown
+    problem: str,
+    answer: str,
+    commands: Sequence[Mapping[str, Any]],
+    history: Sequence[Mapping[str, Any]],
+    shown: JudgeView,
 ) -> list[dict[str, str]]:
     """System and user message about the step whose command records are `commands`; `history`: records before it."""
     recent = [record for record in history if record["step_idx"] in _last_steps(history, shown.history_steps)]
     variables = {
-        "problem": _cut(problem, shown.problem),
+        "problem": _cut(problem, shown.problem_chars),
         "answer": answer,
         "number": commands[-1]["step_idx"] + 1,
-        "commands": [_command(record, shown.output) for record in commands],
-        "history": [_command(record, shown.history_output) for record in recent],
+        "commands": [_command(record, shown.output_chars) for record in commands],
+        "history": [_command(record, shown.history_output_chars) for record in recent],
     }
     return [{"role": role, "content": _template(role).render(**variables).strip()} for role in ("system", "user")]
 

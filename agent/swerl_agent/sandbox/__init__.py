@@ -2,11 +2,13 @@
 
 from .claim import Claim, ClaimOptions, Sandbox
 from .errors import (
+    CapacityExhausted,
     Evicted,
     ExecRefused,
     FileError,
     HandshakeFailed,
     ImagePullFailed,
+    LeaseExpired,
     LifetimeExceeded,
     NodeLost,
     NotIsolated,
@@ -31,6 +33,7 @@ from .session import Session
 from .watch import SandboxWatch
 
 __all__ = [
+    "CapacityExhausted",
     "Claim",
     "ClaimOptions",
     "CommandResult",
@@ -39,6 +42,7 @@ __all__ = [
     "FileError",
     "HandshakeFailed",
     "ImagePullFailed",
+    "LeaseExpired",
     "LeaseHeld",
     "LeaseLost",
     "LifetimeExceeded",

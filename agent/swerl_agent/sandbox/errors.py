@@ -60,6 +60,12 @@ class NotReady(SandboxError):
     code = "not_ready"
 
 
+class CapacityExhausted(NotReady):
+    """No room in time: admission, a queue or the scheduler kept the Pod waiting."""
+
+    code = "capacity_exhausted"
+
+
 class ImagePullFailed(NotReady):
     """The image cannot be had."""
 
@@ -106,6 +112,12 @@ class LifetimeExceeded(SandboxLost):
     """The Pod reached its lifetimeSeconds."""
 
     code = "lifetime_exceeded"
+
+
+class LeaseExpired(SandboxLost):
+    """The operator removed the group because its driver's Lease was not renewed."""
+
+    code = "lease_expired"
 
 
 class StateLost(SandboxLost):

@@ -20,8 +20,9 @@ from swerl_api.names import JOB_LABEL, sandbox_pod_name
 from swerl_api.swesandbox import SweSandboxSpec
 
 from ..kube import KubeClient, KubeError, NotFound
-from .errors import ImagePullFailed, NotReady, PodGone, SandboxError
+from .errors import CapacityExhausted, ImagePullFailed, NotReady, PodGone, SandboxError
 from .git import scrub_git
+from .group_status import ending, lacks_room, start_waits, waits_for
 from .isolation import check_isolation
 from .pod import PodConnector, fate, ready, start_seconds, waiting_for
 from .session import Session
@@ -111,6 +112,11 @@ class SandboxGroup:
         """Name of Pod `ordinal`."""
         return sandbox_pod_name(self.name, ordinal)
 
+    @property
+    def waits(self) -> dict[str, float]:
+        """Seconds of the group's start by part: queue, schedule, prepare, pull; empty until the operator tells them."""
+        return start_waits(self._watch.group(self.name))
+
     def prepare(self, timeout: float = CLAIM_TIMEOUT) -> None:
         """Begin to claim every Pod; what goes wrong is raised by the `claim` that asks for it."""
         for ordinal in range(self.spec.replicas):
@@ -127,7 +133,7 @@ class SandboxGroup:
     async def claim(self, ordinal: int, timeout: float = CLAIM_TIMEOUT) -> Session:
         """The session of Pod `ordinal`, as soon as that Pod is ready; `timeout` in seconds, unless it was prepared.
 
-        Raises NotReady, ImagePullFailed, NotIsolated, ScrubFailed or SandboxLost.
+        Raises NotReady (and its kinds), NotIsolated, ScrubFailed or SandboxLost.
         """
         if (prepared := self._claims.pop(ordinal, None)) is not None:
             session = await prepared
@@ -140,7 +146,10 @@ class SandboxGroup:
         try:
             found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
         except TimeoutError:
-            raise NotReady(f"{pod} was not ready after {timeout:.0f} s: {self._why(pod)}") from None
+            seen = self._watch.group(self.name), self._watch.pod(pod)
+            kind = CapacityExhausted if lacks_room(*seen) else NotReady
+            why = waits_for(self.name, *seen)
+            raise kind(f"{pod} was not ready after {timeout:.0f} s: {why}") from None
         except PodGone as lost:
             raise await self._told(pod, lost) from None
         connector = PodConnector(self._client, self._watch.namespace, pod, uid=found["metadata"]["uid"])
@@ -239,22 +248,8 @@ class SandboxGroup:
 
     def _check_group(self) -> None:
         group = self._watch.group(self.name)
-        status = (group or {}).get("status") or {}
-        if group is None or group["metadata"]["uid"] != self.uid or status.get("phase") not in ("Failed", "Finished"):
-            return
-        finished: Json = next((c for c in status.get("conditions") or [] if c["type"] == "Finished"), {})
-        reason, message = finished.get("reason", ""), finished.get("message", "")
-        kind = ImagePullFailed if reason == "ImagePullFailed" else PodGone
-        raise kind(f"SweSandbox {self._watch.namespace}/{self.name} ended: {reason} {message}".rstrip())
-
-    def _why(self, name: str) -> str:
-        pod, group = self._watch.pod(name), self._watch.group(self.name)
-        if pod is not None:
-            return waiting_for(pod)
-        if group is None:
-            return f"the SweSandbox {self.name} does not exist"
-        phase = (group.get("status") or {}).get("phase") or "not seen by the operator"
-        return f"no Pod yet; SweSandbox {self.name} is {phase}"
+        if group is not None and group["metadata"]["uid"] == self.uid and (ended := ending(group)) is not None:
+            raise ended
 
 
 async def _created(client: KubeClient, namespace: str, body: Json) -> Json:

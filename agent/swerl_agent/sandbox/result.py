@@ -18,6 +18,8 @@ class CommandResult:
     timed_out: bool
     duration: float  # seconds, as the client saw it
     ran: float | None = None  # seconds from the shell that became it to its end, in steps of 0.01; None when unknown
+    retries: int = 0  # streams that were lost on the way; the command ran once all the same
+    handshake_errors: int = 0  # tries to open a stream that failed meanwhile
 
     @property
     def output(self) -> str:

@@ -59,6 +59,7 @@ class Session:
         self._link: Link | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._abandoned: str | None = None  # a command whose caller went away
+        self._lost_streams = self._failed_handshakes = 0  # so far
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,6 +121,7 @@ class Session:
     async def _execute(self, name: str, text: str, timeout: float, cut: wire.Cut) -> CommandResult:
         async with self._turn:
             started = time.monotonic()
+            lost, refused = self._lost_streams, self._failed_handshakes
             order = Order(name, cut, text, timeout)
             try:
                 result = await self._fulfil(order)
@@ -137,6 +139,8 @@ class Session:
             timed_out=result.late or (order.killed and result.exit_code in (137, 143)),
             duration=time.monotonic() - started,
             ran=result.ran,
+            retries=self._lost_streams - lost,
+            handshake_errors=self._failed_handshakes - refused,
         )
 
     def _name(self, id: str | None) -> str:
@@ -182,6 +186,7 @@ class Session:
             try:
                 return await order.fulfil(await self._connected())
             except LinkLost:
+                self._lost_streams += 1
                 await self._drop()
                 order.count_strike()
 
@@ -202,6 +207,7 @@ class Session:
             try:
                 return await open_link(self._connector, self.token, self._file_limit)
             except (LinkLost, HandshakeFailed) as error:
+                self._failed_handshakes += 1
                 refused = isinstance(error, ExecRefused)
                 window = REFUSED_WINDOW if refused else RECONNECT_WINDOW
                 if clock() >= began + window:

@@ -1,8 +1,10 @@
-"""Scripted agents that look for the fix in their sandbox instead of making it: none scores, the audit names each."""
+"""Scripted agents that cheat in their sandbox instead of fixing: none scores; the verdict names what a patch does, the
+audit of the trajectory what leaves none."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest_asyncio
 from swerl_agent.audit import findings
 from swerl_agent.audit.trajectory import read_trajectory
 from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode, write_artifacts
-from swerl_agent.grading import Grader
+from swerl_agent.grading import Grader, Verdict
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Sandbox
 from swerl_agent.tasks import Task
@@ -21,10 +23,11 @@ from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Script, block
 
 from ...unit.agent_episode.conftest import PLAIN, make_tokenizer
+from .cheats import CHEATS, Cheat
 from .conftest import settings
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
-AMOUNTS: dict[str, str | int] = {"cpu": "50m", "memory": "128Mi"}
+AMOUNTS: dict[str, str | int] = {"cpu": "20m", "memory": "128Mi"}
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,48 @@ ATTACKS = {
 }
 
 
+# Of those that tests/control_plane/grading/test_cheats.py grades as patches: here an agent makes and submits them.
+PATCHES = (
+    "edits the tests",
+    "deletes the tests",
+    "conftest beside the tests",
+    "pytest.ini",
+    "pyproject",
+    "sitecustomize",
+    "usercustomize and .pth",
+    "a pytest of its own",
+    "prints result lines",
+    "exits after result lines",
+    "daemon that rewrites the log",
+    "tests that do not run",
+    "hooks from a module",
+    "answers by test id",
+)
+
+
 @dataclass(frozen=True)
 class Outcome:
-    status: str  # of the verdict, '' without a patch
+    verdict: Verdict | None  # None without a patch
     rules: frozenset[str]
     exit_status: str
+
+
+def typed(cheat: Cheat) -> tuple[str, ...]:
+    """The commands by which an agent makes the cheat's files."""
+    return tuple(
+        f"rm {path}" if text is None else
+        f"mkdir -p $(dirname {path}) && base64 -d > {path} <<'EOF'\n{base64.b64encode(text.encode()).decode()}\nEOF"
+        for path, text in cheat.files.items()
+    )  # fmt: skip
+
+
+COMMANDS = {name: attack.commands for name, attack in ATTACKS.items()} | {name: typed(CHEATS[name]) for name in PATCHES}
 
 
 async def attempt(
     name: str, task: Task, sandbox: Sandbox, grader: Grader, tokenizer: HFTokenizer, out: Path
 ) -> Outcome:
-    commands = [*ATTACKS[name].commands, SUBMIT]
+    commands = [*COMMANDS[name], SUBMIT]
     script = Script(tokenizer, [block(command) for command in commands])
     limits = AgentLimits(context_tokens=200_000, step_limit=len(commands))
     episode = await run_episode(
@@ -97,22 +131,21 @@ async def attempt(
     verdict = await grader.grade(task, episode.patch) if episode.patch else None
     folder = write_artifacts(out, episode, verdict)
     found = findings(read_trajectory(folder / "traj.json").commands)
-    status = verdict.status if verdict else ""
-    return Outcome(status, frozenset(finding.rule for finding in found), episode.exit_status)
+    return Outcome(verdict, frozenset(finding.rule for finding in found), episode.exit_status)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outcomes(
     kubeconfig: str, namespace: str, operator: Operator, task: Task, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Outcome]:
-    """Every attack's outcome, tried beside each other in the sandboxes of one group."""
+    """Every agent's outcome, tried beside each other in the sandboxes of one group."""
     tokenizer = HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN))
     out = tmp_path_factory.mktemp("episodes")
     async with (
         KubeClient.from_environment(kubeconfig) as client,
         Sandbox.claim(
             task.image,
-            len(ATTACKS),
+            len(COMMANDS),
             client=client,
             namespace=namespace,
             kubeconfig=kubeconfig,
@@ -124,13 +157,26 @@ async def outcomes(
     ):
         tried = [
             attempt(name, task, sandbox, grader, tokenizer, out)
-            for name, sandbox in zip(ATTACKS, sandboxes, strict=True)
+            for name, sandbox in zip(COMMANDS, sandboxes, strict=True)
         ]
-        return dict(zip(ATTACKS, await asyncio.gather(*tried), strict=True))
+        return dict(zip(COMMANDS, await asyncio.gather(*tried), strict=True))
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_it_does_not_score_and_is_named(outcomes: dict[str, Outcome], name: str) -> None:
+def test_an_attack_on_the_sandbox_does_not_score_and_the_audit_names_it(
+    outcomes: dict[str, Outcome], name: str
+) -> None:
     outcome = outcomes[name]
-    assert outcome.status != "resolved"
+    assert not (outcome.verdict and outcome.verdict.resolved)
     assert ATTACKS[name].rule in outcome.rules, outcome
+
+
+@pytest.mark.parametrize("name", PATCHES)
+def test_a_cheat_that_an_agent_submits_does_not_score_and_the_verdict_names_it(
+    outcomes: dict[str, Outcome], name: str
+) -> None:
+    outcome, cheat = outcomes[name], CHEATS[name]
+    assert (outcome.exit_status, outcome.verdict and outcome.verdict.status) == ("submitted", cheat.status), outcome
+    assert outcome.verdict is not None
+    notes = [note.replace("\\", "") for note in outcome.verdict.report.get("protected", [])]
+    assert any(cheat.named in text for text in [outcome.verdict.detail, *notes]), outcome.verdict

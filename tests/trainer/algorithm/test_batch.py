@@ -7,7 +7,14 @@ from collections import defaultdict
 
 import pytest
 import torch
-from swerl_trainer.algorithm import AlgorithmError, Sample, demonstration_batch, minibatches, policy_batch
+from swerl_trainer.algorithm import (
+    AlgorithmError,
+    Sample,
+    advantage_figures,
+    demonstration_batch,
+    minibatches,
+    policy_batch,
+)
 from swerl_trainer.algorithm.packing import pack, schedule, unpack
 
 
@@ -41,6 +48,13 @@ def test_sequence_weights_give_every_trajectory_the_same_share() -> None:
     for s in batch.sequences:
         share[s.trajectory] += float(s.weights.sum())
     assert list(share.values()) == pytest.approx([1 / 6] * 6)
+
+
+def test_the_figures_of_a_batch_are_means_over_trajectories_and_over_tokens() -> None:
+    good, bad = sample(12, reward=1.0), sample(4, reward=-1.0, index=1)  # 10 and 2 trained tokens
+    figures = advantage_figures(policy_batch([good, bad], normalisation="none", aggregation="token"))
+    assert figures == pytest.approx({"rewards": 0.0, "advantages": 8 / 12, "returns": 8 / 12})
+    assert advantage_figures(policy_batch([], normalisation="none", aggregation="token")) == {}
 
 
 def test_no_group_with_signal_makes_an_empty_batch() -> None:

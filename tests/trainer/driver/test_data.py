@@ -168,6 +168,16 @@ def test_a_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., J
     assert trained(plain, sample) == f"ls<|im_end|>{'x' * 600}<|im_end|>"
 
 
+@pytest.mark.parametrize("per_step", [False, True])
+@pytest.mark.parametrize(("ended", "trained"), [("submitted", True), ("max_steps", False)])
+def test_a_compact_filter_trains_submissions_alone_and_counts_all(per_step: bool, ended: str, trained: bool) -> None:
+    ending = replace(rollout([0, 1, 0, 1]), exit_status=ended, reward=-1.0)
+    found = samples_of(ending, per_step=per_step, compact=True)
+    assert {bool(sample.trainable_tokens) for sample in found} == {trained}
+    assert all(sample.valid and sample.reward == -1.0 for sample in found)
+    assert all(sample.trainable_tokens for sample in samples_of(ending, per_step=per_step))
+
+
 def test_a_rollout_without_tokens_is_still_a_sample() -> None:
     (sample,) = samples_of(Rollout("g", 0, "t", valid=False), per_step=True)
     assert not sample.valid

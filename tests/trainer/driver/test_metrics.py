@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import urllib.request
 from collections.abc import Mapping
@@ -10,7 +11,16 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import Stretch
-from swerl_trainer.metrics.figures import group_figures, rollout_figures, train_figures, waste_figures
+from swerl_trainer.metrics.figures import (
+    TRAIN_NAMES,
+    canary_figures,
+    group_figures,
+    loss_figures,
+    rollout_figures,
+    staleness_figures,
+    train_figures,
+    waste_figures,
+)
 from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sinks, TensorBoardSink, rows
 from swerl_trainer.rollout.group import Rollout, Waste
 
@@ -43,6 +53,75 @@ def test_an_absent_time_is_no_zero() -> None:
     assert figures["agent/eval_time_ratio"] == pytest.approx(1 / 3)
     assert figures["agent/time_per_turn"] == 2.5
     assert figures["agent/overhead_time_mean"] == 2.0
+
+
+def test_what_engines_say_of_their_requests() -> None:
+    usage = {"requests": 4.0, "prompt_tokens": 100.0, "cached_tokens": 75.0, "completion_tokens": 30.0, "latency": 8.0}
+    figures = rollout_figures([replace(rollout(), usage=usage), rollout()])
+    assert (figures["perf/request/count"], figures["perf/request/latency_mean"]) == (4.0, 2.0)
+    assert (figures["rollout/prefix_cache_hit_rate"], figures["rollout/avg_cached_tokens_per_sample"]) == (0.75, 75.0)
+    assert not [name for name in figures if name.startswith(("perf/prefill", "perf/decode"))], "it was not measured"
+    measured = usage | {"queue": 1.0, "first_token": 2.0}
+    figures = rollout_figures([replace(rollout(), usage=measured)])
+    assert (figures["perf/request/queue_time_mean"], figures["perf/prefill/first_token_latency_mean"]) == (0.25, 0.5)
+    assert figures["perf/decode/tokens_per_sec"] == 5.0
+
+
+def test_faults_on_the_way_into_sandboxes_are_counted_of_lost_episodes_too() -> None:
+    broken = replace(rollout(valid=False), timeouts=1, exec_retries=2, handshake_errors=3)
+    figures = rollout_figures([broken, replace(rollout(), timeouts=1)])
+    names = ("sandbox/exec_timeouts", "sandbox/exec_retries", "sandbox/ws_handshake_errors")
+    assert [figures[name] for name in names] == [2, 2, 3]
+
+
+def test_the_parts_of_a_sandboxs_start_add_up() -> None:
+    started = replace(rollout(), waits={"queue": 1.0, "schedule": 0.5, "pull": 2.5})
+    figures = rollout_figures([started, rollout()])
+    assert figures["sandbox/create_latency_mean"] == 4.0
+    assert figures["sandbox/create_latency/pull_mean"] == 2.5
+    assert not [name for name in rollout_figures([rollout()]) if "create_latency" in name]
+
+
+def test_losses_are_of_all_episodes_those_made_again_included() -> None:
+    figures = loss_figures(8, {"pod_evicted": 2, "engine_lost": 1})
+    assert figures["sandbox/infra_failed_rate"] == 3 / 8
+    assert (figures["sandbox/episodes"], figures["sandbox/infra_failed/pod_evicted"]) == (8, 2)
+    assert loss_figures(0, {})["sandbox/infra_failed_rate"] == 0
+
+
+def test_staleness_is_that_of_the_oldest_weights() -> None:
+    def sampled(*versions: str) -> Rollout:
+        spans = [(version, 1, 2) for version in versions]
+        return replace(rollout(), stretches=[Stretch([5, 6], [0, 1], weight_versions=spans)])
+
+    figures = staleness_figures([sampled("3", "5"), sampled("5"), rollout()], 5)
+    assert figures == {"rollout/weight_staleness/mean": 1.0, "rollout/weight_staleness/max": 2.0}
+    assert staleness_figures([sampled("default")], 5) == {}
+
+
+def test_reference_fixes_that_pass_are_a_rate() -> None:
+    assert canary_figures(3, 1) == {"sandbox/gold_canary_pass_rate": 0.75, "sandbox/gold_canaries": 4}
+    assert canary_figures(0, 0) == {}
+
+
+def test_every_figure_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    known = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
+    whole = replace(
+        rollout(seconds=dict.fromkeys(("total", "model", "environment", "grading", "exec", "wait"), 1.0)),
+        usage=dict.fromkeys(("requests", "prompt_tokens", "cached_tokens", "latency", "queue", "first_token"), 1.0)
+        | {"latency": 2.0},
+        waits=dict.fromkeys(("queue", "schedule", "prepare", "pull"), 1.0),
+        step_scores={0: 1.0},
+        stretches=[Stretch([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
+    )
+    given = rollout_figures([whole, rollout(valid=False)]) | group_figures([[whole, whole]], {"stale": 1})
+    given |= staleness_figures([whole], 1) | waste_figures(Waste()) | canary_figures(1, 0)
+    given |= dict.fromkeys(TRAIN_NAMES.values(), 0.0)
+    families = ("exit_status", "patch_source", "verdict", "infra_failed", "count_", "drop_")  # one name per value
+    missing = [name for name in given if name not in known and not any(family in name for family in families)]
+    assert not missing
+    assert all(any(family in name for name in known) for family in families)
 
 
 def test_sandboxes_that_were_ready_are_hits() -> None:

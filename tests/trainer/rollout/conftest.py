@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import AgentLimits, BuiltinAgent, EngineError, Generation, Prompts
 from swerl_agent.grading import Verdict
+from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.rollout.group import GroupOrder
@@ -54,9 +55,13 @@ class World:
     hang: asyncio.Event | None = None
     age: float = 0.0
     idle_seconds: float = 7.0
+    waits: Mapping[str, float] = field(default_factory=lambda: {"queue": 1.0, "pull": 2.0})
+    refused: bool = False  # the API server refuses sandboxes
 
     async def declare(self, name: str, task: Task, replicas: int) -> World:
         self.events.append(f"declare {name} {replicas}")
+        if self.refused:
+            raise Unreachable("connection refused")
         return self
 
     def counts(self) -> tuple[int, int]:
@@ -92,6 +97,7 @@ class World:
         temperature: float,
         stop_token_ids: Sequence[int],
         routing_key: str,
+        seed: int | None = None,
     ) -> Generation:
         if self.hang is not None:
             await self.hang.wait()
@@ -106,8 +112,8 @@ class World:
         text = r"\boxed{1}" if self.votes % 3 else r"\boxed{-1}"
         return Generation([ord(c) for c in text], [-0.1] * len(text), "stop")
 
-    async def grade(self, task: Task, patch: str) -> Verdict:
-        self.events.append("grade")
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
+        self.events.append("grade anew" if fresh else "grade")
         return Verdict(self.verdict, {}, 0.5, False, "said so")  # type: ignore[arg-type]
 
 

@@ -146,6 +146,27 @@ def test_oversampled_groups_are_stopped_when_the_step_is_full() -> None:
     assert "g0" not in d.groups
 
 
+def test_episodes_that_were_run_again_are_counted_as_lost() -> None:
+    d = dispatcher()
+    d.actions()
+    finish(d, "g0", [None, None])
+    d.actions()
+    d.finished(Rollout("g0", 0, "t", valid=False, error_code="pod_evicted"))
+    d.finished(Rollout("g0", 1, "t", valid=True, reward=1.0))
+    d.actions()
+    d.finished(Rollout("g0", 0, "t", valid=True, reward=-1.0))
+    mixed(d, ["g1"])
+    step = d.take()
+    assert step is not None
+    assert all(rollout.valid for group in step.groups for rollout in group.rollouts.values())
+    assert (step.episodes, step.lost) == (7, {"unknown": 2, "pod_evicted": 1})
+    d.updated(1)
+    d.actions()
+    mixed(d, ["g2", "g3"])
+    later = d.take()
+    assert later is not None and (later.episodes, later.lost) == (4, {})
+
+
 def test_staleness_lets_the_next_step_roll_while_this_one_trains() -> None:
     d = dispatcher(max_staleness=1)
     assert started(d.actions()) == ["g0", "g1", "g2", "g3"]

@@ -16,7 +16,7 @@ from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.worker import Worker, WorkerParts
 
-from .conftest import MEMBERS, ORDER, Letters, World, builtin
+from .conftest import MEMBERS, ORDER, TASK, Letters, World, builtin
 
 
 async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, world: World) -> None:
@@ -26,6 +26,7 @@ async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker,
     assert world.events[3:] == ["delete", "grade"]
     assert (first.reward, first.resolved, first.valid, first.verdict) == (1.0, True, True, "resolved")
     assert first.seconds["grading"] == 0.5
+    assert first.waits == {"queue": 1.0, "pull": 2.0}
 
 
 async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:
@@ -66,13 +67,35 @@ async def test_a_lost_sandbox_is_no_reward(worker: Worker, world: World) -> None
 async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, world: World) -> None:
     world.broken_engine = True
     rollout = await worker.run(ORDER, MEMBERS, 0, 0)
-    assert (rollout.valid, rollout.error_code) == (False, "EngineError")
+    assert (rollout.valid, rollout.error_code) == (False, "engine_lost")
     assert "grade" not in world.events
+
+
+async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, world: World) -> None:
+    world.refused = True
+    rollout = await worker.run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.error_code) == (False, "api_error")
+
+
+async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, parts: WorkerParts) -> None:
+    world.verdict = "unresolved"
+    rollout = await Worker(replace(parts, unresolved_reward=0.0)).run(ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.outcome, rollout.reward) == (True, 0.0, 0.0)
+
+
+async def test_a_reference_fix_is_graded_anew(world: World, parts: WorkerParts) -> None:
+    fixed = replace(TASK, evaluation=replace(TASK.evaluation, patch="diff"))
+    worker = Worker(replace(parts, tasks={"train": [TASK, fixed]}))
+    verdict = await worker.grade_fix(1)
+    assert verdict is not None and verdict.resolved
+    assert await worker.grade_fix(0) is None, "it has no reference fix"
+    assert world.events == ["grade anew"]
 
 
 async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, world: World) -> None:
     world.verdict = "infra_error"
-    assert not (await worker.run(ORDER, MEMBERS, 0, 0)).valid
+    lost = await worker.run(ORDER, MEMBERS, 0, 0)
+    assert (lost.valid, lost.error_code) == (False, "eval_infra_error")
     world.verdict = "timeout"
     rollout = await worker.run(ORDER, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.reward) == (True, -1.0)

@@ -91,6 +91,33 @@ async def test_an_aborted_answer_is_continued_from_its_tokens() -> None:
     assert requests[0]["body"]["rid"] != requests[1]["body"]["rid"]
 
 
+async def test_what_the_server_says_of_its_requests_is_summed_up() -> None:
+    def said(**meta: Any) -> Answer:
+        def answer(_: dict[str, Any]) -> web.Response:
+            ids = [9, 2]
+            logprobs = [[-0.5, index, None] for index in ids]
+            return web.json_response({"output_ids": ids, "meta_info": {"output_token_logprobs": logprobs, **meta}})
+
+        return answer
+
+    first = said(finish_reason={"type": "abort"}, prompt_tokens=2, cached_tokens=1, e2e_latency=0.5)
+    second = said(finish_reason={"type": "stop"}, prompt_tokens=4, cached_tokens=3, e2e_latency=0.25, queue_time=0.125)
+    async with serving(first, second) as (engine, _):
+        usage = (await ask(engine)).usage
+    assert usage == {"requests": 2, "prompt_tokens": 6, "cached_tokens": 4, "latency": 0.75, "queue": 0.125}
+
+
+async def test_a_seed_is_passed_on_and_without_one_each_request_has_its_own() -> None:
+    async with serving(lambda _: result([2], {"type": "stop"})) as (engine, requests):
+        for seed in (7, 7, None, None):
+            await engine.generate(
+                [5], max_new_tokens=1, temperature=1.0, stop_token_ids=[2], routing_key="g", seed=seed
+            )
+    seeds = [request["body"]["sampling_params"]["sampling_seed"] for request in requests]
+    assert seeds[:2] == [7, 7]
+    assert len(set(seeds)) == 3
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_passing_failure_is_tried_again(status: int) -> None:
     async with serving(lambda _: web.Response(status=status, text="busy"), lambda _: result([2], {"type": "stop"})) as (

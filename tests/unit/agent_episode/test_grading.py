@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading.eval_script import END, EXIT_CODE, START, instrumented, pytest_runs
-from swerl_agent.grading.swebench_report import grade_log
+from swerl_agent.grading.swebench_report import grade_log, library
+from swerl_agent.tasks.task import GENERIC_PARSER, PARSERS
 
 from .graded import A, B, log, task
 
@@ -66,6 +67,26 @@ def test_forged_result_lines_do_not_score(lines: list[str], exit_code: int) -> N
 def test_a_log_that_ends_before_the_end_marker_does_not_score() -> None:
     cut = log(f"PASSED {A}", f"PASSED {B}").split(END.encode())[0]
     assert not grade_log(task(), cut)["resolved"]
+
+
+def test_every_repository_has_the_parser_that_swebench_gives_it() -> None:
+    _, parsers, _ = library()
+    table = parsers.parse_log_pytest.__globals__["MAP_REPO_TO_PARSER_PY"]
+    ours = {repo: parsers.PARSER_REGISTRY[PARSERS.get(repo, GENERIC_PARSER)] for repo in table}
+    assert {repo: parser.__name__ for repo, parser in ours.items()} == {
+        repo: parser.__name__ for repo, parser in table.items()
+    }
+
+
+SWE_GYM = (
+    "getmoto/moto", "python/mypy", "conan-io/conan", "Project-MONAI/MONAI", "modin-project/modin", "iterative/dvc",
+    "dask/dask", "bokeh/bokeh", "facebookresearch/hydra", "pydantic/pydantic", "pandas-dev/pandas",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("repo", SWE_GYM)
+def test_repositories_of_swe_gym_have_the_generic_parser(repo: str) -> None:
+    assert PARSERS.get(repo, GENERIC_PARSER) == "parse_log_pytest"
 
 
 def test_output_that_is_no_text_is_graded() -> None:

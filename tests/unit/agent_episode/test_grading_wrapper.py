@@ -175,6 +175,14 @@ def test_a_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:
     assert report.log.endswith(b"last\n")
 
 
+def test_test_output_is_whole_however_much_was_printed_before_it(repository: Path, tmp_path: Path) -> None:
+    script = "head -c 40000000 /dev/zero; echo START; yes PASSED | head -c 20000000; echo END"
+    report = grade(repository, tmp_path / "p", patch="", script=script)
+    region = report.log[report.log.rindex(b"START") :]
+    assert len(region) == 20_000_000 + len("START\nEND\n")
+    assert report.left_out > 0
+
+
 def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

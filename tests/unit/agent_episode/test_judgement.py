@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from dataclasses import replace
 
 import pytest
 from swerl_agent.grading import Verdict
@@ -79,6 +80,19 @@ def test_lines_that_were_taken_out_are_named() -> None:
 def test_a_session_that_the_time_limit_ended_is_a_timeout() -> None:
     judged = verdict(*SEEN[:-1], exit_code=124)
     assert (judged.status, "tampering" in judged.report) == ("timeout", True)
+
+
+@pytest.mark.parametrize("lines", [log(f"FAILED {A}"), PASSING])
+def test_a_log_whose_middle_is_missing_resolves_nothing_by_itself_and_says_so(lines: bytes) -> None:
+    flooded = replace(reported(b"", lines), total_bytes=40 << 20)
+    judged = judge(task(eval_script="./tests/runtests.py"), flooded, 0)
+    assert judged.status == "unresolved"
+    assert "too long" in judged.detail and judged.report["log_bytes_left_out"] == 8 << 20
+
+
+def test_a_log_whose_middle_is_missing_counts_where_the_witness_saw_all() -> None:
+    flooded = replace(reported(spoken(*SEEN), PASSING), total_bytes=40 << 20)
+    assert judge(task(eval_script="pytest"), flooded, 0).resolved
 
 
 def test_runners_that_are_not_pytest_need_no_witness() -> None:

@@ -121,7 +121,7 @@ def test_a_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
     episode, script = run(failure=PodGone("Pod swesb-x-0 is gone"))
     assert episode.infrastructure_error
     assert (episode.exit_status, episode.patch) == ("infrastructure_error", None)
-    assert episode.error == "PodGone: Pod swesb-x-0 is gone"
+    assert (episode.error, episode.error_code) == ("PodGone: Pod swesb-x-0 is gone", "pod_gone")
     assert len(script.read) == 1
     assert "gone" not in json.dumps(episode.messages)
 
@@ -129,6 +129,7 @@ def test_a_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
 def test_a_lost_engine_is_an_infrastructure_error(run: Run) -> None:
     episode, _ = run(block("ls"), EngineError("no answer"))
     assert episode.infrastructure_error
+    assert episode.error_code == "engine_lost"
     assert len(episode.steps) == 1
     assert episode.sampled_tokens > 0
 
@@ -189,7 +190,7 @@ def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repositor
             await attempt
 
     asyncio.run(scenario())
-    assert seen[0].exit_status == "cancelled"
+    assert (seen[0].exit_status, seen[0].error_code) == ("cancelled", "cancelled")
     assert seen[0].sampled_tokens > 0
 
 
@@ -199,7 +200,7 @@ def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_
     assert folder.name.startswith("kit__kit-1__gg3__i2__")
     assert sorted(path.name for path in folder.iterdir()) == ["meta.json", "patch.diff", "traj.json"]
     trajectory = json.loads((folder / "traj.json").read_text())
-    assert trajectory["info"]["verdict"]["status"] == "resolved"
+    assert (trajectory["info"]["verdict"]["status"], trajectory["info"]["reward"]) == ("resolved", 1.0)
     assert trajectory["stretches"][0]["tokens"] == episode.stretches[0].tokens
     assert json.loads((folder / "meta.json").read_text())["reward"] == 1.0
     assert b"caf\xe9" in (folder / "patch.diff").read_bytes()

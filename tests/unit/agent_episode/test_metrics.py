@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from swerl_agent.episode import Episode, agent_metrics
+from swerl_agent.episode import Episode, agent_metrics, repeats_itself
 
 
 def test_times_of_an_episode_and_their_shares() -> None:
@@ -26,3 +26,23 @@ def test_what_was_not_measured_is_absent() -> None:
     assert agent_metrics(Episode("t", "g", 0)) == {"turns": 0, "tool_calls": 0}
     ungraded = Episode("t", "g", 0, timings={"total": 1.0})
     assert not {"eval_time", "eval_time_ratio", "time_per_turn"} & agent_metrics(ungraded).keys()
+
+
+@pytest.mark.parametrize(
+    ("said", "loops"),
+    [
+        (["wait, " * 2_000], True),
+        (["wait, " * 1_000, "wait, " * 1_000], True),
+        (["wait, " * 100], False),
+        (["".join(f"{n * n:x} " for n in range(4_000))], False),
+        (["wait, " * 2_000, "".join(f"{n * n:x} " for n in range(4_000))], False),
+        (["\ud800" * 12_000], True),
+    ],
+)
+def test_a_model_that_ends_in_a_loop_is_found(said: list[str], loops: bool) -> None:
+    episode = Episode("t", "g", 0, messages=[{"role": "assistant", "content": text} for text in said])
+    assert repeats_itself(episode) is loops
+
+
+def test_what_the_sandbox_prints_again_and_again_is_no_loop_of_the_model() -> None:
+    assert not repeats_itself(Episode("t", "g", 0, messages=[{"role": "user", "content": "x" * 50_000}]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from swerl_agent.evaluation import Record, RecordError, Records, merge, predictions, summarise
+from swerl_agent.evaluation import Record, RecordError, Records, Redo, merge, predictions, summarise
 from swerl_agent.evaluation.summary import pass_at_k, wilson
 
 GOOD = Record("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
@@ -94,3 +95,41 @@ def test_the_file_is_the_format_people_know(tmp_path: Path) -> None:
     row = json.loads((tmp_path / "results.jsonl").read_text())
     wanted = {"instance_id", "resolved", "exit_status", "patch_source", "n_steps", "error", "elapsed", "run_dir"}
     assert wanted <= row.keys()
+
+
+def test_a_redo_that_was_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    for record in (GOOD, BAD):
+        records.add(record)
+    trials = {GOOD.trial, BAD.trial}
+    redo = Redo(tmp_path)
+    redo.choose(records, trials, "all")
+    assert not records.settled(GOOD.trial) and not records.settled(BAD.trial)
+    records.add(replace(GOOD, resolved=False))
+    redo.done(records)  # the process ends here, with one of the two made again
+
+    again = Records(tmp_path)
+    redo = Redo(tmp_path)
+    redo.choose(again, trials, "all")  # the same command
+    assert again.settled(GOOD.trial) and not again.settled(BAD.trial)
+    again.add(BAD)
+    redo.done(again)
+    assert not list(tmp_path.glob("redo*"))
+
+    last = Records(tmp_path)
+    Redo(tmp_path).choose(last, trials, "unresolved")
+    assert not last.settled(GOOD.trial), "once it is through, a redo may be asked for again"
+
+
+@pytest.mark.parametrize(
+    ("mode", "left"), [("unresolved", [False, True]), ("all", [False, False]), (None, [True, True])]
+)
+def test_a_redo_chooses_by_result_among_the_tasks_at_hand(
+    tmp_path: Path, mode: Literal["unresolved", "all"] | None, left: list[bool]
+) -> None:
+    records, other = Records(tmp_path), replace(BAD, instance_id="c__c-1")
+    for record in (BAD, GOOD, other):
+        records.add(record)
+    Redo(tmp_path).choose(records, {BAD.trial, GOOD.trial}, mode)
+    assert [records.settled(record.trial) for record in (BAD, GOOD)] == left
+    assert records.settled(other.trial), "it is not among the tasks of this run"

@@ -39,6 +39,7 @@ async def test_a_command_goes_on_while_the_stream_is_lost(
     result = await task
     assert (result.exit_code, result.stdout) == (5, b"done\n")  # type: ignore[attr-defined]
     assert len(world.channels) == 2
+    assert result.retries == 1  # type: ignore[attr-defined]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
@@ -55,8 +56,16 @@ async def test_a_result_that_got_lost_on_the_way_is_replayed(session: Session, w
 async def test_a_stream_lost_while_idle_costs_nothing(session: Session, world: World) -> None:
     await session.run("true", timeout=20)
     world.channel.cut()
-    assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
+    result = await session.run("echo on", timeout=20)
+    assert (result.stdout, result.retries) == (b"on\n", 1)
     assert len(world.channels) == 2 and len(world.state(session)) == 1
+
+
+async def test_a_stream_that_could_not_be_opened_at_once_is_told(session: Session, world: World) -> None:
+    world.refuse = HandshakeFailed("error dialing backend")
+    result = await session.run("echo on", timeout=20)
+    assert (result.stdout, result.retries, result.handshake_errors) == (b"on\n", 0, 1)
+    assert (await session.run("echo on", timeout=20)).handshake_errors == 0
 
 
 async def test_streams_lost_again_and_again(session: Session, world: World, tmp_path: Path) -> None:

@@ -150,6 +150,7 @@ class Chance(Script):
     async def generate(
         self, input_ids: Sequence[int], *, max_new_tokens: int, temperature: float, stop_token_ids: Sequence[int],
         routing_key: str,
+        seed: int | None = None,
     ) -> Generation:  # fmt: skip
         chance = random.Random(len(self.read))
         self.read.append("")

@@ -38,11 +38,13 @@ class Voter:
     running: int = 0
     most: int = 0
     asked: list[str] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
 
     async def generate(self, input_ids: Sequence[int], *, max_new_tokens: int, **sampling: Any) -> Generation:
         prompt = self.tokenizer.decode(input_ids)
         number = len(self.asked)
         self.asked.append(prompt)
+        self.seeds.append(sampling["seed"])
         self.running += 1
         self.most = max(self.most, self.running)
         try:
@@ -162,6 +164,22 @@ async def test_one_bound_holds_for_all_episodes_together(judges_tokenizer: HFTok
     assert all(len(scores) == 5 for _, scores in results)
 
 
+async def test_the_step_that_submits_is_judged_only_when_asked_for(
+    judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer
+) -> None:
+    for skip, judged_steps in ((True, [0]), (False, [0, 1])):
+        voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
+        judge = Judge(voter, judges_tokenizer, JudgeSettings(votes=1, skip_submit=skip))
+        episode, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
+        assert (episode.exit_status, sorted(scores)) == ("submitted", judged_steps)
+
+
+async def test_every_vote_has_its_seed(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
+    voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
+    await judged(Judge(voter, judges_tokenizer, JudgeSettings(seed=7)), tokenizer, block("ls"), block(SUBMIT))
+    assert voter.seeds == [7000, 7001, 7002]
+
+
 async def test_a_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
     judge = Judge(voter, judges_tokenizer, JudgeSettings(context_tokens=100))
@@ -172,7 +190,15 @@ async def test_a_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFToke
 
 def test_a_job_says_how_it_is_judged() -> None:
     spec = JudgeSpec.model_validate(
-        {"model": {"configMap": {"name": "m"}}, "votes": 5, "aggregation": "majority", "maxConcurrent": 9}
+        {
+            "model": {"configMap": {"name": "m"}},
+            "votes": 5,
+            "aggregation": "majority",
+            "maxConcurrent": 9,
+            "skipSubmit": False,
+            "view": {"historySteps": 3},
+        }
     )
-    settings = JudgeSettings.of(spec, processes=2)
+    settings = JudgeSettings.of(spec, processes=2, seed=4)
     assert (settings.votes, settings.aggregation, settings.max_concurrent) == (5, "majority", 4)
+    assert (settings.skip_submit, settings.shown.history_steps, settings.seed) == (False, 3, 4)

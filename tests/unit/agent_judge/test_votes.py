@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from swerl_agent.judge import aggregate, parse_vote
-from swerl_agent.judge.prompt import Shown, judge_messages, output_text
+from swerl_agent.judge.prompt import judge_messages, output_text
+from swerl_api import JudgeView
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_what_no_end_covers_is_counted() -> None:
 
 def test_the_judge_sees_the_last_steps_only() -> None:
     history = [record(step, f"result {step}") for step in range(12)]
-    _, user = judge_messages("It breaks.", "THOUGHT", [record(12, "now")], history, Shown(history_steps=8))
+    _, user = judge_messages("It breaks.", "THOUGHT", [record(12, "now")], history, JudgeView(history_steps=8))
     assert "## The 8 steps before" in user["content"]
     assert "Step 5: $ ls" in user["content"]
     assert "result 3" not in user["content"]
@@ -73,7 +74,7 @@ def test_the_judge_sees_the_last_steps_only() -> None:
 
 def test_long_texts_are_cut() -> None:
     commands = [record(1, "n" * 5_000)]
-    _, user = judge_messages("p" * 9_000, "a", commands, [record(0, "h" * 3_000)], Shown())
+    _, user = judge_messages("p" * 9_000, "a", commands, [record(0, "h" * 3_000)], JudgeView())
     assert "p" * 8_000 in user["content"]
     assert "p" * 8_001 not in user["content"]
     assert "h" * 1_001 not in user["content"]
@@ -81,7 +82,7 @@ def test_long_texts_are_cut() -> None:
 
 
 def test_braces_of_the_agent_are_text() -> None:
-    system, user = judge_messages("{{ x }}", "{% if %}", [record(0)], [], Shown())
+    system, user = judge_messages("{{ x }}", "{% if %}", [record(0)], [], JudgeView())
     assert "{{ x }}" in user["content"]
     assert "{% if %}" in user["content"]
     assert system["role"] == "system"

@@ -7,7 +7,14 @@ from swerl_trainer.algorithm.advantages import (
     groups_with_signal,
     has_signal,
 )
-from swerl_trainer.algorithm.batch import Batch, TrainingSequence, demonstration_batch, minibatches, policy_batch
+from swerl_trainer.algorithm.batch import (
+    Batch,
+    TrainingSequence,
+    advantage_figures,
+    demonstration_batch,
+    minibatches,
+    policy_batch,
+)
 from swerl_trainer.algorithm.errors import AlgorithmError
 from swerl_trainer.algorithm.sample import Sample
 from swerl_trainer.algorithm.settings import Aggregation, Correction, LossSettings, Objective
@@ -22,6 +29,7 @@ __all__ = [
     "Objective",
     "Sample",
     "TrainingSequence",
+    "advantage_figures",
     "answer_advantages",
     "demonstration_batch",
     "group_advantages",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import torch
 from swerl_trainer.algorithm.advantages import Normalisation, answer_advantages, group_advantages
@@ -98,6 +99,22 @@ def demonstration_batch(samples: Iterable[Sample], *, aggregation: Aggregation =
     whole = ((sample, [(0, len(sample.tokens), 1.0)]) for sample in samples)
     chosen = [(sample, spans) for sample, spans in whole if sample.valid and sample.trainable_tokens]
     return replace(_batch(chosen, aggregation), demonstrations=True)
+
+
+def advantage_figures(batch: Batch) -> dict[str, float]:
+    """Means of what `batch` trains with, {} when it is empty.
+
+    `rewards`: of the trajectories, normalised in their groups; `advantages` and `returns`: of the tokens, the same,
+    since no value model stands between the two.
+    """
+    of: dict[tuple[str, int], list[Tensor]] = {}
+    for sequence in batch.sequences:
+        of.setdefault(sequence.trajectory, []).append(sequence.advantages[sequence.mask])
+    if not of:
+        return {}
+    tokens = [torch.cat(parts) for parts in of.values()]
+    mean = float(torch.cat(tokens).mean())
+    return {"rewards": fmean(float(each.mean()) for each in tokens), "advantages": mean, "returns": mean}
 
 
 def minibatches(batch: Batch, count: int, aggregation: Aggregation) -> list[Batch]:

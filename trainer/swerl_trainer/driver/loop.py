@@ -12,23 +12,34 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
 from swerl_api import SweRLJobSpec
 from swerl_api.names import checkpoint_name
-from swerl_trainer.algorithm import Batch, Sample, demonstration_batch, policy_batch
+from swerl_trainer.algorithm import Batch, Sample, advantage_figures, demonstration_batch, policy_batch
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.errors import DriverError
 from swerl_trainer.driver.samples import samples_of
 from swerl_trainer.driver.settings import shares_gpus
 from swerl_trainer.driver.state import Pace, TrainingState
 from swerl_trainer.engines.pool import EnginePool
-from swerl_trainer.metrics.figures import Figures, group_figures, rollout_figures, train_figures, waste_figures
+from swerl_trainer.metrics.figures import (
+    Figures,
+    canary_figures,
+    group_figures,
+    loss_figures,
+    resolved_rate,
+    rollout_figures,
+    staleness_figures,
+    train_figures,
+    waste_figures,
+)
 from swerl_trainer.metrics.sinks import Sinks
+from swerl_trainer.rollout.canary import GoldCanary
 from swerl_trainer.rollout.dispatcher import StepGroups
-from swerl_trainer.rollout.group import Rollout
 from swerl_trainer.rollout.runner import Runner
 from torch import Tensor
 
@@ -74,6 +85,7 @@ class Parts:
     state: TrainingState
     turn: asyncio.Lock
     held_out_tasks: int = 0
+    canary: GoldCanary | None = None
 
 
 class TrainingLoop:
@@ -131,22 +143,29 @@ class TrainingLoop:
             "perf/update_weights_time": renewed - trained,
             "perf/checkpoint_time": self._saving_seconds,
             "perf/step_time": renewed - began + self._saving_seconds,
-            "perf/wait_ratio": (rolled - began) / (renewed - began),
+            "perf/wait_time_ratio": (rolled - began) / (renewed - began),
         }
-        figures = {**self._group_figures(groups), **rollout_figures(rollouts), **train_figures(metrics), **times}
+        figures = {**rollout_figures(rollouts), **self._group_figures(groups), **train_figures(metrics), **times}
         figures["perf/tokens_per_gpu_per_sec"] = metrics.get("tokens", 0.0) / times["perf/step_time"] / self._ranks.size
         figures["rollout/engines_replaced"] = float(p.pool.replaced)
-        figures |= waste_figures(await p.runner.waste())
+        figures |= waste_figures(await p.runner.waste()) | staleness_figures(rollouts, state.step - 1)
+        if p.canary is not None:
+            p.canary.step(state.step)
+            figures |= canary_figures(*p.canary.counts)
         p.sinks.write("step", state.step, figures)
         self._pace.add(times["perf/step_time"])
         await self._report(figures, await self._checkpoint_if_due())
 
     async def _train(self, groups: StepGroups) -> dict[str, float]:
         p, algorithm = self._p, self._p.spec.algorithm
-        members = [rollout for group in groups.groups for rollout in group.rollouts.values()]
         stepwise = algorithm.stepwise
-        weight = stepwise.judge_weight if stepwise.enabled else None
-        samples = [s for r in members for s in samples_of(r, per_step=algorithm.dynamic_history, judge_weight=weight)]
+        to_samples = partial(
+            samples_of,
+            per_step=algorithm.dynamic_history,
+            judge_weight=stepwise.judge_weight if stepwise.enabled else None,
+            compact=algorithm.compact_filter,
+        )
+        samples = [s for group in groups.groups for rollout in group.rollouts.values() for s in to_samples(rollout)]
         batch = policy_batch(
             samples,
             normalisation=algorithm.advantage_normalisation,
@@ -159,7 +178,7 @@ class TrainingLoop:
         async with p.turn:
             if self._shares_gpu:
                 await p.pool.sleep()
-            metrics: dict[str, float] = dict(await self._ranks.train_step(batch))
+            metrics = {**await self._ranks.train_step(batch), **advantage_figures(batch)}
             if DISTANCE not in metrics:
                 metrics |= await self._distance(samples)
             if self._shares_gpu:
@@ -244,7 +263,7 @@ class TrainingLoop:
 
     def _group_figures(self, groups: StepGroups) -> Figures:
         complete = [list(group.rollouts.values()) for group in (*groups.groups, *groups.filtered)]
-        return group_figures(complete, groups.dropped)
+        return group_figures(complete, groups.dropped) | loss_figures(groups.episodes, groups.lost)
 
     async def _report(self, figures: Figures, saved: str | None) -> None:
         state, steps = self._p.state, self._p.spec.algorithm.steps
@@ -280,9 +299,3 @@ async def save(group: Ranks, store: CheckpointStore, state: TrainingState, turn:
     async with turn, store.write(state.step, remembered) as folder:
         await group.save(folder)
     return str(store.root / checkpoint_name(state.step))
-
-
-def resolved_rate(rollouts: Sequence[Rollout]) -> float | None:
-    """Share of the episodes that count whose task is solved; None when none counts."""
-    valid = [rollout.resolved for rollout in rollouts if rollout.valid]
-    return fmean(valid) if valid else None

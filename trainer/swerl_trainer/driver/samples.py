@@ -8,15 +8,21 @@ from swerl_agent.episode import Stretch, samples
 from swerl_trainer.algorithm.sample import Sample
 from swerl_trainer.rollout.group import Rollout
 
+SUBMITTED = "submitted"  # the one exit status that a compact filter trains
 
-def samples_of(rollout: Rollout, *, per_step: bool, judge_weight: float | None = None) -> list[Sample]:
+
+def samples_of(
+    rollout: Rollout, *, per_step: bool, judge_weight: float | None = None, compact: bool = False
+) -> list[Sample]:
     """The stretches of a trajectory or, `per_step`, one sample per answer with the context it was sampled in.
 
     `judge_weight`, for step-wise rewards: an answer is worth the outcome and its own score with this weight; else the
-    trajectory is worth its reward. A rollout without tokens gives a sample that counts for its group's statistics and
-    trains nothing.
+    trajectory is worth its reward. A rollout without tokens, or with `compact` one that did not submit, gives samples
+    that count for their group's statistics and train nothing.
     """
     parts = samples(rollout.stretches, dynamic_history=per_step) or [Stretch()]
+    if compact and rollout.exit_status != SUBMITTED:
+        parts = [replace(part, loss_mask=[0] * len(part.loss_mask)) for part in parts]
     whole = [_sample(rollout, part, number) for number, part in enumerate(parts)]
     if judge_weight is None:
         return whole

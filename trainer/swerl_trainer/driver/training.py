@@ -26,6 +26,7 @@ from swerl_trainer.metrics.figures import train_figures
 from swerl_trainer.metrics.open import open_sinks
 from swerl_trainer.metrics.sinks import Sinks
 from swerl_trainer.rollout.actor import policy_tokenizer
+from swerl_trainer.rollout.canary import GoldCanary
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.dispatcher import Dispatcher
 from swerl_trainer.rollout.runner import Runner
@@ -51,6 +52,7 @@ class Training:
             self._state = TrainingState.from_json(self._newest.state)
             logger.info("going on from %s", self._newest.folder)
         self._state.attempt = job.attempt
+        self._canary: GoldCanary | None = None
 
     async def run(self) -> None:
         """Train from the newest checkpoint to the end."""
@@ -64,6 +66,8 @@ class Training:
             else:
                 await self._run_policy(sinks)
         finally:
+            if self._canary is not None:
+                await self._canary.close()
             if self.runner.done():
                 await self.runner.result().close()
             await asyncio.to_thread(sinks.close)
@@ -101,6 +105,8 @@ class Training:
         dispatcher = Dispatcher(chosen, order, taken=state.step, position=state.position, pending=state.pending)
         runner = Runner(dispatcher, placement.workers, serving=placement.pool.serving)
         self.runner.set_result(runner)
+        every = self._spec.grading.gold_canary_every
+        self._canary = GoldCanary(runner.grade_fix, tasks=counts.train, every=every)
         parts = Parts(
             spec=self._spec,
             pool=placement.pool,
@@ -111,6 +117,7 @@ class Training:
             state=state,
             turn=self._turn,
             held_out_tasks=counts.evaluation,
+            canary=self._canary,
         )
         return TrainingLoop(parts)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from statistics import fmean, median
 
 from swerl_trainer.rollout.group import Rollout, Waste
@@ -28,6 +29,9 @@ TRAIN_NAMES = {
     "logprob_abs_diff": "train/train_rollout_logprob_abs_diff",
     "logprob_abs_diff_max": "train/train_rollout_logprob_abs_diff_max",
     "tokens_per_second": "perf/train_tokens_per_second",
+    "rewards": "rollout/rewards",
+    "advantages": "rollout/advantages",
+    "returns": "rollout/returns",
 }
 PREFETCH_HIT = 0.05  # seconds; an episode that waited no longer found its sandbox ready
 TRUNCATED = ("max_steps", "context_overflow", "prompt_too_long", "episode_timeout", "repeated_command")
@@ -39,7 +43,7 @@ def train_figures(metrics: Mapping[str, float]) -> Figures:
 
 
 def rollout_figures(rollouts: Sequence[Rollout]) -> Figures:
-    """`rollout/*`, `agent/*`, `judge/*` and `sandbox/*` of a step's episodes."""
+    """`rollout/*`, `agent/*`, `judge/*`, `sandbox/*`, and the engines' `perf/*`, of a step's episodes."""
     valid = [rollout for rollout in rollouts if rollout.valid]
     return {
         **_rewards(valid),
@@ -48,7 +52,9 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> Figures:
         **_agent(valid),
         **_judge(valid),
         **_times(valid),
-        **_sandbox(rollouts, valid),
+        **_engine(valid),
+        **_sandbox(rollouts),
+        **_grading(rollouts),
     }
 
 
@@ -61,6 +67,32 @@ def group_figures(groups: Iterable[Sequence[Rollout]], dropped: Mapping[str, int
         if len(rewards) == 1:
             equal[f"{rewards.pop():g}"] += 1
     return figures | {f"rollout/zero_std/count_{reward}": float(count) for reward, count in equal.items()}
+
+
+def loss_figures(episodes: int, lost: Mapping[str, int]) -> Figures:
+    """The share of `episodes` that infrastructure ended, and how many by error code (`lost`)."""
+    codes = {f"sandbox/infra_failed/{code}": float(count) for code, count in lost.items()}
+    rate = sum(lost.values()) / episodes if episodes else 0.0
+    return {"sandbox/episodes": float(episodes), "sandbox/infra_failed_rate": rate, **codes}
+
+
+def resolved_rate(rollouts: Sequence[Rollout]) -> float | None:
+    """Share of the episodes that count whose task is solved; None when none counts."""
+    valid = [rollout.resolved for rollout in rollouts if rollout.valid]
+    return fmean(valid) if valid else None
+
+
+def staleness_figures(rollouts: Sequence[Rollout], version: int) -> Figures:
+    """How many versions older than `version`, which trains on them, the oldest weights of the episodes are."""
+    oldest = [min(versions) for rollout in rollouts if rollout.valid and (versions := rollout.weight_versions)]
+    ages = [float(version - each) for each in oldest]
+    return {"rollout/weight_staleness/mean": fmean(ages), "rollout/weight_staleness/max": max(ages)} if ages else {}
+
+
+def canary_figures(passed: int, failed: int) -> Figures:
+    """Reference fixes that were graded since the attempt began, and how many of them pass."""
+    total = passed + failed
+    return {"sandbox/gold_canary_pass_rate": passed / total, "sandbox/gold_canaries": float(total)} if total else {}
 
 
 def waste_figures(waste: Waste) -> Figures:
@@ -78,6 +110,7 @@ def _rewards(valid: Sequence[Rollout]) -> Figures:
         "rollout/raw_reward": fmean(r.reward for r in valid),
         "rollout/resolved_rate": fmean(r.resolved for r in valid),
         "rollout/truncated_ratio": fmean(r.exit_status in TRUNCATED for r in valid),
+        "rollout/repetition_frac": fmean(r.repeats for r in valid),
         "rollout/cached_verdict_ratio": fmean(r.cached for r in valid),
     }
 
@@ -149,7 +182,9 @@ def _times(valid: Sequence[Rollout]) -> Figures:
     model, environment, grading, run = (sum(r.seconds.get(phase, 0.0) for r in timed) for phase in phases)
     whole = max(sum(totals), 1e-9)
     overhead = sum(rollout.seconds.get("exec", 0.0) for rollout in timed)
+    commands = sum(rollout.steps for rollout in timed)
     return figures | {
+        "sandbox/exec_latency_mean": overhead / max(1, commands),
         "sandbox/exec_overhead_per_turn": overhead / turns,
         "sandbox/exec_overhead_ratio": overhead / max(run, 1e-9),
         "agent/total_time_mean": fmean(totals),
@@ -165,28 +200,62 @@ def _times(valid: Sequence[Rollout]) -> Figures:
     }
 
 
-def _sandbox(rollouts: Sequence[Rollout], valid: Sequence[Rollout]) -> Figures:
+def _engine(valid: Sequence[Rollout]) -> Figures:
+    """What the servers said of the requests; seconds per request. Queue and first token where they measure them."""
+    told = [rollout.usage for rollout in valid if rollout.usage.get("requests")]
+    if not told:
+        return {}
+    total = {name: sum(usage.get(name, 0.0) for usage in told) for name in {*chain.from_iterable(told)}}
+    requests, prompt, cached = total["requests"], total.get("prompt_tokens", 0.0), total.get("cached_tokens", 0.0)
+    figures: Figures = {
+        "perf/request/count": requests,
+        "rollout/prefix_cache_hit_rate": cached / max(prompt, 1.0),
+        "rollout/avg_cached_tokens_per_sample": cached / len(told),
+    }
+    names = {"latency": "request/latency", "queue": "request/queue_time", "first_token": "prefill/first_token_latency"}
+    figures |= {f"perf/{shown}_mean": total[name] / requests for name, shown in names.items() if name in total}
+    decoding = total.get("latency", 0.0) - total.get("first_token", 0.0)
+    if decoding > 0 and "first_token" in total:
+        figures["perf/decode/tokens_per_sec"] = total.get("completion_tokens", 0.0) / decoding
+    return figures
+
+
+def _sandbox(rollouts: Sequence[Rollout]) -> Figures:
     if not rollouts:
         return {}
-    figures = {
-        "sandbox/episodes": float(len(rollouts)),
-        "sandbox/infra_failed_rate": 1.0 - len(valid) / len(rollouts),
+    figures = loss_figures(len(rollouts), Counter(r.error_code or "unknown" for r in rollouts if not r.valid))
+    figures |= {
+        "sandbox/exec_timeouts": float(sum(r.timeouts for r in rollouts)),
+        "sandbox/exec_retries": float(sum(r.exec_retries for r in rollouts)),
+        "sandbox/ws_handshake_errors": float(sum(r.handshake_errors for r in rollouts)),
     }
-    for code, count in Counter(r.error_code or "unknown" for r in rollouts if not r.valid).items():
-        figures[f"sandbox/infra_failed/{code}"] = float(count)
     waits = [rollout.seconds["wait"] for rollout in rollouts if "wait" in rollout.seconds]
     if waits:
         figures |= {"sandbox/queue_wait_mean": fmean(waits), "sandbox/queue_wait_max": max(waits)}
         hits = sum(wait <= PREFETCH_HIT for wait in waits)
         figures["sandbox/prefetch_hit_rate"] = hits / len(waits)
         figures |= {"sandbox/prefetch_hits": float(hits), "sandbox/prefetch_misses": float(len(waits) - hits)}
+    return figures | _starts(rollouts)
+
+
+def _starts(rollouts: Iterable[Rollout]) -> Figures:
+    """Where the seconds from a group's creation to its being ready went."""
+    known = [rollout.waits for rollout in rollouts if rollout.waits]
+    if not known:
+        return {}
+    parts = sorted({*chain.from_iterable(known)})
+    figures = {f"sandbox/create_latency/{part}_mean": fmean(waits.get(part, 0.0) for waits in known) for part in parts}
+    return figures | {"sandbox/create_latency_mean": fmean(sum(waits.values()) for waits in known)}
+
+
+def _grading(rollouts: Sequence[Rollout]) -> Figures:
     graded = [rollout for rollout in rollouts if rollout.verdict]
-    if graded:
-        verdicts = Counter(rollout.verdict for rollout in graded)
-        figures |= {f"sandbox/verdict/{verdict}": float(count) for verdict, count in verdicts.items()}
-        figures["sandbox/patch_apply_fail_rate"] = verdicts["patch_apply_failed"] / len(graded)
-        figures["sandbox/policy_blocked_rate"] = verdicts["policy_blocked"] / len(graded)
-        figures["sandbox/eval_infra_failure"] = verdicts["infra_error"] / len(graded)
-        latencies = [r.seconds["grading"] for r in graded if "grading" in r.seconds and not r.cached]
-        figures |= {"sandbox/eval_latency": fmean(latencies)} if latencies else {}
-    return figures
+    if not graded:
+        return {}
+    verdicts = Counter(rollout.verdict for rollout in graded)
+    figures = {f"sandbox/verdict/{verdict}": float(count) for verdict, count in verdicts.items()}
+    figures["sandbox/patch_apply_fail_rate"] = verdicts["patch_apply_failed"] / len(graded)
+    figures["sandbox/policy_blocked_rate"] = verdicts["policy_blocked"] / len(graded)
+    figures["sandbox/eval_infra_failure"] = verdicts["infra_error"] / len(graded)
+    latencies = [r.seconds["grading"] for r in graded if "grading" in r.seconds and not r.cached]
+    return figures | ({"sandbox/eval_latency": fmean(latencies)} if latencies else {})

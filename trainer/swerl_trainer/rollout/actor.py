@@ -17,7 +17,9 @@ from typing import Any
 import aiohttp
 from swerl_agent.episode import Agent, AgentLimits, Episode, HFTokenizer, SGLangEngine, Stretch, reencode
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
+from swerl_agent.episode.engine import ALL_TOKENS
 from swerl_agent.evaluation import opened_agent
+from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
@@ -77,6 +79,10 @@ class RolloutActor:
         """See Worker.waste."""
         return await (await self._prepared())[0].waste()
 
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """See Worker.grade_fix."""
+        return await (await self._prepared())[0].grade_fix(task)
+
     async def close(self) -> None:
         """Stop everything and remove the sandboxes."""
         if self._preparing is not None and self._preparing.done() and not self._preparing.exception():
@@ -107,13 +113,15 @@ class RolloutActor:
             judge=await self._judge(http),
             judge_weight=spec.algorithm.stepwise.judge_weight,
             encode=_encoding(job, tokenizer),
+            unresolved_reward=spec.algorithm.unresolved_reward,
         )
         return Worker(parts), TaskCounts(len(train), len(held_out))
 
     async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
-        job, chosen = self._job, self._job.spec.agent
+        job, chosen, algorithm = self._job, self._job.spec.agent, self._job.spec.algorithm
         limits = AgentLimits.of(chosen, workdir=job.spec.sandbox.workdir)
-        engine, prompts = SGLangEngine(self._router, http), prompts_text(chosen, job.paths.prompts)
+        engine = SGLangEngine(self._router, http, top_p=algorithm.top_p, top_k=algorithm.top_k or ALL_TOKENS)
+        prompts = prompts_text(chosen, job.paths.prompts)
         return await self._open.enter_async_context(opened_agent(chosen.kind, engine, tokenizer, prompts, limits))
 
     async def _judge(self, http: aiohttp.ClientSession) -> Judge | None:
@@ -122,7 +130,9 @@ class RolloutActor:
             return None
         tokenizer = await asyncio.to_thread(HFTokenizer, self._job.paths.judge)
         engine = SGLangEngine(self._judge_router, http)
-        return Judge(engine, tokenizer, JudgeSettings.of(spec.judge, processes=spec.rollout.workers))
+        return Judge(
+            engine, tokenizer, JudgeSettings.of(spec.judge, processes=spec.rollout.workers, seed=spec.algorithm.seed)
+        )
 
 
 class RayWorker:
@@ -165,6 +175,11 @@ class RayWorker:
         """See Worker.waste."""
         found: Waste = await self._call("waste")
         return found
+
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """See Worker.grade_fix."""
+        verdict: Verdict | None = await self._call("grade_fix", task)
+        return verdict
 
     async def close(self) -> None:
         """Stop everything and remove the sandboxes."""

@@ -73,6 +73,11 @@ class Declared:
         """See SandboxGroup.idle_seconds."""
         return self._group.idle_seconds
 
+    @property
+    def waits(self) -> dict[str, float]:
+        """See SandboxGroup.waits."""
+        return self._group.waits
+
     async def claim(self, ordinal: int) -> Session:
         """See SandboxGroup.claim."""
         return await self._group.claim(ordinal)

@@ -50,6 +50,8 @@ class StepGroups:
     groups: tuple[Group, ...]  # to train on, in task order
     filtered: tuple[Group, ...]  # complete, without signal: counted in the figures, not trained
     dropped: dict[str, int] = field(default_factory=dict)  # reason -> groups, since the last step
+    episodes: int = 0  # of training that ended since the last step, those that were run again included
+    lost: dict[str, int] = field(default_factory=dict)  # error code -> episodes of these that infrastructure ended
 
 
 class Dispatcher:
@@ -73,6 +75,8 @@ class Dispatcher:
         self.groups: dict[str, Group] = {}
         self._filtered: list[Group] = []
         self._dropped: Counter[str] = Counter()
+        self._episodes = 0
+        self._lost: Counter[str] = Counter()
         self._actions: list[Action] = []
         self._broken: list[Rollout] = []  # one failure per group since the last group that worked
         for earlier in sorted(pending):
@@ -102,8 +106,8 @@ class Dispatcher:
         for group in [*self._of("train", Phase.RUNNING), *self._of("train", Phase.KEPT)]:
             if self.taken - group.version > self.settings.max_staleness or self.taken >= self.settings.steps:
                 self._drop(group, "not_needed" if self.taken >= self.settings.steps else "stale")
-        taken = StepGroups(tuple(chosen), tuple(self._filtered), dict(self._dropped))
-        self._filtered, self._dropped = [], Counter()
+        taken = StepGroups(tuple(chosen), tuple(self._filtered), dict(self._dropped), self._episodes, dict(self._lost))
+        self._filtered, self._dropped, self._episodes, self._lost = [], Counter(), 0, Counter()
         return taken
 
     def may_update(self) -> bool:
@@ -130,6 +134,9 @@ class Dispatcher:
             return
         group.running.discard(rollout.index)
         group.rollouts[rollout.index] = rollout
+        if group.order.purpose == "train":
+            self._episodes += 1
+            self._lost.update([] if rollout.valid else [rollout.error_code or "unknown"])
         if not group.running:
             self._complete(group)
 

@@ -48,12 +48,24 @@ class Rollout:
     steps: int = 0  # commands
     format_errors: int = 0
     omitted_turns: int = 0
+    repeats: bool = False  # the model ended in a loop
+    timeouts: int = 0  # commands that their time limit ended
+    exec_retries: int = 0  # streams into the sandbox that were lost and opened anew
+    handshake_errors: int = 0  # tries to open one that failed
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase: wait, total, model, environment, grading
+    waits: Mapping[str, float] = field(default_factory=dict)  # seconds of the sandbox's start by part, see SandboxWaits
+    usage: Mapping[str, float] = field(default_factory=dict)  # what the engine said of its requests, see Generation
 
     @property
     def sampled_tokens(self) -> int:
         """Tokens the policy sampled."""
         return sum(sum(stretch.loss_mask) for stretch in self.stretches)
+
+    @property
+    def weight_versions(self) -> set[int]:
+        """Versions of the weights that sampled its tokens."""
+        said = {version for stretch in self.stretches for version, _, _ in stretch.weight_versions}
+        return {int(version) for version in said if version.isdecimal()}
 
 
 @dataclass(frozen=True)

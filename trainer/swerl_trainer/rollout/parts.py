@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from swerl_agent.grading import Verdict
@@ -20,6 +21,11 @@ class SandboxGroup(Protocol):
     @property
     def idle_seconds(self) -> float:
         """Seconds, over all sandboxes, that they waited, ready, until they were claimed or let go."""
+        ...
+
+    @property
+    def waits(self) -> Mapping[str, float]:
+        """Seconds of the group's start by part; empty while they are not known."""
         ...
 
     async def claim(self, ordinal: int) -> Session:
@@ -50,6 +56,6 @@ class Sandboxes(Protocol):
 class Grading(Protocol):
     """Grades patches."""
 
-    async def grade(self, task: Task, patch: str) -> Verdict:
-        """The verdict on `patch`; infrastructure failures come as a verdict too."""
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
+        """The verdict on `patch`; infrastructure failures come as a verdict too. `fresh`: never one that was kept."""
         ...

@@ -1,8 +1,8 @@
 """From an episode and its verdict to a rollout.
 
-Guarantees: a resolved task is worth +1, everything else the policy did -1; where a judge scores steps, the mean of the
-scores there are is added with its weight; what infrastructure did is worth nothing and does not count (`valid` is
-False).
+Guarantees: a resolved task is worth +1, everything else the policy did -1 or what the job says; where a judge scores
+steps, the mean of the scores there are is added with its weight; what infrastructure did is worth nothing and does not
+count (`valid` is False).
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
-from swerl_agent.episode import Episode
+from swerl_agent.episode import Episode, repeats_itself
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
 from swerl_trainer.rollout.group import Rollout
 
 RESOLVED, UNRESOLVED = 1.0, -1.0
+GRADING_FAILED = "eval_infra_error"  # error code of a rollout whose patch could not be graded
 OWN_ENDINGS = ("error", "cancelled")  # exit statuses that are neither the policy's nor the sandbox's doing
 
 
@@ -31,12 +32,18 @@ def rollout_of(
     *,
     scores: Mapping[int, StepScore] | None = None,
     judge_weight: float = 1.0,
+    unresolved: float = UNRESOLVED,
+    waits: Mapping[str, float] | None = None,
 ) -> Rollout:
-    """The rollout of a finished episode; `waited` seconds passed from its start to its sandbox being ready."""
+    """The rollout of a finished episode; `waited` seconds passed from its start to its sandbox being ready.
+
+    `unresolved` is the outcome of everything but a resolved task, `waits` the parts of the sandbox's own start, where
+    they are known.
+    """
     infrastructure = _spoilt(episode) or (verdict is not None and verdict.status == "infra_error")
     resolved = verdict is not None and verdict.status == "resolved"
     grading = {"grading": verdict.duration} if verdict else {}
-    outcome = RESOLVED if resolved else UNRESOLVED
+    outcome = RESOLVED if resolved else unresolved
     asked = scores or {}
     step_scores = {step: score.score for step, score in asked.items() if score.score is not None}
     return Rollout(
@@ -53,14 +60,20 @@ def rollout_of(
         exit_status=episode.exit_status,
         patch_source=episode.patch_source or "",
         error=episode.error or (verdict.detail if verdict and infrastructure else ""),
-        error_code=_error_code(episode, verdict) if infrastructure else "",
+        error_code=_error_code(episode) if infrastructure else "",
         cached=bool(verdict and verdict.cached),
         stretches=episode.stretches,
         turns=episode.turns,
         steps=len(episode.steps),
         format_errors=episode.format_errors,
         omitted_turns=episode.omitted_turns,
+        repeats=repeats_itself(episode),
+        timeouts=_sum(episode, "timed_out"),
+        exec_retries=_sum(episode, "retries"),
+        handshake_errors=_sum(episode, "handshake_errors"),
         seconds={**episode.timings, **grading, "wait": waited},
+        waits=waits or {},
+        usage=episode.usage,
     )
 
 
@@ -76,7 +89,10 @@ def _spoilt(episode: Episode) -> bool:
     return episode.infrastructure_error or episode.exit_status in OWN_ENDINGS
 
 
-def _error_code(episode: Episode, verdict: Verdict | None) -> str:
-    if _spoilt(episode):
-        return (episode.error or "unknown").split(":", 1)[0]
-    return verdict.status if verdict else ""
+def _error_code(episode: Episode) -> str:
+    """Why the rollout does not count, as one word of the error taxonomy."""
+    return (episode.error_code or episode.exit_status) if _spoilt(episode) else GRADING_FAILED
+
+
+def _sum(episode: Episode, field: str) -> int:
+    return sum(int(step.get(field) or 0) for step in episode.steps)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
+from swerl_agent.grading import Verdict
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.group import Action, Declare, Discard, GroupOrder, Rollout, Start, Waste
 
@@ -35,6 +36,8 @@ class WorkerHandle(Protocol):
     async def counts(self) -> dict[str, int]: ...
 
     async def waste(self) -> Waste: ...
+
+    async def grade_fix(self, task: int) -> Verdict | None: ...
 
 
 class Runner:
@@ -86,6 +89,10 @@ class Runner:
         """Sandboxes made ahead in vain, by all workers since they began."""
         found = await asyncio.gather(*(worker.waste() for worker in self._workers), return_exceptions=True)
         return sum((waste for waste in found if isinstance(waste, Waste)), Waste())
+
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """The verdict on the reference fix of a training task; None where it has none."""
+        return await self._workers[task % len(self._workers)].grade_fix(task)
 
     async def close(self) -> None:
         """Stop waiting for whatever runs."""

@@ -21,16 +21,18 @@ from typing import Any
 from swerl_agent.episode import Agent, Episode, ReencodingError, Stretch, TokenizerError, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, Scoring, StepScore
+from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import Grading, Sandboxes, SandboxGroup
-from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
+from swerl_trainer.rollout.reward import UNRESOLVED, lost_rollout, needs_grading, rollout_of
 
 logger = logging.getLogger(__name__)
 
 DISCARDED = "discarded"
 NOT_ENCODED = "not_encoded"
+API_FAILED = "api_error"  # error code of an episode that the API server refused a sandbox, or gave no answer
 
 
 @dataclass
@@ -47,6 +49,7 @@ class WorkerParts:
     judge: Judge | None = None  # scores the steps of training episodes
     judge_weight: float = 1.0
     encode: Callable[[Episode], Sequence[Stretch]] | None = None  # what is trained instead of what was sampled
+    unresolved_reward: float = UNRESOLVED
 
 
 @dataclass
@@ -101,6 +104,12 @@ class Worker:
         tries, self._tries = list(self._tries.values()), {}
         await asyncio.gather(*(self._remove(one) for one in tries), *self._removals, return_exceptions=True)
 
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """The verdict on the reference fix of a training task, graded anew; None where it has none."""
+        chosen = self._parts.tasks["train"][task]
+        fix = chosen.evaluation.patch
+        return await self._parts.grading.grade(chosen, fix, fresh=True) if fix else None
+
     async def waste(self) -> Waste:
         """Sandboxes that were made ahead in vain, since this worker began."""
         return self._waste
@@ -132,17 +141,27 @@ class Worker:
         attempted = self._fresh(order, members, attempt)
         try:
             try:
-                episode, waited = await self._episode(order, attempted, index, asked, scoring, unwritten)
+                episode, waited, waits = await self._episode(order, attempted, index, asked, scoring, unwritten)
             finally:
                 await asyncio.shield(self._release(order, attempt, index))
         except SandboxError as error:
             return self._lost(order, index, error, error.code)
+        except KubeError as error:
+            return self._lost(order, index, error, API_FAILED)
         except Exception as error:
             logger.exception("episode %s/%d failed", order.id, index)
             return self._lost(order, index, error, "internal")
         verdict = await self._grade(order, episode) if needs_grading(episode) else None
         scores = await scoring.finish() if scoring and not episode.infrastructure_error else {}
-        rollout = rollout_of(episode, verdict, waited, scores=scores, judge_weight=self._parts.judge_weight)
+        rollout = rollout_of(
+            episode,
+            verdict,
+            waited,
+            scores=scores,
+            judge_weight=self._parts.judge_weight,
+            unresolved=self._parts.unresolved_reward,
+            waits=waits,
+        )
         unwritten.clear()
         await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores)
         return await self._encoded(rollout, episode) if rollout.valid else rollout
@@ -161,7 +180,8 @@ class Worker:
         asked: float,
         scoring: Scoring | None,
         unwritten: list[Episode],
-    ) -> tuple[Episode, float]:
+    ) -> tuple[Episode, float, Mapping[str, float]]:
+        """The episode, the seconds it waited for its sandbox, and the parts of that sandbox's start."""
         parts = self._parts
         group = await asyncio.shield(attempted.declared)
         session = await group.claim(attempted.members.index(index))
@@ -175,7 +195,7 @@ class Worker:
             scoring=scoring,
             on_end=unwritten.append,
         )
-        return episode, waited
+        return episode, waited, group.waits
 
     async def _encoded(self, rollout: Rollout, episode: Episode) -> Rollout:
         """The rollout with what of it is trained; one that cannot be encoded counts for nothing."""

@@ -1,0 +1,73 @@
+"""The gold canary beside a training."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from swerl_agent.grading import Verdict
+from swerl_trainer.rollout.canary import GoldCanary
+
+
+class Fixes:
+    """Grades reference fixes as a test says; remembers of which tasks."""
+
+    def __init__(self, *answers: Verdict | Exception | None) -> None:
+        self.answers, self.tasks = list(answers), list[int]()
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def grade(self, task: int) -> Verdict | None:
+        self.tasks.append(task)
+        await self.hold.wait()
+        answer = self.answers.pop(0) if self.answers else Verdict("resolved")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def walked(canary: GoldCanary, steps: int) -> None:
+    for step in range(1, steps + 1):
+        canary.step(step)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+async def test_another_task_has_its_turn_every_few_steps() -> None:
+    fixes = Fixes()
+    canary = GoldCanary(fixes.grade, tasks=2, every=3)
+    await walked(canary, 9)
+    assert fixes.tasks == [0, 1, 0]
+    assert canary.counts == (3, 0)
+
+
+async def test_a_fix_that_does_not_pass_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    canary = GoldCanary(Fixes(Verdict("unresolved", detail="FAIL_TO_PASS 0/1")).grade, tasks=5, every=1)
+    with caplog.at_level(logging.ERROR):
+        await walked(canary, 2)
+    assert canary.counts == (1, 1)
+    assert "task 0 does not pass: unresolved: FAIL_TO_PASS 0/1" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [Verdict("infra_error"), None, RuntimeError("worker lost")])
+async def test_what_says_nothing_of_grading_does_not_count(answer: Verdict | Exception | None) -> None:
+    canary = GoldCanary(Fixes(answer).grade, tasks=5, every=1)
+    await walked(canary, 1)
+    assert canary.counts == (0, 0)
+
+
+async def test_a_slow_one_holds_up_nothing_and_ends_with_the_training() -> None:
+    fixes = Fixes()
+    fixes.hold.clear()
+    canary = GoldCanary(fixes.grade, tasks=5, every=1)
+    await walked(canary, 4)
+    assert fixes.tasks == [0]
+    await canary.close()
+    assert canary.counts == (0, 0)
+
+
+async def test_none_is_graded_when_none_is_wished_for() -> None:
+    fixes = Fixes()
+    await walked(GoldCanary(fixes.grade, tasks=5, every=0), 5)
+    assert fixes.tasks == []
