@@ -121,7 +121,6 @@ class SandboxReason:
     POD_DELETED = "PodDeleted"
     POD_LOST = "PodLost"
     POD_REJECTED = "PodRejected"
-    NOT_ISOLATED = "NotIsolated"
 
 
 class ImageSetCondition:

@@ -47,14 +47,15 @@ class SweSandboxSpec(ApiModel):
     env: TextMap = Field(default_factory=dict)
     """Environment of the container, by name."""
     egress: Literal["none", "allow"] = "none"
-    """none: no network in or out, verified from inside before a Pod counts as ready; allow: the cluster's default."""
+    """none: no network in or out, verified from inside before a client is given the sandbox; allow: the cluster's
+    default."""
     lifetime_seconds: int = Field(default=3600, ge=1, le=604_800)
     """Seconds each Pod lives at most (activeDeadlineSeconds), even with no operator running."""
     owner: Name | None = None
     """Lease, in the same namespace, of the driver that uses the group; when it expires the group is deleted.
     Absent means that only the lifetime ends it."""
     scrub_git: bool = True
-    """Remove git history after the base commit, remotes and reflogs before a Pod counts as ready."""
+    """Remove git history after the base commit, remotes and reflogs before a client is given the sandbox."""
     node_selector: NodeSelector = Field(default_factory=dict)
     """Nodes that may run the Pods."""
     tolerations: Tolerations = Field(default_factory=list)
@@ -100,7 +101,7 @@ class SweSandboxStatus(StatusModel):
     replicas: int | None = None
     """Pods created so far."""
     ready: int | None = None
-    """Pods ready for commands, isolation verified."""
+    """Pods that can be claimed; their isolation is verified by the claim."""
     running: int | None = None
     """Pods whose container runs, ready or not yet."""
     finished: int | None = None

@@ -42,7 +42,8 @@ async def run(settings: Settings) -> None:
             if not await _unless(stop, leader.acquire()):
                 return
             try:
-                await _lead(OperatorContext(settings, api, metrics), leader, health, stop)
+                context = OperatorContext(settings, api, metrics, leads=lambda: leader.renewed > 0)
+                await _lead(context, leader, health, stop)
             finally:
                 await leader.release()
 

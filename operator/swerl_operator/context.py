@@ -41,6 +41,8 @@ class OperatorContext:
     settings: Settings
     api: Kube
     metrics: Metrics
+    leads: Callable[[], bool] = lambda: True
+    """Whether this process still leads: one that lost its Lease leaves everything to the next."""
     background: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     """Loops that run until cancelled, by name; one that ends or fails stops the operator, which then restarts."""
 

@@ -48,14 +48,16 @@ class Leader:
     async def acquire(self) -> None:
         """Wait until this process leads."""
         while True:
+            pause = STANDBY_SECONDS
             try:
                 if await self._try():
                     logger.info("leading as %s", self._identity)
                     self._metrics.leader.set(1)
                     return
-            except Unavailable as error:
-                logger.warning("cannot read the leader Lease: %s", error)
-            await asyncio.sleep(STANDBY_SECONDS)
+            except OperatorError as error:
+                logger.warning("cannot take the leader Lease, trying again: %s", error)
+                pause = STANDBY_SECONDS if isinstance(error, Unavailable) else RETRY_SECONDS
+            await asyncio.sleep(pause)
 
     async def hold(self) -> None:
         """Renew until cancelled; raises LeadershipLost."""
@@ -66,11 +68,15 @@ class Leader:
                 async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
                     await self._renew()
                 self.renewed = started
-            except (Unavailable, TimeoutError) as error:
-                if time.monotonic() - self.renewed > RENEW_DEADLINE_SECONDS:
-                    raise LeadershipLost(f"Lease {self._name} not renewed for {RENEW_DEADLINE_SECONDS} s") from error
             except (Conflict, NotFound) as error:
-                raise LeadershipLost(f"Lease {self._name} was taken or removed: {error}") from error
+                raise self._lost(f"was taken or removed: {error}") from error
+            except (OperatorError, TimeoutError) as error:  # refusals too: a restarted API server knows no roles yet
+                if time.monotonic() - self.renewed > RENEW_DEADLINE_SECONDS:
+                    raise self._lost(f"not renewed for {RENEW_DEADLINE_SECONDS} s") from error
+
+    def _lost(self, how: str) -> LeadershipLost:
+        self.renewed = 0.0
+        return LeadershipLost(f"Lease {self._name} {how}")
 
     async def _renew(self) -> None:
         try:

@@ -107,7 +107,7 @@ def figures(loads: Loads, found: Matrix, kept: Held) -> list[Figure]:
         Figure("failed_commands", sum(len(loads[key].failures) for key in loads if key[0] == OURS), 0),
         Figure("correct_checks", sum(found[OURS].values()), len(CHECKS), at_least=True),
         Figure("held_512_cores", kept.cores, 0.25),
-        Figure("held_512_rss_mib", kept.memory / (1 << 20), 300),
+        Figure("held_512_rss_mb", kept.memory / 1e6, 300),
         Figure("held_512_lost", kept.lost, 0),
     ]
 

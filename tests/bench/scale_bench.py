@@ -134,12 +134,14 @@ class Drivers:
 async def one_round(drivers: Drivers, client: KubeClient, operator: Operator, number: int, groups: int) -> Round:
     """Create, wait, let go."""
     names, found = [f"r{number}-g{index}" for index in range(groups)], Round()
+    empty_mb, sandboxes = rss_mb(operator.pid), groups * REPLICAS
     before = await api_writes.count(client)
     started = time.monotonic()
     await drivers.declare(names)
     await drivers.until(lambda phases: sum(phases.get(name) == "Ready" for name in names) == groups)
     found.ready_seconds = time.monotonic() - started
     found.rss_mb = rss_mb(operator.pid)
+    grown_kb = 1e3 * (found.rss_mb - empty_mb) / sandboxes  # later rounds find most of it there
     started = time.monotonic()
     await drivers.release(names)
     await drivers.until(lambda phases: not phases)
@@ -147,8 +149,8 @@ async def one_round(drivers: Drivers, client: KubeClient, operator: Operator, nu
     await asyncio.sleep(5)  # what the operator still has to say
     found.writes = api_writes.spent(before, await api_writes.count(client))
     print(
-        f"round {number}: Ready {found.ready_seconds:.1f} s, gone {found.gone_seconds:.1f} s, "
-        f"operator {found.rss_mb:.0f} MB, {sum(found.writes.values()) / groups / REPLICAS:.2f} writes",
+        f"round {number}: Ready {found.ready_seconds:.1f} s, gone {found.gone_seconds:.1f} s, operator "
+        f"{found.rss_mb:.0f} MB, {grown_kb:.1f} kB more a sandbox, {sum(found.writes.values()) / sandboxes:.2f} writes",
         flush=True,
     )
     return found

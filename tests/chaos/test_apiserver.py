@@ -1,19 +1,22 @@
-"""The API server is killed while two hundred commands run; every one of them runs exactly once."""
+"""The API server is killed: commands run exactly once, groups are declared and let go as if it had never been away."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox import Session
+from swerl_agent.sandbox import Claim, Session
 
 from tests.chaos.components import Components
+from tests.chaos.conftest import nothing_left
 from tests.control_plane.exec.conftest import connect, until
 
 if TYPE_CHECKING:
     from tests.control_plane.exec.conftest import MakePod
+    from tests.control_plane.sandboxes.conftest import User
 
 pytestmark = pytest.mark.alone
 PODS, SESSIONS = 4, 50  # sessions per Pod
@@ -55,6 +58,33 @@ async def test_no_command_is_lost_and_none_runs_twice(
         numbers = sorted(str(n) for n in range(index * SESSIONS, (index + 1) * SESSIONS))
         assert sorted(await lines(master, "/tmp/runs")) == sorted(await lines(master, "/tmp/again")) == numbers
     await asyncio.gather(*(session.close() for session in [*masters, *sessions]))
+
+
+async def test_groups_come_and_go_while_it_is_away(
+    claim: Callable[..., Claim], user: User, components: Components, kept_running: list[str]
+) -> None:
+    async def come_and_go() -> bytes:
+        async with claim(1) as [sandbox]:
+            return (await sandbox.run("echo there", timeout=60)).stdout
+
+    first = claim(2)
+    sandboxes = await first.__aenter__()
+    components.kill("apiserver")
+    releasing = asyncio.create_task(sandboxes[0].release())
+    coming = asyncio.create_task(come_and_go())
+    await asyncio.sleep(AWAY)
+    assert not releasing.done() and not coming.done()
+    await components.start("apiserver")
+    await asyncio.wait_for(releasing, 60)
+    assert (await sandboxes[1].run("echo on", timeout=60)).stdout == b"on\n"
+    assert await asyncio.wait_for(coming, 120) == b"there\n"
+
+    components.kill("apiserver")
+    leaving = asyncio.create_task(first.__aexit__(None, None, None))
+    await asyncio.sleep(AWAY)
+    await components.start("apiserver")
+    await asyncio.wait_for(leaving, 60)
+    await nothing_left(user, policies=False)
 
 
 async def lines(session: Session, path: str) -> list[str]:

@@ -5,9 +5,9 @@ In the agent's configuration, the one line that changes:
     environment:
       environment_class: swerl_agent.integrations.mini_swe_agent.SandboxEnvironment
 
-The class takes the fields of mini-swe-agent's `DockerEnvironment` that make sense without Docker, and means the same by
-them. A command that fails or runs too long is an observation; a sandbox that is lost raises `SandboxError`, so that
-nobody takes it for the agent's doing.
+The class takes the fields of mini-swe-agent's `DockerEnvironment` and means the same by those that make sense without
+Docker: configurations written for it, mini-swe-agent's own among them, stay as they are. A command that fails or runs
+too long is an observation; a sandbox that is lost raises `SandboxError`, so that nobody takes it for the agent's doing.
 
 `python -m swerl_agent.integrations.mini_swe_agent ARGUMENTS` is mini-swe-agent's own `mini-extra ARGUMENTS` with
 sandboxes in the place of Docker, for its runners that choose the image themselves (`swebench`).
@@ -15,17 +15,28 @@ sandboxes in the place of Docker, for its runners that choose the image themselv
 
 from __future__ import annotations
 
+import math
 import os
 import platform
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minisweagent import environments
 from minisweagent.exceptions import Submitted
 from minisweagent.utils.serialize import recursive_merge
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from swerl_agent.episode.protocol import SUBMISSION
 from swerl_agent.sandbox import CommandResult, blocking
+
+LOGIN_SHELL = ["bash", "-lc"]
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds, of the times that `sleep` takes
+# Commands begin in a login shell: this brings the variables of the image back, where the shell is bash.
+IMAGE_ENVIRONMENT = (
+    '[ -z "$BASH_VERSION" ] || while IFS= read -r -d \'\'; do export "$REPLY"; done 2>/dev/null </proc/1/environ'
+)
 
 
 class SandboxEnvironmentConfig(BaseModel):
@@ -43,6 +54,10 @@ class SandboxEnvironmentConfig(BaseModel):
     """Variables of this process that are passed on where they are set; `env` has precedence."""
     timeout: int = 30
     """Seconds a command may run."""
+    interpreter: list[str] = LOGIN_SHELL
+    """What is given each command as its last argument. The default is `sh -lc` in an image without bash."""
+    container_timeout: str = "2h"
+    """Time the sandbox lives, start included, as `sleep` takes it; `lifetimeSeconds` of `sandbox` has precedence."""
     start_timeout: float = 1200.0
     """Seconds until the sandbox must be ready, its image pulled."""
     namespace: str | None = None
@@ -51,6 +66,29 @@ class SandboxEnvironmentConfig(BaseModel):
     """Default: $KUBECONFIG, the Pod's service account, ~/.kube/config."""
     sandbox: dict[str, Any] = Field(default_factory=dict)
     """Further fields of a SweSandbox: egress, resources, lifetimeSeconds, runtimeClassName, ..."""
+    executable: str = "docker"
+    """Docker's; of no meaning here, as are the next two."""
+    pull_timeout: int = 120
+    run_args: list[str] = ["--rm"]
+
+    @field_validator("run_args")
+    @classmethod
+    def _no_docker(cls, run_args: list[str]) -> list[str]:
+        if set(run_args) - {"--rm"}:
+            wish = "say in `sandbox` what they ask for (egress, resources, ...) and give run_args: [--rm]"
+            raise ValueError(f"there is no Docker that could take {shlex.join(run_args)}; {wish}")
+        return run_args
+
+    @field_validator("container_timeout")
+    @classmethod
+    def _is_time(cls, text: str) -> str:
+        seconds_of(text)
+        return text
+
+    def wishes(self) -> dict[str, Any]:
+        """`sandbox`, with the lifetime."""
+        given = {"lifetimeSeconds", "lifetime_seconds"} & self.sandbox.keys()
+        return self.sandbox | ({} if given else {"lifetime_seconds": seconds_of(self.container_timeout)})
 
 
 class SandboxEnvironment:
@@ -68,7 +106,7 @@ class SandboxEnvironment:
             namespace=self.config.namespace,
             kubeconfig=self.config.kubeconfig,
             timeout=self.config.start_timeout,
-            **self.config.sandbox,
+            **self.config.wishes(),
         )
         [self.sandbox] = claim.__enter__()
         self._claim = claim
@@ -77,9 +115,11 @@ class SandboxEnvironment:
         """Output (both streams as they came), returncode, exception_info; raises Submitted when it ends the episode."""
         seconds = timeout or self.config.timeout
         forwarded = {name: os.environ[name] for name in self.config.forward_env if name in os.environ}
-        result = self.sandbox.run(
-            merged(action), timeout=seconds, cwd=cwd or self.config.cwd, env=forwarded | self.config.env
-        )
+        env, where = forwarded | self.config.env, cwd or self.config.cwd
+        if self.config.interpreter == LOGIN_SHELL:
+            result = self.sandbox.run(merged(action), timeout=seconds, cwd=where, env=env)
+        else:
+            result = self.sandbox.run(interpreted(action, self.config.interpreter, env), timeout=seconds, cwd=where)
         return observed(result, action, seconds)
 
     def get_template_vars(self, **variables: Any) -> dict[str, Any]:
@@ -105,6 +145,21 @@ class SandboxEnvironment:
 def merged(action: dict[str, Any]) -> str:
     """The command of an action, its streams as one."""
     return f"exec 2>&1\n{action.get('command', '')}"
+
+
+def interpreted(action: dict[str, Any], interpreter: Sequence[str], env: Mapping[str, str]) -> str:
+    """Text that gives the command of an action to `interpreter`, in the image's environment with `env`."""
+    variables = [f"export {shlex.quote(f'{name}={value}')}" for name, value in env.items()]
+    program = shlex.join([*interpreter, str(action.get("command", ""))])
+    return "\n".join(["exec 2>&1", IMAGE_ENVIRONMENT, *variables, f"exec {program}"])
+
+
+def seconds_of(text: str) -> int:
+    """Whole seconds of a time as `sleep` takes it: `3s`, `1.5h`, `90`; raises ValueError."""
+    found = re.fullmatch(r"(\d+\.?\d*)([smhd]?)", text)
+    if found is None:
+        raise ValueError(f"not a time as `sleep` takes it: {text!r}; give 90, 30m or 2h")
+    return math.ceil(float(found[1]) * UNITS[found[2]])
 
 
 def observed(result: CommandResult, action: dict[str, Any], seconds: float) -> dict[str, Any]:

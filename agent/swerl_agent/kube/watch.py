@@ -3,14 +3,17 @@
 Guarantees: the consumer sees every object that exists and then every change, in order per object; whatever ends the
 stream (clean EOF, 410, reset, a restarted API server), it is opened again from the last seen version, or from a fresh
 list when that version is gone. An object that vanished unseen between two lists is reported as DELETED, one that did
-not change is not reported twice. Permission and bad-request errors end the iteration with the error.
+not change is not reported twice. Permission and bad-request errors end the iteration with the error: at once when
+nothing was ever served, else when they last, because an API server that was just restarted knows no roles yet.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -28,6 +31,7 @@ SERVER_TIMEOUT = 300  # seconds after which the server is asked to end a watch
 SILENCE_TIMEOUT = 75.0  # seconds without a byte after which a watch counts as dead; it has a bookmark every minute
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts at a server that does not answer
 FATAL = (BadRequest, Forbidden, NotFound, Unauthorized)
+REFUSED_WINDOW = 60.0  # seconds that a server which has served before may refuse
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ async def follow(source: Source) -> AsyncIterator[Event]:
     """The state machine of the module's guarantees over any source."""
     known: dict[str, Json] = {}
     version, pause = "", FIRST_PAUSE
+    served, refused_since = False, math.inf
     while True:
         try:
             if not version:
@@ -64,14 +69,18 @@ async def follow(source: Source) -> AsyncIterator[Event]:
                 for event in relist(known, listing.get("items") or []):
                     yield event
                 version = listing["metadata"]["resourceVersion"]
+                served = True
             async with aclosing(source.stream(version)) as stream:  # type: ignore[type-var]
                 async for raw in stream:
-                    pause = FIRST_PAUSE
+                    pause, refused_since = FIRST_PAUSE, math.inf
                     version = raw["object"]["metadata"]["resourceVersion"]
                     if raw["type"] != "BOOKMARK":
                         yield _apply(known, raw)
+            refused_since = math.inf
         except FATAL:
-            raise
+            refused_since = min(refused_since, time.monotonic())
+            if not served or time.monotonic() - refused_since >= REFUSED_WINDOW:
+                raise
         except Expired:
             version = ""
             continue

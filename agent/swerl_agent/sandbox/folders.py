@@ -1,6 +1,6 @@
 """Files and folders between this machine and a sandbox; folders travel as tar, which the image must have then.
 
-Guarantees: an upload is checked by byte count and (where the image has sha256sum) digest before anything is unpacked;
+Guarantees: both ways byte count and (where the image has sha256sum) digest are checked before anything is unpacked;
 what comes out of a sandbox is unpacked with Python's `data` filter: no absolute path, no link or device that leads out.
 """
 
@@ -44,8 +44,7 @@ async def download(session: Session, source: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         await asyncio.to_thread(target.write_bytes, data)
         return
-    text = f"exec tar -c -C {name} ."
-    result = await session.execute(text, timeout=files.FILE_TIMEOUT, cut=wire.Cut(FOLDER_LIMIT, 4096))
+    result = await files.fetch(session, f"tar -c -C {name} .", FOLDER_LIMIT, what=f"folder {source}")
     if result.exit_code != 0 or result.stdout_bytes > FOLDER_LIMIT:
         why = (
             result.stderr.decode(errors="replace").strip()

@@ -1,9 +1,9 @@
 """A SweSandbox group as its client sees it: declare, claim Pods as they become ready, release, delete.
 
-Guarantees: one write declares the whole group, one releases a Pod; `claim` hands out a session only when the Pod is
-ready, has proved its isolation (unless egress is allowed) and shows no git history after the base commit (unless the
-spec keeps it); what prevents it is a typed error. `prepare` does all of that ahead, so that a later claim waits for
-nothing. Releasing or deleting what is gone already is no error.
+Guarantees: one write declares the whole group, one releases a Pod, both repeated while the API server is away; `claim`
+hands out a session only when the Pod is ready, has proved its isolation (unless egress is allowed) and shows no git
+history after the base commit (unless the spec keeps it); what prevents it is a typed error. `prepare` does all of that
+ahead, so that a later claim waits for nothing. Releasing or deleting what is gone already is no error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
@@ -19,7 +18,8 @@ from swerl_api.images import PULL_REASONS
 from swerl_api.names import JOB_LABEL, sandbox_pod_name
 from swerl_api.swesandbox import SweSandboxSpec
 
-from ..kube import KubeClient, KubeError, NotFound
+from ..kube import KubeClient, NotFound
+from .declaration import declare, remove
 from .errors import CapacityExhausted, ImagePullFailed, NotReady, PodGone, SandboxError
 from .git import scrub_git
 from .group_status import ending, lacks_room, start_waits, waits_for
@@ -31,7 +31,6 @@ from .watch import GROUP_API, GROUPS, SandboxWatch
 Json = dict[str, Any]
 CLAIM_TIMEOUT = 1200.0  # seconds until a Pod must be ready: a group waits for its admission and its image
 TOLD_SECONDS = 3.0  # that a group has to say why a Pod went; another Pod's image may be the cause
-UNDO_SECONDS = 5.0  # that a cancelled declaration waits for the server, to delete what it made
 
 
 class SandboxGroup:
@@ -73,7 +72,7 @@ class SandboxGroup:
             "metadata": metadata,
             "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
-        made = await _created(client, watch.namespace, body)
+        made = await declare(client, watch.namespace, body)
         return cls(watch, name, spec, made["metadata"]["uid"])
 
     @classmethod
@@ -167,12 +166,12 @@ class SandboxGroup:
         await self._forget(ordinal)
         if (session := self._sessions.pop(ordinal, None)) is not None:
             await session.close()
-        await self._delete("v1", "pods", self.pod_name(ordinal), grace_seconds=0)
+        await remove(self._client, "v1", "pods", self._watch.namespace, self.pod_name(ordinal), grace_seconds=0)
 
     async def delete(self) -> None:
         """Delete the SweSandbox, and with it every Pod that is left."""
         await self.close()
-        await self._delete(GROUP_API, GROUPS, self.name, grace_seconds=None)
+        await remove(self._client, GROUP_API, GROUPS, self._watch.namespace, self.name, uid=self.uid)
 
     async def close(self) -> None:
         """Close every session; the Pods are not touched."""
@@ -200,14 +199,6 @@ class SandboxGroup:
         """Seconds from the Pod's start to its being ready, both by its node's clock."""
         pod = self._watch.pod(self.pod_name(ordinal))
         return start_seconds(pod) if pod is not None else 0.0
-
-    async def _delete(self, api: str, resource: str, name: str, *, grace_seconds: int | None) -> None:
-        try:
-            await self._client.delete(
-                api, resource, self._watch.namespace, name, grace_seconds=grace_seconds, propagation="Background"
-            )
-        except NotFound:
-            return
 
     async def _prepare(self, session: Session) -> None:
         if self.spec.egress == "none":
@@ -250,17 +241,3 @@ class SandboxGroup:
         group = self._watch.group(self.name)
         if group is not None and group["metadata"]["uid"] == self.uid and (ended := ending(group)) is not None:
             raise ended
-
-
-async def _created(client: KubeClient, namespace: str, body: Json) -> Json:
-    """The SweSandbox as the server made it. A caller that is cancelled meanwhile leaves none behind."""
-    creating = asyncio.create_task(client.create(GROUP_API, GROUPS, namespace, body))
-    try:
-        return await asyncio.shield(creating)
-    except asyncio.CancelledError:
-        await asyncio.wait([creating], timeout=UNDO_SECONDS)
-        if creating.done() and not creating.exception():
-            with suppress(KubeError):
-                await client.delete(GROUP_API, GROUPS, namespace, body["metadata"]["name"])
-        creating.cancel()
-        raise

@@ -1,6 +1,7 @@
 # Prints one line for every address that answers. $1 seconds to wait, then targets "tcp HOST PORT" or "dns HOST PORT".
-# Adds what the Pod itself knows: the API server's service, its name servers, the node's link-local address on the port
-# $2 of the API server. Exit code 3: nothing in the image can open a connection.
+# Adds what the Pod itself knows: the API server's service, its name servers, and on the port $2 of the API server the
+# link-local addresses of its neighbours (the node), as their hardware implies them. Exit code 3: nothing in the image
+# can open a connection.
 seconds=$1 port=$2
 shift 2
 set -- "$@" "tcp 169.254.169.254 80"
@@ -10,21 +11,10 @@ while read -r key value rest; do
 done </etc/resolv.conf
 
 with_bash='
-  link() { # the peer of this interface, by the address its hardware implies
-    sleep 0.3
-    while read -r _ _ _ mac _ device; do
-      IFS=: read -r a b c d e f <<<"$mac"
-      [[ $a = [0-9a-f][0-9a-f] ]] || continue
-      printf -v host "fe80::%x%s:%sff:fe%s:%s%s%%%s" $((0x$a ^ 2)) "$b" "$c" "$d" "$e" "$f" "$device"
-      (exec 3<>"/dev/tcp/$host/$1") && echo "tcp $host $1" &
-    done </proc/net/arp
-    wait
-  }
   query="\0\7\1\0\0\1\0\0\0\0\0\0\12kubernetes\7default\3svc\7cluster\5local\0\0\1\0\1"
   case $0 in
     tcp) exec 3<>"/dev/tcp/$1/$2" && echo "tcp $1 $2" ;;
     dns) exec 3<>"/dev/udp/$1/$2" && printf "$query" >&3 && [ "$(head -c 2 <&3 | wc -c)" -eq 2 ] && echo "dns $1 $2" ;;
-    link) link "$1" ;;
   esac'
 with_python='
 import socket, sys
@@ -57,17 +47,29 @@ probe() { # one target, in its own process, which never ends before the answer
   case $tool in
     bash) exec bash -c "$with_bash" "$@" ;;
     python) exec python3 -I -S -c "$with_python" "$@" ;;
-    nc) [ "$1" = tcp ] && nc -w "$seconds" "$2" "$3" </dev/null >/dev/null && echo "$@" ;;
+    nc) # once connected it would wait for what the other side says; each kind of nc has one of two ways not to
+      [ "$1" = tcp ] || return
+      { nc -z -w "$seconds" "$2" "$3" || nc -w "$seconds" "$2" "$3" -e sh -c :; } </dev/null >/dev/null && echo "$@"
+      ;;
   esac
 }
-started=
-[ "$tool" = bash ] && { probe link "$port" 2>/dev/null & started=$!; }
-for target; do
-  probe $target 2>/dev/null &
-  started="$started $!"
-done
-{ sleep "$seconds"; kill -KILL $started; } >/dev/null 2>&1 &
-alarm=$!
-wait $started 2>/dev/null
-kill $alarm 2>/dev/null
+nap() { sleep "$1" 2>/dev/null || sleep 1; }
+end_after() { # seconds, processes
+  { nap "$1"; shift; kill -KILL "$@"; } >/dev/null 2>&1 &
+  alarms="$alarms $!"
+}
+begin() { probe "$@" 2>/dev/null & started="$started $!"; }
+
+alarms= started=
+for target; do begin $target; done
+end_after "$seconds" $started
+all=$started started=
+nap 0.3 # by then the first of them have found out the hardware of their way
+[ ! -r /proc/net/arp ] || while IFS=' :' read -r x x x a b c d e f x device; do
+  case $a in [0-9a-f][0-9a-f]) ;; *) continue ;; esac
+  begin tcp "fe80::$(printf %x $((0x$a ^ 2)))$b:${c}ff:fe$d:$e$f%$device" "$port"
+done </proc/net/arp
+[ -z "$started" ] || end_after 0.7 $started
+wait $all $started 2>/dev/null
+kill $alarms 2>/dev/null
 exit 0

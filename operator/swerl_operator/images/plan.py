@@ -92,6 +92,14 @@ def missing(images: Sequence[str], nodes: Sequence[str], ledger: Ledger) -> Mapp
     return {node: [image for image in images if image not in ledger.pulled.get(node, ())] for node in nodes}
 
 
+def note_failure(ledger: Ledger, place: Place, message: str, now: float) -> None:
+    """One more try that came to nothing; the next one waits."""
+    before = ledger.tries.get(place)
+    failures = before.failures + 1 if before else 1
+    pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 16), LONGEST_PAUSE)
+    ledger.tries[place] = Tries(failures, now + pause, message)
+
+
 def _wanted(images: Sequence[str], nodes: Sequence[str], ledger: Ledger) -> Iterator[Place]:
     for image in images:
         for node in nodes:
@@ -105,9 +113,6 @@ def _note(ledger: Ledger, pull: Pull, now: float) -> None:
         ledger.pulled.setdefault(node, set()).add(image)
         ledger.tries.pop(pull.place, None)
     elif pull.state == "failed":
-        before = ledger.tries.get(pull.place)
-        failures = before.failures + 1 if before else 1
-        pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 16), LONGEST_PAUSE)
-        ledger.tries[pull.place] = Tries(failures, now + pause, pull.message)
+        note_failure(ledger, pull.place, pull.message, now)
         if any(words in pull.message.lower() for words in TOO_MANY):
             ledger.rests_until = now + REST

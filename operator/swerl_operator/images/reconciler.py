@@ -15,9 +15,9 @@ from swerl_api.images import rewrite
 from swerl_api.names import IMAGE_SET_LABEL
 
 from ..context import OperatorContext
-from ..errors import Conflict, NotFound
+from ..errors import Conflict, Forbidden, Invalid, NotFound
 from .nodes import wanted_nodes
-from .plan import Ledger, Plan, missing, plan
+from .plan import Ledger, Plan, missing, note_failure, plan
 from .pods import Object, pull_pod, read_pull
 from .status import described, list_hash, refused, remembered
 
@@ -117,6 +117,8 @@ class ImageSetReconciler:
                 work.tokens -= 1
             except Conflict:
                 continue  # the one before is still being deleted
+            except (Forbidden, Invalid) as error:  # a quota, a policy, or what is no image: the others go on
+                note_failure(work.ledger, place, f"the API server refuses its Pod: {error.message}", time.monotonic())
         return chosen
 
     async def _write(self, body: Object, before: SweImageSetStatus, after: SweImageSetStatus) -> None:

@@ -161,10 +161,10 @@ class Controller:
             return False
         return True
 
-    async def tidy(self, namespaces: Iterable[str | None], idle: float) -> None:
-        """Leave nothing in namespaces without a group for `idle` seconds; raises ApiError."""
+    async def keep_isolated(self, namespaces: Iterable[str | None], idle: float) -> None:
+        """Keep the policies where groups need them, leave none where none did for `idle` seconds; raises ApiError."""
         for namespace in namespaces:
-            await self._deny_all.tidy(namespace, self.store.namespaces, idle)
+            await self._deny_all.keep(namespace, self.store.isolated_namespaces, idle)
 
     async def _create(self, record: Record, group: Group, memo: Memo, ordinals: range) -> None:
         for ordinal in ordinals:

@@ -29,15 +29,21 @@ LAST_WORDS = 3.0  # seconds for the last status writes of an orderly end
 RETRY = 2.0  # seconds until a failed list is tried again
 REOPEN = 0.1  # seconds until a watch that ended is opened again
 BROKEN = 0.9  # seconds more until one that failed is
-TIDY = 10.0  # seconds between two looks for namespaces that no group uses any more
+POLICIES = 10.0  # seconds between two looks at the NetworkPolicies
 
 
 class Feed:
-    """Feeds `controller`; `namespaces` are those served, empty for all."""
+    """Feeds `controller`; `namespaces` are those served, empty for all; `leads`: whether this process still leads."""
 
     def __init__(
-        self, cluster: Cluster, controller: Controller, settings: SandboxSettings, namespaces: Sequence[str]
+        self,
+        cluster: Cluster,
+        controller: Controller,
+        settings: SandboxSettings,
+        namespaces: Sequence[str],
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._leads = leads
         self._cluster = cluster
         self._controller = controller
         self._store = controller.store
@@ -77,15 +83,16 @@ class Feed:
                 tasks.create_task(self._controller.queue.run(), name="sandbox workers")
                 tasks.create_task(self._watch_leases(), name="sandbox leases")
                 tasks.create_task(self._resync(), name="sandbox resync")
-                tasks.create_task(self._tidy(), name="sandbox policies")
+                tasks.create_task(self._keep_isolated(), name="sandbox policies")
                 for collection, namespace in list(self._versions):
                     tasks.create_task(self._watch(collection, namespace), name=f"watch {collection.name.lower()}")
         finally:
             self._synced = False
-            with contextlib.suppress(OperatorError, TimeoutError):
-                async with asyncio.timeout(LAST_WORDS):
-                    await self._controller.flush()
-                    await self._controller.tidy(self._namespaces, idle=0)
+            if self._leads():  # else another one does, and knows better
+                with contextlib.suppress(OperatorError, TimeoutError):
+                    async with asyncio.timeout(LAST_WORDS):
+                        await self._controller.flush()
+                        await self._controller.keep_isolated(self._namespaces, idle=0)
 
     async def _watch(self, collection: Collection, namespace: str | None) -> None:
         take = self.group_event if collection is Collection.GROUPS else self.pod_event
@@ -108,13 +115,13 @@ class Feed:
             await asyncio.sleep(self._settings.resync)
             await self._sync_safely()
 
-    async def _tidy(self) -> None:
+    async def _keep_isolated(self) -> None:
         while True:
-            await asyncio.sleep(TIDY)
+            await asyncio.sleep(POLICIES)
             try:
-                await self._controller.tidy(self._namespaces, idle=2 * TIDY)
+                await self._controller.keep_isolated(self._namespaces, idle=2 * POLICIES)
             except OperatorError as error:
-                logger.warning("NetworkPolicies that are no longer needed cannot be removed: %s", error)
+                logger.warning("NetworkPolicies cannot be looked after, trying again: %s", error)
 
     async def _sync_safely(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """The NetworkPolicy that isolates every Pod labelled `swerl.dev/egress: none`, in every namespace in use.
 
-Guarantees: `DenyAll.ensure` returns only when the policy was seen as written here within the recheck time; a policy
-that someone loosened is put right; a namespace that has had no group for a while is left without a trace.
+Guarantees: `DenyAll.ensure` returns only when the policy was seen as written here within the recheck time; `keep` puts
+right what somebody loosened or removed, and leaves a namespace that has had no such Pod for a while without a trace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from swerl_api import names
 
-from ..errors import Conflict
+from ..errors import ApiError, Conflict
 from ..kube import Kube
 from .settings import SandboxSettings
 
@@ -56,22 +56,34 @@ class DenyAll:
             await self._ensure(namespace)
             self._seen[namespace] = self._used[namespace] = time.monotonic()
 
-    async def tidy(self, namespace: str | None, in_use: Callable[[], Collection[str]], idle: float) -> None:
-        """Remove the policy in `namespace` (None: in all) where `in_use` has not told of a group for `idle` seconds.
+    async def keep(self, namespace: str | None, in_use: Callable[[], Collection[str]], idle: float) -> None:
+        """Have the policy in `namespace` (None: in all) where `in_use` tells of a group, as it should be.
 
-        Raises ApiError.
+        Remove it where that has not been so for `idle` seconds. Raises ApiError.
         """
         labels = ",".join(f"{name}={value}" for name, value in OURS.items())
         found = await self._api.list(NETWORKING, POLICIES, namespace, labels=labels)
-        for place in [policy["metadata"]["namespace"] for policy in found]:
-            async with self._turns[place]:
-                now = time.monotonic()
-                if place in in_use():
-                    self._used[place] = now
-                elif now - self._used.setdefault(place, now) >= idle:
-                    await self._api.delete(NETWORKING, POLICIES, place, POLICY_NAME)
-                    self._seen.pop(place, None)
-                    del self._used[place]
+        specs = {policy["metadata"]["namespace"]: policy.get("spec") or {} for policy in found}
+        errors: list[ApiError] = []  # a namespace that is going must not keep the others from their policies
+        for place in specs.keys() | {place for place in in_use() if namespace in (None, place)}:
+            try:
+                async with self._turns[place]:
+                    await self._keep_one(place, specs.get(place), place in in_use(), idle)
+            except ApiError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    async def _keep_one(self, namespace: str, spec: dict[str, Any] | None, used: bool, idle: float) -> None:
+        now = time.monotonic()
+        if used:
+            self._used[namespace] = now
+            if spec is None or not _same(spec, deny_all(namespace)["spec"]):
+                await self._ensure(namespace)
+        elif now - self._used.setdefault(namespace, now) >= idle:
+            await self._api.delete(NETWORKING, POLICIES, namespace, POLICY_NAME)
+            self._seen.pop(namespace, None)
+            del self._used[namespace]
 
     async def _ensure(self, namespace: str) -> None:
         wanted = deny_all(namespace)

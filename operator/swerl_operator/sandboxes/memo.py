@@ -40,7 +40,8 @@ class Memo:
 
     def refused(self, error: ApiError, now: float, settings: SandboxSettings) -> None:
         """A Pod creation was refused; decides whether that can pass."""
-        waits = isinstance(error, NotFound) or "being terminated" in error.message
+        # A restarted API server may not know who we are yet.
+        waits = isinstance(error, NotFound) or error.status == 401 or "being terminated" in error.message
         if isinstance(error, Forbidden) and "exceeded quota" in error.message:
             self.refusal = (SandboxReason.WAITING_FOR_CAPACITY, f"waiting for quota: {error.message}"[:1024])
             return

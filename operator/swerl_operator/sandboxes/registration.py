@@ -28,7 +28,7 @@ def register(
     metrics = SandboxMetrics(context.metrics.registry, store)
     cluster = Cluster(context.api, metrics)
     controller = Controller(cluster, DenyAll(context.api, figures), store, figures, metrics, context.metrics)
-    feed = Feed(cluster, controller, figures, context.settings.namespaces)
+    feed = Feed(cluster, controller, figures, context.settings.namespaces, context.leads)
     usage = Usage(cluster, store, metrics, figures, context.settings.namespaces)
     context.run_forever("sandboxes", feed.run)
     context.run_forever("sandbox usage", usage.run)

@@ -80,6 +80,11 @@ class Store:
         """The namespaces that hold groups."""
         return {namespace for namespace, _ in self._current}
 
+    def isolated_namespaces(self) -> set[str]:
+        """The namespaces that hold groups without a network."""
+        groups = (record.group for record in self._records.values())
+        return {group.key[0] for group in groups if group is not None and group.spec.egress == "none"}
+
     def leases(self) -> set[Key]:
         """The Leases (namespace, name) that groups name."""
         return set(self._owners)
@@ -109,7 +114,7 @@ class Store:
             record.arrival = self._arrivals
         previous = self._current.get(group.key)
         if previous not in (None, group.uid):
-            self.drop_group(str(previous))
+            self._release_name(self._records[str(previous)])
         record.group = group
         self._current[group.key] = group.uid
         if group.spec.owner:
@@ -122,11 +127,8 @@ class Store:
         record = self._records.get(uid)
         if record is None or record.group is None:
             return None
-        group, record.group = record.group, None
-        if self._current.get(group.key) == uid:
-            del self._current[group.key]
-            if group.spec.owner:
-                self._disown((group.key[0], group.spec.owner), group.key)
+        self._release_name(record)
+        record.group = None
         self._forget_if_empty(record)
         return record
 
@@ -190,8 +192,14 @@ class Store:
             if pod.uid not in alive and pod.version <= version
         ]
 
-    def _disown(self, lease: Key, key: Key) -> None:
-        self._owners[lease].discard(key)
+    def _release_name(self, record: Record) -> None:
+        """The group no longer answers to its key; one of the same name may."""
+        group = record.group
+        if group is None or self._current.get(group.key) != record.uid:
+            return
+        del self._current[group.key]
+        lease = (group.key[0], group.spec.owner or "")
+        self._owners[lease].discard(group.key)
         if not self._owners[lease]:
             del self._owners[lease]
 

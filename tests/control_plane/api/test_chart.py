@@ -14,6 +14,7 @@ def _of_release(kubectl: Kubectl, namespace: str, release: str) -> list[str]:
     selector = f"app.kubernetes.io/instance={release}"
     found = kubectl("get", KINDS, "-n", namespace, "-l", selector, "-o", "name").stdout
     found += kubectl("get", CLUSTER_KINDS, "-l", selector, "-o", "name").stdout
+    found += kubectl("get", "role,rolebinding", "-n", "default", "-l", selector, "-o", "name").stdout
     return found.split()
 
 
@@ -27,6 +28,8 @@ def test_a_driver_may_do_its_work_and_no_more(kubectl: Kubectl, namespace: str, 
     assert may("patch", "swerljobs.swerl.dev", sub="status") and not may("patch", "swerljobs.swerl.dev")
     assert not may("create", "pods") and not may("get", "secrets") and not may("create", "rolebindings")
     assert not may("create", "swesandboxes.swerl.dev", where="default")
+    slices = "endpointslices.discovery.k8s.io"  # where the API server is, for the probe of a sandbox's isolation
+    assert may("get", f"{slices}/kubernetes", "default") and not may("list", slices, "default")
 
 
 def test_a_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, driver: str) -> None:

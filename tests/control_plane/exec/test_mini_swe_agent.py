@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 
+import minisweagent
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.environments.docker import DockerEnvironmentConfig
@@ -81,6 +83,17 @@ def test_what_a_shell_can(plain: Any) -> None:
     assert plain.execute({"command": "exit 1"}) == {"output": "", "returncode": 1, "exception_info": ""}
 
 
+def test_the_interpreter_of_its_benchmarks(make: Make) -> None:
+    path = {"PATH": "/opt/tool/bin:/usr/bin:/bin"}  # of the image: a login shell would have that of /etc/profile
+    environment = make(
+        interpreter=["bash", "-c"], env={"BASH_ENV": "/root/.bashrc"}, sandbox={"resources": SMALL, "env": path}
+    )
+    assert environment.execute({"command": "echo 'FROM_RC=yes' >/root/.bashrc"})["returncode"] == 0
+    done = environment.execute({"command": "echo $0 $PATH $FROM_RC; shopt -q login_shell"})
+    assert done["output"] == f"bash {path['PATH']} yes\n" and done["returncode"] == 1
+    assert make(interpreter=["python3", "-c"]).execute({"command": "print(6 * 7)"})["output"] == "42\n"
+
+
 def test_files_stay_and_a_changed_folder_does_not(plain: Any) -> None:
     plain.execute({"command": "cd /tmp && echo kept >kept"})
     assert plain.execute({"command": "pwd; cat /tmp/kept"})["output"] == "/\nkept\n"
@@ -88,7 +101,7 @@ def test_files_stay_and_a_changed_folder_does_not(plain: Any) -> None:
 
 def test_the_defaults_are_those_of_docker() -> None:
     ours, theirs = (config(image="python:3.12") for config in (SandboxEnvironmentConfig, DockerEnvironmentConfig))
-    for name in ("image", "cwd", "env", "forward_env", "timeout"):
+    for name in DockerEnvironmentConfig.model_fields:
         assert getattr(ours, name) == getattr(theirs, name), name
 
 
@@ -157,9 +170,11 @@ def test_its_benchmark_runner_works_on_a_dataset(
     commands = ["echo work >/tmp/file", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat /tmp/file"]
     outputs = [make_output("so:", [{"command": command}]) for command in commands]
     sandbox = {"namespace": namespace, "kubeconfig": kubeconfig, "sandbox": {"resources": SMALL}}
+    shipped = Path(minisweagent.__file__).parent / "config" / "benchmarks" / "swebench.yaml"
+    section = yaml.safe_load(shipped.read_text())["environment"] | {"cwd": "/"}  # this image has no /testbed
     config = {
         "agent": {"system_template": "You work.", "instance_template": "{{ task }}"},
-        "environment": sandbox,
+        "environment": section | sandbox,
         "model": {"model_class": "deterministic", "model_name": "scripted", "outputs": outputs},
     }
     (tmp_path / "config.yaml").write_text(json.dumps(config))

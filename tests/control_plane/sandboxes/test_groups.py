@@ -39,6 +39,14 @@ async def test_a_group_of_four_becomes_ready(user: Any, operator: Any, reading: 
     await user.until(user.policies, lambda policies: not policies, 45)
 
 
+async def test_a_policy_that_somebody_deletes_comes_back_while_a_sandbox_lives(user: Any) -> None:
+    await user.declare("closed", replicas=1)
+    await user.phase("closed", "Ready")
+    await user.api.delete("networking.k8s.io/v1", "networkpolicies", user.namespace, "swerl-deny-all")
+    await user.until(user.policies, bool, 30)
+    await user.delete("closed")
+
+
 async def test_pods_run_without_token_or_privilege(user: Any, kubeconfig: str) -> None:
     await user.declare("inside", replicas=1)
     await user.phase("inside", "Ready")

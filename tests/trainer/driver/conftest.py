@@ -27,7 +27,8 @@ from swerl_trainer.driver.job import Job, Paths
 from swerl_trainer.engines.server import free_port
 from swerl_trainer.rollout.actor import TaskCounts
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
-from swerl_trainer.rollout.worker import Worker, WorkerParts
+from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.worker import Worker
 
 RAY_START = Path(__file__).parents[3] / "trainer" / "swerl_trainer" / "ray_start"
 TASKS = 5

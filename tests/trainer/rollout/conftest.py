@@ -14,7 +14,8 @@ from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.rollout.group import GroupOrder
-from swerl_trainer.rollout.worker import Worker, WorkerParts
+from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.worker import Worker
 
 PATCH = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
 TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))

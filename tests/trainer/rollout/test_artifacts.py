@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import EngineError, Generation
-from swerl_trainer.rollout.worker import Worker, WorkerParts
+from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.worker import Worker
 
 from tests.full_disk import files_end_at
 

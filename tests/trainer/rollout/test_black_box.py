@@ -12,7 +12,8 @@ from swerl_agent.grading import Verdict
 from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.driver.samples import samples_of
 from swerl_trainer.rollout.group import GroupOrder
-from swerl_trainer.rollout.worker import Worker, WorkerParts
+from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.worker import Worker
 
 from tests.scripted_engine import Script
 from tests.unit.agent_episode.conftest import PLAIN, Memory, make_tokenizer

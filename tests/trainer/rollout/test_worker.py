@@ -14,7 +14,8 @@ from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import Waste
-from swerl_trainer.rollout.worker import Worker, WorkerParts
+from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.worker import Worker
 
 from .conftest import MEMBERS, ORDER, TASK, Letters, World, builtin
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.sandbox import FileError, Session
+from swerl_agent.sandbox import FileError, Session, TransferFailed
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -207,3 +208,34 @@ async def test_file_errors_say_what_is_wrong(session: Session, tmp_path: Path) -
     (tmp_path / "big").write_bytes(bytes(100))
     with pytest.raises(FileError, match="has 100 bytes; the limit is 99"):
         await session.read_file(str(tmp_path / "big"), limit=99)
+
+
+def digests(world: World, first: str) -> None:
+    """Give the image a sha256sum that does `first`."""
+    (world.home / ".profile").write_text(f"PATH={world.path}\n")  # /etc/profile of this machine has its own programs
+    (world.path / "sha256sum").unlink()
+    (world.path / "sha256sum").write_text(f'#!/bin/sh\n{first}\nexec {shutil.which("sha256sum")} "$@"\n')
+    (world.path / "sha256sum").chmod(0o755)
+
+
+async def test_a_file_that_arrives_otherwise_than_it_was_read_is_fetched_again(
+    session: Session, world: World, tmp_path: Path
+) -> None:
+    digests(world, f"[ -e {tmp_path}/told ] || {{ : >{tmp_path}/told; printf '%064d  -\\n' 0; exit; }}")
+    (tmp_path / "file").write_bytes(b"content")
+    assert await session.read_file(str(tmp_path / "file")) == b"content"
+    assert (tmp_path / "told").exists()
+
+
+async def test_a_file_that_never_arrives_whole_is_an_error(session: Session, world: World, tmp_path: Path) -> None:
+    digests(world, "printf '%064d  -\\n' 0; exit")
+    (tmp_path / "file").write_bytes(b"content")
+    with pytest.raises(TransferFailed, match="7 bytes arrived damaged 3 times"):
+        await session.read_file(str(tmp_path / "file"))
+
+
+async def test_an_image_without_sha256sum_has_its_files_counted(session: Session, world: World, tmp_path: Path) -> None:
+    (world.home / ".profile").write_text(f"PATH={world.path}\n")
+    (world.path / "sha256sum").unlink()
+    await session.write_file(str(tmp_path / "file"), b"content")
+    assert await session.read_file(str(tmp_path / "file")) == b"content"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from swerl_agent.kube import Event, Expired, Forbidden, KubeError, Unreachable
+from swerl_agent.kube import Event, Expired, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 from swerl_agent.kube import watch as module
 from swerl_agent.kube.watch import follow, relist
 
@@ -47,6 +47,7 @@ def change(kind: str, item: Json) -> Json:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(module, "REFUSED_WINDOW", 0.0)
 
 
 async def play(script: Script) -> list[tuple[str, str]]:
@@ -90,6 +91,26 @@ async def test_a_broken_connection_is_opened_again() -> None:
     )
     assert await play(script) == [("ADDED", "a")]
     assert script.asked == ["list", "5", "5", "7"]
+
+
+async def test_a_restarted_server_may_refuse_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REFUSED_WINDOW", 0.2)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.01)
+    refusals: list[KubeError] = [Unauthorized(401, "Unauthorized", ""), NotFound(404, "NotFound", ""), STOP]
+    going_on = [change("ADDED", thing("b", 6))]
+    script = Script([listing(5, thing("a", 3))], [[], *([one] for one in refusals), going_on, *[[STOP]] * 1000])
+    assert await play(script) == [("ADDED", "a"), ("ADDED", "b")]
+    assert script.asked[:7] == ["list", "5", "5", "5", "5", "5", "6"]
+
+
+async def test_a_server_that_never_served_is_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REFUSED_WINDOW", 60.0)
+
+    class Closed(Script):
+        async def list(self) -> Json:
+            raise STOP
+
+    assert await play(Closed([], [])) == []
 
 
 def test_an_object_made_anew_under_its_name_is_deleted_and_added() -> None:

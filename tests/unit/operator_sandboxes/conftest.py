@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from swerl_operator.sandboxes import feed as feed_module
 from swerl_operator.sandboxes.decision import View
 from swerl_operator.sandboxes.facts import Group, Pod, PodState, owner_uid, read_group, read_pod, timestamp
 
@@ -59,6 +60,14 @@ def ready_status() -> Body:
 def waiting_status(reason: str, message: str = "") -> Body:
     container = {"name": "sandbox", "state": {"waiting": {"reason": reason, "message": message}}}
     return {"phase": "Pending", "conditions": [_true("PodScheduled")], "containerStatuses": [container]}
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(old, dict) or not isinstance(patch, dict):
+        return patch
+    kept = {key: value for key, value in old.items() if key not in patch}
+    return kept | {key: merged(old.get(key, {}), value) for key, value in patch.items() if value is not None}
 
 
 def _true(kind: str) -> Body:
@@ -195,8 +204,13 @@ class World:
         self._maybe_fail()
         return copy.deepcopy(body)
 
-    async def patch(self, api_version: str, resource: str, namespace: str, name: str, body: Body, *, sub: str) -> Body:
+    async def patch(
+        self, api_version: str, resource: str, namespace: str, name: str, body: Body, *, sub: str = ""
+    ) -> Body:
         self._maybe_fail()
+        if resource == "networkpolicies":
+            self.policies[name] = merged(self.policies[name], body)
+            return self.policies[name]
         if name not in self.sandboxes:
             raise NotFound("PATCH", 404, "NotFound", name)
         self.sandboxes[name]["status"] = copy.deepcopy(body["status"])
@@ -232,3 +246,12 @@ class World:
 @pytest.fixture
 def world() -> Callable[..., World]:
     return World
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "RETRY", 0.01)
+    monkeypatch.setattr(feed_module, "TICK", 0.02)
+    monkeypatch.setattr("swerl_operator.sandboxes.controller.RETRY_REFUSED", 0.02)
+    monkeypatch.setattr("swerl_operator.workqueue.FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("swerl_operator.workqueue.LAST_RETRY_SECONDS", 0.05)

@@ -8,75 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
-from swerl_operator.errors import Gone, Unavailable
-from swerl_operator.metrics import Metrics
-from swerl_operator.sandboxes import feed as feed_module
-from swerl_operator.sandboxes.cluster import Cluster
-from swerl_operator.sandboxes.controller import Controller
-from swerl_operator.sandboxes.feed import Feed
 from swerl_operator.sandboxes.isolation import DenyAll
-from swerl_operator.sandboxes.metrics import SandboxMetrics
 from swerl_operator.sandboxes.settings import SandboxSettings
-from swerl_operator.sandboxes.store import Store
 
-LIMIT = 8
-SETTINGS = SandboxSettings(
-    wave=3,
-    slow_start=0.05,
-    admitted_delay=0.0,
-    waiting_delay=0.05,
-    counts_delay=0.05,
-    completed_delay=0.0,
-    write_interval=0.0,
-    finished_ttl=0.2,
-    resync=0.3,
-    lease_poll=0.05,
-    lease_missing=0.0,
-)
-
-
-class Operator:
-    """One operator process: dies without a word when told to."""
-
-    def __init__(self, world: Any, settings: SandboxSettings = SETTINGS) -> None:
-        store, self.registry = Store(), CollectorRegistry()
-        metrics = SandboxMetrics(self.registry, store)
-        cluster = Cluster(world, metrics)
-        self.controller = Controller(cluster, DenyAll(world, settings), store, settings, metrics, Metrics())
-        self.feed = Feed(cluster, self.controller, settings, ())
-        self.tasks = [asyncio.create_task(self.feed.run())]
-
-    async def die(self) -> None:
-        self.controller.flush = _nothing  # type: ignore[method-assign]
-        for task in self.tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    def deliver(self, kind: str, event: str, body: dict[str, Any]) -> None:
-        if kind == "sandbox":
-            self.feed.group_event(event, body)
-        else:
-            self.feed.pod_event(event, body)
-
-
-async def _nothing() -> None:
-    return None
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "RETRY", 0.01)
-    monkeypatch.setattr(feed_module, "TICK", 0.02)
-    monkeypatch.setattr("swerl_operator.sandboxes.controller.RETRY_REFUSED", 0.02)
-    monkeypatch.setattr("swerl_operator.workqueue.FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("swerl_operator.workqueue.LAST_RETRY_SECONDS", 0.05)
+from tests.unit.operator_sandboxes.plane import LIMIT, Operator, settle, spent
 
 
 def deliver_some(chance: random.Random, world: Any, operator: Operator) -> None:
@@ -88,12 +27,6 @@ def deliver_some(chance: random.Random, world: Any, operator: Operator) -> None:
                 operator.deliver(*event)
             if chance.random() < 0.1:
                 operator.deliver(*event)
-
-
-def spent(world: Any, name: str) -> bool:
-    """Whether the written status covers all Pods: what a client waits for is written by then."""
-    group = next((g for g in world.sandboxes.values() if name.startswith(f"swesb-{g['metadata']['name']}-")), None)
-    return group is None or group.get("status", {}).get("replicas", 0) == group["spec"]["replicas"]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -139,20 +72,6 @@ async def drain(server: Any, operator: Operator) -> None:
                 server.set_ready(name)
         server.collect_garbage()
         while server.events:
-            operator.deliver(*server.events.pop(0))
-        await asyncio.sleep(0.005)
-
-
-async def settle(
-    server: Any, operator: Operator, done: Callable[[], bool], *, ready: bool = True, deliver: bool = True
-) -> None:
-    deadline = asyncio.get_running_loop().time() + 5
-    while not done():
-        assert asyncio.get_running_loop().time() < deadline, server.sandboxes
-        for name, body in list(server.pods.items()):
-            if ready and not body.get("status"):
-                server.set_ready(name)
-        while server.events and deliver:
             operator.deliver(*server.events.pop(0))
         await asyncio.sleep(0.005)
 
@@ -205,15 +124,58 @@ async def test_the_policy_goes_once_its_namespace_has_been_empty_for_a_while(wor
     policies = DenyAll(server, SandboxSettings())
     in_use = {"ns"}
     await policies.ensure("ns")
-    await policies.tidy(None, lambda: in_use, idle=0)
+    await policies.keep(None, lambda: in_use, idle=0)
     assert server.policies, "removed while a group uses it"
     in_use.clear()
-    await policies.tidy(None, lambda: in_use, idle=60)
+    await policies.keep(None, lambda: in_use, idle=60)
     assert server.policies, "removed before its namespace was idle long enough"
-    await policies.tidy(None, lambda: in_use, idle=0)
+    await policies.keep(None, lambda: in_use, idle=0)
     assert not server.policies
     await policies.ensure("ns")
     assert server.policies, "a policy that was removed is made again"
+
+
+async def test_a_policy_in_use_that_somebody_removes_or_loosens_is_put_right(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    policies = DenyAll(server, SandboxSettings())
+    await policies.ensure("ns")
+    right = server.policies["swerl-deny-all"]["spec"]
+    server.policies.clear()
+    await policies.keep(None, lambda: {"ns"}, idle=60)
+    assert server.policies["swerl-deny-all"]["spec"] == right
+    loose = {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "egress": [{}]}
+    server.policies["swerl-deny-all"]["spec"] = right | loose
+    await policies.keep(None, lambda: {"ns"}, idle=60)
+    assert server.policies["swerl-deny-all"]["spec"] == right
+
+
+async def test_only_groups_without_a_network_need_a_policy(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    server.declare("open", egress="allow")
+    await settle(server, operator, lambda: len(server.pods) == 4)
+    await operator.controller.keep_isolated([None], idle=0)
+    assert not server.policies
+    server.declare("closed", replicas=1)
+    await settle(server, operator, lambda: len(server.pods) == 5)
+    server.policies.clear()
+    await operator.controller.keep_isolated([None], idle=0)
+    assert server.policies
+    await operator.die()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_only_who_still_leads_clears_up_at_its_end(leads: bool, world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    server.declare("g", replicas=1)
+    await settle(server, operator, lambda: bool(server.pods))
+    server.remove("sandbox", "g")
+    server.collect_garbage()
+    await settle(server, operator, lambda: not server.events)
+    operator.leads = leads
+    await operator.end()
+    assert bool(server.policies) is not leads
 
 
 async def test_figures_are_counted(world: Callable[..., Any]) -> None:
@@ -247,32 +209,6 @@ async def test_an_event_that_overtakes_the_answer_frees_no_place(world: Callable
     await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
     assert operator.registry.get_sample_value("swerl_sandbox_start_seconds_count") == 6
     await operator.die()
-
-
-async def test_a_watch_goes_on_from_where_it_broke_and_a_forgotten_version_means_a_list(
-    world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed_module, "REOPEN", 0.01)
-    monkeypatch.setattr(feed_module, "BROKEN", 0.01)
-    server, opened = world(random.Random(0)), []
-
-    async def watch(url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        if "pods" in url:
-            await asyncio.Event().wait()
-        opened.append(version)
-        if len(opened) == 1:
-            yield "BOOKMARK", {"metadata": {"resourceVersion": "70"}}
-            raise Unavailable("the stream broke")
-        if len(opened) == 2:
-            server.declare("g", replicas=4)
-            raise Gone("WATCH", 410, "Expired", "too old")
-        await asyncio.Event().wait()
-
-    server.watch = watch
-    operator = Operator(server, SandboxSettings(finished_ttl=60))
-    await settle(server, operator, lambda: bool(server.pods) and len(opened) == 3, deliver=False)
-    await operator.die()
-    assert opened[1] == 70
 
 
 async def test_a_new_operator_counts_what_runs_before_it_lets_anybody_in(world: Callable[..., Any]) -> None:

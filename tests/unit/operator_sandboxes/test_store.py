@@ -86,6 +86,8 @@ def test_a_namesake_takes_the_place_of_the_group_before_it(group: Groups, pod: P
     record = store.record(("ns", "g"))
     assert record is not None and (record.uid, record.created) == ("second", 0)
     assert store.leases() == {("ns", "lease")}
+    assert store.stale_groups(["second"], 2, None) == ["first"], "its end is still to be told"
+    assert store.drop_group("first") is not None and store.record(("ns", "g")) is record
     store.drop_group("second")
     assert store.leases() == set()
 

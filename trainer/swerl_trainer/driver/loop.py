@@ -158,11 +158,10 @@ class TrainingLoop:
 
     async def _train(self, groups: StepGroups) -> dict[str, float]:
         p, algorithm = self._p, self._p.spec.algorithm
-        stepwise = algorithm.stepwise
         to_samples = partial(
             samples_of,
             per_step=algorithm.dynamic_history,
-            judge_weight=stepwise.judge_weight if stepwise.enabled else None,
+            judge_weight=algorithm.stepwise.judge_weight if algorithm.stepwise.enabled else None,
             compact=algorithm.compact_filter,
         )
         samples = [s for group in groups.groups for rollout in group.rollouts.values() for s in to_samples(rollout)]
@@ -170,7 +169,7 @@ class TrainingLoop:
             samples,
             normalisation=algorithm.advantage_normalisation,
             aggregation=algorithm.loss_aggregation,
-            stepwise=stepwise.enabled,
+            stepwise=algorithm.stepwise.enabled,
             sampled=algorithm.encoding == "sampled",
         )
         if self._shares_gpu:

@@ -28,7 +28,8 @@ from swerl_api.names import ROLLOUT_RESOURCE
 from swerl_trainer.driver.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
-from swerl_trainer.rollout.worker import Worker, WorkerParts
+from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.worker import Worker
 
 logger = logging.getLogger(__name__)
 

@@ -1,13 +1,19 @@
-"""What a worker needs around an episode, as protocols: the Kubernetes ones are in `cluster`, tests bring their own."""
+"""What a worker works with, as protocols where tests bring their own; the Kubernetes ones are in `cluster`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from swerl_agent.episode import Agent, Episode, Stretch
 from swerl_agent.grading import Verdict
+from swerl_agent.judge import Judge
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
+from swerl_trainer.rollout.reward import UNRESOLVED
 
 
 class SandboxGroup(Protocol):
@@ -59,3 +65,20 @@ class Grading(Protocol):
     async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
         """The verdict on `patch`; infrastructure failures come as a verdict too. `fresh`: never one that was kept."""
         ...
+
+
+@dataclass
+class WorkerParts:
+    """What a worker works with."""
+
+    tasks: Mapping[str, Sequence[Task]]  # by purpose: train, evaluation
+    sandboxes: Sandboxes
+    grading: Grading
+    agent: Agent
+    artifacts: Path
+    sandbox_name: Callable[[str], str]  # of a group and try
+    max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
+    judge: Judge | None = None  # scores the steps of training episodes
+    judge_weight: float = 1.0
+    encode: Callable[[Episode], Sequence[Stretch]] | None = None  # what is trained instead of what was sampled
+    unresolved_reward: float = UNRESOLVED

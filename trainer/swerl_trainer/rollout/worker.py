@@ -10,46 +10,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from swerl_agent.episode import Agent, Episode, ReencodingError, Stretch, TokenizerError, write_artifacts
+from swerl_agent.episode import Episode, ReencodingError, TokenizerError, write_artifacts
 from swerl_agent.grading import Verdict
-from swerl_agent.judge import Judge, Scoring, StepScore
+from swerl_agent.judge import Scoring, StepScore
 from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
-from swerl_trainer.rollout.parts import Grading, Sandboxes, SandboxGroup
-from swerl_trainer.rollout.reward import UNRESOLVED, lost_rollout, needs_grading, rollout_of
+from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
+from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
 
 logger = logging.getLogger(__name__)
 
 DISCARDED = "discarded"
 NOT_ENCODED = "not_encoded"
 API_FAILED = "api_error"  # error code of an episode that the API server refused a sandbox, or gave no answer
-
-
-@dataclass
-class WorkerParts:
-    """What a worker works with."""
-
-    tasks: Mapping[str, Sequence[Task]]  # by purpose: train, evaluation
-    sandboxes: Sandboxes
-    grading: Grading
-    agent: Agent
-    artifacts: Path
-    sandbox_name: Callable[[str], str]  # of a group and try
-    max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
-    judge: Judge | None = None  # scores the steps of training episodes
-    judge_weight: float = 1.0
-    encode: Callable[[Episode], Sequence[Stretch]] | None = None  # what is trained instead of what was sampled
-    unresolved_reward: float = UNRESOLVED
 
 
 @dataclass

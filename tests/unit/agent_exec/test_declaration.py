@@ -1,0 +1,128 @@
+"""Declaring and removing groups over an API server that is away, or loses its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from swerl_agent.kube import ApiError, Conflict, KubeError, NotFound, ServerError, Throttled, Unreachable
+from swerl_agent.sandbox import declaration as module
+from swerl_agent.sandbox.declaration import declare, remove
+
+Json = dict[str, Any]
+BODY = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"image": "i"}}
+AWAY: list[KubeError] = [Unreachable("refused"), Throttled(429, "TooMany", ""), ServerError(503, "Unavailable", "")]
+
+
+class Server:
+    """Keeps SweSandboxes; `away` is raised instead of an answer, `lost` after the work is done."""
+
+    def __init__(self, *, away: list[KubeError] | None = None, lost: list[KubeError] | None = None) -> None:
+        self.away, self.lost = list(away or ()), list(lost or ())
+        self.kept: dict[str, Json] = {}
+        self.made = 0
+        self.pause = 0.0
+
+    async def create(self, api: str, resource: str, namespace: str, body: Json) -> Json:
+        await self._begin()
+        name = body["metadata"]["name"]
+        if name in self.kept:
+            raise Conflict(409, "AlreadyExists", name)
+        self.made += 1
+        self.kept[name] = deepcopy(body) | {"metadata": body["metadata"] | {"uid": f"uid-{self.made}"}}
+        self._end()
+        return self.kept[name]
+
+    async def get(self, api: str, resource: str, namespace: str, name: str) -> Json:
+        return self.kept[name]
+
+    async def delete(self, api: str, resource: str, namespace: str, name: str, **options: Any) -> None:
+        await self._begin()
+        if name not in self.kept:
+            raise NotFound(404, "NotFound", name)
+        if options.get("uid") not in (None, self.kept[name]["metadata"]["uid"]):
+            raise Conflict(409, "Conflict", "the UID in the precondition does not match")
+        del self.kept[name]
+        self._end()
+
+    async def _begin(self) -> None:
+        await asyncio.sleep(self.pause)
+        if self.away:
+            raise self.away.pop(0)
+
+    def _end(self) -> None:
+        if self.lost:
+            raise self.lost.pop(0)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
+
+
+async def declared(server: Server) -> Json:
+    return await declare(server, "ns", BODY)  # type: ignore[arg-type]
+
+
+async def removed(server: Server, **options: Any) -> None:
+    await remove(server, "v1", "swesandboxes", "ns", "g", **options)  # type: ignore[arg-type]
+
+
+async def test_a_server_that_comes_back_carries_a_declaration_out() -> None:
+    server = Server(away=AWAY)
+    assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.made == 1
+
+
+async def test_a_declaration_whose_answer_is_lost_is_not_made_twice() -> None:
+    server = Server(lost=[ServerError(504, "Timeout", "")])
+    assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.made == 1
+
+
+@pytest.mark.parametrize("away", [[], [Unreachable("reset")]], ids=["at once", "after a try"])
+async def test_a_namesake_is_not_taken_for_the_one_that_was_declared(away: list[KubeError]) -> None:
+    server = Server(away=away)
+    server.kept["g"] = BODY | {"metadata": {"name": "g", "uid": "other"}}
+    with pytest.raises(Conflict):
+        await declared(server)
+
+
+async def test_a_server_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PERSISTENCE", 0.05)
+    with pytest.raises(Unreachable):
+        await declared(Server(away=[Unreachable("refused")] * 1000))
+
+
+async def test_what_is_refused_is_not_tried_again() -> None:
+    server = Server(away=[ApiError(403, "Forbidden", "no")])
+    with pytest.raises(ApiError, match="no"):
+        await declared(server)
+    assert server.made == 0
+
+
+async def test_a_declaration_that_is_cancelled_leaves_nothing() -> None:
+    server = Server()
+    server.pause = 0.05
+    declaring = asyncio.create_task(declared(server))
+    await asyncio.sleep(0.01)
+    declaring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await declaring
+    assert server.made == 1 and not server.kept
+
+
+async def test_a_removal_is_repeated_until_it_is_done() -> None:
+    server = Server()
+    await declared(server)
+    server.away, server.lost = list(AWAY), [Unreachable("reset")]
+    await removed(server, uid="uid-1")
+    assert not server.kept and not server.lost
+    await removed(server)  # gone already
+
+
+async def test_one_made_anew_under_the_name_stays() -> None:
+    server = Server()
+    await declared(server)
+    await removed(server, uid="of-an-earlier-one")
+    assert "g" in server.kept

@@ -1,0 +1,80 @@
+"""mini-swe-agent's configurations for Docker, as the sandbox environment takes them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+from swerl_agent.sandbox import Session
+
+os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
+
+import minisweagent
+from swerl_agent.integrations import mini_swe_agent as module
+from swerl_agent.integrations.mini_swe_agent import SandboxEnvironmentConfig, interpreted
+
+BENCHMARKS = Path(minisweagent.__file__).parent / "config" / "benchmarks"
+
+
+def environment_of(benchmark: str) -> dict[str, Any]:
+    """The section of mini-swe-agent's own configuration, without the class that it chooses."""
+    section: dict[str, Any] = yaml.safe_load((BENCHMARKS / f"{benchmark}.yaml").read_text())["environment"]
+    section.pop("environment_class")
+    return section
+
+
+@pytest.mark.parametrize("benchmark", ["swebench", "swebench_backticks", "swebench_xml"])
+def test_its_own_configurations_stay_as_they_are(benchmark: str) -> None:
+    config = SandboxEnvironmentConfig(image="python:3.12", **environment_of(benchmark))
+    assert (config.cwd, config.timeout, config.interpreter) == ("/testbed", 60, ["bash", "-c"])
+    assert config.env["PAGER"] == "cat" and config.wishes() == {"lifetime_seconds": 7200}
+
+
+def test_what_only_docker_could_do_is_said() -> None:
+    section = environment_of("programbench")
+    with pytest.raises(ValidationError, match=r"no Docker that could take --rm --network none .*run_args"):
+        SandboxEnvironmentConfig(image="python:3.12", **section)
+    config = SandboxEnvironmentConfig(image="python:3.12", **section | {"run_args": []})
+    assert config.wishes() == {"lifetime_seconds": 7 * 3600}
+    with pytest.raises(ValidationError, match="imaeg"):
+        SandboxEnvironmentConfig(image="python:3.12", imaeg="python:3.12")
+
+
+@pytest.mark.parametrize(("time", "seconds"), [("2h", 7200), ("1.5m", 90), ("3", 3), ("0.2s", 1), ("1d", 86400)])
+def test_the_lifetime_is_a_time_of_sleep(time: str, seconds: int) -> None:
+    assert SandboxEnvironmentConfig(image="i", container_timeout=time).wishes() == {"lifetime_seconds": seconds}
+
+
+def test_what_the_sandbox_says_of_its_lifetime_counts() -> None:
+    config = SandboxEnvironmentConfig(image="i", container_timeout="1h", sandbox={"lifetimeSeconds": 5})
+    assert config.wishes() == {"lifetimeSeconds": 5}
+    with pytest.raises(ValidationError, match="not a time as `sleep` takes it: 'soon'"):
+        SandboxEnvironmentConfig(image="i", container_timeout="soon")
+
+
+async def test_an_interpreter_is_given_the_command(session: Session) -> None:
+    command = "echo \"$0 $A\"; echo 'it'\\''s' >&2; exit 7"
+    text = interpreted({"command": command}, ["sh", "-c"], {"A": "x\n'y'"})
+    result = await session.run(text, timeout=20)
+    assert (result.exit_code, result.stdout, result.stderr) == (7, b"sh x\n'y'\nit's\n", b"")
+
+
+async def test_an_interpreter_that_is_not_there_is_a_failed_command(session: Session) -> None:
+    result = await session.run(interpreted({"command": "1"}, ["no-such-program", "-e"], {}), timeout=20)
+    assert result.exit_code == 127 and b"no-such-program" in result.stdout
+
+
+@pytest.mark.parametrize(("world", "home"), [("dash", "/image"), ("busybox", "/profile")], indirect=["world"])
+async def test_an_interpreter_has_the_variables_of_the_image_where_there_is_bash(
+    session: Session, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "environ").write_text("HOME=/image\0ODD%NAME=1\0TEXT=a\nb\0")
+    told = module.IMAGE_ENVIRONMENT.replace("/proc/1/environ", str(tmp_path / "environ"))
+    monkeypatch.setattr(module, "IMAGE_ENVIRONMENT", told)
+    text = module.interpreted({"command": 'echo "$HOME $A"'}, ["sh", "-c"], {"A": "given"})
+    result = await session.run(f"HOME=/profile\n{text}", timeout=20)
+    assert result.stdout.decode() == f"{home} given\n"

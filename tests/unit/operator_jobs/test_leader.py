@@ -1,0 +1,89 @@
+"""Leadership over a Lease of an API server that refuses now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from swerl_operator import leader as module
+from swerl_operator.errors import ApiError, Forbidden, OperatorError, Unavailable
+from swerl_operator.leader import Leader, LeadershipLost
+from swerl_operator.metrics import Metrics
+
+Body = dict[str, Any]
+REFUSALS: list[OperatorError] = [
+    Forbidden("GET lease", 403, "Forbidden", "no roles are known yet"),
+    ApiError("GET lease", 401, "Unauthorized", "who are you"),
+    Unavailable("GET lease: 503"),
+]
+
+
+class Leases:
+    """One Lease; `refusals` are what its API server answers first."""
+
+    def __init__(self) -> None:
+        self.refusals: list[OperatorError] = []
+        self.lease: Body | None = None
+        self.written = 0
+
+    async def find(self, *_: object) -> Body | None:
+        self._refuse()
+        return self.lease
+
+    async def create(self, resource: str, body: Body) -> Body:
+        return self._write(body)
+
+    async def replace(self, resource: str, body: Body) -> Body:
+        self._refuse()
+        return self._write(body)
+
+    def _write(self, body: Body) -> Body:
+        self.written += 1
+        self.lease = body | {"metadata": body["metadata"] | {"resourceVersion": str(self.written)}}
+        return self.lease
+
+    def _refuse(self) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RETRY_SECONDS", "STANDBY_SECONDS"):
+        monkeypatch.setattr(module, name, 0.005)
+
+
+@pytest.fixture
+def leases() -> Leases:
+    return Leases()
+
+
+@pytest.fixture
+def leader(leases: Leases) -> Leader:
+    return Leader(leases, Metrics(), "ns", "lease", "me")  # type: ignore[arg-type]
+
+
+async def test_a_candidate_waits_for_a_server_that_refuses_it(leases: Leases, leader: Leader) -> None:
+    leases.refusals = list(REFUSALS)
+    await asyncio.wait_for(leader.acquire(), 5)
+    assert leases.lease is not None and leases.lease["spec"]["holderIdentity"] == "me"
+
+
+async def test_a_leader_goes_on_over_refusals_that_pass(leases: Leases, leader: Leader) -> None:
+    await leader.acquire()
+    leases.refusals = list(REFUSALS)
+    holding = asyncio.create_task(leader.hold())
+    await asyncio.wait([holding], timeout=0.5)
+    assert not holding.done() and leases.written > 4
+    holding.cancel()
+
+
+async def test_a_leader_that_is_refused_for_long_stops(
+    leases: Leases, leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RENEW_DEADLINE_SECONDS", 0.1)
+    await leader.acquire()
+    leases.refusals = [REFUSALS[0]] * 1000
+    with pytest.raises(LeadershipLost, match="not renewed"):
+        await asyncio.wait_for(leader.hold(), 5)
