@@ -59,5 +59,6 @@ def namespace(kubeconfig: str, request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"t-{stem[:40]}-{os.getpid()}-{os.urandom(2).hex()}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     kubectl(kubeconfig, "create", "-f", "-", stdin=json.dumps(manifest))
+    kubectl(kubeconfig, "wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=110s")
     yield name
     kubectl(kubeconfig, "delete", "namespace", name, "--wait=false", check=False)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.alone
 PODS, SESSIONS = 4, 50  # sessions per Pod
 AWAY = 5.0  # seconds without an API server
+# Kubernetes' garbage collector, refused its watches by a server that just began, asks again after up to a minute.
+COLLECTED_WITHIN = 180
 ROOMY = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 
 
@@ -84,7 +86,7 @@ async def test_groups_come_and_go_while_it_is_away(
     await asyncio.sleep(AWAY)
     await components.start("apiserver")
     await asyncio.wait_for(leaving, 60)
-    await nothing_left(user, policies=False)
+    await nothing_left(user, COLLECTED_WITHIN, policies=False)
 
 
 async def lines(session: Session, path: str) -> list[str]:

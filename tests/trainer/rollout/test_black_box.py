@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ class Memories:
 
     age: float = 0.0
     idle_seconds: float = 0.0
+    waits: Mapping[str, float] = field(default_factory=dict)
 
     async def declare(self, name: str, task: Task, replicas: int) -> Memories:
         return self
@@ -47,7 +49,7 @@ class Memories:
 
     async def delete(self) -> None: ...
 
-    async def grade(self, task: Task, patch: str) -> Verdict:
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
         return Verdict("resolved", {}, 0.5, False, "said so")
 
 

@@ -35,9 +35,9 @@ def test_no_patch_is_worth_minus_one_and_is_not_graded() -> None:
 
 def test_infrastructure_is_worth_nothing_whatever_it_broke() -> None:
     graded = rollout_of(Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("infra_error"), 0.0)
-    lost = rollout_of(Episode("t", "g", 0, infrastructure_error=True, error="PodGone: gone"), None, 0.0)
+    lost = rollout_of(Episode("t", "g", 0, infrastructure_error=True, error="gone", error_code="pod_gone"), None, 0.0)
     assert [rollout.valid for rollout in (graded, lost)] == [False, False]
-    assert [rollout.error_code for rollout in (graded, lost)] == ["infra_error", "PodGone"]
+    assert [rollout.error_code for rollout in (graded, lost)] == ["eval_infra_error", "pod_gone"]
 
 
 def test_the_mean_of_the_scores_is_added_to_the_outcome() -> None:
