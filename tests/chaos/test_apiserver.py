@@ -69,23 +69,19 @@ async def test_groups_come_and_go_while_it_is_away(
         async with claim(1) as [sandbox]:
             return (await sandbox.run("echo there", timeout=60)).stdout
 
-    first = claim(2)
-    sandboxes = await first.__aenter__()
-    components.kill("apiserver")
-    releasing = asyncio.create_task(sandboxes[0].release())
-    coming = asyncio.create_task(come_and_go())
-    await asyncio.sleep(AWAY)
-    assert not releasing.done() and not coming.done()
-    await components.start("apiserver")
-    await asyncio.wait_for(releasing, 60)
-    assert (await sandboxes[1].run("echo on", timeout=60)).stdout == b"on\n"
-    assert await asyncio.wait_for(coming, 120) == b"there\n"
-
-    components.kill("apiserver")
-    leaving = asyncio.create_task(first.__aexit__(None, None, None))
-    await asyncio.sleep(AWAY)
-    await components.start("apiserver")
-    await asyncio.wait_for(leaving, 60)
+    async with claim(2) as sandboxes:
+        over = claim(1)
+        await over.__aenter__()
+        components.kill("apiserver")
+        leaving = asyncio.create_task(over.__aexit__(None, None, None))
+        releasing = asyncio.create_task(sandboxes[0].release())
+        coming = asyncio.create_task(come_and_go())
+        await asyncio.sleep(AWAY)
+        assert not leaving.done() and not releasing.done() and not coming.done()
+        await components.start("apiserver")
+        await asyncio.wait_for(asyncio.gather(leaving, releasing), 60)
+        assert (await sandboxes[1].run("echo on", timeout=60)).stdout == b"on\n"
+        assert await asyncio.wait_for(coming, 120) == b"there\n"
     await nothing_left(user, COLLECTED_WITHIN, policies=False)
 
 
