@@ -19,7 +19,7 @@ WRAPPER = Path(__file__).parents[3] / "agent/swerl_agent/grading/grade.sh"
 NONCE = "01234567-89ab-cdef-0123-456789abcdef"
 
 
-def grade(repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 20) -> Report:
+def grade(repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 120) -> Report:
     test_patch = "diff --git a/check.py b/check.py\n--- a/check.py\n+++ b/check.py\n"
     evaluation = Evaluation("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
     files = {
