@@ -11,7 +11,8 @@ PYTEST := $(PYTHON) -m pytest -q --durations=10
 BY_FILE := -n 5 --dist loadfile --no-loadscope-reorder
 SLOW := tests/control_plane/jobs tests/chaos tests/control_plane/grading
 OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard tests/control_plane/*/)))
-E2E_FIRST := tests/e2e/test_training.py tests/e2e/test_evaluations.py
+# Of three workers the one with the shortest of these takes what is left.
+E2E_FIRST := $(patsubst %,tests/e2e/test_%.py,training bundled_tasks evaluations)
 E2E := $(E2E_FIRST) $(filter-out $(E2E_FIRST),$(wildcard tests/e2e/test_*.py))
 
 -include cluster/cluster.mk
