@@ -11,9 +11,6 @@ PYTEST := $(PYTHON) -m pytest -q --durations=10
 BY_FILE := -n 5 --dist loadfile --no-loadscope-reorder
 SLOW := tests/control_plane/jobs tests/chaos tests/control_plane/grading
 OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard tests/control_plane/*/)))
-# Of three workers the one with the shortest of these takes what is left.
-E2E_FIRST := $(patsubst %,tests/e2e/test_%.py,training bundled_tasks evaluations)
-E2E := $(E2E_FIRST) $(filter-out $(E2E_FIRST),$(wildcard tests/e2e/test_*.py))
 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
@@ -68,8 +65,7 @@ soak: venv cluster images ## random churn for SOAK_MINUTES (30) with a leak chec
 	$(PYTEST) -s -o timeout=0 tests/chaos/soak.py
 
 test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
-	$(PYTEST) -m alone tests/e2e
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "not alone" $(E2E)
+	$(PYTEST) tests/e2e
 
 gpu-check: ## trainer and engines on this machine's GPU: tests, then speed
 	@python3 -m tests.gpu.check

@@ -23,7 +23,7 @@ async def failing(error: BaseException) -> None:
 @pytest.mark.parametrize(
     ("error", "said", "code"),
     [
-        (RuntimeError("first\nsecond"), "RuntimeError: first", 1),
+        (RuntimeError("first:\n  second\n" + 2000 * "x"), f"RuntimeError: first: second {986 * 'x'}", 1),
         (TaskError("a.jsonl:3: field patch is missing"), "TaskError: a.jsonl:3: field patch is missing", NO_RETRY),
         (raised_in_an_actor(TaskError("a.jsonl:3: no image")), "TaskError: a.jsonl:3: no image", NO_RETRY),
         (raised_in_an_actor(ValueError("x")), "ValueError: x", 1),

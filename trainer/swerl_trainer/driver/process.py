@@ -18,6 +18,7 @@ from typing import Any
 from swerl_api.names import ERROR_PREFIX
 
 INTERRUPTED = 143  # exit code after SIGTERM
+LONGEST_ERROR = 1000  # characters of the last line; Ray's own messages go on for pages
 NO_RETRY = 78  # sysexits EX_CONFIG: tells the operator that another try would fail the same way
 
 
@@ -32,8 +33,8 @@ def run_to_end(work: Coroutine[Any, Any, None], *, hopeless: tuple[type[BaseExce
     except BaseException as error:
         logging.getLogger("swerl_trainer").exception("the work failed")
         first = root(error)
-        text = str(first).strip() or "no message"
-        print(f"{ERROR_PREFIX} {type(first).__name__}: {text.splitlines()[0]}", flush=True)
+        text = " ".join(str(first).split()) or "no message"
+        print(f"{ERROR_PREFIX} {type(first).__name__}: {text[:LONGEST_ERROR]}", flush=True)
         return NO_RETRY if isinstance(first, hopeless) else 1
     return 0
 
