@@ -1,7 +1,8 @@
 """The control groups of one cluster, on version 1, hybrid and version 2 machines.
 
 Guarantees: every process that a cluster starts, containers included, is below its group in the tracking hierarchy, so
-`kill` ends them all without knowing their names.
+`kill` ends them all without knowing their names. Where all want the processor, daemons and Pods get the same of it, as
+on a node whose daemons are systemd's, and neither is one thread among those of the machine.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from cluster.errors import ClusterError
 
 ROOT = Path("/sys/fs/cgroup")
 _DAEMONS = "daemons"
+_SHARES = 1024  # of version 1, for each processor: of the Pods as the kubelet sets it, of the daemons, of a thread
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
@@ -51,12 +53,17 @@ def _create(name: str) -> None:
             for controller in _V2_CONTROLLERS:
                 if controller in (group / "cgroup.controllers").read_text().split():
                     (group / "cgroup.subtree_control").write_text(f"+{controller}")
-    (_tracking() / name / _DAEMONS).mkdir(exist_ok=True)
+    for file in daemons_files(name):
+        file.parent.mkdir(exist_ok=True)
+    processors = os.cpu_count() or 1
+    for root in _sharing():
+        (root / name / "cpu.shares").write_text(str(4 * _SHARES * processors))
+        (root / name / _DAEMONS / "cpu.shares").write_text(str(_SHARES * processors))
 
 
-def daemons_file(name: str) -> Path:
-    """Where a starting daemon writes its pid to join the cluster's group."""
-    return _tracking() / name / _DAEMONS / "cgroup.procs"
+def daemons_files(name: str) -> list[Path]:
+    """Where a starting daemon writes its pid to join the cluster's groups."""
+    return [root / name / _DAEMONS / "cgroup.procs" for root in {_tracking(), *_sharing()}]
 
 
 def processes(name: str) -> list[int]:
@@ -86,6 +93,11 @@ def remove(name: str) -> None:
     for root in hierarchies():
         for folder, _, _ in os.walk(root / name, topdown=False):
             _remove_folder(Path(folder))
+
+
+def _sharing() -> list[Path]:
+    """The hierarchies of version 1 that share the processor out; version 2 does so by default as it should."""
+    return [root for root in hierarchies() if (root / "cpu.shares").exists()]
 
 
 def _tracking() -> Path:

@@ -16,8 +16,8 @@ from cluster.layout import NODE_NAME, Cluster
 from cluster.netpol import lockdown
 from cluster.progress import say, step
 
-_APISERVER_SECONDS = 60
-_NODE_SECONDS = 60
+_APISERVER_SECONDS = 180  # with every client at its door again, on a busy machine
+_NODE_SECONDS = 180
 _ADDON_SECONDS = 180
 _MARK = "index"  # written first into a state folder: the index it was made for
 
@@ -163,7 +163,7 @@ def _daemon(cluster: Cluster, name: str) -> process.Daemon:
 
 def _wait_apiserver(cluster: Cluster) -> None:
     _wait(
-        lambda: api(cluster).text("/readyz") == "ok",
+        lambda: api(cluster).text("/readyz", timeout=20) == "ok",
         _APISERVER_SECONDS,
         "the apiserver is ready",
         cluster,

@@ -99,7 +99,8 @@ def _start(cluster: Cluster, daemon: Daemon) -> None:
     if log.exists() and log.stat().st_size > _LOG_LIMIT:
         log.replace(log.with_suffix(".log.1"))
     prefix = in_node(cluster) if daemon.in_node else ()
-    join = ("/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(cgroups.daemons_file(cluster.label)))
+    groups = " ".join(map(str, cgroups.daemons_files(cluster.label)))
+    join = ("/bin/sh", "-ec", 'for group in $0; do echo $$ >"$group"; done; exec "$@"', groups)
     with log.open("ab") as output:
         child = subprocess.Popen(
             [*join, *prefix, *daemon.argv],

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from world import World, cluster_command, eventually
 
+from cluster import process
 from cluster.layout import Cluster
 
 
@@ -29,6 +30,19 @@ def server(world: World) -> str:
 def test_exec_returns_the_exit_code_and_the_input(world: World, server: str) -> None:
     assert world.exec(server, "exit", "7").returncode == 7
     assert world.exec(server, "cat", stdin="over the wire\n").stdout == "over the wire\n"
+
+
+def test_daemons_and_pods_share_the_processor_as_groups(running: Cluster) -> None:
+    for name in ("apiserver", "kubelet", "containerd"):
+        daemon = process.running(running, name)
+        assert daemon is not None
+        lines = Path(f"/proc/{daemon.pid}/cgroup").read_text().splitlines()
+        groups = {
+            controller: path
+            for _, names, path in (line.split(":", 2) for line in lines)
+            for controller in names.split(",")
+        }
+        assert groups.get("cpu", groups.get("")) == f"/{running.label}/daemons", groups
 
 
 def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: World, server: str) -> None:
