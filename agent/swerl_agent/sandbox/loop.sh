@@ -17,6 +17,8 @@
 sw_token=$2 sw_blocks=$3 sw_name=$4 sw_home=$PWD
 sw_nl='
 '
+sw_common=' -~	
+' # characters that a shell's `read` never changes
 
 sw_place() { # the session's folder; made again if somebody removed it
   for sw_base in /run /var/tmp /tmp /dev/shm; do
@@ -64,15 +66,34 @@ sw_bytes() { # the first and last bytes of file $1, which has $2
   fi
 }
 
+sw_read() { # the output behind file descriptor $1 into sw_text, without a process; false where it is not short and common
+  sw_text= sw_size=
+  while read -r sw_key sw_value; do
+    case $sw_key in pos:) sw_size=$sw_value ;; esac
+  done <"/proc/self/fdinfo/$1"
+  [ "$sw_size" -le 2000 ] || return
+  while IFS= read -r sw_line; do sw_text=$sw_text$sw_line$sw_nl; done <"/proc/self/fd/$1"
+  sw_text=$sw_text$sw_line
+  [ "${#sw_text}" -eq "$sw_size" ] || return # a NUL, or written otherwise than through that descriptor
+  case $sw_text in *[!$sw_common]*) return 1 ;; esac
+} 2>/dev/null
+
 sw_tell() { # result of command $1: exit code $2, outputs in files $3 and $4
-  sw_out=0 sw_err=0 sw_late=0
+  sw_out=0 sw_err=0 sw_late=0 sw_both=
   [ -e "$sw_dir/$1.late" ] && sw_late=1
   if [ -s "$3" ] || [ -s "$4" ]; then
-    set -- "$@" $(wc -c "$3" "$4" 2>/dev/null)
-    sw_out=${5:-0} sw_err=${7:-0}
+    if sw_read "${3##*/}" && sw_both=$sw_text && sw_read "${4##*/}" &&
+      [ $((sw_head + sw_tail)) -ge "${#sw_both}" ] && [ $((sw_head + sw_tail)) -ge "${#sw_text}" ]; then
+      sw_out=${#sw_both} sw_err=${#sw_text}
+      sw_both=$sw_both$sw_text
+    else
+      set -- "$@" $(wc -c "$3" "$4" 2>/dev/null)
+      sw_out=${5:-0} sw_err=${7:-0} sw_both=
+    fi
   fi
-  printf '%s result %s %s %s %s %s %s %s\n' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err" \
-    "${sw_from:-0}" "${sw_until:-0}"
+  printf '%s result %s %s %s %s %s %s %s\n%s' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err" \
+    "${sw_from:-0}" "${sw_until:-0}" "$sw_both"
+  [ -z "$sw_both" ] || return 0
   sw_bytes "$3" "$sw_out"
   sw_bytes "$4" "$sw_err"
 }

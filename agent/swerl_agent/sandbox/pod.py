@@ -49,21 +49,29 @@ _DISRUPTIONS: dict[str, type[SandboxLost]] = {
 
 
 class PodConnector:
-    """Opens exec streams into one container of one Pod object."""
+    """Opens exec streams into one container of one Pod object; `restarts`: how often it was started again before."""
 
     def __init__(
-        self, client: KubeClient, namespace: str, pod: str, *, uid: str, container: str = SANDBOX_CONTAINER
+        self,
+        client: KubeClient,
+        namespace: str,
+        pod: str,
+        *,
+        uid: str,
+        container: str = SANDBOX_CONTAINER,
+        restarts: int = 0,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._container = container
         self.pod = pod
         self.uid = uid
-        self._restarts: int | None = None
+        self._restarts = restarts
+        self._opened = False
 
     async def open(self, command: Sequence[str], *, tty: bool = False) -> ExecChannel:
         """A new stream; raises SandboxLost (what became of the Pod) or HandshakeFailed (cannot be reached now)."""
-        if self._restarts is not None:
+        if self._opened:
             await self.check()
         try:
             channel = await self._client.exec_stream(
@@ -78,8 +86,7 @@ class PodConnector:
             await self.check()
             kind = ExecRefused if isinstance(error.__cause__, Forbidden) else HandshakeFailed
             raise kind(f"exec in {self._namespace}/{self.pod}: {error}") from error
-        if self._restarts is None:
-            self._restarts = 0
+        self._opened = True
         return channel
 
     async def check(self) -> None:
@@ -90,7 +97,7 @@ class PodConnector:
             raise PodGone(f"Pod {self._namespace}/{self.pod} does not exist any more") from None
         except KubeError as error:
             raise HandshakeFailed(f"Pod {self._namespace}/{self.pod} cannot be looked up: {error}") from error
-        if (lost := fate(pod, self.uid, self._container, self._restarts or 0)) is not None:
+        if (lost := fate(pod, self.uid, self._container, self._restarts)) is not None:
             raise lost
 
 
@@ -112,12 +119,22 @@ def fate(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int 
         return kind(f"{name} ended: {reason or status.get('phase')} {status.get('message') or ''}".rstrip())
     if status.get("phase") == "Unknown":
         return NodeLost(f"{name}: its node does not answer any more")
-    if int(state.get("restartCount") or 0) > restarts:
+    if restarts_of(pod, container) > restarts:
         return PodReplaced(f"{name}: container {container} was started again; what it held is lost")
     if metadata.get("deletionTimestamp"):
         kind = NodeLost if reason == "NodeLost" else PodGone
         return kind(f"{name} is being deleted")
     return None
+
+
+def restarts_of(pod: Json, container: str = SANDBOX_CONTAINER) -> int:
+    """How often the container was started again: by a kubelet whose runtime was away, whatever the restart policy."""
+    return int(_container(pod.get("status") or {}, container).get("restartCount") or 0)
+
+
+def image_of(pod: Json, container: str = SANDBOX_CONTAINER) -> str:
+    """The image that the container runs, as its node resolved it (name@sha256:...); empty where that is not told."""
+    return str(_container(pod.get("status") or {}, container).get("imageID") or "")
 
 
 def ready(pod: Json) -> bool:
@@ -138,14 +155,20 @@ def start_seconds(pod: Json) -> float:
 
 def waiting_for(pod: Json) -> str:
     """One line on why a Pod is not ready: scheduling, image, container."""
+    reason, message = waiting_reason(pod)
+    return f"{reason}: {message}".rstrip(": ")
+
+
+def waiting_reason(pod: Json) -> tuple[str, str]:
+    """Reason and message of a Pod that is not ready; its phase where it tells none."""
     status = pod.get("status") or {}
     for state in status.get("containerStatuses") or []:
         if waiting := (state.get("state") or {}).get("waiting"):
-            return f"{waiting.get('reason')}: {waiting.get('message') or ''}".rstrip(": ")
+            return str(waiting.get("reason")), str(waiting.get("message") or "")
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
-            return f"{condition.get('reason')}: {condition.get('message') or ''}".rstrip(": ")
-    return str(status.get("phase") or "no status yet")
+            return str(condition.get("reason")), str(condition.get("message") or "")
+    return str(status.get("phase") or "no status yet"), ""
 
 
 def _disruption(status: Json) -> Json:

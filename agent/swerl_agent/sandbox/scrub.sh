@@ -14,17 +14,23 @@ git() {
 objects() { git cat-file --batch-all-objects --batch-check='%(objectname)' | wc -l; }
 reached() { git rev-list --objects --all --indexed-objects | wc -l; }
 fail() { echo "$1" >&2; exit 1; }
+line='
+'
 
-store=$(git rev-parse --absolute-git-dir 2>/dev/null) || { echo 0 0 0; exit 0; }
-[ "$store" -ef "$(git rev-parse --git-common-dir)" ] || fail "a linked worktree cannot be cut off from its repository"
+found=$(git rev-parse --absolute-git-dir --git-common-dir 2>/dev/null) || { echo 0 0 0; exit 0; }
+store=${found%%$line*}
+[ "$store" -ef "${found#*$line}" ] || fail "a linked worktree cannot be cut off from its repository"
 head=$(git rev-parse --verify -q HEAD) || fail "no commit is checked out"
 branch=$(git symbolic-ref -q HEAD) || branch=refs/heads/main
 commits=$(git rev-list --count "$head") before=$(objects)
+after=$before
 
 if [ -s "$store/objects/info/alternates" ]; then # take what is needed of the borrowed objects, let go of the rest
   git repack -a -d -q && rm -f "$store/objects/info/alternates" || fail "borrowed objects cannot be copied"
+  after=$(objects)
 fi
-for section in $(git config --local --name-only --get-regexp '^(remote|branch)\.' | sed 's/\.[^.]*$//' | sort -u); do
+names=$(git config --local --name-only --get-regexp '^(remote|branch)\.')
+[ -z "$names" ] || for section in $(echo "$names" | sed 's/\.[^.]*$//' | sort -u); do
   git config --local --remove-section "$section"
 done
 cd "$store" || exit 1
@@ -33,15 +39,15 @@ rm -rf logs refs packed-refs info/refs info/grafts worktrees *_HEAD rebase-merge
 mkdir -p refs/heads refs/tags
 cd -- "$1" || exit 1
 git update-ref --no-deref "$branch" "$head" && git symbolic-ref HEAD "$branch" || fail "HEAD cannot be set"
-if [ "$(objects)" -ne "$(reached)" ]; then
+if [ "$after" -ne "$(reached)" ]; then
   rm -f "$store"/objects/pack/*.keep "$store"/objects/pack/*.promisor "$store"/objects/pack/*.bitmap \
     "$store"/objects/pack/multi-pack-index*
   git repack -a -d -q && git prune --expire=now || fail "objects cannot be packed anew"
   rm -rf "$store/objects/info/packs" "$store/info/refs"
+  after=$(objects)
+  [ "$after" -eq "$(reached)" ] || fail "objects remain that HEAD does not reach"
 fi
 
-after=$(objects)
-[ "$after" -eq "$(reached)" ] || fail "objects remain that HEAD does not reach"
 [ "$(git for-each-ref --format='%(refname) %(objectname)')" = "$branch $head" ] || fail "other refs remain"
 [ "$(git rev-list --count --all)" -eq "$commits" ] || fail "the history of HEAD changed"
 [ ! -e "$store/logs" ] || fail "reflogs remain"
