@@ -37,7 +37,7 @@ async def test_commands_run_once_and_groups_become_ready(
     pod = await make_pod()
     sessions = [Session(connect(client, pod)) for _ in range(SESSIONS)]
     commands = [
-        asyncio.create_task(s.run(f"echo {n} >>/tmp/runs; sleep {away + 5}; echo done {n}", timeout=200))
+        asyncio.create_task(s.run(f"echo {n} >>/tmp/runs; sleep {away + 5}; echo done {n}", timeout=400))
         for n, s in enumerate(sessions)
     ]
     reader = Session(connect(client, pod))
@@ -56,10 +56,10 @@ async def test_commands_run_once_and_groups_become_ready(
     await asyncio.sleep(away)
     await components.start(component)
 
-    results = await asyncio.wait_for(asyncio.gather(*commands), 120)
+    results = await asyncio.wait_for(asyncio.gather(*commands), 300)
     assert [result.stdout for result in results] == [f"done {n}\n".encode() for n in range(SESSIONS)]
     assert sorted(await reader.read_file("/tmp/runs")) == sorted("".join(f"{n}\n" for n in range(SESSIONS)).encode())
-    assert await asyncio.wait_for(asyncio.gather(*claims), 120) == [[b"0\n", b"1\n"]] * GROUPS
+    assert await asyncio.wait_for(asyncio.gather(*claims), 300) == [[b"0\n", b"1\n"]] * GROUPS
     assert not kept_running or component not in LEADER_STAYS, kept_running
     await asyncio.gather(*(session.close() for session in [reader, *sessions]))
     await nothing_left(user, policies=False, but={f"pods/{pod['metadata']['name']}"})
