@@ -4,13 +4,16 @@ SHELL := /bin/bash
 export SWERL_HOME ?= $(HOME)/.cache/swerl
 export PYTHONPATH := $(CURDIR)/crds:$(CURDIR)/operator:$(CURDIR)/agent:$(CURDIR)/trainer:$(CURDIR)
 export PATH := $(SWERL_HOME)/bin:$(PATH)
+unexport PYTHONDONTWRITEBYTECODE # where it is set, every process compiles what it imports, for seconds
 VENV := $(SWERL_HOME)/venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest -q --durations=10
-# The folders with the slowest files first: xdist would take the files with most tests.
-BY_FILE := -n 5 --dist loadfile --no-loadscope-reorder
+# The folders and files with the slowest first: xdist would take the files with most tests.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 SLOW := tests/control_plane/jobs tests/chaos tests/control_plane/grading
 OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard tests/control_plane/*/)))
+E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,training readme evaluations)
+E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW),$(wildcard tests/e2e/test_*.py))
 
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
@@ -51,7 +54,7 @@ test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
 
 test-control-plane: venv cluster images ## real API server, operator, exec, grading, faults
 	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }
-	$(PYTEST) $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
+	$(PYTEST) -n 5 $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
 
 test-outages: venv cluster images ## parts of the real cluster stopped and killed, nodes lost
 	$(PYTEST) -m alone $(SLOW) $(OTHERS)
@@ -65,7 +68,8 @@ soak: venv cluster images ## random churn for SOAK_MINUTES (30) with a leak chec
 	$(PYTEST) -s -o timeout=0 tests/chaos/soak.py
 
 test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
-	$(PYTEST) tests/e2e
+	$(PYTEST) -n 2 $(BY_FILE) -m "not alone" $(E2E)
+	$(PYTEST) -m alone tests/e2e
 
 gpu-check: ## trainer and engines on this machine's GPU: tests, then speed
 	@python3 -m tests.gpu.check

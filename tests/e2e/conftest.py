@@ -10,6 +10,7 @@ import pytest
 from demo.cluster import Cluster
 from demo.job import Images, needed_manifests
 from demo.setup import install_operator
+from tests.conftest import one_at_a_time
 from tests.e2e.world import World
 
 
@@ -18,7 +19,8 @@ def product(kubeconfig: str) -> tuple[Cluster, Images]:
     """The chart of this checkout, installed or upgraded."""
     cluster = Cluster(Path(kubeconfig), local=True)
     images = Images.built()
-    install_operator(cluster, images)
+    with one_at_a_time():
+        install_operator(cluster, images)
     return cluster, images
 
 

@@ -93,6 +93,7 @@ def remove_product(cluster: Cluster) -> None:
     cluster.kubectl("delete", "crds", *CRDS, "--ignore-not-found")
 
 
+@pytest.mark.alone
 def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace: str) -> None:
     before = everything(shell)
     shell.type("helm install swe-rl charts/")

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tests.e2e.world import World
-
-
-def rows(world: World, kind: str = "step") -> list[dict[str, Any]]:
-    path = world.output / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return [row for row in map(json.loads, lines) if row["kind"] == kind]
 
 
 def kill_driver(world: World, name: str, attempt: int) -> None:
@@ -27,14 +20,14 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
     job["spec"]["checkpoint"]["every"] = 1
     name = world.apply(job)
 
-    world.wait("a second step, so that the first has its checkpoint", lambda: len(rows(world)) >= 2, 600)
+    world.wait("a second step, so that the first has its checkpoint", lambda: len(world.rows()) >= 2, 600)
     kill_driver(world, name, attempt=1)
     world.wait("second attempt", lambda: world.status(name).get("attempt") == 2, 60)
     first = f"swerl.dev/job={name},swerl.dev/attempt=1"
     world.wait("end of attempt 1", lambda: not world.objects(first, "pods,jobs,swesandboxes,rayclusters"), 60)
 
     status = world.finish(name, 900)
-    steps = rows(world)
+    steps = world.rows()
     assert [row["step"] for row in steps] == [1, 2, 3, 4]
     assert {row["attempt"] for row in steps} == {1, 2}
     assert status["step"] == 4
@@ -65,6 +58,6 @@ def test_a_supervised_job_lowers_its_loss(world: World) -> None:
     job = world.manifest("sft", {"name": "sft", "steps": 2, "sft": sft})
     name = world.apply(job)
     world.finish(name, 600)
-    losses = [row["train/loss"] for row in rows(world, "supervised")]
+    losses = [row["train/loss"] for row in world.rows("supervised")]
     assert len(losses) == 2
     assert losses[1] < losses[0]

@@ -11,6 +11,7 @@ from typing import Any
 
 from demo.cluster import Cluster
 from demo.job import Images, job_manifest, volume_folder
+from demo.report import metrics_of
 
 EVERYTHING = "pods,jobs,configmaps,swesandboxes,rayclusters,leases,serviceaccounts,rolebindings,networkpolicies"
 
@@ -30,16 +31,22 @@ class World:
         return volume_folder(self.namespace)
 
     def manifest(self, name: str, algorithm: dict[str, Any]) -> dict[str, Any]:
-        """The demo's job under another name, with other algorithm settings, evaluating nothing."""
+        """The demo's job under another name, with other algorithm settings, evaluating nothing, beside other jobs."""
         job = job_manifest(self.images, name=name, namespace=self.namespace)
         job["spec"]["algorithm"] |= algorithm
         job["spec"].pop("evaluation")
+        job["spec"]["trainer"]["headResources"]["requests"]["cpu"] = "100m"
+        job["spec"]["grading"]["resources"] |= {"requests": {"cpu": "50m", "memory": "128Mi"}}
         return job
 
     def apply(self, job: dict[str, Any]) -> str:
         self.cluster.apply(job)
         self.jobs.append(job["metadata"]["name"])
         return self.jobs[-1]
+
+    def rows(self, kind: str = "step") -> list[dict[str, Any]]:
+        """What the newest job wrote of its figures, a row for each step, or for what else `kind` says."""
+        return metrics_of(self.output, kind)
 
     def status(self, name: str, kind: str = "swerljob") -> dict[str, Any]:
         return dict(self.cluster.get(kind, name, "-n", self.namespace).get("status") or {})

@@ -1,0 +1,38 @@
+"""SweRLJobs that come by their samples in other ways: the agent of others, tokens encoded from the text."""
+
+from __future__ import annotations
+
+from tests.e2e.world import World
+
+MINI_SWE_AGENT = """
+agent:
+  system_template: >-
+    You are a software engineer in a shell. Answer with one bash block: read the function, edit it, submit.
+  instance_template: "Fix this issue.\\n{{ task | trim }}"
+model:
+  action_regex: "```bash\\\\s*\\\\n(.*?)\\\\n```"
+  format_error_template: "Give exactly one bash block with one command."
+  observation_template: "<returncode>{{ output.returncode }}</returncode>\\n<output>\\n{{ output.output }}</output>"
+"""
+
+
+def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(world: World) -> None:
+    metadata = {"name": "mini-swe-agent", "namespace": world.namespace}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": MINI_SWE_AGENT}}
+    world.cluster.apply(config)
+    job = world.manifest("mini-swe-agent", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
+    job["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
+    job["spec"]["agent"]["promptTemplates"] = {"configMap": {"name": "mini-swe-agent", "key": "config.yaml"}}
+    world.finish(world.apply(job), 600)
+    (step,) = world.rows()
+    assert step["train/train_rollout_logprob_abs_diff_max"] <= 1e-4
+    assert step["agent/exit_status/submitted"] > 0
+    assert step["train/trainable_tokens"] > 0
+
+
+def test_what_is_trained_can_be_encoded_from_the_text(world: World) -> None:
+    job = world.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 4, "encoding": "text"})
+    world.finish(world.apply(job), 600)
+    (step,) = world.rows()
+    assert "train/train_rollout_logprob_abs_diff_max" not in step, "the text knows no log-probabilities"
+    assert step["train/trainable_tokens"] > 0
