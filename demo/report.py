@@ -12,11 +12,11 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 
-def metrics_of(output: Path) -> list[dict[str, Any]]:
-    """The training steps' rows of metrics.jsonl, in order."""
+def metrics_of(output: Path, kind: str = "step") -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl in order: of the training steps, or of what else `kind` says."""
     path = output / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    return [row for row in rows if row["kind"] == "step"]
+    return [row for row in rows if row["kind"] == kind]
 
 
 def write_summary(

@@ -6,9 +6,11 @@ CEL rules that the API server evaluates; the Python side repeats none of them, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 GROUP = "swerl.dev"
@@ -103,3 +105,16 @@ class Toleration(ApiModel):
 Tolerations = Annotated[list[Toleration], Field(max_length=16)]
 NodeSelector = Annotated[dict[str, LabelValue], Field(max_length=16)]
 PullSecrets = Annotated[list[Name], Field(max_length=8)]
+
+
+def faults(error: ValidationError, prefix: str = "", names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Each field at fault and why, in one line: `spec.replicas: Input should be ...`.
+
+    `prefix` precedes the field; `names` are what the caller's users know fields as.
+    """
+
+    def path(place: tuple[str | int, ...]) -> str:
+        first = [names.get(str(field), field) for field in place[:1]]
+        return prefix + ".".join(map(str, [*first, *place[1:]]))
+
+    return "; ".join(f"{path(each['loc'])}: {each['msg']}" for each in error.errors())

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 from swerl_api import API_VERSION, Condition, SweEvalStatus, SweRLJobStatus, find_condition, set_condition
+from swerl_api.base import faults
 from swerl_api.conditions import ConditionStatus
 
 from .errors import Conflict, NotFound
@@ -75,7 +76,7 @@ async def write_status(api: Kube, resource: str, body: Object, patch: Object | N
 
 def unreadable_spec(error: ValidationError) -> str:
     """What to do when the API server holds a spec that this operator cannot read."""
-    fields = "; ".join(f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    fields = faults(error, "spec.")
     return f"{fields}; the installed CRDs and the operator differ: apply crds/ of the operator's version"
 
 

@@ -13,7 +13,6 @@ from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, Agent, AgentLimits, HFTokenizer, PromptError, SGLangEngine
 from swerl_agent.episode.configured import read_prompts
-from swerl_agent.episode.engine import ALL_TOKENS
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
@@ -147,7 +146,7 @@ async def chosen_agent(options: argparse.Namespace) -> AsyncIterator[Agent]:
     limits, prompts = agent_limits(options), prompts_text(options)
     tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
     async with aiohttp.ClientSession() as http:
-        engine = SGLangEngine(options.engine, http, top_p=options.top_p, top_k=options.top_k or ALL_TOKENS)
+        engine = SGLangEngine(options.engine, http, top_p=options.top_p, top_k=options.top_k)
         async with opened_agent(options.agent, engine, tokenizer, prompts, limits) as agent:
             yield agent
 

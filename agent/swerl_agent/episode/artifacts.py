@@ -42,6 +42,7 @@ def write_artifacts(
         "instance_id": episode.instance_id,
         "group": episode.group,
         "index": episode.index,
+        "image": episode.image,
         "exit_status": episode.exit_status,
         "error": episode.error,
         "error_code": episode.error_code,

@@ -31,7 +31,7 @@ USAGE = {
     "first_token_latency": "first_token",
 }
 
-ALL_TOKENS = -1  # top_k that leaves none out
+ALL_TOKENS = -1  # what SGLang calls a top_k that leaves none out
 SEED_BITS = 62  # of a seed nobody chose; without one a deterministic server would give all of a group the same answer
 RETRIES = 8
 FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
@@ -84,8 +84,8 @@ class Engine(Protocol):
 class SGLangEngine:
     """The native `/generate` of an SGLang server, or of the router before several.
 
-    `timeout`: seconds for one request, queueing included. `top_p` and `top_k` leave out unlikely tokens; the log-probs
-    stay those of the whole distribution.
+    `timeout`: seconds for one request, queueing included. `top_p` and `top_k` (0: all) leave out unlikely tokens; the
+    log-probs stay those of the whole distribution.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class SGLangEngine:
         *,
         timeout: float = 1800,
         top_p: float = 1.0,
-        top_k: int = ALL_TOKENS,
+        top_k: int = 0,
     ) -> None:
         self._url = base_url.rstrip("/") + "/generate"
         self._session = session
-        self._share = {"top_p": top_p, "top_k": top_k}
+        self._share = {"top_p": top_p, "top_k": top_k or ALL_TOKENS}
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=30)
 
     async def generate(

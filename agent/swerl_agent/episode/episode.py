@@ -63,6 +63,7 @@ class Episode:
     instance_id: str
     group: str
     index: int
+    image: str = ""  # of its sandbox, as the node resolved it
     stretches: list[Stretch] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
     turns: int = 0  # answers of the model

@@ -68,7 +68,9 @@ class EpisodeRun(ABC):
         self.workspace = Workspace(session, limits)
         self.deadline = asyncio.timeout(limits.episode_timeout)
         self.hide = partial(hide, session, task.hidden_paths)
-        self.episode = Episode(task.instance_id, group, index, timings={"model": 0.0, "environment": 0.0})
+        self.episode = Episode(
+            task.instance_id, group, index, image=session.image, timings={"model": 0.0, "environment": 0.0}
+        )
 
     @abstractmethod
     async def act(self) -> None:
@@ -88,11 +90,8 @@ class EpisodeRun(ABC):
                 episode.infrastructure_error, episode.error_code = infrastructure, error.code
                 episode.error = f"{type(error).__name__}: {error}"
             except asyncio.CancelledError:
-                episode.exit_status, episode.error_code, episode.error = (
-                    "cancelled",
-                    "cancelled",
-                    "cancelled from outside",
-                )
+                episode.exit_status = episode.error_code = "cancelled"
+                episode.error = "cancelled from outside"
                 raise
             except Exception as error:
                 episode.exit_status, episode.error_code = "error", "internal"

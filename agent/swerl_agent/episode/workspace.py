@@ -35,6 +35,8 @@ HEAD_AND_TAIL = 2_000  # characters of output kept per step in the artifacts
 class Session(Protocol):
     """A sandbox that runs commands; `swerl_agent.sandbox.Session` is one."""
 
+    image: str  # as its node resolved it
+
     async def run(
         self,
         command: str,

@@ -104,7 +104,8 @@ class Attempts:
         Raises SandboxError and KubeError when no sandbox can be had, GradingError when nothing can be graded here.
         """
         episode = await self._episode(task, agent, group, index, temperature)
-        return Attempt(episode, await self._grader.grade(task, episode.patch) if episode.patch else None)
+        patch = episode.patch
+        return Attempt(episode, await self._grader.grade(task, patch, image=episode.image) if patch else None)
 
     async def _episode(self, task: Task, agent: Agent, group: str, index: int, temperature: float) -> Episode:
         sandboxes = await self._declare(task)

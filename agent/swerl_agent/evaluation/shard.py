@@ -18,7 +18,6 @@ from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
 from swerl_agent.episode import Agent, AgentLimits, SGLangEngine
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
-from swerl_agent.episode.engine import ALL_TOKENS
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
@@ -157,8 +156,7 @@ async def _agent(share: Share) -> AsyncIterator[Agent]:
     tokenizer = await asyncio.to_thread(agent_tokenizer, chosen, file.tokenizer)
     prompts = prompts_text(chosen, share.folders.prompts)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        top_k = file.spec.top_k or ALL_TOKENS
-        engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=top_k)
+        engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=file.spec.top_k)
         async with opened_agent(chosen.kind, engine, tokenizer, prompts, limits) as agent:
             yield agent
 

@@ -1,5 +1,8 @@
 """Verdicts by content: the same patch on the same image under the same script and policy is graded once.
 
+An image that is named by a tag may be another one tomorrow: a verdict tells the digest that its Job ran, and is of no
+use to those who know that it is another now.
+
 Guarantees: a verdict that says nothing about the patch (infra_error) is never kept; any number of processes may share a
 folder; a folder that cannot be read or written (full disk, damaged file) costs a warning and a grading, never a
 verdict. A damaged file is put aside, not deleted.
@@ -39,10 +42,12 @@ class VerdictCache:
         self._memory: dict[str, Verdict] = {}
         self._path = directory / FILE if directory else None
 
-    def get(self, key: str) -> Verdict | None:
-        """The verdict of `key`, marked as cached."""
+    def get(self, key: str, image: str = "") -> Verdict | None:
+        """The verdict of `key`, marked as cached; `image`: what it must have run, where both are known."""
         verdict = self._memory.get(key) or self._load(key)
-        return replace(verdict, cached=True) if verdict else None
+        if verdict is None or (image and verdict.image and _digest(image) != _digest(verdict.image)):
+            return None
+        return replace(verdict, cached=True)
 
     def put(self, key: str, verdict: Verdict) -> None:
         """Keep `verdict` unless it is an infra_error."""
@@ -77,6 +82,10 @@ class VerdictCache:
                 with suppress(OSError):
                     self._path.rename(self._path.with_name(f"{FILE}.damaged-{time.time_ns()}"))
         return None
+
+
+def _digest(image: str) -> str:
+    return image.rpartition("sha256:")[2]
 
 
 def criteria(evaluation: Evaluation) -> list[str]:

@@ -23,28 +23,32 @@ repo() { git -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c cor
 
 note() { printf 'swerl-grading %s note %q\n' "$nonce" "$1"; }
 
+# Become a keeper's last program, after telling that it and those before it in its pipeline are there.
+settled() { echo >&"$there"; exec "$@" {there}>&-; }
+
 # The processes that keep the output (its first and its last part, and its length) and the witness's record; `done`
 # ends when they have.
 keep() {
   local part
   mkdir "$scratch/witness"
-  mkfifo "$scratch/output" "$scratch/witness/record" "$scratch/witness/key"
+  mkfifo "$scratch/output" "$scratch/there" "$scratch/witness/record" "$scratch/witness/key"
   for part in head tail testimony; do : > "$scratch/$part"; done
   exec {head_in}> "$scratch/head" {tail_in}> "$scratch/tail" {testimony_in}> "$scratch/testimony"
   exec {head}< "$scratch/head" {tail}< "$scratch/tail" {testimony}< "$scratch/testimony"
   # Both ends of the record are open before its keeper starts: it would wait for a writer that may be gone by then.
   exec {record}<> "$scratch/witness/record"
   exec {heard}< "$scratch/witness/record"
+  exec {there}<> "$scratch/there"
   exec {done}< <(
     trap '' PIPE
     exec {record}>&-
-    { head -c 16777216 <&"$heard" | base64 -w 8000 >&"$testimony_in"; } &
-    tee >(head -c 8388608 | gzip -1 | base64 -w 8000 >&"$head_in") \
-      >(tail -c 25165824 | gzip -1 | base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | wc -c
+    { head -c 16777216 <&"$heard" | settled base64 -w 8000 >&"$testimony_in"; } &
+    tee >(head -c 8388608 | gzip -1 | settled base64 -w 8000 >&"$head_in") \
+      >(tail -c 25165824 | gzip -1 | settled base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | settled wc -c
   )
   exec {output}> "$scratch/output"
   exec {head_in}>&- {tail_in}>&- {testimony_in}>&- {heard}<&-
-  rm "$scratch/output" "$scratch/head" "$scratch/tail" "$scratch/testimony"
+  rm "$scratch/output" "$scratch/there" "$scratch/head" "$scratch/tail" "$scratch/testimony"
 }
 
 # Kill all but this process and the keepers, until nothing is left to kill.
@@ -168,6 +172,9 @@ done
 facts > "$scratch/witness/facts"
 shield=(setpriv --bounding-set=-setpcap)
 "${shield[@]}" true 2> /dev/null || { shield=() && note unshielded; }
+# On a busy node a keeper may begin later than all this; one that is not known by now would be killed with the rest.
+for ((number = 0; number < 4; number++)); do read -rt 60 <&"$there" || note "a keeper of the output is missing"; done
+exec {there}>&-
 for path in /proc/[0-9]*; do keepers[${path##*/}]=1; done
 (for number in "${!keys[@]}"; do echo "$number ${keys[$number]}" > "$scratch/witness/key"; done) {output}>&- &
 giver=$!

@@ -27,7 +27,7 @@ from swerl_agent.tasks import Task
 from .cache import VerdictCache, cache_key, criteria
 from .eval_script import instrumented
 from .framing import Report
-from .job import Infrastructure, NoReport, Outcome, run_job
+from .job import Infrastructure, NoReport, Run, run_job
 from .judgement import judge, witnessed_sessions
 from .manifests import (
     GRADER_LABEL,
@@ -109,11 +109,13 @@ class Grader:
         await self._watch.close()
         await self._remove_policy()
 
-    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False, image: str = "") -> Verdict:
         """The verdict on `patch` (a git diff, '' for no change) for `task`.
 
-        `fresh`: from a Job of its own, neither kept nor shared. Raises GradingError when the cluster or the task's
-        parser makes grading impossible.
+        `fresh`: from a Job of its own, neither kept nor shared. `image`: what the task's image is now, as a node
+        resolved it; a verdict of a Job that ran another one under that name is not taken from the cache.
+
+        Raises GradingError when the cluster or the task's parser makes grading impossible.
         """
         blocked = forbidden(patch) or aware_of_tests(patch, task.evaluation)
         if blocked:
@@ -124,7 +126,7 @@ class Grader:
         cache = None if fresh else self._cache
         running = self._running.get(key)
         if running is None and cache:
-            cached = await asyncio.to_thread(cache.get, key)
+            cached = await asyncio.to_thread(cache.get, key, image)
             if cached:
                 return cached
             running = self._running.get(key)
@@ -169,17 +171,18 @@ class Grader:
         failures: list[Infrastructure] = []
         for _ in range(self._settings.retries + 1):
             try:
-                outcome = await self._run(task, files)
-                if self._keep_log and isinstance(outcome, Report):
-                    await asyncio.to_thread(self._keep_log, task, patch, outcome.log)
-                return await asyncio.to_thread(judge, task, outcome, len(failures))
+                run = await self._run(task, files)
+                if self._keep_log and isinstance(run.outcome, Report):
+                    await asyncio.to_thread(self._keep_log, task, patch, run.outcome.log)
+                verdict = await asyncio.to_thread(judge, task, run.outcome, len(failures))
+                return replace(verdict, image=run.image)
             except Infrastructure as error:
                 failures.append(error)
         if all(isinstance(error, NoReport) for error in failures):
             return Verdict("unresolved", {"attempts": len(failures)}, detail=f"every try was cut short: {failures[-1]}")
         return Verdict("infra_error", {"attempts": len(failures)}, detail=str(failures[-1]))
 
-    async def _run(self, task: Task, files: Mapping[str, bytes]) -> Outcome:
+    async def _run(self, task: Task, files: Mapping[str, bytes]) -> Run:
         name = GRADING_PREFIX + cache_key([*files.values(), os.urandom(16)])[:12]
         labels = grading_labels(self._labels, self._id, task.instance_id)
         maps = payload_maps(name, files, labels, self._owners)

@@ -46,9 +46,17 @@ class Exhausted:
 Outcome = Report | Exhausted
 
 
+@dataclass(frozen=True)
+class Run:
+    """A Job that is over."""
+
+    outcome: Outcome
+    image: str  # that it ran, as the node resolved it; empty where that was not told
+
+
 async def run_job(
     client: KubeClient, watch: PodWatch, namespace: str, job: Manifest, maps: Sequence[Manifest], *, deadline: float
-) -> Outcome:
+) -> Run:
     """What the Job reported; raises Infrastructure after `deadline` seconds or when no report can come."""
     name = job["metadata"]["name"]
     adoption: asyncio.Task[None] | None = None
@@ -97,20 +105,22 @@ async def _delete(
             continue  # the Job's time to live and the owner references end it later
 
 
-async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[PodState | KubeError]) -> Outcome:
+async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[PodState | KubeError]) -> Run:
     """The report, read while the Pod runs; the Pod's end decides only when there is no report."""
     reader = _LogReader(client, namespace)
+    image = ""
     try:
         while True:
             state = await reader.unless_done(states.get())
             if isinstance(state, Report):
-                return state
+                return Run(state, image)
             if isinstance(state, KubeError):
                 raise Infrastructure(f"the watch of grading Pods ended: {state}")
+            image = state.image or image
             if state.started:
                 reader.start(state.name)
             if state.ended:
-                return await _last_words(reader, state)
+                return Run(await _last_words(reader, state), image)
             if state.reason in STUCK:
                 raise Infrastructure(f"Pod {state.name} cannot start: {state.reason}: {state.message}")
     finally:

@@ -29,6 +29,7 @@ class PodState:
     """One state of a grading Pod."""
 
     name: str
+    image: str  # of its container, as the node resolved it; empty before there is one
     started: bool  # its log can be read
     ended: bool  # it will write no more
     reason: str  # why it waits or ended, as Kubernetes says: ImagePullBackOff, OOMKilled, Evicted, ...
@@ -47,6 +48,7 @@ class PodState:
         messages = [status.get("message"), ended.get("message"), waiting.get("message")]
         return cls(
             name=pod["metadata"]["name"],
+            image=containers[0].get("imageID") or "",
             started=bool(state.get("running") or ended),
             ended=deleted or failed or bool(ended),
             reason="Deleted" if deleted and not reason else reason,

@@ -22,6 +22,7 @@ class Verdict:
     duration: float = 0.0  # seconds from the request to the verdict, queueing and retries included
     cached: bool = False
     detail: str = ""  # one line for people
+    image: str = ""  # that the grading ran, as its node resolved it
 
     @property
     def resolved(self) -> bool:

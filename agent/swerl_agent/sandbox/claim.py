@@ -19,8 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypedDict, Unpack
 
+from pydantic import ValidationError
 from swerl_api import Resources
-from swerl_api.base import PullPolicy
+from swerl_api.base import PullPolicy, faults
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
 
@@ -87,6 +88,8 @@ class ClaimOptions(TypedDict, total=False):
     """The claim waits while the Pods of its job would be more than this; default no limit."""
 
 
+# As a file of another agent names it: lifetimeSeconds.
+_BY_ALIAS = {str(field.alias): name for name, field in SweSandboxSpec.model_fields.items() if field.alias}
 OF_THE_CLAIM = frozenset({"namespace", "kubeconfig", "client", "job", "timeout", "name", "outlive"})
 
 
@@ -159,7 +162,8 @@ class Claim:
     """`count` sandboxes of `image`, ready and isolated, as a sequence of `Sandbox` for as long as the context lasts.
 
     The options are those of `ClaimOptions`. Raises NotReady, ImagePullFailed, NotIsolated, ScrubFailed, KubeError;
-    LeaseHeld when another program holds a claim of that name; ValueError for an option that does not fit.
+    LeaseHeld when another program holds a claim of that name; TypeError for an option that does not exist, ValueError
+    for one that does not fit.
     """
 
     def __init__(self, image: str, count: int = 1, **options: Unpack[ClaimOptions]) -> None:
@@ -244,6 +248,12 @@ async def _let_go(group: SandboxGroup, lease: LeaseKeeper) -> None:
 
 
 def _spec(image: str, count: int, owner: str, options: ClaimOptions) -> SweSandboxSpec:
+    known = ClaimOptions.__annotations__
+    if unknown := [name for name in options if name not in {*known, *_BY_ALIAS}]:
+        raise TypeError(f"a claim has no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
     wish = {"workdir": "/", "scrub_git": False, **options}
     fields = {name: value for name, value in wish.items() if name not in OF_THE_CLAIM}
-    return SweSandboxSpec.model_validate(fields | {"image": image, "replicas": count, "owner": owner})
+    try:
+        return SweSandboxSpec.model_validate(fields | {"image": image, "replicas": count, "owner": owner})
+    except ValidationError as error:
+        raise ValueError(faults(error, names=_BY_ALIAS | {"replicas": "count", "owner": "name"})) from error

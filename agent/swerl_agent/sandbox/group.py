@@ -24,7 +24,7 @@ from .errors import CapacityExhausted, ImagePullFailed, NotReady, PodGone, Sandb
 from .git import scrub_git
 from .group_status import ending, lacks_room, start_waits, waits_for
 from .isolation import check_isolation
-from .pod import PodConnector, fate, ready, start_seconds, waiting_for
+from .pod import PodConnector, fate, image_of, ready, restarts_of, start_seconds, waiting_for
 from .session import Session
 from .watch import GROUP_API, GROUPS, SandboxWatch
 
@@ -36,10 +36,13 @@ TOLD_SECONDS = 3.0  # that a group has to say why a Pod went; another Pod's imag
 class SandboxGroup:
     """The Pods of one SweSandbox."""
 
-    def __init__(self, watch: SandboxWatch, name: str, spec: SweSandboxSpec, uid: str) -> None:
+    def __init__(
+        self, watch: SandboxWatch, name: str, spec: SweSandboxSpec, uid: str, *, adopted: bool = False
+    ) -> None:
         self.name = name
         self.spec = spec
         self.uid = uid
+        self._adopted = adopted  # somebody else's work may be in it
         self._watch = watch
         self._client: KubeClient = watch.client
         self._sessions: dict[int, Session] = {}
@@ -100,7 +103,7 @@ class SandboxGroup:
         differing = [field for field, value in there if value != getattr(spec, field)]
         if differing:
             raise ValueError(f"SweSandbox {watch.namespace}/{name} exists and differs in {', '.join(differing)}")
-        return cls(watch, name, spec, found["metadata"]["uid"])
+        return cls(watch, name, spec, found["metadata"]["uid"], adopted=True)
 
     @property
     def reference(self) -> Json:
@@ -151,8 +154,11 @@ class SandboxGroup:
             raise kind(f"{pod} was not ready after {timeout:.0f} s: {why}") from None
         except PodGone as lost:
             raise await self._told(pod, lost) from None
-        connector = PodConnector(self._client, self._watch.namespace, pod, uid=found["metadata"]["uid"])
-        session = Session(connector, token=connector.uid)  # whoever adopts the group goes on with it
+        connector = PodConnector(
+            self._client, self._watch.namespace, pod, uid=found["metadata"]["uid"], restarts=self._blank_restarts(found)
+        )
+        # Whoever adopts the group goes on with the session.
+        session = Session(connector, token=connector.uid, image=image_of(found))
         try:
             await self._prepare(session)
         except BaseException:
@@ -210,11 +216,15 @@ class SandboxGroup:
         """The Pod when ready; raises what makes waiting vain."""
         pod = self._watch.pod(name)
         if pod is not None and self._owns(pod):
-            if (lost := fate(pod, pod["metadata"]["uid"])) is not None:
+            if (lost := fate(pod, pod["metadata"]["uid"], restarts=self._blank_restarts(pod))) is not None:
                 raise self._unpulled(pod) or lost
             return pod if ready(pod) else None
         self._check_group()
         return None
+
+    def _blank_restarts(self, pod: Json) -> int:
+        """How many restarts of the container cost nothing, for nobody had used it."""
+        return 0 if self._adopted else restarts_of(pod)
 
     async def _told(self, pod: str, lost: PodGone) -> SandboxError:
         """What the group says of a Pod that went before it was ready, if it says so soon; else `lost`."""

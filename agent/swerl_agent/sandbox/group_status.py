@@ -16,7 +16,7 @@ from .errors import (
     PodGone,
     SandboxError,
 )
-from .pod import waiting_for
+from .pod import waiting_for, waiting_reason
 
 Json = dict[str, Any]
 
@@ -57,7 +57,7 @@ def waits_for(name: str, group: Json | None, pod: Json | None) -> str:
 def lacks_room(group: Json | None, pod: Json | None) -> bool:
     """Whether it is room that is waited for: admission, a queue, a node."""
     if pod is not None:
-        return waiting_for(pod).partition(":")[0] in NO_ROOM
+        return waiting_reason(pod)[0] in NO_ROOM
     return _condition((group or {}).get("status") or {}, "Admitted")[0] in NO_ROOM
 
 

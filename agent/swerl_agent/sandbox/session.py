@@ -45,11 +45,15 @@ UPLOAD_ATTEMPTS = 3
 class Session:
     """A shell in one Pod, opened at the first use; use `async with`, or `close` it."""
 
-    def __init__(self, connector: Connector, *, token: str | None = None, file_limit: int = FILE_LIMIT) -> None:
+    def __init__(
+        self, connector: Connector, *, token: str | None = None, file_limit: int = FILE_LIMIT, image: str = ""
+    ) -> None:
         """`token`: of the session to go on with, by default a new one; letters, digits, `-`, `_`.
 
-        `file_limit`: bytes a command can write into one file, its outputs included; more ends the writer.
+        `file_limit`: bytes a command can write into one file, its outputs included; more ends the writer. `image`: that
+        the Pod runs, as its node resolved it, for those who want to know.
         """
+        self.image = image
         self._connector = connector
         self._file_limit = file_limit
         self.token = secrets.token_hex(8) if token is None else wire.checked(token, "a token of a session")

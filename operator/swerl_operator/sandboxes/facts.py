@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from swerl_api import names
+from swerl_api.base import faults
 from swerl_api.conditions import SandboxReason
 from swerl_api.swesandbox import SweSandboxSpec
 
@@ -150,7 +151,7 @@ def read_group(body: Object) -> Group:
         spec = SweSandboxSpec.model_validate(body.get("spec") or {})
     except ValidationError as error:
         spec = SweSandboxSpec.model_construct(image="", replicas=0)
-        problem = "; ".join(f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        problem = faults(error, "spec.")
     return Group(
         key=(str(meta["namespace"]), str(meta["name"])),
         uid=str(meta["uid"]),

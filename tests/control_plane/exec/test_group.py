@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from swerl_agent.kube import KubeClient, NotFound
-from swerl_agent.sandbox import ImagePullFailed, NotIsolated, NotReady, PodGone, SandboxGroup, Session, check_isolation
+from swerl_agent.sandbox import (
+    ImagePullFailed,
+    NotIsolated,
+    NotReady,
+    PodGone,
+    PodReplaced,
+    SandboxGroup,
+    Session,
+    check_isolation,
+)
 from swerl_agent.sandbox.isolation import api_addresses
+from swerl_agent.sandbox.pod import ready, restarts_of
 from swerl_api import API_VERSION
 from swerl_api.swesandbox import SweSandboxSpec
 
-from tests.control_plane.exec.conftest import IMAGE, connect
+from tests.control_plane.exec.conftest import IMAGE, connect, until
 from tests.control_plane.operator_process import Operator
 
 if TYPE_CHECKING:
@@ -58,6 +68,7 @@ async def test_a_claimed_sandbox_is_isolated_and_shows_no_future(
     for session in sessions:
         log = await session.run("git log --all --format=%s; git tag", timeout=60, cwd="/testbed")
         assert log.stdout == b"base\n"
+        assert "@sha256:" in session.image
         await check_isolation(session, await api_addresses(client))
     await group.release(0)
     await group.release(0)
@@ -72,6 +83,37 @@ async def test_allowed_egress_is_not_probed_but_can_be(declare: Any, client: Kub
     assert (await session.run("git tag", timeout=60, cwd="/testbed")).stdout == b"fixed\n"
     with pytest.raises(NotIsolated, match=r"tcp .*6443"):
         await check_isolation(session, await api_addresses(client), patience=0)
+
+
+async def started_again(client: KubeClient, namespace: str, group: SandboxGroup) -> None:
+    """Have the Pod's status say what a kubelet says whose runtime was away when the container began."""
+    name = group.pod_name(0)
+
+    async def told() -> bool:
+        pod = group._watch.pod(name)
+        if pod is None or not ready(pod):
+            return False
+        statuses = [status | {"restartCount": 1} for status in pod["status"]["containerStatuses"]]
+        body = {"status": {"containerStatuses": statuses}}
+        await client.patch("v1", "pods", namespace, name, body, subresource="status")
+        await asyncio.sleep(0.5)  # for the watch
+        return restarts_of(group._watch.pod(name) or pod) == 1
+
+    await until(told, "the container was started again")
+
+
+async def test_a_container_started_again_is_blank_only_after_somebody_used_it(
+    declare: Any, client: KubeClient, namespace: str
+) -> None:
+    group = await declare("again", egress="allow", scrubGit=False)
+    await started_again(client, namespace, group)
+    session = await group.claim(0, timeout=60)
+    assert (await session.run("echo served", timeout=60)).stdout == b"served\n"
+    later = await SandboxGroup.adopt(client, name="again", spec=group.spec, labels=LABELS, namespace=namespace)
+    assert later is not None
+    await started_again(client, namespace, later)
+    with pytest.raises(PodReplaced, match="started again"):
+        await later.claim(0, timeout=60)
 
 
 async def test_a_pod_without_policy_is_not_handed_out(client: KubeClient, make_pod: MakePod, kubeconfig: str) -> None:

@@ -14,7 +14,7 @@ from swerl_api import Grading, Resources
 
 from .task_image import Repository, push_image
 
-SMALL = Resources(requests={"cpu": "300m", "memory": "256Mi"}, limits={"cpu": "1", "memory": "256Mi"})
+SMALL = Resources(requests={"cpu": "20m", "memory": "64Mi"}, limits={"cpu": "1", "memory": "256Mi"})
 
 
 def settings(**changes: object) -> Grading:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import PROTOCOLS, AgentLimits, Episode, HFTokenizer, write_artifacts
-from swerl_agent.gateway import Gateway
+from swerl_agent.evaluation import MINI_SWE_AGENT, opened_agent
 from swerl_agent.grading import Grader
-from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent, MiniSweAgentEpisodes
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
@@ -27,8 +26,7 @@ SUBMIT = ["git diff -- calc.py > patch.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINA
 async def attempt(task: Task, session: Session, tokenizer: HFTokenizer, *commands: str) -> tuple[Episode, Script]:
     script = Script(tokenizer, [f"So:\n\n```mswea_bash_command\n{command}\n```" for command in commands])
     limits = AgentLimits(context_tokens=200_000, step_limit=len(commands), command_timeout=10, protocol=PROTOCOL)
-    async with Gateway(script, tokenizer) as gateway:
-        agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(PROTOCOL), limits)
+    async with opened_agent(MINI_SWE_AGENT, script, tokenizer, None, limits) as agent:
         return await agent.run_episode(task, session, group="g", index=0, temperature=1.0), script
 
 

@@ -39,7 +39,7 @@ def taskset(task: Task, tmp_path: Path) -> Path:
 
 def grade(kubeconfig: str, namespace: str, taskset: Path, predictions: Path, *more: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "swerl_agent.cli", "grade", str(predictions), "--tasks", str(taskset)]
-    command += ["--kubeconfig", kubeconfig, "--namespace", namespace, "--cpu", "500m", "--memory", "256Mi"]
+    command += ["--kubeconfig", kubeconfig, "--namespace", namespace, "--cpu", "200m", "--memory", "256Mi"]
     done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout + done.stderr
 

@@ -49,7 +49,7 @@ def variant(task: Task, name: str, *, image: str = "", **evaluation: Any) -> Tas
 def check(kubeconfig: str, namespace: str, tmp_path: Path) -> Check:
     """The command line of a check whose output is `tmp_path`/out."""
     where = ["--kubeconfig", kubeconfig, "--namespace", namespace, "--output", str(tmp_path / "out")]
-    limits = ["--cpu", "300m", "--memory", "256Mi", "--timeout", "60"]
+    limits = ["--cpu", "200m", "--memory", "256Mi", "--timeout", "60"]
     return lambda *words: [sys.executable, "-m", "swerl_agent.cli", "tasks", "check", *map(str, words), *limits, *where]
 
 

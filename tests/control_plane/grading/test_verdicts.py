@@ -86,7 +86,10 @@ async def test_equal_requests_share_one_job_and_later_ones_the_cache(
         assert (await grader.grade(task, "")).cached
         assert not (await grader.grade(task, "", fresh=True)).cached
     async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as other:
-        assert (await other.grade(task, "")).cached
+        assert (await other.grade(task, "", image=first.image)).cached
+        # Since then the image's name was given to another one, as a sandbox of it told.
+        moved = await other.grade(task, "", image=f"{first.image.rpartition(':')[0]}:{'0' * 64}")
+        assert (moved.cached, moved.image) == (False, first.image)
 
 
 async def test_a_large_patch_arrives_whole(grader: Grader, task: Task, repository: Repository) -> None:

@@ -46,6 +46,7 @@ class LocalSession:
     """A session whose every command prints a patch that no other command prints."""
 
     counter: list[int]
+    image: str = ""
 
     async def run(
         self,
@@ -98,7 +99,7 @@ class LocalGroup:
 class LocalGrading:
     """Resolves the half of all patches."""
 
-    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False, image: str = "") -> Verdict:
         odd = hashlib.sha256(patch.encode()).digest()[0] % 2
         return Verdict("resolved" if odd else "unresolved", {}, 0.01, False, "")
 

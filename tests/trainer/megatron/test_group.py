@@ -23,6 +23,7 @@ from swerl_trainer.algorithm import Batch, LossSettings, Sample, demonstration_b
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.errors import LayoutError, TrainerError
 from swerl_trainer.megatron.group import TrainGroup
+from swerl_trainer.megatron.rank import TrainRank
 from swerl_trainer.megatron.settings import Layout
 
 if TYPE_CHECKING:
@@ -123,6 +124,15 @@ async def test_two_ranks_train_resume_and_renew_an_engine(group: TrainGroup, bat
     ray.kill(group._ranks[1])
     with pytest.raises(TrainerError, match="training rank"):
         await group.train_step(batch)
+
+
+async def test_a_failure_without_words_is_told_by_its_place(cluster: None) -> None:
+    never_begun = TrainGroup([ray.remote(TrainRank).remote()])
+    try:
+        with pytest.raises(TrainerError, match=r'training rank 0 failed: AssertionError at File ".*rank.py", line \d+'):
+            await never_begun.disconnect_engines("w")
+    finally:
+        await never_begun.close()
 
 
 async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Tensor]:

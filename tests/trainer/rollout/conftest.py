@@ -58,6 +58,7 @@ class World:
     idle_seconds: float = 7.0
     waits: Mapping[str, float] = field(default_factory=lambda: {"queue": 1.0, "pull": 2.0})
     refused: bool = False  # the API server refuses sandboxes
+    image: str = "repository/task@sha256:0123"
 
     async def declare(self, name: str, task: Task, replicas: int) -> World:
         self.events.append(f"declare {name} {replicas}")
@@ -113,7 +114,7 @@ class World:
         text = r"\boxed{1}" if self.votes % 3 else r"\boxed{-1}"
         return Generation([ord(c) for c in text], [-0.1] * len(text), "stop")
 
-    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False, image: str = "") -> Verdict:
         self.events.append("grade anew" if fresh else "grade")
         return Verdict(self.verdict, {}, 0.5, False, "said so")  # type: ignore[arg-type]
 

@@ -78,7 +78,7 @@ async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, world: World
 async def test_an_episode_whose_verdict_nobody_waits_for_leaves_its_artifacts_too(
     worker: Worker, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world, "grade", lambda task, patch: asyncio.sleep(60))
+    monkeypatch.setattr(world, "grade", lambda task, patch, image: asyncio.sleep(60))
     running = asyncio.create_task(worker.run(ORDER, MEMBERS, 0, 0))
     while "release 0" not in world.events:  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0.01)

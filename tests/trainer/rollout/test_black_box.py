@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from swerl_agent.episode import PROTOCOLS, AgentLimits, HFTokenizer
 from swerl_agent.evaluation import opened_agent
-from swerl_agent.grading import Verdict
-from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.driver.samples import samples_of
-from swerl_trainer.rollout.group import GroupOrder
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
 from tests.scripted_engine import Script
 from tests.unit.agent_episode.conftest import PLAIN, Memory, make_tokenizer
 
-TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))
-ORDER = GroupOrder("g0", "train", 0, 2, 1, 1.0)
+from .conftest import ORDER, TASK, World
+
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
 
 
@@ -29,28 +25,11 @@ def block(command: str) -> str:
 
 
 @dataclass
-class Memories:
-    """Sandboxes that run nothing, and a grader that is content."""
+class Memories(World):
+    """The world with sandboxes that run nothing."""
 
-    age: float = 0.0
-    idle_seconds: float = 0.0
-    waits: Mapping[str, float] = field(default_factory=dict)
-
-    async def declare(self, name: str, task: Task, replicas: int) -> Memories:
-        return self
-
-    def counts(self) -> tuple[int, int]:
-        return 0, 0
-
-    async def claim(self, ordinal: int) -> Memory:
+    async def claim(self, ordinal: int) -> Memory:  # type: ignore[override]
         return Memory()
-
-    async def release(self, ordinal: int) -> None: ...
-
-    async def delete(self) -> None: ...
-
-    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
-        return Verdict("resolved", {}, 0.5, False, "said so")
 
 
 async def test_mini_swe_agent_is_trained_on_the_tokens_that_were_sampled_for_it(

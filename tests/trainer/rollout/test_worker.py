@@ -105,7 +105,7 @@ async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker,
 async def test_grading_may_take_longer_than_the_episode(
     parts: WorkerParts, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def grade(task: Task, patch: str) -> Verdict:
+    async def grade(task: Task, patch: str, *, image: str) -> Verdict:
         await asyncio.sleep(0.4)
         return Verdict("resolved")
 

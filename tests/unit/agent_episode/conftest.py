@@ -104,6 +104,7 @@ class Shell:
 
     folder: Path
     failure: SandboxError | None = None
+    image: str = ""
 
     async def run(
         self,
@@ -132,6 +133,8 @@ class Shell:
 
 class Memory:
     """A session that runs nothing: every command says which it was, a submission has a patch."""
+
+    image = "repository/task@sha256:0123"
 
     async def run(self, command: str, **how: Any) -> CommandResult:
         await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.grading.framing import Report
-from swerl_agent.grading.job import Exhausted, Infrastructure, NoReport, Outcome
+from swerl_agent.grading.job import Exhausted, Infrastructure, NoReport, Outcome, Run
 from swerl_api import Grading
 
 from .graded import A, B, log, task
@@ -27,12 +27,12 @@ async def graded(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome | Exception
     """The verdict when the Jobs, one after the other, come to `outcomes`; and their names."""
     left, jobs = list(outcomes), []
 
-    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> Outcome:
+    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> Run:
         jobs.append(job["metadata"]["name"])
         outcome = left.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return Run(outcome, "")
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()

@@ -17,9 +17,12 @@ from swerl_agent.tasks import Evaluation
 
 WRAPPER = Path(__file__).parents[3] / "agent/swerl_agent/grading/grade.sh"
 NONCE = "01234567-89ab-cdef-0123-456789abcdef"
+ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # as process 1, as in a Pod
 
 
-def grade(repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 120) -> Report:
+def grade(
+    repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 120, under: tuple[str, ...] = ()
+) -> Report:
     test_patch = "diff --git a/check.py b/check.py\n--- a/check.py\n+++ b/check.py\n"
     evaluation = Evaluation("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
     files = {
@@ -36,7 +39,7 @@ def grade(repository: Path, payload: Path, *, patch: str, script: str = "true", 
         (payload / f"{name}.001").write_text(content[half:])
     base = git(repository, "rev-parse", "HEAD").strip()
     done = subprocess.run(
-        ["bash", str(WRAPPER), base, str(repository), str(limit), "1", str(payload)],
+        [*under, "bash", str(WRAPPER), base, str(repository), str(limit), "1", str(payload)],
         capture_output=True,
         check=True,
         env=os.environ | {"TMPDIR": str(payload.parent)},
@@ -181,6 +184,17 @@ def test_test_output_is_whole_however_much_was_printed_before_it(repository: Pat
     region = report.log[report.log.rindex(b"START") :]
     assert len(region) == 20_000_000 + len("START\nEND\n")
     assert report.left_out > 0
+
+
+def test_a_keeper_that_begins_late_is_not_killed_with_what_the_patch_left(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow.sh"
+    spin = "end=$((SECONDS + 2)); while ((SECONDS < end)); do :; done"  # not in a process that would be killed
+    slow.write_text(f"set -T\ntrap 'case $BASH_COMMAND in base64*|settled*) {spin} ;; esac' DEBUG\n")
+    monkeypatch.setenv("BASH_ENV", str(slow))
+    report = grade(repository, tmp_path / "p", patch="", script="sleep 4; seq 1000", under=ALONE)
+    assert report.log.decode().split() == [str(number) for number in range(1, 1001)]
 
 
 def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None:

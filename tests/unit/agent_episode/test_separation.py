@@ -35,6 +35,7 @@ class Recorder:
     """A sandbox that notes what it is told, and answers every command with a patch."""
 
     told: list[str] = field(default_factory=list)
+    image: str = ""
 
     async def run(self, command: str, **options: Any) -> CommandResult:
         self.told.append(f"{command} {options}")

@@ -21,6 +21,16 @@ def test_the_cache_keeps_verdicts_but_no_infrastructure_errors(tmp_path: Path) -
     assert VerdictCache(tmp_path).get("bad") is None
 
 
+def test_a_verdict_on_another_image_of_that_name_is_not_taken(tmp_path: Path) -> None:
+    VerdictCache(tmp_path).put("moved", Verdict("resolved", image="host/task@sha256:aa"))
+    cache = VerdictCache(tmp_path)
+    assert cache.get("moved", "host/task@sha256:bb") is None
+    assert cache.get("moved", "mirror/task@sha256:aa")
+    assert cache.get("moved")
+    cache.put("moved", Verdict("unresolved", image="host/task@sha256:bb"))
+    assert cache.get("moved", "host/task@sha256:aa") is None
+
+
 def test_many_processes_share_a_cache(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom pathlib import Path\nfrom swerl_agent.grading.cache import VerdictCache\n"

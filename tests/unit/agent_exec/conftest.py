@@ -98,6 +98,7 @@ class World:
     path: Path
     name: str
     home: Path
+    variables: dict[str, str] = field(default_factory=dict)
     channels: list[ProcessChannel] = field(default_factory=list)
     refuse: Exception | None = None  # raised by the next `open` instead of opening
     down: bool = False  # nothing can be opened
@@ -109,9 +110,10 @@ class World:
         if self.down:
             raise HandshakeFailed("connection refused")
         pipe = asyncio.subprocess.PIPE
+        variables = {"PATH": str(self.path), "HOME": str(self.home)} | self.variables
         process = await asyncio.create_subprocess_exec(
             str(self.path / command[0]), *command[1:], stdin=pipe, stdout=pipe, stderr=pipe,
-            env={"PATH": str(self.path), "HOME": str(self.home)}, cwd=self.home, start_new_session=True,
+            env=variables, cwd=self.home, start_new_session=True,
         )  # fmt: skip
         self.channels.append(ProcessChannel(process))
         return self.channels[-1]

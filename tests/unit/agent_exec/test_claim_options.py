@@ -18,11 +18,10 @@ def test_every_field_of_a_sandbox_can_be_given() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"memory": "1Gi"}, "memory"),
-        ({"egress": "some"}, "egress"),
-        ({"count": 0}, "replicas"),
-        ({"workdir": "here"}, "workdir"),
-        ({"name": "No_Name"}, "owner"),
+        ({"egress": "some"}, "^egress: "),
+        ({"count": 0}, "^count: "),
+        ({"workdir": "here", "lifetime_seconds": -1}, "^workdir: .*; lifetime_seconds: "),
+        ({"name": "No_Name"}, "^name: "),
         ({"outlive": 10}, "outlive is 40 seconds at least"),
     ],
 )
@@ -30,3 +29,15 @@ def test_an_option_that_does_not_fit_is_named(options: dict[str, Any], message: 
     for face in (Sandbox, blocking.Sandbox):
         with pytest.raises(ValueError, match=message):
             face.claim("debian", **options)
+
+
+def test_an_option_may_be_given_as_files_name_it() -> None:
+    for face in (Sandbox, blocking.Sandbox):
+        with pytest.raises(ValueError, match=r"^lifetime_seconds: "):
+            face.claim("debian", lifetimeSeconds=-1)  # type: ignore[arg-type]
+
+
+def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
+    for face in (Sandbox, blocking.Sandbox):
+        with pytest.raises(TypeError, match=r"no option 'memory'; there are .*env, .*resources, "):
+            face.claim("debian", memory="1Gi")  # type: ignore[call-arg]

@@ -107,6 +107,35 @@ async def test_invalid_utf8_is_kept_as_bytes_and_replaced_in_text(session: Sessi
     assert result.output == "\ufffd\ufffdok\0\n"
 
 
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+async def test_short_output_is_whole_whatever_the_byte(session: Session, world: World, locale: str) -> None:
+    world.variables["LC_ALL"] = locale
+    for value in (0, 1, 8, 9, 10, 13, 27, 31, 32, 37, 92, 126, 127, 128, 129, 130, 133, 136, 152, 160, 195, 255):
+        byte = f"\\{value:03o}"
+        each = await session.run(f"printf 'a{byte}b{byte}\\n\\n'; printf '{byte}' >&2", timeout=30)
+        assert (each.stdout, each.stderr) == (b"a%cb%c\n\n" % (value, value), b"%c" % value)
+
+
+async def test_short_common_output_takes_no_program(session: Session, world: World) -> None:
+    await session.open()
+    for name in ("wc", "head", "tail"):
+        (world.path / name).unlink()
+    result = await session.run("printf ' a\\\\n\\tb'; printf '%s\\n' '$x *' >&2", timeout=20)
+    assert (result.stdout, result.stderr) == (b" a\\n\tb", b"$x *\n")
+
+
+@pytest.mark.parametrize("size", [1999, 2000, 2001])
+async def test_output_without_an_end_of_line_is_whole(session: Session, size: int) -> None:
+    result = await session.run(f"head -c {size} /dev/zero | tr '\\0' '\\\\'; echo >&2", timeout=20, max_output=2000)
+    assert (result.stdout, result.stdout_bytes, result.stderr) == (b"\\" * min(size, 2000), size, b"\n")
+
+
+async def test_output_through_other_descriptors_is_whole(session: Session) -> None:
+    command = "echo one >/dev/stderr; echo two >>/proc/self/fd/2; printf three; printf four >>/dev/stdout"
+    result = await session.run(command, timeout=20)
+    assert (result.stdout, result.stderr) == (b"threefour", b"one\ntwo\n")
+
+
 async def test_long_output_is_its_two_ends_with_the_true_count(session: Session) -> None:
     result = await session.run("seq 1 200000; seq 1 3 >&2", timeout=60, max_output=1001)
     whole = "".join(f"{n}\n" for n in range(1, 200_001)).encode()

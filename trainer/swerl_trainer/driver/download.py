@@ -9,7 +9,6 @@ It runs in a process of its own, because trainer images tell the Hugging Face li
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -24,6 +23,7 @@ from swerl_agent.tasks.writing import Layout, write_entries
 from swerl_api import TaskSelection
 from swerl_api.source import HuggingFaceSource
 from swerl_trainer.checkpoints import MARKER
+from swerl_trainer.child import run_child
 from swerl_trainer.driver.errors import JobError
 from swerl_trainer.driver.job import Job
 
@@ -54,18 +54,10 @@ async def download(job: Job) -> None:
     if not wanted:
         return
     environment = {name: value for name, value in os.environ.items() if name not in OFFLINE}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, json.dumps([asdict(one) for one in wanted])),
-        env=environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"},
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
-    if process.returncode:
-        said = output.decode(errors="replace").strip().splitlines() or [f"it ended with code {process.returncode}"]
+    command = [sys.executable, "-m", __name__, json.dumps([asdict(one) for one in wanted])]
+    code, output = await run_child(command, environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"})
+    if code:
+        said = output.strip().splitlines() or [f"it ended with code {code}"]
         raise JobError(f"download failed: {said[-1]}")
 
 

@@ -193,8 +193,17 @@ class TrainGroup:
                 cause = getattr(error, "cause", None) or error
                 if isinstance(cause, TrainerError):
                     raise cause from error
-                raise TrainerError(f"training rank {number} failed: {cause}") from error
+                raise TrainerError(f"training rank {number} failed: {_described(cause, error)}") from error
         return [task.result() for task in tasks]
+
+
+def _described(cause: BaseException, error: BaseException) -> str:
+    """The failure in words; an exception without any, such as a bare assertion, by where it was raised."""
+    name = type(cause).__name__
+    if str(cause).strip():
+        return f"{name}: {cause}"
+    frames = [line.strip() for line in str(error).splitlines() if line.lstrip().startswith("File ")]
+    return f"{name} at {frames[-1]}" if frames else name
 
 
 async def _result(call: Awaitable[Any]) -> Any:

@@ -17,7 +17,6 @@ from typing import Any
 import aiohttp
 from swerl_agent.episode import Agent, AgentLimits, Episode, HFTokenizer, SGLangEngine, Stretch, reencode
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
-from swerl_agent.episode.engine import ALL_TOKENS
 from swerl_agent.evaluation import opened_agent
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
@@ -121,7 +120,7 @@ class RolloutActor:
     async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
         job, chosen, algorithm = self._job, self._job.spec.agent, self._job.spec.algorithm
         limits = AgentLimits.of(chosen, workdir=job.spec.sandbox.workdir)
-        engine = SGLangEngine(self._router, http, top_p=algorithm.top_p, top_k=algorithm.top_k or ALL_TOKENS)
+        engine = SGLangEngine(self._router, http, top_p=algorithm.top_p, top_k=algorithm.top_k)
         prompts = prompts_text(chosen, job.paths.prompts)
         return await self._open.enter_async_context(opened_agent(chosen.kind, engine, tokenizer, prompts, limits))
 

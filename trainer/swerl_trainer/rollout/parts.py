@@ -62,8 +62,11 @@ class Sandboxes(Protocol):
 class Grading(Protocol):
     """Grades patches."""
 
-    async def grade(self, task: Task, patch: str, *, fresh: bool = False) -> Verdict:
-        """The verdict on `patch`; infrastructure failures come as a verdict too. `fresh`: never one that was kept."""
+    async def grade(self, task: Task, patch: str, *, fresh: bool = False, image: str = "") -> Verdict:
+        """The verdict on `patch`; infrastructure failures come as a verdict too.
+
+        `fresh`: never one that was kept. `image`: what the task's image is now, as a node resolved it.
+        """
         ...
 
 

@@ -43,6 +43,19 @@ class _Try:
     used: bool = False  # an episode asked for one of them
 
 
+@dataclass
+class _Member:
+    """One member of a group on its way to a verdict."""
+
+    order: GroupOrder
+    members: tuple[int, ...]  # of its try
+    index: int
+    attempt: int
+    asked: float = field(default_factory=time.monotonic)
+    scoring: Scoring | None = None
+    unwritten: list[Episode] = field(default_factory=list)  # that ended, and whose artifacts nobody wrote
+
+
 class Worker:
     """Episodes of many groups at once, in one event loop."""
 
@@ -60,7 +73,7 @@ class Worker:
 
     async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
         """One member of a group, from its sandbox to its verdict; never raises for what happens to an episode."""
-        work = asyncio.create_task(self._member(order, members, index, attempt))
+        work = asyncio.create_task(self._member(_Member(order, members, index, attempt)))
         self._running.setdefault(order.id, set()).add(work)
         try:
             return await work
@@ -100,31 +113,22 @@ class Worker:
         pending, ready = self._parts.sandboxes.counts()
         return {"pending": pending, "ready": ready, "grading": self._grading}
 
-    async def _member(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
-        unwritten: list[Episode] = []
+    async def _member(self, member: _Member) -> Rollout:
         try:
-            async with self._scoring(order, index) as scoring:
-                return await self._judged_member(order, members, index, attempt, scoring, unwritten)
+            async with self._scoring(member) as member.scoring:
+                return await self._judged(member)
         finally:
-            for episode in unwritten:  # it was stopped or failed, or nobody waits for its verdict any more
-                await asyncio.shield(asyncio.to_thread(self._write, order, episode))
+            for episode in member.unwritten:  # it was stopped or failed, or nobody waits for its verdict any more
+                await asyncio.shield(asyncio.to_thread(self._write, member.order, episode))
 
-    async def _judged_member(
-        self,
-        order: GroupOrder,
-        members: tuple[int, ...],
-        index: int,
-        attempt: int,
-        scoring: Scoring | None,
-        unwritten: list[Episode],
-    ) -> Rollout:
-        asked = time.monotonic()
-        attempted = self._fresh(order, members, attempt)
+    async def _judged(self, member: _Member) -> Rollout:
+        order, index, scoring = member.order, member.index, member.scoring
+        attempted = self._fresh(order, member.members, member.attempt)
         try:
             try:
-                episode, waited, waits = await self._episode(order, attempted, index, asked, scoring, unwritten)
+                episode, waited, waits = await self._episode(member, attempted)
             finally:
-                await asyncio.shield(self._release(order, attempt, index))
+                await asyncio.shield(self._release(order, member.attempt, index))
         except SandboxError as error:
             return self._lost(order, index, error, error.code)
         except KubeError as error:
@@ -143,38 +147,30 @@ class Worker:
             unresolved=self._parts.unresolved_reward,
             waits=waits,
         )
-        unwritten.clear()
+        member.unwritten.clear()
         await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores)
         return await self._encoded(rollout, episode) if rollout.valid else rollout
 
-    def _scoring(self, order: GroupOrder, index: int) -> AbstractAsyncContextManager[Scoring | None]:
-        judge = self._parts.judge
+    def _scoring(self, member: _Member) -> AbstractAsyncContextManager[Scoring | None]:
+        judge, order = self._parts.judge, member.order
         if judge is None or order.purpose != "train":
             return contextlib.nullcontext()
-        return judge.scoring(self._task(order).problem_statement, f"{order.id}/{index}")
+        return judge.scoring(self._task(order).problem_statement, f"{order.id}/{member.index}")
 
-    async def _episode(
-        self,
-        order: GroupOrder,
-        attempted: _Try,
-        index: int,
-        asked: float,
-        scoring: Scoring | None,
-        unwritten: list[Episode],
-    ) -> tuple[Episode, float, Mapping[str, float]]:
+    async def _episode(self, member: _Member, attempted: _Try) -> tuple[Episode, float, Mapping[str, float]]:
         """The episode, the seconds it waited for its sandbox, and the parts of that sandbox's start."""
-        parts = self._parts
+        order = member.order
         group = await asyncio.shield(attempted.declared)
-        session = await group.claim(attempted.members.index(index))
-        waited = time.monotonic() - asked
-        episode = await parts.agent.run_episode(
+        session = await group.claim(attempted.members.index(member.index))
+        waited = time.monotonic() - member.asked
+        episode = await self._parts.agent.run_episode(
             self._task(order),
             session,
             group=order.id,
-            index=index,
+            index=member.index,
             temperature=order.temperature,
-            scoring=scoring,
-            on_end=unwritten.append,
+            scoring=member.scoring,
+            on_end=member.unwritten.append,
         )
         return episode, waited, group.waits
 
@@ -190,7 +186,7 @@ class Worker:
     async def _grade(self, order: GroupOrder, episode: Episode) -> Verdict:
         self._grading += 1
         try:
-            return await self._parts.grading.grade(self._task(order), episode.patch or "")
+            return await self._parts.grading.grade(self._task(order), episode.patch or "", image=episode.image)
         except Exception as error:
             logger.exception("grading of %s/%d failed", order.id, episode.index)
             return Verdict("infra_error", {}, 0.0, False, f"{type(error).__name__}: {error}")

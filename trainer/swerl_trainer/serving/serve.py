@@ -19,6 +19,7 @@ import ray
 from pydantic import ValidationError
 from swerl_api import EvaluationFile, names
 from swerl_trainer.checkpoints import MARKER
+from swerl_trainer.child import run_child
 from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.router import Router
@@ -85,17 +86,9 @@ async def _convert(checkpoint: Path, model: Path, folder: Path, dtype: str) -> N
     module = "swerl_trainer.megatron.export"
     command = [sys.executable, "-m", module, str(checkpoint), str(model), str(folder), "--dtype", dtype]
     logger.info("converting %s to %s", checkpoint, folder)
-    process = await asyncio.create_subprocess_exec(
-        *command, env=environment.of_cpu_process(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
-    if process.returncode:
-        tail = output.decode(errors="replace")[-LOG_TAIL:]
-        raise RuntimeError(f"converting {checkpoint} ended with code {process.returncode}: {tail}")
+    code, output = await run_child(command, environment.of_cpu_process(), stderr=asyncio.subprocess.STDOUT)
+    if code:
+        raise RuntimeError(f"converting {checkpoint} ended with code {code}: {output[-LOG_TAIL:]}")
 
 
 def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSession) -> FixedPool:
