@@ -67,6 +67,7 @@ async def test_a_full_disk(small: Session) -> None:
         assert (await small.run("echo on", timeout=30)).stdout == b"on\n"
 
 
+@pytest.mark.alone  # while the kernel looks for memory in the bombed group, no other container of the node can start
 @pytest.mark.parametrize("processes", [4096, 150], ids=["memory runs out", "processes run out"])
 async def test_a_fork_bomb(processes: int, client: KubeClient, make_pod: MakePod, components: Components) -> None:
     limits = {"cpu": "1", "memory": "64Mi"}

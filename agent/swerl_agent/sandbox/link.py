@@ -109,13 +109,13 @@ class Link:
         await self.channel.close()
 
 
-async def open_link(connector: Connector, token: str, file_limit: int) -> Link:
-    """Start a loop for the session `token`; raises LinkLost when it does not come up."""
+async def open_link(connector: Connector, token: str, file_limit: int, hello: float | None = None) -> Link:
+    """Start a loop for the session `token`; raises LinkLost when it does not come up in `hello` seconds."""
     command, text = wire.bootstrap(token, secrets.token_hex(4), file_limit)
     link = Link(await connector.open(command), wire.Reader(token))
     try:
         await link.send(text)
-        said = await link.next(wire.Cut(0, 0), asyncio.get_running_loop().time() + HELLO_TIMEOUT)
+        said = await link.next(wire.Cut(0, 0), asyncio.get_running_loop().time() + (hello or HELLO_TIMEOUT))
         if not isinstance(said, wire.Say) or said.word != "hello":
             raise LinkLost(f"the session loop did not start: {said or 'no answer'}")
     except BaseException:

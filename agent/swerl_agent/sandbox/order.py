@@ -19,6 +19,7 @@ NEXT_PING = 30.0  # seconds until it is asked again, and the last answer must be
 GUARD_AFTER = 2.0  # seconds a command runs before the Pod itself watches its time: few need that process
 GUARD_SLACK = 5.0  # seconds the Pod's watch leaves to the client's own kill
 KILL_GRACE = 15.0  # seconds from the kill to the result; then the stream is opened anew, once
+MUTE_HELLO = 30.0  # seconds the loop of that new stream has to come up: the Pod may be beyond help
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Order:
         self.request = wire.run(self.id, self.seconds + GUARD_SLACK, self.cut, self.text)
         self.sent = False  # some stream may have delivered it
         self.killed = False
+        self.hello: float | None = None  # seconds for the next stream to say hello, set where the Pod ignored the kill
         self._grace_ends = 0.0  # loop time until which the result of a killed command is awaited on this stream
         self._strikes = 0  # streams that brought no result after the kill
 
@@ -59,7 +61,7 @@ class Order:
     async def _ask_again(self, link: Link) -> None:
         if not link.resumed:
             raise StateLost(f"the record of command {self.id} vanished while its stream was lost: it may have run")
-        self.killed = False
+        self.killed, self.hello = False, None
         await link.send(wire.ask(self.id, self.cut))
 
     async def _await_result(self, link: Link) -> wire.Result:
@@ -87,6 +89,7 @@ class Order:
             self.killed, self._grace_ends = True, now + KILL_GRACE
             await link.send(wire.kill(self.id))
         elif self.killed and now >= self._grace_ends:
+            self.hello = MUTE_HELLO
             raise LinkLost(f"no result of {self.id} after it was killed")
 
     async def _heed(self, link: Link, said: wire.Say) -> None:

@@ -188,15 +188,16 @@ class Session:
     async def _fulfil(self, order: Order) -> wire.Result:
         while True:
             try:
-                return await order.fulfil(await self._connected())
+                return await order.fulfil(await self._connected(order.hello))
             except LinkLost:
                 self._lost_streams += 1
                 await self._drop()
                 order.count_strike()
 
-    async def _connected(self) -> Link:
+    async def _connected(self, hello: float | None = None) -> Link:
+        """A stream; with `hello`, raises LinkLost where the Pod takes one and is silent for so many seconds."""
         if self._link is None:
-            self._link = await self._reconnect()
+            self._link = await self._reconnect(hello)
             if self._keeper is None:
                 self._keeper = asyncio.create_task(self._keep_alive())
             if self._abandoned is not None:
@@ -204,13 +205,15 @@ class Session:
                 self._abandoned = None
         return self._link
 
-    async def _reconnect(self) -> Link:
+    async def _reconnect(self, hello: float | None) -> Link:
         clock = asyncio.get_running_loop().time
         began, pause = clock(), FIRST_PAUSE
         while True:
             try:
-                return await open_link(self._connector, self.token, self._file_limit)
+                return await open_link(self._connector, self.token, self._file_limit, hello)
             except (LinkLost, HandshakeFailed) as error:
+                if hello is not None and isinstance(error, LinkLost):
+                    raise
                 self._failed_handshakes += 1
                 refused = isinstance(error, ExecRefused)
                 window = REFUSED_WINDOW if refused else RECONNECT_WINDOW

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from swerl_agent.kube import Data
 from swerl_agent.kube.exec import STDOUT
-from swerl_agent.sandbox import HandshakeFailed, PodGone, Session, StateLost
+from swerl_agent.sandbox import HandshakeFailed, PodGone, Session, StateLost, Unresponsive
 from swerl_agent.sandbox import order as limits
 from swerl_agent.sandbox import session as settings
 
@@ -177,6 +177,23 @@ async def test_a_frozen_loop_does_not_hold_the_caller(
     os.killpg(world.channels[0].pid, signal.SIGCONT)
     await asyncio.sleep(0.5)
     assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_pod_that_ignores_the_kill_and_starts_nothing_is_given_up(
+    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "KILL_GRACE", 0.5)
+    monkeypatch.setattr(limits, "MUTE_HELLO", 1.0)
+    task = asyncio.create_task(session.run(f"echo run >>{tmp_path}/runs; sleep 60", timeout=1))
+    await until((tmp_path / "runs").exists)
+    os.killpg(world.channel.pid, signal.SIGSTOP)
+    (world.path / "sh").unlink()
+    (world.path / "sh").write_text("#!/bin/sh\nexec sleep 30\n")
+    (world.path / "sh").chmod(0o755)
+    with pytest.raises(Unresponsive, match="after it was killed"):
+        await asyncio.wait_for(task, 10)
+    assert len(world.channels) == 2 and (tmp_path / "runs").read_text() == "run\n"
+    os.killpg(world.channels[0].pid, signal.SIGCONT)
 
 
 async def test_a_cancelled_command_is_killed_when_the_session_goes_on(
