@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path, PurePosixPath
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from . import names
 from .base import (
@@ -19,6 +19,7 @@ from .base import (
     Rule,
     StatusModel,
     Text,
+    faults,
     immutable,
 )
 from .compute import OutputVolume, PodSettings, ServedRollout
@@ -218,6 +219,15 @@ class EvaluationFile(ApiModel):
     """Checkpoint whose weights are served, below names.CHECKPOINTS_PATH; absent: those of the model's folder."""
     spec: SweEvalSpec
     """All the rest."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The evaluation that the file describes; raises ValueError naming file and fields."""
+        try:
+            return cls.model_validate_json(path.read_text())
+        except (OSError, ValidationError) as error:
+            problem = faults(error) if isinstance(error, ValidationError) else error
+            raise ValueError(f"{path} describes no evaluation: {problem}") from error
 
     @property
     def model(self) -> str:

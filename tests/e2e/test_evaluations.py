@@ -1,4 +1,4 @@
-"""SweEvals with engines on Ray, on the real cluster: a model's folder, and a checkpoint that a SweRLJob wrote."""
+"""SweEvals with engines on Ray, on the real cluster: a model's folder, and a checkpoint of a supervised SweRLJob."""
 
 from __future__ import annotations
 
@@ -30,11 +30,16 @@ def manifest(world: World, name: str, model: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def trained(world: World) -> str:
-    """A SweRLJob that wrote the checkpoint of one supervised step."""
-    sft = {"data": "demonstrations.jsonl", "steps": 1, "batchSize": 8, "lr": 1e-3}
-    name = world.apply(world.manifest("trained", {"name": "sft", "steps": 1, "sft": sft}))
+    """A SweRLJob that learned from demonstrations in two steps and wrote the checkpoint."""
+    sft = {"data": "demonstrations.jsonl", "steps": 2, "batchSize": 8, "lr": 1e-3}
+    name = world.apply(world.manifest("trained", {"name": "sft", "steps": 2, "sft": sft}))
     world.finish(name, 600)
     return name
+
+
+def test_a_supervised_job_lowers_its_loss(world: World, trained: str) -> None:
+    first, second = (row["train/loss"] for row in world.rows("supervised"))
+    assert second < first
 
 
 def check(world: World, name: str) -> None:

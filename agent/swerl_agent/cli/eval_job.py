@@ -8,7 +8,6 @@ import signal
 import sys
 from pathlib import Path
 
-from pydantic import ValidationError
 from swerl_api import EvaluationFile, names
 
 from swerl_agent.evaluation.shard import Share, make_share, merge_shares
@@ -32,7 +31,10 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 async def run_job(options: argparse.Namespace) -> int:
     """0 when every attempt has its result, 1 when infrastructure kept some from it, 143 after SIGTERM."""
-    file = read_file(options.config)
+    try:
+        file = EvaluationFile.read(options.config)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -49,11 +51,3 @@ async def run_job(options: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         print("swerl: ended by SIGTERM; started again it goes on where it stopped", file=sys.stderr)
         return INTERRUPTED
-
-
-def read_file(path: Path) -> EvaluationFile:
-    """The evaluation that the file describes; raises ArgumentTypeError naming file and field."""
-    try:
-        return EvaluationFile.model_validate_json(path.read_text())
-    except (OSError, ValidationError) as error:
-        raise argparse.ArgumentTypeError(f"{path} describes no evaluation: {error}") from error

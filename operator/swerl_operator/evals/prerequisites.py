@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from swerl_api import API_VERSION, EvalReason, SweEvalSpec, SweRLJobSpec
 from swerl_api.sweeval import TrainedModel
 
+from ..draft import unreadable_spec
 from ..jobs.attempt import Object
 from ..jobs.prerequisites import (
     Reference,
@@ -58,7 +59,7 @@ def _model_of(namespace: str, wanted: TrainedModel, body: Object | None, chosen:
     try:
         return trained_model(SweRLJobSpec.model_validate(body["spec"]), chosen or str(newest))
     except ValidationError as error:
-        return Problem(EvalReason.INVALID_SPEC, f"SweRLJob {wanted.name!r} cannot be read: {error}")
+        return Problem(EvalReason.INVALID_SPEC, f"SweRLJob {wanted.name!r} cannot be read: {unreadable_spec(error)}")
 
 
 def _references(evaluation: Evaluation) -> Iterator[Reference]:

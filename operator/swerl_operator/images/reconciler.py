@@ -15,6 +15,7 @@ from swerl_api.images import rewrite
 from swerl_api.names import IMAGE_SET_LABEL
 
 from ..context import OperatorContext
+from ..draft import unreadable_spec
 from ..errors import Conflict, Forbidden, Invalid, NotFound
 from .nodes import wanted_nodes
 from .plan import Ledger, Plan, missing, note_failure, plan
@@ -64,8 +65,10 @@ class ImageSetReconciler:
             spec = SweImageSetSpec.model_validate(body["spec"])
             images = await self._images(key[0], spec)
         except (ValidationError, _ListMissing) as error:
-            reason = ImageSetReason.LIST_MISSING if isinstance(error, _ListMissing) else ImageSetReason.INVALID_SPEC
-            await self._write(body, status, refused(status, reason, str(error), generation))
+            reason, text = ImageSetReason.LIST_MISSING, str(error)
+            if isinstance(error, ValidationError):
+                reason, text = ImageSetReason.INVALID_SPEC, unreadable_spec(error)
+            await self._write(body, status, refused(status, reason, text, generation))
             return BLOCKED_SECONDS
         nodes = wanted_nodes(await self._api.list("v1", "nodes", None), spec)
         work = self._work(key, status, images)

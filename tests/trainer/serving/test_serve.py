@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from swerl_api import EvaluationFile
+from swerl_trainer.driver.process import NO_RETRY
 from swerl_trainer.serving import serve
+from swerl_trainer.serving.__main__ import main
 from swerl_trainer.serving.errors import ServingError
-from swerl_trainer.serving.serve import Paths, read_file, served_folder
+from swerl_trainer.serving.serve import Paths, served_folder
 
 
 def evaluation(checkpoint: Path | None = None) -> EvaluationFile:
@@ -80,8 +82,8 @@ async def test_a_checkpoint_that_is_not_complete_is_named(
         await served_folder(evaluation(tmp_path / "step-0000003"), paths)
 
 
-def test_a_broken_file_is_named(tmp_path: Path) -> None:
+def test_a_broken_file_is_named_and_not_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text(json.dumps({"name": "x"}))
-    with pytest.raises(ServingError, match=r"evaluation\.json describes no evaluation"):
-        read_file(path)
+    assert main(["--config", str(path)]) == NO_RETRY
+    assert f"ServingError: {path} describes no evaluation: namespace: Field required; uid:" in capsys.readouterr().out

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from swerl_agent.cli import main
-from swerl_agent.cli.eval_job import read_file
 from swerl_agent.evaluation import Record, RecordError, Records, keep_settings
 from swerl_agent.evaluation.folder import begin_again
 from swerl_agent.evaluation.progress import ProgressReport, progress_of
@@ -206,7 +205,7 @@ def test_a_file_that_describes_no_evaluation_is_wrong_usage(tmp_path: Path, caps
 def test_a_share_of_another_division_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text(evaluation_file().model_dump_json(by_alias=True, exclude_none=True))
-    assert read_file(path) == evaluation_file()
+    assert EvaluationFile.read(path) == evaluation_file()
     config = tmp_path / "kubeconfig"
     config.write_text(json.dumps(KUBECONFIG))
     assert main(["eval", "job", "--config", str(path), "--shard", "0/3", "--kubeconfig", str(config)]) == 2

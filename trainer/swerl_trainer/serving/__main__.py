@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from swerl_api import EvaluationFile
 from swerl_trainer.driver.process import on_ray, run_to_end
 from swerl_trainer.serving.errors import ServingError
 
@@ -19,9 +20,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _run(path: Path) -> None:
-    from swerl_trainer.serving.serve import read_file, serve
+    from swerl_trainer.serving.serve import serve
 
-    file = read_file(path)
+    try:
+        file = EvaluationFile.read(path)
+    except ValueError as error:
+        raise ServingError(str(error)) from error
     async with on_ray():
         await serve(file)
 

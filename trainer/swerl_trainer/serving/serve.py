@@ -16,7 +16,6 @@ from pathlib import Path
 
 import aiohttp
 import ray
-from pydantic import ValidationError
 from swerl_api import EvaluationFile, names
 from swerl_trainer.checkpoints import MARKER
 from swerl_trainer.child import run_child
@@ -39,14 +38,6 @@ class Paths:
 
     model: Path = Path(names.MODEL_PATH)
     output: Path = Path(names.OUTPUT_PATH)
-
-
-def read_file(path: Path) -> EvaluationFile:
-    """The evaluation at `path`. Raises ServingError naming the file and the field."""
-    try:
-        return EvaluationFile.model_validate_json(path.read_text())
-    except (OSError, ValidationError) as error:
-        raise ServingError(f"{path} describes no evaluation: {error}") from error
 
 
 async def serve(file: EvaluationFile, paths: Paths | None = None) -> None:
