@@ -12,9 +12,9 @@ from typing import Any
 
 from swerl_api import JobReason
 
+from ..quantity import Amounts, parse_amounts, say
 from .attempt import Object
 from .problem import Problem
-from .quantity import Amounts, parse_amounts, say
 from .raycluster import Group, Plan, pod_template
 
 # KubeRay adds an init container of this size to every worker (`wait-gcs-ready`).

@@ -14,8 +14,8 @@ from swerl_api import RayPods, Resources
 from swerl_api.compute import PodSettings
 from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
 
+from ..quantity import parse_quantity
 from .attempt import Object
-from .quantity import parse_quantity
 from .sources import RESTRICTED, Placed, together
 
 API = "ray.io/v1"

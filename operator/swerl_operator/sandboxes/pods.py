@@ -14,6 +14,7 @@ from typing import Any
 from swerl_api import names
 from swerl_api.base import API_VERSION, Resources
 
+from ..quantity import parse_quantity
 from .facts import Group
 from .queueing import queue_annotations, queue_labels
 from .settings import SandboxSettings
@@ -116,13 +117,16 @@ def idle_command(lifetime: int) -> list[str]:
 
 
 def pod_resources(wish: Resources, settings: SandboxSettings) -> dict[str, dict[str, Any]]:
-    """Requests and limits: the wish; where it names only one of the two, the same for the other; else the defaults."""
-    requests, limits = dict(wish.requests), dict(wish.limits)
-    for name in settings.default_limits:
-        if name not in requests and name not in limits:
-            requests[name] = settings.default_requests[name]
-            limits[name] = settings.default_limits[name]
-    return {"requests": limits | requests, "limits": {**requests, **limits}}
+    """Requests and limits, each resource in both: the wish; else the defaults, and never a limit below its request.
+
+    Where only a limit is named the request is the same, as everywhere in Kubernetes; so is the limit of a device.
+    """
+    requests = settings.default_requests | wish.limits | wish.requests
+    defaults = {
+        name: max(settings.default_limits.get(name, "0"), request, key=parse_quantity)
+        for name, request in requests.items()
+    }
+    return {"requests": requests, "limits": defaults | wish.limits}
 
 
 def _dns(egress: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import OperatorError
+from ..quantity import parse_quantity
 from .cluster import Cluster
 from .facts import Key, seconds
 from .metrics import SandboxMetrics
@@ -21,9 +22,6 @@ from .settings import SandboxSettings
 from .store import Store
 
 logger = logging.getLogger(__name__)
-
-NANO, MICRO, MILLI = "n", "u", "m"
-FACTORS = {NANO: 1e-9, MICRO: 1e-6, MILLI: 1e-3, "k": 1e3}
 
 
 @dataclass
@@ -42,8 +40,8 @@ class Meter:
             if moment is None:
                 continue
             before = self.seen.get(pod, moment - window(str(sample.get("window") or "")))
-            cores = sum(quantity((c.get("usage") or {}).get("cpu", "0")) for c in sample.get("containers") or ())
-            used[pod] = cores * max(0.0, moment - before)
+            cores = ((c.get("usage") or {}).get("cpu", "0") for c in sample.get("containers") or ())
+            used[pod] = float(sum(map(parse_quantity, cores))) * max(0.0, moment - before)
             present[pod] = max(moment, before)
         self.seen = present
         return used
@@ -94,12 +92,6 @@ class Usage:
         if record is not None:
             record.cpu_seconds += used
             self._metrics.cpu_seconds.inc(used)
-
-
-def quantity(text: str) -> float:
-    """Cores of a Kubernetes quantity, e.g. `250m` or `1234567n`."""
-    factor = FACTORS.get(text[-1:], 1.0)
-    return float(text[:-1] if text[-1:] in FACTORS else text) * factor
 
 
 def window(text: str) -> float:

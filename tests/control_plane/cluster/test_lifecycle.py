@@ -91,10 +91,11 @@ def test_down_after_a_crash_leaves_nothing_at_all(running: Cluster, made: Cluste
 def _assert_removed(cluster: Cluster, *verb: str) -> None:
     """Runs `verb` and looks for whatever the cluster had on the machine."""
     assert len(_traces(cluster)) > 10
-    namespaces = _network_namespaces(cluster)
+    inside = _processes(_network_namespaces(cluster))
+    assert inside
     cluster_command("--name", cluster.name, *verb)
     assert _traces(cluster) == []
-    assert not namespaces & {_inode(link) for link in Path("/proc").glob("[0-9]*/ns/net")}
+    assert not [(pid, name) for pid, name in inside if _inode(Path(f"/proc/{pid}/ns/net")) == name]
 
 
 def _pids(cluster: Cluster) -> dict[str, int]:
@@ -124,6 +125,12 @@ def _network_namespaces(cluster: Cluster) -> set[str]:
     """The node's and its Pods'."""
     handles = [Path("/run/netns") / cluster.label, *cluster.run.glob("containerd/**/netns/cni-*")]
     return {f"net:[{handle.stat().st_ino}]" for handle in handles}
+
+
+def _processes(namespaces: set[str]) -> list[tuple[str, str]]:
+    """Pids of those in one of the namespaces, and in which: a name alone may be another one's a moment later."""
+    links = ((link.parts[2], _inode(link)) for link in Path("/proc").glob("[0-9]*/ns/net"))
+    return [(pid, name) for pid, name in links if name in namespaces]
 
 
 def _inode(link: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from swerl_operator.jobs.capacity import capacity_problem
 from swerl_operator.jobs.plan import plan_of
-from swerl_operator.jobs.quantity import parse_quantity, say
+from swerl_operator.quantity import parse_quantity, say
 
 from .conftest import MakeAttempt
 
@@ -46,7 +46,10 @@ def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
     assert capacity_problem(plan_of(make_attempt(trainer=trainer)), [node()]) is not None
 
 
-@pytest.mark.parametrize(("text", "value"), [("500m", "0.5"), (2, "2"), ("1Gi", str(2**30)), ("1e3", "1000")])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("500m", "0.5"), (2, "2"), ("1Gi", str(2**30)), ("1e3", "1000"), ("1500000n", "0.0015"), ("20u", "0.00002")],
+)
 def test_quantities(text: str | int, value: str) -> None:
     assert parse_quantity(text) == Decimal(value)
 

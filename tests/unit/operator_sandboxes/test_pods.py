@@ -101,15 +101,26 @@ def test_a_silent_node_is_given_up_sooner_than_kubernetes_would_unless_the_user_
 
 
 def test_resources_are_complete_whatever_is_named() -> None:
-    wish = Resources(requests={"cpu": "2"}, limits={"memory": "8Gi"})
+    wish = Resources(requests={"cpu": "2", "example.com/device": "1"}, limits={"memory": "8Gi"})
     made = pod_resources(wish, SETTINGS)
     storage = SETTINGS.default_limits["ephemeral-storage"]
-    assert made["limits"] == {"cpu": "2", "memory": "8Gi", "ephemeral-storage": storage}
+    assert made["limits"] == {
+        "cpu": "2",
+        "example.com/device": "1",
+        "memory": "8Gi",
+        "ephemeral-storage": storage,
+    }
     assert made["requests"] == {
         "cpu": "2",
+        "example.com/device": "1",
         "memory": "8Gi",
         "ephemeral-storage": SETTINGS.default_requests["ephemeral-storage"],
     }
+
+
+def test_a_small_request_does_not_become_the_limit() -> None:
+    limits = pod_resources(Resources(requests={"cpu": "10m", "memory": "64Mi"}), SETTINGS)["limits"]
+    assert (limits["cpu"], limits["memory"]) == (SETTINGS.default_limits["cpu"], SETTINGS.default_limits["memory"])
 
 
 def test_process_one_ends_at_once_when_told_to() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from swerl_operator.sandboxes.facts import timestamp
-from swerl_operator.sandboxes.usage import Meter, quantity, window
+from swerl_operator.sandboxes.usage import Meter, window
 
 NOW = 1_000_000.0
 
@@ -15,13 +15,6 @@ def sample(pod: str, at: float, *cpu: str, span: str = "15s") -> dict[str, Any]:
     containers = [{"name": f"c{i}", "usage": {"cpu": each, "memory": "1Mi"}} for i, each in enumerate(cpu)]
     meta = {"namespace": "ns", "name": pod}
     return {"metadata": meta, "timestamp": timestamp(NOW + at), "window": span, "containers": containers}
-
-
-@pytest.mark.parametrize(
-    ("text", "cores"), [("0", 0.0), ("1", 1.0), ("250m", 0.25), ("1500000n", 0.0015), ("20u", 2e-5), ("1.5", 1.5)]
-)
-def test_quantities(text: str, cores: float) -> None:
-    assert quantity(text) == pytest.approx(cores)
 
 
 @pytest.mark.parametrize(("text", "length"), [("15.1s", 15.1), ("1m0s", 60.0), ("500ms", 0.5), ("", 0.0)])
