@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from swerl_agent.grading import Verdict
 
 from .task_image import HIDDEN_TEST, SOURCE
 
@@ -167,10 +170,14 @@ else:
 @dataclass(frozen=True)
 class Cheat:
     files: dict[str, str | None]
-    named: str  # what the verdict says of it
+    named: str  # what the verdict says of it, as a regular expression
     status: str = "unresolved"
     links: tuple[tuple[str, str], ...] = ()  # symbolic links of the patch: (path, target)
     before: str = ""  # what the task's script runs before the tests, as an installation
+
+    def is_named(self, verdict: Verdict) -> bool:
+        notes = [note.replace("\\", "") for note in verdict.report.get("protected", [])]
+        return any(re.search(self.named, text) for text in (verdict.detail, *notes))
 
 
 def imported(code: str, named: str, before: str = "") -> Cheat:
@@ -229,7 +236,7 @@ CHEATS = {
     "exits at the end": imported(AT_EXIT, "both as passed and as failed"),
     "prints markers of its own": imported(MARKERS, "both as passed and as failed"),
     "replaces stdout": imported(STDOUT, "does not tell of the test run"),
-    "daemon that rewrites the log": imported(DAEMON, "both as passed and as failed"),
+    "daemon that rewrites the log": imported(DAEMON, "both as passed and as failed|does not tell of the test run"),
     "signs a report of its own": imported(SIGNS, "cut short"),
     # pytest from inside
     "tests that do not run": imported(NO_RUN, "calc.py replaced Function.runtest"),

@@ -53,8 +53,7 @@ async def verdicts(kubeconfig: str, namespace: str, task: Task, repository: Repo
 def test_it_does_not_score_and_is_named(verdicts: dict[str, Verdict], name: str) -> None:
     verdict = verdicts[name]
     assert verdict.status == CHEATS[name].status, verdict
-    said = [verdict.detail, *(note.replace("\\", "") for note in verdict.report.get("protected", []))]
-    assert any(CHEATS[name].named in text for text in said), said
+    assert CHEATS[name].is_named(verdict), verdict
 
 
 async def test_a_fix_beside_a_cheat_counts_for_itself(grader: Grader, task: Task, repository: Repository) -> None:

@@ -177,6 +177,4 @@ def test_a_cheat_that_an_agent_submits_does_not_score_and_the_verdict_names_it(
 ) -> None:
     outcome, cheat = outcomes[name], CHEATS[name]
     assert (outcome.exit_status, outcome.verdict and outcome.verdict.status) == ("submitted", cheat.status), outcome
-    assert outcome.verdict is not None
-    notes = [note.replace("\\", "") for note in outcome.verdict.report.get("protected", [])]
-    assert any(cheat.named in text for text in [outcome.verdict.detail, *notes]), outcome.verdict
+    assert outcome.verdict is not None and cheat.is_named(outcome.verdict), outcome.verdict
