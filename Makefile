@@ -43,7 +43,7 @@ test: lint cluster images test-beside-each-other test-e2e ## everything, against
 
 .PHONY: test-beside-each-other test-on-cluster
 test-beside-each-other: # each of them waits most of the time
-	@echo "unit tests (3 min), the trainer's (6 min), outages and control plane (14 min) beside each other; each shows when it ends"
+	@echo "unit tests, the trainer's tests, and outages followed by the control plane run beside each other; each shows when it ends"
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-unit test-trainer test-on-cluster
 
 test-on-cluster: # nothing else may run on the cluster while parts of it are out

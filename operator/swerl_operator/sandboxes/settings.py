@@ -102,7 +102,7 @@ class SandboxSettings:
     default_limits: dict[str, str] = field(
         default_factory=lambda: {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "4Gi"}
     )
-    """Limits of such resources."""
+    """Limits of resources without one in the group's spec; a request that is more is the limit itself."""
 
     extra_capabilities: tuple[str, ...] = ()
     """Linux capabilities on top of those a root image needs to use package tools and git."""

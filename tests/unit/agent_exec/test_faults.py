@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.parametrize("world", ["dash", "busybox"], indirect=True)
 
 
-async def started(session: Session, file: Path, rest: str) -> asyncio.Task[object]:
+async def started(session: Session, file: Path, rest: str, timeout: float = 30) -> asyncio.Task[object]:
     """A running command that has written one line to `file`."""
-    task: asyncio.Task[object] = asyncio.create_task(session.run(f"echo run >>{file}; {rest}", timeout=30))
+    task: asyncio.Task[object] = asyncio.create_task(session.run(f"echo run >>{file}; {rest}", timeout=timeout))
     await until(lambda: file.exists() and file.read_text() == "run\n")
     return task
 
@@ -184,8 +184,7 @@ async def test_a_pod_that_ignores_the_kill_and_starts_nothing_is_given_up(
 ) -> None:
     monkeypatch.setattr(limits, "KILL_GRACE", 0.5)
     monkeypatch.setattr(limits, "MUTE_HELLO", 1.0)
-    task = asyncio.create_task(session.run(f"echo run >>{tmp_path}/runs; sleep 60", timeout=1))
-    await until((tmp_path / "runs").exists)
+    task = await started(session, tmp_path / "runs", "sleep 60", timeout=1)
     os.killpg(world.channel.pid, signal.SIGSTOP)
     (world.path / "sh").unlink()
     (world.path / "sh").write_text("#!/bin/sh\nexec sleep 30\n")

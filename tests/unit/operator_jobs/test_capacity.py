@@ -48,7 +48,10 @@ def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("500m", "0.5"), (2, "2"), ("1Gi", str(2**30)), ("1e3", "1000"), ("1500000n", "0.0015"), ("20u", "0.00002")],
+    [
+        *(("0", "0"), ("1", "1"), (2, "2"), ("1.5", "1.5"), ("1e3", "1000"), ("1Gi", str(2**30))),
+        *(("500m", "0.5"), ("250m", "0.25"), ("1500000n", "0.0015"), ("20u", "0.00002")),
+    ],
 )
 def test_quantities(text: str | int, value: str) -> None:
     assert parse_quantity(text) == Decimal(value)
