@@ -117,6 +117,12 @@ class Grader:
 
         Raises GradingError when the cluster or the task's parser makes grading impossible.
         """
+        began = time.monotonic()
+        verdict = await self._verdict(task, patch, fresh=fresh, image=image)
+        return replace(verdict, duration=time.monotonic() - began)
+
+    async def _verdict(self, task: Task, patch: str, *, fresh: bool, image: str) -> Verdict:
+        """By policy, from the cache, from a Job that runs already, or from one of its own."""
         blocked = forbidden(patch) or aware_of_tests(patch, task.evaluation)
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
@@ -154,7 +160,6 @@ class Grader:
     async def _grade(
         self, task: Task, patch: str, files: Mapping[str, bytes], key: str, cache: VerdictCache | None
     ) -> Verdict:
-        started = time.monotonic()
         await self._make_ready()
         try:
             await asyncio.to_thread(check_parser, task.evaluation)
@@ -162,7 +167,6 @@ class Grader:
             raise GradingError(f"task {task.instance_id}: {error}") from error
         async with self._slots:
             verdict = await self._with_retries(task, patch, files)
-        verdict = replace(verdict, duration=time.monotonic() - started)
         if cache:
             await asyncio.to_thread(cache.put, key, verdict)
         return verdict

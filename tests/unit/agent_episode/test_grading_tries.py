@@ -1,7 +1,8 @@
-"""What a grader does when a Job of it comes to nothing."""
+"""What a grader does when a Job of it comes to nothing, and how long it says that it took."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,3 +74,16 @@ async def test_a_verdict_on_the_patch_is_never_tried_again(
 async def test_a_patch_that_always_ends_its_job_early_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, _ = await graded(monkeypatch, *[NoReport("killed")] * 3)
     assert (verdict.status, verdict.detail) == ("unresolved", "every try was cut short: killed")
+
+
+async def test_a_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run_job(*what: Any, **how: Any) -> Run:
+        await asyncio.sleep(1)
+        return Run(PASSED, "")
+
+    monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
+    cluster: Any = Cluster()
+    async with Grader(cluster, "n", Grading()) as grader:
+        first, again = [await grader.grade(task(eval_script="./tests/runtests.py"), "") for _ in range(2)]
+    assert (first.cached, again.cached) == (False, True)
+    assert again.duration < 1 <= first.duration
