@@ -26,7 +26,7 @@ class Watch:
 
     read: Callable[[], dict[str, Any]]
     console: Console = field(default_factory=Console)
-    interval: float = 2.0
+    interval: float = 4.0  # seconds; each reading is a program that starts, on the machine that trains
     started: float = field(default_factory=time.monotonic)
     phases: dict[str, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
