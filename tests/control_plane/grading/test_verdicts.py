@@ -83,6 +83,7 @@ async def test_equal_requests_share_one_job_and_later_ones_the_cache(
     async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as grader:
         first, second = await asyncio.gather(grader.grade(task, ""), grader.grade(task, ""))
         assert first.report is second.report
+        assert first == replace(second, duration=first.duration)
         assert (await grader.grade(task, "")).cached
         assert not (await grader.grade(task, "", fresh=True)).cached
     async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as other:
