@@ -1,7 +1,8 @@
 """Daemons of a cluster: started detached, found again by pid and start time.
 
 Guarantees: a recorded pid that now belongs to another process is never signalled; a daemon whose command line or
-configuration has changed is replaced; each daemon is in the cluster's cgroup before it runs its first instruction.
+configuration has changed is replaced; each daemon is in the cluster's cgroup before it runs its first instruction, and
+ignores no signal that whoever started it ignores (`nohup`), since containers may inherit that.
 """
 
 import contextlib
@@ -100,7 +101,7 @@ def _start(cluster: Cluster, daemon: Daemon) -> None:
         log.replace(log.with_suffix(".log.1"))
     prefix = in_node(cluster) if daemon.in_node else ()
     groups = " ".join(map(str, cgroups.daemons_files(cluster.label)))
-    join = ("/bin/sh", "-ec", 'for group in $0; do echo $$ >"$group"; done; exec "$@"', groups)
+    join = ("/bin/sh", "-ec", 'for group in $0; do echo $$ >"$group"; done; exec env --default-signal "$@"', groups)
     with log.open("ab") as output:
         child = subprocess.Popen(
             [*join, *prefix, *daemon.argv],

@@ -64,6 +64,18 @@ def test_restart_replaces_one_component(made: Cluster, pod: str) -> None:
     assert changed == {"scheduler"}
 
 
+def test_a_component_started_under_nohup_heeds_a_hang_up(made: Cluster, pod: str) -> None:
+    """What it ignored, the processes of Pods could be born to ignore too, and no terminal would end them."""
+    default = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        cluster_command("--name", made.name, "restart", "scheduler")
+    finally:
+        signal.signal(signal.SIGHUP, default)
+    status = Path(f"/proc/{_pids(made)['scheduler']}/status").read_text()
+    ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn:"))
+    assert not ignored & 1 << signal.SIGHUP - 1
+
+
 def test_down_leaves_nothing_but_the_image_store(made: Cluster, pod: str) -> None:
     _assert_removed(made, "down")
     assert [entry.name for entry in made.state.iterdir()] == ["containerd"]
