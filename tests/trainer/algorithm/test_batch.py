@@ -27,13 +27,26 @@ def rollouts() -> list[Sample]:
     """Two groups with signal, one trajectory in three steps, and one group without."""
     mixed = [sample(5 + 3 * i, reward=float(i % 2), group="a", index=i) for i in range(4)]
     steps = [sample(4 + step, reward=1.0, group="b", index=0, step=step) for step in range(3)]
-    return [*mixed, *steps, sample(9, reward=0.0, group="b", index=1), sample(8, group="c"), sample(8, group="c")]
+    return [
+        *mixed,
+        *steps,
+        sample(9, reward=0.0, group="b", index=1),
+        sample(8, group="c"),
+        sample(8, group="c", index=1),
+    ]
 
 
-def test_a_batch_holds_only_sequences_with_gradient() -> None:
+def test_a_group_without_signal_counts_in_the_mean_with_advantage_zero() -> None:
     batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
-    assert {s.trajectory[0] for s in batch.sequences} == {"a", "b"}
-    assert batch.trainable_tokens == sum(int(s.mask.sum()) for s in batch.sequences)
+    assert [s.trajectory[0] for s in batch.sequences] == [*"aaaa", *"bbbb", *"cc"]
+    assert [bool(s.advantages.any()) for s in batch.sequences] == [True] * 8 + [False] * 2
+    assert batch.trainable_tokens == sum(s.trainable_tokens for s in rollouts())
+
+
+def test_what_infrastructure_ended_is_not_in_the_mean() -> None:
+    lost = Sample(range(5), [0, 0, 1, 1, 1], [-1.0] * 5, 1.0, False, "c", 0, "task", 1)
+    batch = policy_batch([*rollouts(), lost], normalisation="std", aggregation="token")
+    assert [s.trajectory for s in batch.sequences if s.trajectory[0] == "c"] == [("c", 1)]
 
 
 def test_token_weights_are_equal_and_sum_to_one() -> None:
@@ -47,7 +60,7 @@ def test_sequence_weights_give_every_trajectory_the_same_share() -> None:
     share: defaultdict[tuple[str, int], float] = defaultdict(float)
     for s in batch.sequences:
         share[s.trajectory] += float(s.weights.sum())
-    assert list(share.values()) == pytest.approx([1 / 6] * 6)
+    assert list(share.values()) == pytest.approx([1 / 8] * 8)
 
 
 def test_the_figures_of_a_batch_are_means_over_trajectories_and_over_tokens() -> None:
@@ -89,12 +102,12 @@ def test_minibatches_share_out_whole_trajectories_and_weigh_each_part_anew() -> 
     parts = minibatches(batch, 3, "sequence")
     assert [float(sum(s.weights.sum() for s in p.sequences)) for p in parts] == pytest.approx([1.0] * 3)
     owners = [{s.trajectory for s in p.sequences} for p in parts]
-    assert not owners[0] & owners[1] and len(owners[0] | owners[1] | owners[2]) == 6
+    assert not owners[0] & owners[1] and len(owners[0] | owners[1] | owners[2]) == 8
 
 
 def test_there_are_never_more_minibatches_than_trajectories() -> None:
     batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
-    assert len(minibatches(batch, 50, "token")) == 6
+    assert len(minibatches(batch, 50, "token")) == 8
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -148,7 +161,7 @@ def test_a_padding_micro_batch_has_no_trainable_token() -> None:
     assert (len(packed.tokens), len(packed.positions), packed.sequences) == (8, 0, 1)
 
 
-def test_stepwise_advantages_lie_on_their_answers_and_the_rest_is_not_trained() -> None:
+def test_stepwise_advantages_lie_on_their_answers_and_are_zero_elsewhere() -> None:
     def judged(index: int, rewards: dict[int, float]) -> Sample:
         answers = [(0, 2, 4), (1, 5, 7)]
         mask = [0, 0, 1, 1, 0, 1, 1]
@@ -159,5 +172,5 @@ def test_stepwise_advantages_lie_on_their_answers_and_the_rest_is_not_trained() 
     first, second = batch.sequences
     assert first.advantages.tolist() == [0, 0, 1, 1, 0, 0, 0]
     assert second.advantages.tolist() == [0, 0, -1, -1, 0, 0, 0]
-    assert first.mask.tolist() == [False, False, True, True, False, False, False]
+    assert first.mask.tolist() == [False, False, True, True, False, True, True]
     assert float(first.weights.sum() + second.weights.sum()) == pytest.approx(1.0)

@@ -1,7 +1,8 @@
 """A batch: what one optimiser step sees, as tensors that can travel.
 
 Guarantees: the `weights` of a batch sum to 1 over its trainable tokens, so the loss is one weighted sum and neither
-micro-batches nor data-parallel ranks can change its scale; samples without gradient are not in it.
+micro-batches nor data-parallel ranks can change its scale. Groups whose rewards are all equal count in that sum with
+advantage 0: the fewer groups have a gradient, the smaller the step.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from swerl_trainer.algorithm.sample import Sample
 from swerl_trainer.algorithm.settings import Aggregation
 from torch import Tensor
 
-Spans = Sequence[tuple[int, int, float]]  # (first token, end, advantage) of what a sample trains
+Spans = Sequence[tuple[int, int, float]]  # (first token, end, advantage) of what has a gradient
 
 
 @dataclass(frozen=True)
@@ -77,17 +78,24 @@ def policy_batch(
     stepwise: bool = False,
     sampled: bool = True,
 ) -> Batch:
-    """Batch of graded rollouts; empty when no group has a gradient. `stepwise`: advantages per answer.
+    """Batch of graded rollouts, without those that infrastructure ended; empty when no token has a gradient.
 
-    `sampled`: the samples are what engines sampled, so that an AlgorithmError is raised when one that would be trained
-    has no rollout log-probabilities.
+    `stepwise`: advantages per answer. `sampled`: the samples are what engines sampled, so that an AlgorithmError is
+    raised when one of the batch has no rollout log-probabilities.
     """
     if stepwise:
         spans: dict[int, Spans] = {**answer_advantages(samples, normalisation=normalisation)}
     else:
         advantages = group_advantages(samples, normalisation=normalisation)
         spans = {i: [(0, len(samples[i].tokens), advantage)] for i, advantage in advantages.items()}
-    chosen = [(samples[i], spans[i]) for i in spans if samples[i].trainable_tokens]
+    if not any(samples[i].trainable_tokens for i in spans):
+        return Batch(())
+    spoilt = {sample.trajectory for sample in samples if not sample.valid}
+    chosen = [
+        (sample, spans.get(i, []))
+        for i, sample in enumerate(samples)
+        if sample.trainable_tokens and (i in spans or sample.trajectory not in spoilt)
+    ]
     for sample, _ in chosen:
         if sampled and not sample.logprobs:
             raise AlgorithmError(f"{sample.name}: no rollout log-probabilities; the engine must return them")
@@ -132,11 +140,9 @@ def _batch(chosen: Sequence[tuple[Sample, Spans]], aggregation: Aggregation) -> 
 
 def _sequence(sample: Sample, spans: Spans) -> TrainingSequence:
     advantages = torch.zeros(len(sample.tokens))
-    trained = torch.zeros(len(sample.tokens), dtype=torch.bool)
     for start, end, advantage in spans:
         advantages[start:end] = advantage
-        trained[start:end] = True
-    mask = trained & torch.tensor(sample.loss_mask, dtype=torch.bool)
+    mask = torch.tensor(sample.loss_mask, dtype=torch.bool)
     mask[0] = False
     return TrainingSequence(
         tokens=torch.tensor(sample.tokens, dtype=torch.int64),
