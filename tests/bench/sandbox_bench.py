@@ -113,15 +113,16 @@ def figures(loads: Loads, found: Matrix, kept: Held) -> list[Figure]:
 
 
 async def run(kubeconfig: str, cluster: layout.Cluster) -> int:
+    folder = swerl_home() / "bench-sandbox"
+    folder.mkdir(parents=True, exist_ok=True)
     async with KubeClient.from_environment(kubeconfig) as client, pods(client, kubeconfig, PODS) as bare:
         place = await servers(client, bare)
         loads, found = await _compared(cluster, place)
+        (folder / "matrix.json").write_text(json.dumps(found, indent=1))
+        (folder / "table.txt").write_text(table(loads) + "\n")
+        print(f"\n{table(loads)}\n\n{matrix(found)}\n", flush=True)
         kept = await held(place, HOLD_SECONDS)
-    print(f"\n{table(loads)}\n\n{matrix(found)}\n\n{kept.commands} commands on held sessions\n")
-    folder = swerl_home() / "bench-sandbox"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "matrix.json").write_text(json.dumps(found, indent=1))
-    (folder / "table.txt").write_text(table(loads) + "\n")
+    print(f"{kept.commands} commands on held sessions\n")
     return conclude(figures(loads, found, kept), folder / "figures.json")
 
 

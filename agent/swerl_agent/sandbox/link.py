@@ -109,9 +109,9 @@ class Link:
         await self.channel.close()
 
 
-async def open_link(connector: Connector, token: str, file_limit: int, hello: float | None = None) -> Link:
+async def open_link(connector: Connector, token: str, file_limit: int, login: bool, hello: float | None = None) -> Link:
     """Start a loop for the session `token`; raises LinkLost when it does not come up in `hello` seconds."""
-    command, text = wire.bootstrap(token, secrets.token_hex(4), file_limit)
+    command, text = wire.bootstrap(token, secrets.token_hex(4), file_limit, login)
     link = Link(await connector.open(command), wire.Reader(token))
     try:
         await link.send(text)

@@ -1,8 +1,9 @@
-# One session inside a Pod. Control reads requests and never blocks; the runner keeps one login shell ready, which takes
-# the next request, becomes the command and is followed by another: what a profile costs is paid while nobody waits.
+# One session inside a Pod. Control reads requests and never blocks; the runner keeps one fresh shell ready, which takes
+# the next request, becomes the command and is followed by another: what its start costs is paid while nobody waits.
 # Needs a POSIX sh (dash, busybox ash, bash), cat, head, tail, wc, mkdir, rm, sleep; uses setsid and bash if they are there.
 # Arguments: $1 bytes of this text, $2 token of the session, $3 limit of one file that a command writes, in blocks of 512
-# bytes, $4 name of this loop, which no other has. Requests, one line each, on standard input:
+# bytes, $4 name of this loop, which no other has, $5 "login" if commands begin in login shells, else empty. Requests,
+# one line each, on standard input:
 #   run ID SECONDS HEAD TAIL TEXT   execute the shell text; "claimed" if ID began before, "refused" if that cannot be
 #                           noted; killed after SECONDS if this stream ends before the command does
 #   ask ID HEAD TAIL        the result of ID, waiting for it; "unknown" if it never began
@@ -14,7 +15,7 @@
 # as long as it stands where ID begins with "n-" (its client named it, and another may ask for it),
 #   ID ("loop N", "pid N", "slot S", "rc N", each as it becomes known), ID.late (it was killed for its time), ID.* (files
 #   put for it), S.out, S.err, S.id (what the shell of slot S took), shell-N (the shell that loop N keeps ready).
-sw_token=$2 sw_blocks=$3 sw_name=$4 sw_home=$PWD
+sw_token=$2 sw_blocks=$3 sw_name=$4 sw_kind=$5 sw_home=$PWD
 sw_nl='
 '
 sw_common=' -~	
@@ -107,15 +108,16 @@ sw_forget() { # files of slot $1 and command $2: the result has arrived, for ano
   [ ${#sw_old} -gt 8000 ] && { rm -f $sw_old; sw_old=; }
 } 2>/dev/null
 
-sw_shell_in_slot() { # a login shell that takes one request and becomes it; the text sees none of these variables but sw_*
+sw_shell_in_slot() { # a shell that takes one request and becomes it; the text sees none of these variables but sw_*
   # In the foreground: a background command would start with interrupts ignored.
   (
-    read -r sw_pid sw_rest </proc/self/stat
-    echo "$sw_pid" >"$sw_dir/shell-$$"
+    cd -P /proc/self # named by number then; to read its `stat` takes a call for each byte
+    echo "${PWD##*/}" >"$sw_dir/shell-$$"
     ulimit -Sf "$sw_blocks"
     cd "$sw_home" || cd /
+    unset OLDPWD
     exec 2>&9 9>&-
-    exec $sw_alone $sw_shell -lc "sw_dir=$sw_dir sw_shell=$sw_shell sw_nl='$sw_nl'
+    exec $sw_alone $sw_start "sw_dir=$sw_dir sw_shell=$sw_shell sw_nl='$sw_nl'
 IFS=' ' read -r sw_id sw_head sw_tail sw_text <&7 || { echo end >&6; exit 0; }
 [ -e \"\$sw_dir/\$sw_id.late\" ] && { echo skip >&6; exit 0; }
 read -r sw_from sw_rest 2>/dev/null </proc/uptime
@@ -266,6 +268,8 @@ sw_control() {
 sw_shell=sh sw_alone=
 command -v bash >/dev/null 2>&1 && sw_shell=bash
 command -v setsid >/dev/null 2>&1 && sw_alone=setsid
+sw_start='sh -c'
+[ -z "$sw_kind" ] || sw_start="$sw_shell -lc"
 sw_found=fresh
 for sw_base in /run /var/tmp /tmp /dev/shm; do [ -d "$sw_base/.swerl-$sw_token" ] && sw_found=resumed; done
 if sw_place; then

@@ -23,6 +23,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -46,16 +47,23 @@ class Session:
     """A shell in one Pod, opened at the first use; use `async with`, or `close` it."""
 
     def __init__(
-        self, connector: Connector, *, token: str | None = None, file_limit: int = FILE_LIMIT, image: str = ""
+        self,
+        connector: Connector,
+        *,
+        token: str | None = None,
+        file_limit: int = FILE_LIMIT,
+        login: bool = True,
+        image: str = "",
     ) -> None:
         """`token`: of the session to go on with, by default a new one; letters, digits, `-`, `_`.
 
-        `file_limit`: bytes a command can write into one file, its outputs included; more ends the writer. `image`: that
-        the Pod runs, as its node resolved it, for those who want to know.
+        `file_limit`: bytes a command can write into one file, its outputs included; more ends the writer. `login`:
+        whether commands begin in a login shell; without, in plain `sh`, they cost the sandbox half as much or less.
+        `image`: that the Pod runs, as its node resolved it, for those who want to know.
         """
         self.image = image
         self._connector = connector
-        self._file_limit = file_limit
+        self._file_limit, self._login = file_limit, login
         self.token = secrets.token_hex(8) if token is None else wire.checked(token, "a token of a session")
         self._client = secrets.token_hex(4)  # tells our commands from those of other clients of the session
         self._ids = itertools.count(1)
@@ -89,15 +97,17 @@ class Session:
         user: str | None = None,
         stdin: bytes | None = None,
         id: str | None = None,
-        login: bool = True,
+        login: bool | None = None,
         max_output: int = DEFAULT_OUTPUT,
     ) -> CommandResult:
         """Run `command` as `bash -lc` would (`sh -lc` where there is no bash), in a shell that nothing ran in before.
 
+        `login`: whether it runs so, or as `sh -c` would, without the login profile; by default as the session's. The
+        other kind is a shell below one of the session's.
+
         `timeout` in seconds. `env` is set after the login profile has run. `user`: whom the command runs as, by name or
         number; the container must run as root. `stdin`: what it reads, in the form of a file; nothing by default.
-        Without `login` the command runs in a plain shell below the login shell. Of each output at most `max_output`
-        bytes travel, half of them from its start, half from its end.
+        Of each output at most `max_output` bytes travel, half of them from its start, half from its end.
 
         `id` names the command for good: asked for again, by this client or by another with this session's `token`, the
         command does not run again, whatever text is given. If it is done its result comes again, if not it is waited
@@ -110,12 +120,14 @@ class Session:
         if not isinstance(stdin, bytes | None):
             raise TypeError(f"stdin is bytes, not {type(stdin).__name__}; encode a text first")
         name, cut = self._name(id), wire.Cut.of(max_output)
-        text = wire.command_text(command, cwd=cwd, env=env, login=login, user=user)
+        say = partial(wire.command_text, command, cwd=cwd, env=env, user=user, given=self._login)
+        say = partial(say, login=self._login if login is None else login)
+        text = say()
         data = command.encode("utf-8", "surrogateescape")
         if stdin or len(data) > wire.INLINE_LIMIT:
             script = await self.put(data, name) if len(data) > wire.INLINE_LIMIT else None
             given = await self.put(stdin, name, check=True) if stdin else None
-            text = wire.command_text(command, cwd=cwd, env=env, login=login, script=script, stdin=given, user=user)
+            text = say(script=script, stdin=given)
         return await self._execute(name, text, timeout, cut)
 
     async def execute(self, text: str, *, timeout: float, cut: wire.Cut, id: str | None = None) -> CommandResult:
@@ -210,7 +222,7 @@ class Session:
         began, pause = clock(), FIRST_PAUSE
         while True:
             try:
-                return await open_link(self._connector, self.token, self._file_limit, hello)
+                return await open_link(self._connector, self.token, self._file_limit, self._login, hello)
             except (LinkLost, HandshakeFailed) as error:
                 if hello is not None and isinstance(error, LinkLost):
                     raise

@@ -68,9 +68,12 @@ class Say:
     argument: str
 
 
-def bootstrap(token: str, name: str, file_limit: int) -> tuple[list[str], bytes]:
-    """The command to execute in the container and the bytes to send it first; `name`: of this loop alone."""
-    words = [str(len(LOOP)), token, str(file_limit // 512), name]
+def bootstrap(token: str, name: str, file_limit: int, login: bool) -> tuple[list[str], bytes]:
+    """The command to execute in the container and the bytes to send it first; `name`: of this loop alone.
+
+    `login`: whether its shells read the login profile.
+    """
+    words = [str(len(LOOP)), token, str(file_limit // 512), name, "login" if login else ""]
     return ["sh", "-c", 'eval "$(head -c "$1")"', "swerl", *words], LOOP
 
 
@@ -133,25 +136,27 @@ def command_text(
     cwd: str | None,
     env: Mapping[str, str] | None,
     login: bool,
+    given: bool = True,
     script: str | None = None,
     stdin: str | None = None,
     user: str | None = None,
 ) -> str:
     """The shell text that runs `command` (or, with `script`, what the file of that name in the session's folder holds).
 
-    `login` runs it in the very login shell that takes the text, else in a plain shell below that; as `user` in a shell
-    of that user. `stdin` is the file in the session's folder it reads. Exit code 126 and a message when `cwd` is not
-    there, or `user` cannot be had; the command then does not run.
+    In a shell that reads the login profile if `login` says so: the very one that takes the text if that is `given` one
+    of its kind, else one below that; as `user` in a shell of that user. `stdin` is the file in the session's folder it
+    reads. Exit code 126 and a message when `cwd` is not there, or `user` cannot be had; the command then does not run.
     """
     feed = [f'exec <"$sw_dir/{stdin}"; rm -f "$sw_dir/{stdin}"'] if stdin else []
     if user is not None:
         return "; ".join([*feed, *_as_user(user, command, _setting(cwd, env), login, script)])
     steps = feed + _setting(cwd, env)
-    if login:
+    if login == given:
         steps.append(f'set -- "$(cat "$sw_dir/{script}")$sw_nl"' if script else f"set -- {quoted(command)}")
         steps += ["unset sw_dir sw_shell sw_nl sw_id sw_head sw_tail sw_text sw_from sw_rest", 'eval "shift; $1"']
     else:
-        steps.append(f'exec $sw_shell "$sw_dir/{script}"' if script else f"exec $sw_shell -c {quoted(command)}")
+        shell = "$sw_shell -l" if login else "sh"
+        steps.append(f'exec {shell} "$sw_dir/{script}"' if script else f"exec {shell} -c {quoted(command)}")
     return "; ".join(steps)
 
 
@@ -172,7 +177,8 @@ def _as_user(user: str, command: str, setting: list[str], login: bool, script: s
     told = 'set -- "$(cat <&3)$sw_nl"; exec 3<&-' if script else f"set -- {quoted(command)}"
     inner = ["sw_nl='\n'; unset sw_inner", *setting, told, "unset sw_nl", 'eval "shift; $1"']
     steps = [f'exec 3<"$sw_dir/{script}"'] if script else []
-    steps.append(f"sw_user={quoted(user)} sw_option={'-lc' if login else '-c'}; set -- {quoted('; '.join(inner))}")
+    shell = "sw_option=-lc" if login else "sw_shell=sh sw_option=-c"
+    steps.append(f"sw_user={quoted(user)} {shell}; set -- {quoted('; '.join(inner))}")
     return [*steps, f"eval {quoted(BECOME_USER)}"]
 
 

@@ -55,7 +55,7 @@ class Client(Protocol):
 
 
 class Ours:
-    """`Session.run`: one stream per slot, kept open."""
+    """`Session.run`: one stream per slot, kept open; no login profile, as with the others."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -73,7 +73,7 @@ class Ours:
         for slot in range(len(self.sessions), slots):
             index = slot % len(place.pods)
             connector = PodConnector(self._client, place.namespace, place.pods[index], uid=place.uids[index])
-            fresh.append(await self._stack.enter_async_context(Session(connector)))
+            fresh.append(await self._stack.enter_async_context(Session(connector, login=False)))
         for start in range(0, len(fresh), 16):  # a node that starts hundreds of shells at once does nothing else
             await asyncio.gather(*(session.open() for session in fresh[start : start + 16]))
         self.sessions += fresh

@@ -65,6 +65,20 @@ async def test_nothing_of_the_loop_leaks_into_a_command(session: Session, login:
     assert set(result.stdout.split(b"\n")[-5:-1]) <= {b"0", b"1", b"2", b"3"}
 
 
+@pytest.mark.parametrize("login", [None, True, False])
+async def test_a_session_without_login_shells_reads_the_profile_where_a_command_asks(
+    world: World, login: bool | None
+) -> None:
+    (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }\n")
+    long = "#" * 10_000
+    async with Session(world, login=False) as session:
+        for text in ("echo :$PROFILE; twice 1; echo $OLDPWD", f"echo :$PROFILE; twice 1; echo $OLDPWD\n{long}"):
+            result = await session.run(text, timeout=20, login=login)
+            assert result.stdout == (b":read\n1 1\n\n" if login else b":\n\n")
+    await world.finish()
+    world.forget(session)
+
+
 async def test_the_login_profile_is_read_for_every_command(session: Session, world: World) -> None:
     (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }; V=plain\n")
     await session.run("true", timeout=20)
