@@ -65,6 +65,15 @@ async def test_nothing_of_the_loop_leaks_into_a_command(session: Session, login:
     assert set(result.stdout.split(b"\n")[-5:-1]) <= {b"0", b"1", b"2", b"3"}
 
 
+@pytest.mark.parametrize("blocks", [True, False], ids=["dd", "no dd"])
+async def test_a_long_output_arrives_whole(world: World, session: Session, blocks: bool) -> None:
+    if not blocks:
+        (world.path / "dd").unlink()
+    for last in (10_000, 100_000):  # below one piece of what is sent at once, and nine of them
+        result = await session.run(f"seq 1 {last}", timeout=20, max_output=1 << 21)
+        assert result.stdout == b"".join(b"%d\n" % number for number in range(1, last + 1))
+
+
 @pytest.mark.parametrize("login", [None, True, False])
 async def test_a_session_without_login_shells_reads_the_profile_where_a_command_asks(
     world: World, login: bool | None
