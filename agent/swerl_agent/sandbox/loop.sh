@@ -58,7 +58,8 @@ sw_claim() { # true for the one that may run command $1: creating a file exclusi
   { printf 'loop %s\n' "$$" >>"$sw_dir/$1"; } 2>/dev/null || { rm -f "$sw_dir/$1"; return 1; } # the disk is full
 }
 
-sw_whole() { # the first $2 bytes of file $1, in large pieces: each costs the same on all ways to the client
+sw_first() { # the first $2 bytes of file $1, in large pieces: each costs the same on all ways to the client
+  [ "$2" -gt 0 ] || return 0
   sw_pieces=$(($2 / 65536))
   {
     [ "$sw_pieces" -eq 0 ] || dd bs=65536 count="$sw_pieces" 2>/dev/null || head -c $((sw_pieces * 65536))
@@ -68,9 +69,9 @@ sw_whole() { # the first $2 bytes of file $1, in large pieces: each costs the sa
 
 sw_bytes() { # the first and last bytes of file $1, which has $2
   if [ "$2" -le $((sw_head + sw_tail)) ]; then
-    [ "$2" -eq 0 ] || sw_whole "$1" "$2"
+    sw_first "$1" "$2"
   else
-    [ "$sw_head" -eq 0 ] || head -c "$sw_head" "$1"
+    sw_first "$1" "$sw_head"
     [ "$sw_tail" -eq 0 ] || tail -c "$sw_tail" "$1" | head -c "$sw_tail"
   fi
 }

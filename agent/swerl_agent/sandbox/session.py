@@ -120,8 +120,8 @@ class Session:
         if not isinstance(stdin, bytes | None):
             raise TypeError(f"stdin is bytes, not {type(stdin).__name__}; encode a text first")
         name, cut = self._name(id), wire.Cut.of(max_output)
-        say = partial(wire.command_text, command, cwd=cwd, env=env, user=user, given=self._login)
-        say = partial(say, login=self._login if login is None else login)
+        login = self._login if login is None else login
+        say = partial(wire.command_text, command, cwd=cwd, env=env, user=user, login=login, taker_login=self._login)
         text = say()
         data = command.encode("utf-8", "surrogateescape")
         if stdin or len(data) > wire.INLINE_LIMIT:

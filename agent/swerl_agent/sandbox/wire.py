@@ -136,22 +136,22 @@ def command_text(
     cwd: str | None,
     env: Mapping[str, str] | None,
     login: bool,
-    given: bool = True,
+    taker_login: bool = True,
     script: str | None = None,
     stdin: str | None = None,
     user: str | None = None,
 ) -> str:
     """The shell text that runs `command` (or, with `script`, what the file of that name in the session's folder holds).
 
-    In a shell that reads the login profile if `login` says so: the very one that takes the text if that is `given` one
-    of its kind, else one below that; as `user` in a shell of that user. `stdin` is the file in the session's folder it
-    reads. Exit code 126 and a message when `cwd` is not there, or `user` cannot be had; the command then does not run.
+    In a shell that reads the login profile if `login` says so: the very one that takes the text if `taker_login` says
+    the same of that, else one below it; as `user` in a shell of that user. `stdin` is the file in the session's folder
+    it reads. Exit code 126 and a message when `cwd` is not there, or `user` cannot be had; it then does not run.
     """
     feed = [f'exec <"$sw_dir/{stdin}"; rm -f "$sw_dir/{stdin}"'] if stdin else []
     if user is not None:
         return "; ".join([*feed, *_as_user(user, command, _setting(cwd, env), login, script)])
     steps = feed + _setting(cwd, env)
-    if login == given:
+    if login == taker_login:
         steps.append(f'set -- "$(cat "$sw_dir/{script}")$sw_nl"' if script else f"set -- {quoted(command)}")
         steps += ["unset sw_dir sw_shell sw_nl sw_id sw_head sw_tail sw_text sw_from sw_rest", 'eval "shift; $1"']
     else:
