@@ -5,6 +5,7 @@ Guarantees: those of `storage.Journal`; of several lines about one attempt the l
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -54,6 +55,7 @@ class Records:
         self._journal = Journal(folder / RESULTS, Record.read)
         self._found: dict[Trial, Record] = {}
         self._lines: dict[Trial, int] = {}
+        self._adding = threading.Lock()  # keeps the lines in the order of the file
         self.lines = 0  # of the file
         try:
             for record in self._journal.rows():
@@ -71,9 +73,10 @@ class Records:
         return trial in self._found and self._found[trial].valid
 
     def add(self, record: Record) -> None:
-        """Keep a record, on disk first; raises OSError when the disk refuses."""
-        self._journal.append(asdict(record))
-        self._keep(record)
+        """Keep a record, on disk first; raises OSError when the disk refuses. Threads may add at the same time."""
+        with self._adding:
+            self._journal.append(asdict(record))
+            self._keep(record)
 
     def line(self, trial: Trial) -> int:
         """Line (from 0) of the last record of an attempt, -1 when there is none."""

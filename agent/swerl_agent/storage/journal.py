@@ -1,13 +1,15 @@
 """Rows that are kept one after the other, as lines of a file.
 
-Guarantees: a row is on disk, whole, when `append` returns; one that cannot be written leaves the file as it was; a last
-line that a crash cut short is dropped, any other unreadable line is an error with its number.
+Guarantees: a row is on disk, whole, when `append` returns, also when several threads append; one that cannot be written
+leaves the file as it was; a last line that a crash cut short is dropped, any other unreadable line is an error with its
+number.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
@@ -29,6 +31,7 @@ class Journal(Generic[T]):
     def __init__(self, path: Path, read: Callable[[Mapping[str, Any]], T]) -> None:
         """Make the folder if there is none, and change nothing in the file; raises OSError."""
         self._path, self._read = path, read
+        self._writing = threading.Lock()
         self._ends_whole = False  # whether the file is known to end with a whole line
         path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -42,7 +45,7 @@ class Journal(Generic[T]):
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row; raises OSError."""
         line = json.dumps(row).encode() + b"\n"
-        with self._path.open("ab+", buffering=0) as file:
+        with self._writing, self._path.open("ab+", buffering=0) as file:
             size = self._end(file)
             try:
                 while line:

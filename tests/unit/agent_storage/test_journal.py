@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from swerl_agent.storage import Journal, JournalError
 
 from tests.full_disk import files_end_at
+
+THREADS = 4
 
 
 def number(row: Mapping[str, Any]) -> int:
@@ -47,3 +51,17 @@ def test_a_line_that_was_cut_short_is_dropped_and_another_one_named(tmp_path: Pa
     path.write_bytes(b'{"n": 1}\n{"m": 2}\n')
     with pytest.raises(JournalError, match=r"rows\.jsonl:2: KeyError"):
         list(Journal(path, number).rows())
+
+
+def test_rows_that_threads_append_at_the_same_time_are_all_there(tmp_path: Path) -> None:
+    together = Barrier(THREADS)
+
+    def append(journal: Journal[int], n: int) -> None:
+        together.wait()
+        journal.append({"n": n})
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        for number_of_file in range(50):  # the first rows of a file are those that race
+            journal = Journal(tmp_path / f"{number_of_file}.jsonl", number)
+            list(threads.map(append, [journal] * THREADS, range(THREADS)))
+            assert sorted(journal.rows()) == list(range(THREADS))
