@@ -33,6 +33,7 @@ HANDSHAKE_TIMEOUT = 30.0  # seconds
 HANDSHAKE_ATTEMPTS = 5
 CLOSE_TIMEOUT = 2.0  # seconds to wait for the other end's farewell: it may be out of reach
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between attempts, doubled each time, with jitter
+UPGRADE_MISSING = "Upgrade request required"  # what a request gets that is good but for the handshake
 RETRIED_STATUS = frozenset({0, 429, 500, 502, 503, 504})
 
 
@@ -142,9 +143,11 @@ async def open_exec(
                 error.status, error.reason, f"Pod {namespace}/{pod} or its container does not exist"
             ) from error
         except (ApiError, Unreachable) as error:
-            passing = isinstance(error, Unreachable) or error.status in RETRIED_STATUS
-            if not passing or attempt == attempts:
-                raise HandshakeError(f"exec in {namespace}/{pod} refused after {attempt} attempts: {error}") from error
+            if isinstance(error, ApiError) and error.status not in RETRIED_STATUS:
+                told = await _explained(client, url, query, error)
+                raise HandshakeError(f"exec in {namespace}/{pod} refused: {told}") from told
+            if attempt == attempts:
+                raise HandshakeError(f"exec in {namespace}/{pod}: no stream in {attempt} attempts: {error}") from error
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE)
     raise AssertionError("unreachable")
@@ -157,6 +160,17 @@ async def _connect(client: KubeClient, url: str, query: list[tuple[str, str]]) -
         with suppress(BadRequest, Forbidden, ProtocolRefused):
             return await _handshake(client, url, query, protocol)
     return await _handshake(client, url, query, last)
+
+
+async def _explained(client: KubeClient, url: str, query: list[tuple[str, str]], error: ApiError) -> ApiError:
+    """`error` with the server's own words: aiohttp drops those of a handshake, so the request is made without one."""
+    timeout = aiohttp.ClientTimeout(total=HANDSHAKE_TIMEOUT)
+    try:
+        async with client.http.get(url, params=query, headers=client.headers(), timeout=timeout) as answer:
+            told = api_error(answer.status, await answer.text(), what="exec handshake")
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return error
+    return error if told.status != error.status or UPGRADE_MISSING in told.message else told
 
 
 class ProtocolRefused(KubeError):

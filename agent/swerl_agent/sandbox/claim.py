@@ -55,6 +55,8 @@ class ClaimOptions(TypedDict, total=False):
     are (`Claim.taken_over` tells), with every command that bears an `id`. A name in use raises LeaseHeld."""
     outlive: int
     """Seconds that the sandboxes outlive a program that was killed; 40, the default, or more."""
+    login: bool
+    """Whether commands begin in a login shell, the default. Without, in plain `sh`, they cost half as much or less."""
 
     workdir: str
     """Folder in which commands start; default `/`."""
@@ -90,11 +92,11 @@ class ClaimOptions(TypedDict, total=False):
 
 # As a file of another agent names it: lifetimeSeconds.
 _BY_ALIAS = {str(field.alias): name for name, field in SweSandboxSpec.model_fields.items() if field.alias}
-OF_THE_CLAIM = frozenset({"namespace", "kubeconfig", "client", "job", "timeout", "name", "outlive"})
+OF_THE_CLAIM = frozenset({"namespace", "kubeconfig", "client", "job", "timeout", "name", "outlive", "login"})
 
 
 class Sandbox:
-    """One claimed sandbox; commands run one after the other, each in a fresh login shell in the work folder."""
+    """One claimed sandbox; commands run one after the other, each in a fresh shell in the work folder."""
 
     def __init__(self, group: SandboxGroup, ordinal: int, session: Session) -> None:
         self._group, self._ordinal = group, ordinal
@@ -120,13 +122,15 @@ class Sandbox:
         user: str | None = None,
         stdin: bytes | None = None,
         id: str | None = None,
+        login: bool | None = None,
         max_output: int = DEFAULT_OUTPUT,
     ) -> CommandResult:
-        """What `command` did within `timeout` seconds, in a login shell in the folder `cwd`; default: the work folder.
+        """What `command` did within `timeout` seconds in the folder `cwd`; default: the work folder.
 
-        `env`: variables for it. `user`: whom it runs as, by name or number; default: the image's user. `stdin`: what it
-        reads. `id`: names the command, which then runs once, even if a later program that takes the claim over asks for
-        it again. `max_output`: bytes of each output that come back, half from its start, half from its end.
+        `login`: whether in a login shell; default: as the claim says. `env`: variables for it. `user`: whom it runs as,
+        by name or number; default: the image's user. `stdin`: what it reads. `id`: names the command, which then runs
+        once, even if a later program that takes the claim over asks for it again. `max_output`: bytes of each output
+        that come back, half from its start, half from its end.
 
         A command that fails or is stopped for its time is a result, not an error; exit code 126 and a message when
         `cwd` or `user` cannot be had. Raises SandboxLost (and its kinds) when the sandbox is gone, HandshakeFailed when
@@ -134,7 +138,15 @@ class Sandbox:
         """
         where = cwd or self._group.spec.workdir
         return await self.session.run(
-            command, timeout=timeout, cwd=where, env=env, user=user, stdin=stdin, id=id, max_output=max_output
+            command,
+            timeout=timeout,
+            cwd=where,
+            env=env,
+            user=user,
+            stdin=stdin,
+            id=id,
+            login=login,
+            max_output=max_output,
         )
 
     async def read(self, path: str) -> bytes:
@@ -177,6 +189,7 @@ class Claim:
         if self._spec.task_id:
             self._labels[TASK_LABEL] = label_value(self._spec.task_id)
         self._timeout = options.get("timeout", CLAIM_TIMEOUT)
+        self._login = options.get("login", True)
         self._outlive = options.get("outlive", LEASE_SECONDS)
         if self._outlive < LEASE_SECONDS:
             raise ValueError(f"outlive is {LEASE_SECONDS} seconds at least: a Lease must bear a failed renewal")
@@ -203,6 +216,7 @@ class Claim:
             client = await self._stack.enter_async_context(KubeClient.from_environment(self._kubeconfig))
         namespace = self._namespace or client.namespace
         group = await self._group(client, namespace)
+        group.login = self._login
         lease = LeaseKeeper(
             namespace,
             self._name,

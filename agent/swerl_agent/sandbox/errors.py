@@ -31,7 +31,10 @@ class HandshakeFailed(SandboxError):
 
 
 class ExecRefused(HandshakeFailed):
-    """The account may not open exec streams in the Pod: it needs `create` and `get` on pods/exec, `get` on pods."""
+    """The API server does not take the request, and says why: no such container, or a right that the account lacks.
+
+    It needs `create` and `get` on pods/exec, and `get` on pods.
+    """
 
     code = "exec_refused"
 

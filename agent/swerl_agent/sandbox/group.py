@@ -42,6 +42,7 @@ class SandboxGroup:
         self.name = name
         self.spec = spec
         self.uid = uid
+        self.login = True  # whether commands of the sessions to come begin in login shells
         self._adopted = adopted  # somebody else's work may be in it
         self._watch = watch
         self._client: KubeClient = watch.client
@@ -158,7 +159,7 @@ class SandboxGroup:
             self._client, self._watch.namespace, pod, uid=found["metadata"]["uid"], restarts=self._blank_restarts(found)
         )
         # Whoever adopts the group goes on with the session.
-        session = Session(connector, token=connector.uid, image=image_of(found))
+        session = Session(connector, token=connector.uid, login=self.login, image=image_of(found))
         try:
             await self._prepare(session)
         except BaseException:

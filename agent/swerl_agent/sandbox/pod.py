@@ -12,7 +12,7 @@ from typing import Any
 
 from swerl_api.names import SANDBOX_CONTAINER
 
-from ..kube import ExecChannel, Forbidden, HandshakeError, KubeClient, KubeError, NotFound, Unreachable
+from ..kube import BadRequest, ExecChannel, Forbidden, HandshakeError, KubeClient, KubeError, NotFound, Unreachable
 from .errors import (
     Evicted,
     ExecRefused,
@@ -84,7 +84,8 @@ class PodConnector:
             )
         except (HandshakeError, NotFound, Unreachable) as error:
             await self.check()
-            kind = ExecRefused if isinstance(error.__cause__, Forbidden) else HandshakeFailed
+            refused = isinstance(error.__cause__, BadRequest | Forbidden)
+            kind = ExecRefused if refused else HandshakeFailed
             raise kind(f"exec in {self._namespace}/{self.pod}: {error}") from error
         self._opened = True
         return channel

@@ -36,7 +36,7 @@ from .upload import upload
 
 KEEP_ALIVE = 30.0  # seconds between resize frames, idle or busy
 RECONNECT_WINDOW = 300.0  # seconds a Pod that cannot be reached is tried again
-REFUSED_WINDOW = 15.0  # seconds a right that is missing may take to be there
+REFUSED_WINDOW = 15.0  # seconds a request that is refused is made again: a right may be on its way
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between attempts, doubled each time
 DEFAULT_OUTPUT = 256 << 10  # bytes of each output that travel
 FILE_LIMIT = 1 << 30  # bytes; an endless output must not fill the node and have the Pod evicted

@@ -84,6 +84,13 @@ async def test_a_claim_that_must_not_pull_fails_at_once(namespace: str, kubeconf
     assert time.monotonic() - started < 25  # with time to spare for a busy node; a pull would be tried for 30 s
 
 
+async def test_a_claim_can_do_without_the_login_profile(namespace: str, kubeconfig: str, operator: Operator) -> None:
+    wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL}
+    async with Sandbox.claim(IMAGE, login=False, **wish) as (one,):
+        await one.write("/etc/profile.d/seen.sh", "export SEEN=1\n")
+        assert [(await one.run("echo $SEEN", login=login)).stdout for login in (None, True)] == [b"\n", b"1\n"]
+
+
 def test_the_blocking_face(namespace: str, kubeconfig: str, operator: Operator) -> None:
     with blocking.Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
         group[0].write("/srv/x", b"1")

@@ -157,8 +157,19 @@ async def test_a_missing_right_is_said_and_not_waited_out(
     async with Proxy(kubeconfig) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config", user={"token": token})
         async with KubeClient.from_environment(config) as client, Session(connect(client, pod)) as session:
-            with pytest.raises(ExecRefused, match=r"for 2 s: .*403"):
+            with pytest.raises(ExecRefused, match=r"for 2 s: .*403 Forbidden: .*looker. cannot get .*pods/exec"):
                 await asyncio.wait_for(session.run("true", timeout=60), 30)
+
+
+async def test_a_container_that_the_pod_has_not_is_named(
+    client: KubeClient, pod: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REFUSED_WINDOW", 2.0)
+    metadata = pod["metadata"]
+    place = PodConnector(client, metadata["namespace"], metadata["name"], uid=metadata["uid"], container="absent")
+    async with Session(place) as session:
+        with pytest.raises(ExecRefused, match=r"for 2 s: .*400 BadRequest: .*container absent is not valid for pod"):
+            await asyncio.wait_for(session.run("true", timeout=60), 30)
 
 
 async def until_refused(client: KubeClient, namespace: str, pod: Json) -> None:
