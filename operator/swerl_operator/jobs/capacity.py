@@ -17,7 +17,7 @@ from .attempt import Object
 from .problem import Problem
 from .raycluster import Group, Plan, pod_template
 
-# KubeRay adds an init container of this size to every worker (`wait-gcs-ready`).
+# KubeRay adds an init container of this size to every worker (`wait-gcs-ready`), unless it is told not to.
 KUBERAY_INIT: Amounts = parse_amounts({"cpu": "200m", "memory": "256Mi"})
 
 

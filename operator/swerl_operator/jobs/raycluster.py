@@ -16,11 +16,11 @@ from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
 
 from ..quantity import parse_quantity
 from .attempt import Object
-from .sources import RESTRICTED, Placed, together
+from .sources import COPY_RESOURCES, RESTRICTED, Placed, together
 
 API = "ray.io/v1"
 GPU = "nvidia.com/gpu"
-DASHBOARD_PORT = 8265
+GCS_PORT, DASHBOARD_PORT = 6379, 8265
 AGENT_PORT = 52365  # Ray's dashboard agent, on every node
 # Ports known beforehand let an agent on a busy node announce itself in time (swerl_trainer/ray_start).
 AGENT_PORTS = {
@@ -99,6 +99,7 @@ def ray_cluster(plan: Plan) -> Object:
 def pod_template(plan: Plan, group: Group) -> Object:
     """Pod template of `group`."""
     placed = together(group.places)
+    waiting = [] if group.role == ROLE_DRIVER else [_wait_for_head(plan)]
     pod: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -107,7 +108,7 @@ def pod_template(plan: Plan, group: Group) -> Object:
         "nodeSelector": plan.pods.node_selector,
         "tolerations": tolerations(plan.pods),
         "imagePullSecrets": [{"name": name} for name in pull_secrets(plan.pods, placed)],
-        "initContainers": placed.init_containers,
+        "initContainers": [*placed.init_containers, *waiting],
         "containers": [_ray_container(plan, group, placed.mounts)],
         "volumes": placed.volumes,
     }
@@ -161,9 +162,21 @@ def _ray_container(plan: Plan, group: Group, mounts: list[Object]) -> Object:
         "volumeMounts": mounts,
     }
     if group.role == ROLE_DRIVER:
-        ports = {"gcs": 6379, "dashboard": DASHBOARD_PORT, "client": 10001, **group.ports}
+        ports = {"gcs": GCS_PORT, "dashboard": DASHBOARD_PORT, "client": 10001, **group.ports}
         container["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
     return container
+
+
+def _wait_for_head(plan: Plan) -> Object:
+    """Ends when the head answers. KubeRay's own (`wait-gcs-ready`) starts Ray for each look, and can be turned off."""
+    look = f'until (: <"/dev/tcp/$FQ_RAY_IP/{GCS_PORT}") 2>/dev/null; do sleep 0.5; done'
+    return {
+        "name": "wait-for-head",
+        "image": plan.pods.image,
+        "command": ["bash", "-c", look],  # KubeRay sets the variable
+        "securityContext": RESTRICTED,
+        "resources": COPY_RESOURCES,
+    }
 
 
 def container_resources(group: Group) -> Object:

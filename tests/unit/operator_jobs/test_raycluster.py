@@ -53,9 +53,20 @@ def test_only_the_head_has_a_token(make_attempt: MakeAttempt) -> None:
 
 def test_an_image_source_is_copied_by_its_own_image(make_attempt: MakeAttempt) -> None:
     pod = _template(ray_cluster(plan_of(make_attempt())), "train")["spec"]
-    (copy,) = pod["initContainers"]
+    copy, _ = pod["initContainers"]
     assert (copy["name"], copy["image"]) == ("copy-model", "data:1")
     assert copy["command"][-2:] == ["/data/model", "/swerl/model"]
+
+
+def test_workers_wait_for_the_head_and_the_head_for_nobody(make_attempt: MakeAttempt) -> None:
+    cluster = ray_cluster(plan_of(make_attempt()))
+    last = {g: _template(cluster, g)["spec"].get("initContainers", [{}])[-1] for g in ("head", "train", "engine")}
+    assert {g: pod.get("name") == "wait-for-head" for g, pod in last.items()} == {
+        "head": False,
+        "train": True,
+        "engine": True,
+    }
+    assert "$FQ_RAY_IP/6379" in last["train"]["command"][-1]
 
 
 def test_gpu_ranks_and_engines_have_their_units_and_devices(make_attempt: MakeAttempt) -> None:
