@@ -16,12 +16,13 @@ from typing import Any, Self
 import aiohttp
 
 from . import config
-from .errors import KubeError, ServerError, Throttled, Unreachable, api_error
+from .errors import ApiError, KubeError, ServerError, Throttled, Unreachable, api_error
 from .exec import HANDSHAKE_ATTEMPTS, ExecChannel, open_exec
 from .paths import resource_path
 from .watch import Event, watch
 
 Json = dict[str, Any]
+Query = Mapping[str, str] | Sequence[tuple[str, str]]
 
 CALL_TIMEOUT = 30.0  # seconds for one request and its answer
 READ_ATTEMPTS = 4  # a read is tried this often, with pauses of RETRY_PAUSE, doubled each time
@@ -181,11 +182,21 @@ class KubeClient:
             self, namespace, pod, command, container=container, stdin=stdin, tty=tty, attempts=attempts
         )
 
-    async def _read(self, method: str, path: str, query: Mapping[str, str] | None = None) -> Json:
+    async def refusal(self, path: str, query: Query) -> ApiError | None:
+        """Why the server refuses a GET; None when it does not, or does not answer."""
+        try:
+            await self._bytes("GET", path, query)
+        except ApiError as error:
+            return error
+        except Unreachable:
+            pass
+        return None
+
+    async def _read(self, method: str, path: str, query: Query | None = None) -> Json:
         answer: Json = json.loads(await self._retried(method, path, query))
         return answer
 
-    async def _retried(self, method: str, path: str, query: Mapping[str, str] | None) -> bytes:
+    async def _retried(self, method: str, path: str, query: Query | None) -> bytes:
         pause = RETRY_PAUSE
         for _ in range(READ_ATTEMPTS - 1):
             try:
@@ -206,7 +217,7 @@ class KubeClient:
         self,
         method: str,
         path: str,
-        query: Mapping[str, str] | None,
+        query: Query | None,
         data: bytes | None = None,
         content_type: str | None = None,
     ) -> bytes:

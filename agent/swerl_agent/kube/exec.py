@@ -133,18 +133,18 @@ async def open_exec(
     query = [("command", word) for word in command] + [("stdout", "1"), ("tty" if tty else "stderr", "1")]
     query += [("stdin", "1")] if stdin else []
     query += [("container", container)] if container else []
-    url = client.server + resource_path("v1", "pods", namespace, pod, "exec")
+    path = resource_path("v1", "pods", namespace, pod, "exec")
     pause = FIRST_PAUSE
     for attempt in range(1, attempts + 1):
         try:
-            return ExecChannel(await _connect(client, url, query))
+            return ExecChannel(await _connect(client, client.server + path, query))
         except NotFound as error:
             raise NotFound(
                 error.status, error.reason, f"Pod {namespace}/{pod} or its container does not exist"
             ) from error
         except (ApiError, Unreachable) as error:
             if isinstance(error, ApiError) and error.status not in RETRIED_STATUS:
-                told = await _explained(client, url, query, error)
+                told = await _explained(client, path, query, error)
                 raise HandshakeError(f"exec in {namespace}/{pod} refused: {told}") from told
             if attempt == attempts:
                 raise HandshakeError(f"exec in {namespace}/{pod}: no stream in {attempt} attempts: {error}") from error
@@ -162,15 +162,10 @@ async def _connect(client: KubeClient, url: str, query: list[tuple[str, str]]) -
     return await _handshake(client, url, query, last)
 
 
-async def _explained(client: KubeClient, url: str, query: list[tuple[str, str]], error: ApiError) -> ApiError:
+async def _explained(client: KubeClient, path: str, query: list[tuple[str, str]], error: ApiError) -> ApiError:
     """`error` with the server's own words: aiohttp drops those of a handshake, so the request is made without one."""
-    timeout = aiohttp.ClientTimeout(total=HANDSHAKE_TIMEOUT)
-    try:
-        async with client.http.get(url, params=query, headers=client.headers(), timeout=timeout) as answer:
-            told = api_error(answer.status, await answer.text(), what="exec handshake")
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return error
-    return error if told.status != error.status or UPGRADE_MISSING in told.message else told
+    told = await client.refusal(path, query)
+    return error if told is None or told.status != error.status or UPGRADE_MISSING in told.message else told
 
 
 class ProtocolRefused(KubeError):

@@ -20,7 +20,7 @@ from .attempt import Attempt, Object
 from .diagnosis import pull_problems, unschedulable_problem
 from .problem import Problem, joined
 from .raycluster import pull_secrets, tolerations
-from .sources import COPY_RESOURCES, RESTRICTED, place_source, together
+from .sources import HELPER_RESOURCES, RESTRICTED, place_source, together
 
 LIFETIME_SECONDS = 86_400
 FINGERPRINT = "swerl.dev/fingerprint"  # annotation: hash of the Pod's spec as asked for
@@ -125,7 +125,7 @@ def _container(name: str, image: str, paths: list[str]) -> Object:
         "name": name,
         "image": image,
         "command": ["sh", "-c", script, "sh", *paths],
-        "resources": COPY_RESOURCES,
+        "resources": HELPER_RESOURCES,
         "securityContext": RESTRICTED,
     }
 

@@ -16,7 +16,7 @@ from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
 
 from ..quantity import parse_quantity
 from .attempt import Object
-from .sources import COPY_RESOURCES, RESTRICTED, Placed, together
+from .sources import HELPER_RESOURCES, RESTRICTED, Placed, together
 
 API = "ray.io/v1"
 GPU = "nvidia.com/gpu"
@@ -175,7 +175,7 @@ def _wait_for_head(plan: Plan) -> Object:
         "image": plan.pods.image,
         "command": ["bash", "-c", look],  # KubeRay sets the variable
         "securityContext": RESTRICTED,
-        "resources": COPY_RESOURCES,
+        "resources": HELPER_RESOURCES,
     }
 
 

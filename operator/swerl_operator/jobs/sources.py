@@ -21,7 +21,7 @@ RESTRICTED: Object = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-COPY_RESOURCES: Object = {
+HELPER_RESOURCES: Object = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"memory": "512Mi"},
 }
@@ -56,7 +56,7 @@ def place_source(name: str, target: str, source: Source) -> Placed:
         "command": ["sh", "-c", 'cp -a "$0/." "$1/"', source.image.path, target],
         "volumeMounts": [_mount(name, target)],
         "securityContext": RESTRICTED,
-        "resources": COPY_RESOURCES,
+        "resources": HELPER_RESOURCES,
     }
     return Placed([folder], [_mount(name, target, read_only=True)], [copy], list(source.image.pull_secrets))
 
