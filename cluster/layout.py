@@ -147,6 +147,13 @@ def find(name: str, home: Path) -> Cluster | None:
     return None
 
 
+def registry() -> str:
+    """Where images for the default cluster are pushed: `$SWERL_REGISTRY`, else its own registry (host and port)."""
+    home = swerl_home()
+    cluster = find(DEFAULT_NAME, home) or Cluster(DEFAULT_NAME, 0, home)
+    return os.environ.get("SWERL_REGISTRY") or f"127.0.0.1:{cluster.registry_port}"
+
+
 def claim(name: str, home: Path) -> Cluster:
     """The cluster of that name, with the index it has or else the lowest free one."""
     CLAIMS.mkdir(parents=True, exist_ok=True)

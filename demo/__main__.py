@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-from demo.cluster import ROOT, Cluster, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import ROOT, Cluster
 from demo.environment import ensure
 
 

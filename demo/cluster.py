@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.layout import swerl_home
 from demo.steps import StepFailed, run
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def swerl_home() -> Path:
-    """$SWERL_HOME, by default ~/.cache/swerl."""
-    return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from demo.cluster import ROOT, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import ROOT
 
 NAMESPACE = "swerl-demo"
 SYSTEM_NAMESPACE = "swerl-system"

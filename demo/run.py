@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from demo.cluster import Cluster, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import Cluster
 from demo.job import CLAIM, JOB, NAMESPACE, Images, job_manifest, volume_folder
 from demo.report import draw_curve, metrics_of, print_trajectory, solved_trajectory, write_summary
 from demo.setup import prepare

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster import layout
 from images.bundled import demo_data, task_folders, task_image
 from images.catalogue import BASES, ROOT, Image, content_key, project_images
 from images.engine import BuildError, Engine
@@ -106,20 +107,17 @@ def build(builder: Builder, names: set[str]) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    home = Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
     parser = argparse.ArgumentParser(prog="python3 -m images", description=__doc__)
     parser.add_argument(
         "names", nargs="*", help="operator, trainer, trainer-gpu, sandbox-base, tasks; default: all but trainer-gpu"
     )
     engine = os.environ.get("SWERL_IMAGE_ENGINE", "buildah")
     parser.add_argument("--engine", default=engine, choices=["buildah", "docker"])
-    parser.add_argument(
-        "--registry", default=os.environ.get("SWERL_REGISTRY", "127.0.0.1:5000"), help="as seen from here"
-    )
+    parser.add_argument("--registry", default=layout.registry(), help="as seen from here")
     parser.add_argument("--cluster-registry", help="as image references name it inside the cluster")
-    parser.add_argument("--home", type=Path, default=home / "images")
+    parser.add_argument("--home", type=Path, default=layout.swerl_home() / "images")
     options = parser.parse_args(arguments)
-    inside = "registry.swerl:5000" if options.registry.startswith("127.0.0.1:") else options.registry
+    inside = layout.REGISTRY_NAME if options.registry.startswith("127.0.0.1:") else options.registry
     options.cluster_registry = options.cluster_registry or os.environ.get("SWERL_CLUSTER_REGISTRY") or inside
     return options
 

@@ -15,14 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from cluster.layout import swerl_home
+
 # A background job of a shell starts with interrupts ignored, and so would every process the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def swerl_home() -> Path:
-    """Folder of caches and state: $SWERL_HOME, by default ~/.cache/swerl."""
-    return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl")
 
 
 @contextmanager

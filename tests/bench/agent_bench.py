@@ -14,7 +14,8 @@ from statistics import fmean
 
 from swerl_agent.kube import KubeClient
 
-from demo.cluster import Cluster, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import Cluster
 from demo.job import job_manifest
 from demo.report import metrics_of
 from demo.run import fetch_output, train

@@ -25,7 +25,8 @@ from swerl_operator.sandboxes.facts import read_group
 from swerl_operator.sandboxes.pods import sandbox_pod
 from swerl_operator.sandboxes.settings import SandboxSettings
 
-from demo.cluster import ROOT, Cluster, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import ROOT, Cluster
 from tests.bench import api_writes
 from tests.bench.agent_sandbox import WarmPool, controller
 from tests.bench.figures import QUICK, Figure, conclude

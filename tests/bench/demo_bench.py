@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from demo.cluster import Cluster, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import Cluster
 from demo.job import job_manifest
 from demo.run import demo, train
 from demo.setup import prepare

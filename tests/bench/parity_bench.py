@@ -27,7 +27,7 @@ from swerl_agent.grading.eval_script import END, EXIT_CODE, START
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.tasks import Evaluation, Task
 
-from demo.cluster import swerl_home
+from cluster.layout import swerl_home
 
 Log = tuple[str, str]  # parser, text
 

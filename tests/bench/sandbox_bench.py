@@ -15,7 +15,8 @@ from contextlib import AsyncExitStack
 from swerl_agent.kube import KubeClient
 
 from cluster import layout, lifecycle
-from demo.cluster import Cluster, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import Cluster
 from tests.bench.exec_peers.clients import CLIENTS, MOST_SLOTS, Place
 from tests.bench.exec_peers.correctness import CHECKS, RESTART
 from tests.bench.exec_peers.held import Held, held

@@ -22,7 +22,8 @@ from swerl_agent.kube import KubeClient
 from swerl_api.names import JOB_LABEL, SANDBOX_LABEL, sandbox_pod_name
 from swerl_operator.workqueue import bounded
 
-from demo.cluster import ROOT, Cluster, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import ROOT, Cluster
 from tests.bench import api_writes
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.bench.kwok import PLACEMENT, fake_nodes

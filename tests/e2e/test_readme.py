@@ -14,7 +14,8 @@ import pytest
 import yaml
 from swerl_api.crd import KINDS
 
-from demo.cluster import ROOT, Cluster, swerl_home
+from cluster.layout import registry, swerl_home
+from demo.cluster import ROOT, Cluster
 from demo.job import Images, documents
 from demo.setup import RELEASE, SYSTEM_NAMESPACE, install_operator
 
@@ -123,7 +124,7 @@ def everything(shell: Shell) -> set[str]:
 @pytest.fixture
 def demo_shell(product: tuple[Cluster, Images], tmp_path: Path) -> Shell:
     """A terminal whose `make demo` takes the running cluster for a user's own, and one step."""
-    environment = {"SWERL_CLUSTER": "existing", "SWERL_REGISTRY": "127.0.0.1:5000", "STEPS": "1"}
+    environment = {"SWERL_CLUSTER": "existing", "SWERL_REGISTRY": registry(), "STEPS": "1"}
     return Shell(product[0].kubeconfig, SWERL_DEMO_FOLDER=str(tmp_path / "demo"), **environment)
 
 

@@ -18,10 +18,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cluster.layout import swerl_home
 from demo.environment import ensure
 
 ROOT = Path(__file__).resolve().parents[2]
-VENV = Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl") / "gpu-venv"
+VENV = swerl_home() / "gpu-venv"
 PINS = ROOT / "requirements" / "trainer-gpu.txt"
 FUSED_KERNELS = ROOT / "requirements" / "trainer-te.in"
 PYTHON = "python3.12"  # what the pins were resolved for

@@ -17,7 +17,8 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.sandbox.folders import upload
 
-from demo.cluster import ROOT, swerl_home
+from cluster.layout import swerl_home
+from demo.cluster import ROOT
 from tests.bench.exec_peers.clients import Place
 
 PORT = 8880

@@ -24,7 +24,8 @@ from swerex.runtime.abstract import Command, CreateBashSessionRequest
 from swerl_agent.integrations.swe_rex import SandboxDeployment
 from swerl_agent.integrations.swe_rex_runtime import SandboxRuntime
 
-from tests.conftest import kubectl, swerl_home
+from cluster.layout import swerl_home
+from tests.conftest import kubectl
 from tests.control_plane.exec.conftest import IMAGE, SMALL, MakePod
 from tests.control_plane.operator_process import Operator
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_api import Grading, Resources
+
+from cluster import layout
 
 from .task_image import Repository, push_image
 
@@ -29,7 +30,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture(scope="session")
 def task(repository: Repository) -> Task:
-    return repository.task(push_image(repository, os.environ.get("SWERL_REGISTRY", "127.0.0.1:5000")))
+    return repository.task(push_image(repository, layout.registry()))
 
 
 @pytest.fixture

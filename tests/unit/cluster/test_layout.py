@@ -33,6 +33,19 @@ def test_a_claim_is_kept_per_name_and_void_after_a_boot(tmp_path: Path, monkeypa
     assert layout.claim("third", tmp_path).index == 0
 
 
+def test_images_go_to_the_registry_of_the_cluster_of_this_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "CLAIMS", tmp_path / "claims")
+    monkeypatch.setattr(layout, "_free", lambda cluster: True)
+    monkeypatch.delenv("SWERL_REGISTRY", raising=False)
+    monkeypatch.setenv("SWERL_HOME", str(tmp_path / "mine"))
+    assert layout.registry() == "127.0.0.1:5000"
+    layout.claim("default", tmp_path / "another's")
+    layout.claim("default", tmp_path / "mine")
+    assert layout.registry() == "127.0.0.1:5001"
+    monkeypatch.setenv("SWERL_REGISTRY", "registry.test/path")
+    assert layout.registry() == "registry.test/path"
+
+
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-x", "x" * 40])
 def test_a_bad_name_is_refused(name: str) -> None:
     with pytest.raises(ClusterError, match="DNS label"):
