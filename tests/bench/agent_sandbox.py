@@ -23,7 +23,8 @@ from cluster.layout import swerl_home
 from demo.cluster import Cluster
 from tests.control_plane.operator_process import free_port
 
-EXTENSIONS = "extensions.agents.x-k8s.io/v1beta1"
+SANDBOX_API, EXTENSIONS = "agents.x-k8s.io/v1beta1", "extensions.agents.x-k8s.io/v1beta1"
+POD_NAME = "agents.x-k8s.io/pod-name"  # of a sandbox that took its Pod over; else it has the sandbox's name
 TEMPLATE, POOL, CLAIMS = "bench", "bench", "sandboxclaims"
 PATIENCE = 300.0  # seconds
 
@@ -101,8 +102,8 @@ class WarmPool:
                     return
                 await asyncio.sleep(0.2)
 
-    async def claim(self, name: str) -> float:
-        """Seconds from asking for a claim until its condition says Ready."""
+    async def claim(self, name: str) -> tuple[float, str]:
+        """Seconds from asking for a claim until its condition says Ready; the Pod that it got."""
         started = time.perf_counter()
         await self._create(CLAIMS, "SandboxClaim", name, {"warmPoolRef": {"name": POOL}})
         async with asyncio.timeout(PATIENCE):
@@ -110,8 +111,13 @@ class WarmPool:
             async for event in events:
                 conditions = (event.object.get("status") or {}).get("conditions") or []
                 if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
-                    return time.perf_counter() - started
+                    took = time.perf_counter() - started
+                    return took, await self._pod(event.object["status"]["sandbox"]["name"])
         raise AssertionError("a watch has no end")
+
+    async def _pod(self, sandbox: str) -> str:
+        found = await self._client.get(SANDBOX_API, "sandboxes", self._namespace, sandbox)
+        return str(found["metadata"].get("annotations", {}).get(POD_NAME, sandbox))
 
     async def release(self, name: str) -> None:
         """Delete the claim."""

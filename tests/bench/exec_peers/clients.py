@@ -125,8 +125,11 @@ class KubernetesPython:
     async def open(self, slots: int) -> None: ...
 
     async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._run, self._place.pod(slot), list(command), timeout)
+        return await self.run_in(self._place.pod(slot), command, timeout)
+
+    async def run_in(self, pod: str, command: Sequence[str], timeout: float) -> Answer:
+        """In a Pod of the place's namespace, whether the place names it or not."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, pod, list(command), timeout)
 
     def _run(self, pod: str, command: list[str], timeout: float) -> Answer:
         from kubernetes import client
