@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack
 from swerl_agent.kube import KubeClient
 
 from cluster import layout, lifecycle
-from cluster.layout import swerl_home
 from demo.cluster import Cluster
 from tests.bench.exec_peers.clients import CLIENTS, MOST_SLOTS, Place
 from tests.bench.exec_peers.correctness import CHECKS, RESTART
@@ -114,7 +113,7 @@ def figures(loads: Loads, found: Matrix, kept: Held) -> list[Figure]:
 
 
 async def run(kubeconfig: str, cluster: layout.Cluster) -> int:
-    folder = swerl_home() / "bench-sandbox"
+    folder = layout.swerl_home() / "bench-sandbox"
     folder.mkdir(parents=True, exist_ok=True)
     async with KubeClient.from_environment(kubeconfig) as client, pods(client, kubeconfig, PODS) as bare:
         place = await servers(client, bare)
@@ -139,7 +138,7 @@ def _aligned(rows: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    chosen = layout.find("default", swerl_home())
+    chosen = layout.find(layout.DEFAULT_NAME, layout.swerl_home())
     if chosen is None:
         sys.exit("bench-sandbox measures the daemons of the local cluster: start it with `make cluster`")
     sys.exit(asyncio.run(run(str(Cluster.chosen().kubeconfig), chosen)))

@@ -11,8 +11,6 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_api import Grading, Resources
 
-from cluster import layout
-
 from .task_image import Repository, push_image
 
 SMALL = Resources(requests={"cpu": "20m", "memory": "64Mi"}, limits={"cpu": "1", "memory": "256Mi"})
@@ -30,7 +28,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture(scope="session")
 def task(repository: Repository) -> Task:
-    return repository.task(push_image(repository, layout.registry()))
+    return repository.task(push_image(repository))
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from typing import Any
 
 from swerl_agent.tasks import Evaluation, Task
 
+from cluster import layout
+
 BASE = "swe-rl/sandbox-base"
-REGISTRY_NAME = "registry.swerl:5000"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 SOURCE = "def clamp(value, low, high):\n    return max(low, value)\n\n\ndef double(value):\n    return 2 * value\n"
@@ -103,8 +104,9 @@ class Repository:
         return Task("calc__calc-1", "calc/calc", self.commit, "1", "clamp ignores `high`.", image, evaluation)
 
 
-def push_image(repository: Repository, registry: str) -> str:
+def push_image(repository: Repository) -> str:
     """Put the repository at /testbed of the sandbox base; the reference the cluster pulls."""
+    registry = layout.registry()
     layer = _tar(repository.folder)
     packed = gzip.compress(layer, mtime=0)
     manifest = json.loads(_call(registry, "GET", f"/v2/{BASE}/manifests/latest", accept=OCI_MANIFEST))
@@ -119,7 +121,7 @@ def push_image(repository: Repository, registry: str) -> str:
         _upload(registry, content)
     tag = f"grading-{_digest(packed)[7:19]}"
     _call(registry, "PUT", f"/v2/{BASE}/manifests/{tag}", json.dumps(manifest).encode(), content_type=OCI_MANIFEST)
-    return f"{REGISTRY_NAME}/{BASE}:{tag}"
+    return f"{layout.REGISTRY_NAME}/{BASE}:{tag}"
 
 
 def _tar(folder: Path) -> bytes:

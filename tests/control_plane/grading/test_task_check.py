@@ -19,8 +19,6 @@ from swerl_agent.tasks import Task
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.writing import grading_columns, visible_columns
 
-from cluster import layout
-
 from .task_image import FIXED, HIDDEN_TEST, SOURCE, Repository, push_image
 
 COINS = tuple(f"tests/test_calc.py::test_coin_{number}" for number in range(16))
@@ -128,7 +126,7 @@ def r2e_row(tmp_path: Path) -> dict[str, Any]:
     repository = Repository(tmp_path / "calc")
     repository.write("r2e_tests/test_1.py", HIDDEN_TEST + "\n\ndef test_broken():\n    assert double(1) == 3\n")
     repository.write("run_tests.sh", "python3 -m pytest -rA -p no:cacheprovider r2e_tests\n")
-    image = push_image(repository, layout.registry())
+    image = push_image(repository)
     change = {"header": {"file": {"path": "calc.py"}}, "old_file_content": SOURCE, "new_file_content": FIXED}
     outcomes = {"test_clamp": "PASSED", "test_double": "PASSED", "test_broken": "FAILED"}
     return {
