@@ -22,6 +22,7 @@ DURATION_SECONDS = 15
 RENEW_DEADLINE_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 RENEW_TIMEOUT_SECONDS = 3.0  # for one renewal; with the deadline and a pause it must stay below the duration
+FAILED_SECONDS = 0.5  # after a renewal that failed; a third then begins before the deadline
 STANDBY_SECONDS = 0.5  # between two looks of a process that waits: the most a released Lease stays without a holder
 
 logger = logging.getLogger(__name__)
@@ -61,9 +62,10 @@ class Leader:
 
     async def hold(self) -> None:
         """Renew until cancelled; raises LeadershipLost."""
+        pause = RETRY_SECONDS
         while True:
-            await asyncio.sleep(RETRY_SECONDS)
-            started = time.monotonic()
+            await asyncio.sleep(pause)
+            started, pause = time.monotonic(), RETRY_SECONDS
             try:
                 async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
                     await self._renew()
@@ -71,8 +73,10 @@ class Leader:
             except (Conflict, NotFound) as error:
                 raise self._lost(f"was taken or removed: {error}") from error
             except (OperatorError, TimeoutError) as error:  # refusals too: a restarted API server knows no roles yet
-                if time.monotonic() - self.renewed > RENEW_DEADLINE_SECONDS:
-                    raise self._lost(f"not renewed for {RENEW_DEADLINE_SECONDS} s") from error
+                silence, pause = time.monotonic() - self.renewed, FAILED_SECONDS
+                if silence > RENEW_DEADLINE_SECONDS:
+                    raise self._lost(f"not renewed for {silence:.1f} s") from error
+                logger.warning("leader Lease not renewed for %.1f s, trying again: %r", silence, error)
 
     def _lost(self, how: str) -> LeadershipLost:
         self.renewed = 0.0

@@ -12,6 +12,7 @@ from swerl_operator.leader import Leader, LeadershipLost
 from swerl_operator.metrics import Metrics
 
 Body = dict[str, Any]
+TIMES = {name: value for name, value in vars(module).items() if name.endswith("_SECONDS")}  # before tests shorten them
 REFUSALS: list[OperatorError] = [
     Forbidden("GET lease", 403, "Forbidden", "no roles are known yet"),
     ApiError("GET lease", 401, "Unauthorized", "who are you"),
@@ -24,6 +25,7 @@ class Leases:
 
     def __init__(self) -> None:
         self.refusals: list[OperatorError] = []
+        self.silent = 0  # requests that get no answer, first
         self.lease: Body | None = None
         self.written = 0
 
@@ -35,6 +37,9 @@ class Leases:
         return self._write(body)
 
     async def replace(self, resource: str, body: Body) -> Body:
+        if self.silent:
+            self.silent -= 1
+            await asyncio.sleep(60)
         self._refuse()
         return self._write(body)
 
@@ -50,7 +55,7 @@ class Leases:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RETRY_SECONDS", "STANDBY_SECONDS"):
+    for name in ("RETRY_SECONDS", "FAILED_SECONDS", "STANDBY_SECONDS"):
         monkeypatch.setattr(module, name, 0.005)
 
 
@@ -87,3 +92,22 @@ async def test_a_leader_that_is_refused_for_long_stops(
     leases.refusals = [REFUSALS[0]] * 1000
     with pytest.raises(LeadershipLost, match="not renewed"):
         await asyncio.wait_for(leader.hold(), 5)
+
+
+async def test_a_leader_tries_again_soon_when_there_is_no_answer(
+    leases: Leases, leader: Leader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "RENEW_TIMEOUT_SECONDS", 0.03)
+    await leader.acquire()
+    leases.silent = 2
+    holding = asyncio.create_task(leader.hold())
+    await asyncio.wait([holding], timeout=0.5)
+    assert not holding.done() and leases.written > 2
+    assert [record.levelname for record in caplog.records if "not renewed" in record.message] == ["WARNING"] * 2
+    holding.cancel()
+
+
+def test_a_third_renewal_comes_before_the_deadline_and_the_last_one_before_another_may_lead() -> None:
+    failed = TIMES["RENEW_TIMEOUT_SECONDS"] + TIMES["FAILED_SECONDS"]
+    assert TIMES["RETRY_SECONDS"] + 2 * failed < TIMES["RENEW_DEADLINE_SECONDS"]
+    assert TIMES["RENEW_DEADLINE_SECONDS"] + failed < TIMES["DURATION_SECONDS"]
