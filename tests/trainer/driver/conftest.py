@@ -126,8 +126,11 @@ class LocalWorker:
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
         await self.worker.declare(order, members, attempt)
 
-    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
-        return await self.worker.run(order, members, index, attempt)
+    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
+        await self.worker.act(order, members, index, attempt)
+
+    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
+        return await self.worker.rollout(order, index, attempt)
 
     async def discard(self, order: GroupOrder) -> None:
         await self.worker.discard(order)

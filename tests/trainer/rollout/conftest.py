@@ -13,7 +13,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
-from swerl_trainer.rollout.group import GroupOrder
+from swerl_trainer.rollout.group import GroupOrder, Rollout
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
@@ -21,6 +21,12 @@ PATCH = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
 TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))
 ORDER = GroupOrder("g0", "train", 0, 2, 1, 1.0)
 MEMBERS = (0, 1)
+
+
+async def run(worker: Worker, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
+    """One member, from its sandbox to its verdict."""
+    await worker.act(order, members, index, attempt)
+    return await worker.rollout(order, index, attempt)
 
 
 class Letters:

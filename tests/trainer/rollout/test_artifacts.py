@@ -14,7 +14,7 @@ from swerl_trainer.rollout.worker import Worker
 
 from tests.full_disk import files_end_at
 
-from .conftest import MEMBERS, ORDER, World, builtin
+from .conftest import MEMBERS, ORDER, World, builtin, run
 
 
 async def failed(error: Exception) -> Generation:
@@ -22,7 +22,7 @@ async def failed(error: Exception) -> Generation:
 
 
 async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path) -> None:
-    await worker.run(ORDER, MEMBERS, 0, 0)
+    await run(worker, ORDER, MEMBERS, 0, 0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
 
@@ -32,7 +32,7 @@ async def test_an_episode_that_failed_leaves_its_artifacts_too(
     worker: Worker, world: World, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world, "generate", lambda input_ids, **sampling: failed(error))
-    assert not (await worker.run(ORDER, MEMBERS, 0, 0)).valid
+    assert not (await run(worker, ORDER, MEMBERS, 0, 0)).valid
     (folder,) = (tmp_path / "step-0001").iterdir()
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["error"] == f"{type(error).__name__}: {error}"
@@ -43,7 +43,7 @@ async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     parts: WorkerParts, world: World, tmp_path: Path
 ) -> None:
     world.hang = asyncio.Event()
-    rollout = await Worker(replace(parts, agent=builtin(world, episode_timeout=0.1))).run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(Worker(replace(parts, agent=builtin(world, episode_timeout=0.1))), ORDER, MEMBERS, 0, 0)
     assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     assert json.loads((folder / "traj.json").read_text())["info"]["exit_status"] == "episode_timeout"
@@ -52,10 +52,10 @@ async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
 async def test_a_full_disk_costs_the_artifacts_alone(
     worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await worker.run(ORDER, MEMBERS, 0, 0)
+    await run(worker, ORDER, MEMBERS, 0, 0)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with files_end_at(16):
-        rollout = await worker.run(ORDER, MEMBERS, 1, 0)
+        rollout = await run(worker, ORDER, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.resolved, len(rollout.stretches)) == (True, True, 1)
     (said,) = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
     assert said.startswith("the artifacts of g0/1 are not kept: ") and "File too large" in said
@@ -65,7 +65,7 @@ async def test_a_full_disk_costs_the_artifacts_alone(
 
 async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, world: World, tmp_path: Path) -> None:
     world.hang = asyncio.Event()
-    running = [asyncio.create_task(worker.run(ORDER, MEMBERS, index, 0)) for index in MEMBERS]
+    running = [asyncio.create_task(run(worker, ORDER, MEMBERS, index, 0)) for index in MEMBERS]
     await asyncio.sleep(0.05)
     await worker.discard(ORDER)
     rollouts = await asyncio.gather(*running)
@@ -79,7 +79,7 @@ async def test_an_episode_whose_verdict_nobody_waits_for_leaves_its_artifacts_to
     worker: Worker, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world, "grade", lambda task, patch, image: asyncio.sleep(60))
-    running = asyncio.create_task(worker.run(ORDER, MEMBERS, 0, 0))
+    running = asyncio.create_task(run(worker, ORDER, MEMBERS, 0, 0))
     while "release 0" not in world.events:  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0.01)
     await worker.discard(ORDER)

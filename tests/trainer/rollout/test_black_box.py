@@ -15,7 +15,7 @@ from swerl_trainer.rollout.worker import Worker
 from tests.scripted_engine import Script
 from tests.unit.agent_episode.conftest import PLAIN, Memory, make_tokenizer
 
-from .conftest import ORDER, TASK, World
+from .conftest import ORDER, TASK, World, run
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
 
@@ -41,7 +41,7 @@ async def test_mini_swe_agent_is_trained_on_the_tokens_that_were_sampled_for_it(
     limits = AgentLimits(context_tokens=100_000, protocol=PROTOCOLS["mini-swe-agent-2"])
     async with opened_agent("mini-swe-agent", script, tokenizer, None, limits) as agent:
         parts = WorkerParts({"train": [TASK]}, Memories(), Memories(), agent, tmp_path / "artifacts", "x-{}".format)  # type: ignore[arg-type]
-        rollout = await Worker(parts).run(ORDER, (0, 1), 0, 0)
+        rollout = await run(Worker(parts), ORDER, (0, 1), 0, 0)
     assert (rollout.valid, rollout.resolved, rollout.reward) == (True, True, 1.0)
     assert (rollout.exit_status, rollout.patch_source) == ("submitted", "submission")
     assert (rollout.turns, rollout.steps) == (2, 2)

@@ -74,6 +74,16 @@ def test_sandboxes_ahead_leave_room_for_one_more_group() -> None:
     assert len([action for action in d.actions() if isinstance(action, Declare)]) == 1
 
 
+def test_who_only_waits_for_a_verdict_makes_room_for_sandboxes() -> None:
+    d = dispatcher(prefetch=5, max_concurrent=6)
+    assert not [action for action in d.actions() if isinstance(action, Declare)]
+    d.acted("g0", 0)
+    assert not d.actions()
+    d.acted("g1", 1)
+    assert [action.order.id for action in d.actions() if isinstance(action, Declare)] == ["g2"]
+    assert d.load()["train/running"] == 2
+
+
 def test_a_member_lost_to_infrastructure_is_masked_while_two_remain() -> None:
     d = dispatcher(group_size=3)
     d.actions()

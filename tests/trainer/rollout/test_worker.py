@@ -17,22 +17,34 @@ from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
-from .conftest import MEMBERS, ORDER, TASK, Letters, World, builtin
+from .conftest import MEMBERS, ORDER, TASK, Letters, World, builtin, run
 
 
 async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, world: World) -> None:
-    first = await worker.run(ORDER, MEMBERS, 0, 0)
+    first = await run(worker, ORDER, MEMBERS, 0, 0)
     assert world.events == ["declare x-g0 2", "release 0", "grade"]
-    await worker.run(ORDER, MEMBERS, 1, 0)
+    await run(worker, ORDER, MEMBERS, 1, 0)
     assert world.events[3:] == ["delete", "grade"]
     assert (first.reward, first.resolved, first.valid, first.verdict) == (1.0, True, True, "resolved")
     assert first.seconds["grading"] == 0.5
     assert first.waits == {"queue": 1.0, "pull": 2.0}
 
 
+async def test_a_member_has_acted_once_its_sandbox_is_removed(
+    worker: Worker, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graded = asyncio.Event()
+    monkeypatch.setattr(world, "grade", lambda task, patch, image: graded.wait())
+    await worker.act(ORDER, MEMBERS, 0, 0)
+    assert world.events[-1] == "release 0"
+    await worker.discard(ORDER)
+    rollout = await worker.rollout(ORDER, 0, 0)
+    assert (rollout.valid, rollout.error_code) == (False, "discarded")
+
+
 async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:
     await worker.declare(ORDER, MEMBERS, 0)
-    await worker.run(ORDER, MEMBERS, 0, 0)
+    await run(worker, ORDER, MEMBERS, 0, 0)
     assert [event for event in world.events if event.startswith("declare")] == ["declare x-g0 2"]
 
 
@@ -41,7 +53,7 @@ async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(wo
     await worker.declare(ORDER, MEMBERS, 0)
     await asyncio.sleep(0)
     world.age = 101.0
-    assert (await worker.run(ORDER, MEMBERS, 0, 0)).valid and (await worker.run(ORDER, MEMBERS, 1, 0)).valid
+    assert (await run(worker, ORDER, MEMBERS, 0, 0)).valid and (await run(worker, ORDER, MEMBERS, 1, 0)).valid
     asked = [event for event in world.events if event.startswith("declare")]
     assert asked == ["declare x-g0 2", "declare x-g0-n0 2"] and world.events.count("delete") == 2
     assert await worker.waste() == Waste(1, 7.0)
@@ -51,36 +63,36 @@ async def test_sandboxes_nobody_used_are_waste_and_those_in_use_are_not(worker: 
     await worker.declare(ORDER, MEMBERS, 0)
     await worker.discard(ORDER)
     assert await worker.waste() == Waste(1, 7.0)
-    await worker.run(ORDER, MEMBERS, 0, 0)
+    await run(worker, ORDER, MEMBERS, 0, 0)
     await worker.discard(ORDER)
     assert await worker.waste() == Waste(1, 7.0)
 
 
 async def test_a_lost_sandbox_is_no_reward(worker: Worker, world: World) -> None:
     world.lost = {1}
-    rollout = await worker.run(ORDER, MEMBERS, 1, 0)
+    rollout = await run(worker, ORDER, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.error_code) == (False, "pod_gone")
-    again = await worker.run(ORDER, (1,), 1, 1)
+    again = await run(worker, ORDER, (1,), 1, 1)
     assert again.valid
     assert "declare x-g0-r1 1" in world.events
 
 
 async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, world: World) -> None:
     world.broken_engine = True
-    rollout = await worker.run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "engine_lost")
     assert "grade" not in world.events
 
 
 async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, world: World) -> None:
     world.refused = True
-    rollout = await worker.run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "api_error")
 
 
 async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, parts: WorkerParts) -> None:
     world.verdict = "unresolved"
-    rollout = await Worker(replace(parts, unresolved_reward=0.0)).run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(Worker(replace(parts, unresolved_reward=0.0)), ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, 0.0, 0.0)
 
 
@@ -95,10 +107,10 @@ async def test_a_reference_fix_is_graded_anew(world: World, parts: WorkerParts) 
 
 async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, world: World) -> None:
     world.verdict = "infra_error"
-    lost = await worker.run(ORDER, MEMBERS, 0, 0)
+    lost = await run(worker, ORDER, MEMBERS, 0, 0)
     assert (lost.valid, lost.error_code) == (False, "eval_infra_error")
     world.verdict = "timeout"
-    rollout = await worker.run(ORDER, MEMBERS, 1, 0)
+    rollout = await run(worker, ORDER, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.reward) == (True, -1.0)
 
 
@@ -110,13 +122,13 @@ async def test_grading_may_take_longer_than_the_episode(
         return Verdict("resolved")
 
     monkeypatch.setattr(world, "grade", grade)
-    assert (await Worker(replace(parts, agent=builtin(world, episode_timeout=0.2))).run(ORDER, MEMBERS, 0, 0)).resolved
+    assert (await run(Worker(replace(parts, agent=builtin(world, episode_timeout=0.2))), ORDER, MEMBERS, 0, 0)).resolved
 
 
 async def test_what_is_trained_may_be_encoded_from_the_text(parts: WorkerParts, tmp_path: Path) -> None:
     again = Stretch([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
     worker = Worker(replace(parts, encode=lambda episode: [again]))
-    rollout = await worker.run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.stretches, rollout.sampled_tokens) == (True, [again], 2)
     (folder,) = (tmp_path / "step-0001").iterdir()
     (sampled,) = json.loads((folder / "traj.json").read_text())["stretches"]
@@ -127,7 +139,7 @@ async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(parts: Worke
     def refuse(episode: Episode) -> list[Stretch]:
         raise ReencodingError(f"{len(episode.messages)} messages")
 
-    rollout = await Worker(replace(parts, encode=refuse)).run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(Worker(replace(parts, encode=refuse)), ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code, rollout.error) == (False, "not_encoded", "4 messages")
 
 
@@ -159,7 +171,7 @@ async def answered(generation: Generation) -> Generation:
 
 
 async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Worker, tmp_path: Path) -> None:
-    rollout = await judged_worker.run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(judged_worker, ORDER, MEMBERS, 0, 0)
     assert rollout.step_scores == {0: pytest.approx(1 / 3)}
     assert (rollout.outcome, rollout.reward) == (1.0, pytest.approx(1.0 + 0.5 / 3))
     (folder,) = (tmp_path / "step-0001").iterdir()
@@ -169,15 +181,15 @@ async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Wor
 
 async def test_without_its_judge_an_episode_is_worth_its_outcome(judged_worker: Worker, world: World) -> None:
     world.broken_judge = True
-    rollout = await judged_worker.run(ORDER, MEMBERS, 0, 0)
+    rollout = await run(judged_worker, ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.reward, rollout.unscored_steps) == (True, 1.0, 1)
 
 
 async def test_the_sandbox_is_gone_before_the_judge_is_waited_for(judged_worker: Worker, world: World) -> None:
-    await judged_worker.run(ORDER, MEMBERS, 0, 0)
+    await run(judged_worker, ORDER, MEMBERS, 0, 0)
     assert world.events == ["declare x-g0 2", "release 0", "grade"]
 
 
 async def test_held_out_episodes_are_not_judged(judged_worker: Worker, world: World) -> None:
-    await judged_worker.run(replace(ORDER, purpose="evaluation"), MEMBERS, 0, 0)
+    await run(judged_worker, replace(ORDER, purpose="evaluation"), MEMBERS, 0, 0)
     assert world.votes == 0

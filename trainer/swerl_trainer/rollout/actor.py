@@ -63,9 +63,13 @@ class RolloutActor:
         """See Worker.declare."""
         await (await self._prepared())[0].declare(order, members, attempt)
 
-    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
-        """See Worker.run."""
-        return await (await self._prepared())[0].run(order, members, index, attempt)
+    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
+        """See Worker.act."""
+        await (await self._prepared())[0].act(order, members, index, attempt)
+
+    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
+        """See Worker.rollout."""
+        return await (await self._prepared())[0].rollout(order, index, attempt)
 
     async def discard(self, order: GroupOrder) -> None:
         """See Worker.discard."""
@@ -157,9 +161,13 @@ class RayWorker:
         """See Worker.declare."""
         await self._call("declare", order, members, attempt)
 
-    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
-        """See Worker.run; raises RayActorError when the worker is lost meanwhile."""
-        rollout: Rollout = await self._call("run", order, members, index, attempt)
+    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
+        """See Worker.act; raises RayActorError when the worker is lost meanwhile."""
+        await self._call("act", order, members, index, attempt)
+
+    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
+        """See Worker.rollout; raises RayActorError when the worker is lost meanwhile."""
+        rollout: Rollout = await self._call("rollout", order, index, attempt)
         return rollout
 
     async def discard(self, order: GroupOrder) -> None:

@@ -55,7 +55,7 @@ class StepGroups:
 
 
 class Dispatcher:
-    """Feed it `finished` and `updated`; carry out what `actions` says; take steps with `take`."""
+    """Feed it `acted`, `finished` and `updated`; carry out what `actions` says; take steps with `take`."""
 
     def __init__(
         self,
@@ -127,12 +127,18 @@ class Dispatcher:
         self.version = version
         self.draining = False
 
+    def acted(self, group: str, index: int) -> None:
+        """A member of a group needs its sandbox no more; its verdict is still to come."""
+        if group in self.groups:
+            self.groups[group].acting.discard(index)
+
     def finished(self, rollout: Rollout) -> None:
         """A member of a group ended; ignored when its group was dropped meanwhile."""
         group = self.groups.get(rollout.group)
         if group is None or rollout.index not in group.running:
             return
         group.running.discard(rollout.index)
+        group.acting.discard(rollout.index)
         group.rollouts[rollout.index] = rollout
         if group.order.purpose == "train":
             self._episodes += 1
@@ -192,7 +198,7 @@ class Dispatcher:
     def _declare_ahead(self) -> None:
         s = self.settings
         while len(self._of("train", Phase.DECLARED)) < s.prefetch and self._groups_wanted() > 0:
-            alive = sum(len(g.running) if g.phase is Phase.RUNNING else g.order.size for g in self._alive())
+            alive = sum(len(g.acting) if g.phase is Phase.RUNNING else g.order.size for g in self._alive())
             largest = max([s.group_size, *(g.order.size for g in self._alive())])
             if alive + s.group_size + largest > s.max_concurrent:
                 return
@@ -240,7 +246,7 @@ class Dispatcher:
 
     def _start(self, group: Group, members: Sequence[int] | None = None) -> None:
         chosen = tuple(range(group.order.size)) if members is None else tuple(members)
-        group.phase, group.running = Phase.RUNNING, set(chosen)
+        group.phase, group.running, group.acting = Phase.RUNNING, set(chosen), set(chosen)
         if group.tries == 0:
             group.version = self.version
             if group.order.purpose == "train":

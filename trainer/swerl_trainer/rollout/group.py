@@ -99,6 +99,7 @@ class Group:
     version: int = -1  # weights it was started with
     tries: int = 0  # times members were started
     running: set[int] = field(default_factory=set)
+    acting: set[int] = field(default_factory=set)  # of these: have a sandbox still, or wait for one
     rollouts: dict[int, Rollout] = field(default_factory=dict)
 
     @property

@@ -29,7 +29,9 @@ class WorkerHandle(Protocol):
 
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None: ...
 
-    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout: ...
+    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None: ...
+
+    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout: ...
 
     async def discard(self, order: GroupOrder) -> None: ...
 
@@ -115,7 +117,10 @@ class Runner:
         order = start.order
         await self._serving()
         try:
-            rollout = await worker.run(order, start.members, index, start.attempt)
+            await worker.act(order, start.members, index, start.attempt)
+            self.dispatcher.acted(order.id, index)
+            self.kick()
+            rollout = await worker.rollout(order, index, start.attempt)
         except Exception as error:
             logger.warning("rollout %s/%d: its worker is lost: %s", order.id, index, error)
             rollout = Rollout(order.id, index, "", valid=False, error=str(error), error_code=WORKER_LOST)

@@ -1,7 +1,7 @@
 """Runs the episodes of groups and grades them.
 
-Guarantees: each `run` returns one Rollout, whatever happened; no episode begins in a sandbox made so long ahead that
-its lifetime could end first; a sandbox is removed the moment its episode ends, before the patch is graded; every
+Guarantees: each `act` is followed by one Rollout, whatever happened; no episode begins in a sandbox made so long ahead
+that its lifetime could end first; a sandbox is removed the moment its episode ends, before the patch is graded; every
 episode leaves its artifacts; nothing of a discarded group is left running.
 """
 
@@ -54,6 +54,7 @@ class _Member:
     asked: float = field(default_factory=time.monotonic)
     scoring: Scoring | None = None
     unwritten: list[Episode] = field(default_factory=list)  # that ended, and whose artifacts nobody wrote
+    acted: asyncio.Event = field(default_factory=asyncio.Event)  # it needs its sandbox no more
 
 
 class Worker:
@@ -62,36 +63,47 @@ class Worker:
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
         self._tries: dict[tuple[str, int], _Try] = {}
-        self._running: dict[str, set[asyncio.Task[Rollout]]] = {}
+        self._running: dict[str, dict[tuple[int, int], asyncio.Task[Rollout]]] = {}  # by group; index and attempt
         self._grading = 0
         self._waste = Waste()
         self._removals: set[asyncio.Task[None]] = set()
 
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
-        """Have the sandboxes of a try made; `run` uses them. No-op when they are asked for already."""
+        """Have the sandboxes of a try made; `act` uses them. No-op when they are asked for already."""
         self._try(order, members, attempt)
 
-    async def run(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
-        """One member of a group, from its sandbox to its verdict; never raises for what happens to an episode."""
-        work = asyncio.create_task(self._member(_Member(order, members, index, attempt)))
-        self._running.setdefault(order.id, set()).add(work)
+    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
+        """One member of a group as far as it needs a sandbox; what comes of it is for `rollout` to say."""
+        member = _Member(order, members, index, attempt)
+        work = asyncio.create_task(self._member(member))
+        work.add_done_callback(lambda _: member.acted.set())
+        self._running.setdefault(order.id, {})[index, attempt] = work
+        await member.acted.wait()
+
+    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
+        """The member that acts or acted, with its verdict; never raises for what happens to an episode."""
+        works = self._running.get(order.id, {})
         try:
-            return await work
+            if work := works.get((index, attempt)):
+                return await work
         except asyncio.CancelledError:
-            return self._lost(order, index, "the group is no longer needed", DISCARDED)
+            pass
         finally:
-            self._running.get(order.id, set()).discard(work)
+            works.pop((index, attempt), None)
+            if not works:
+                self._running.pop(order.id, None)
+        return self._lost(order, index, "the group is no longer needed", DISCARDED)
 
     async def discard(self, order: GroupOrder) -> None:
         """Stop the members of a group and remove its sandboxes."""
-        for work in self._running.pop(order.id, set()):
+        for work in self._running.get(order.id, {}).values():
             work.cancel()
         for key in [key for key in self._tries if key[0] == order.id]:
             await self._remove(self._tries.pop(key))
 
     async def close(self) -> None:
         """Stop everything and remove all sandboxes of this worker."""
-        works = [work for works in self._running.values() for work in works]
+        works = [work for works in self._running.values() for work in works.values()]
         for work in works:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
@@ -129,6 +141,7 @@ class Worker:
                 episode, waited, waits = await self._episode(member, attempted)
             finally:
                 await asyncio.shield(self._release(order, member.attempt, index))
+                member.acted.set()
         except SandboxError as error:
             return self._lost(order, index, error, error.code)
         except KubeError as error:
