@@ -10,7 +10,6 @@ import asyncio
 import re
 import subprocess
 import sys
-from statistics import fmean
 
 from swerl_agent.kube import KubeClient
 
@@ -40,7 +39,12 @@ def share_of_the_sandbox(cluster: Cluster) -> float:
     status, _ = train(cluster, job)
     if status.get("phase") != "Complete":
         raise StepFailed(f"the job ended as {status.get('phase')}")
-    return fmean(row["sandbox/exec_overhead_ratio"] for row in metrics_of(fetch_output(cluster, images, FOLDER)))
+    rows = metrics_of(fetch_output(cluster, images, FOLDER))
+    overhead, whole = (
+        sum(row[name] * row["agent/turns_sum"] for row in rows)
+        for name in ("sandbox/exec_overhead_per_turn", "agent/time_per_turn")
+    )
+    return overhead / whole
 
 
 async def crowd(kubeconfig: str) -> Many:

@@ -60,10 +60,10 @@ sw_claim() { # true for the one that may run command $1: creating a file exclusi
 
 sw_first() { # the first $2 bytes of file $1, in large pieces: each costs the same on all ways to the client
   [ "$2" -gt 0 ] || return 0
-  sw_pieces=$(($2 / 65536))
+  sw_pieces=$(($2 / 65536)) sw_rest=$(($2 % 65536))
   {
     [ "$sw_pieces" -eq 0 ] || dd bs=65536 count="$sw_pieces" 2>/dev/null || head -c $((sw_pieces * 65536))
-    head -c $(($2 % 65536))
+    [ "$sw_rest" -eq 0 ] || head -c "$sw_rest"
   } <"$1"
 }
 
