@@ -123,7 +123,8 @@ def swerl_home() -> Path:
     return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl").absolute()
 
 
-def state_folder(home: Path, name: str) -> Path:
+def state_folder(home: Path, name: str = DEFAULT_NAME) -> Path:
+    """Where everything of that cluster lies."""
     return home / "cluster" if name == DEFAULT_NAME else home / "clusters" / name
 
 

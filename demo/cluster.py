@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.layout import swerl_home
+from cluster.layout import state_folder, swerl_home
 from demo.steps import StepFailed, run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +31,7 @@ class Cluster:
             if not path.is_file():
                 raise StepFailed(f"SWERL_CLUSTER=existing, but there is no kubeconfig at {path}; set KUBECONFIG")
             return cls(path, local=False)
-        return cls(swerl_home() / "cluster" / "kubeconfig", local=True)
+        return cls(state_folder(swerl_home()) / "kubeconfig", local=True)
 
     def start(self) -> None:
         """Start or repair the local cluster; a user's own must answer."""

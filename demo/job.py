@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from cluster.layout import swerl_home
+from cluster.layout import state_folder, swerl_home
 from demo.cluster import ROOT
 
 NAMESPACE = "swerl-demo"
@@ -74,4 +74,4 @@ def namespace_manifest(namespace: str = NAMESPACE) -> dict[str, Any]:
 
 def volume_folder(namespace: str = NAMESPACE) -> Path:
     """Where the local cluster keeps the job's volume on this machine."""
-    return swerl_home() / "cluster" / "volumes" / namespace / CLAIM
+    return state_folder(swerl_home()) / "volumes" / namespace / CLAIM
