@@ -5,6 +5,6 @@ words that gave it away; the commands of a trajectory that cannot be read are an
 """
 
 from .rules import RULES, Finding, Rule, findings
-from .trajectory import Trajectory, TrajectoryError, read_trajectories
+from .trajectory import Trajectory, TrajectoryError, executed, read_trajectories
 
-__all__ = ["RULES", "Finding", "Rule", "Trajectory", "TrajectoryError", "findings", "read_trajectories"]
+__all__ = ["RULES", "Finding", "Rule", "Trajectory", "TrajectoryError", "executed", "findings", "read_trajectories"]

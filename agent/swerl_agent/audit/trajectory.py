@@ -50,11 +50,16 @@ def read_trajectory(path: Path) -> Trajectory:
     return Trajectory(path, name, str(verdict.get("status") or ""), tuple(_commands(content)))
 
 
+def executed(steps: Sequence[Any]) -> Iterator[str]:
+    """The commands of recorded steps."""
+    yield from (str(step.get("command") or step.get("action") or "") for step in steps if isinstance(step, dict))
+
+
 def _commands(content: Mapping[str, Any]) -> Iterator[str]:
     """What was run: the recorded steps where there are any, else what the assistant's messages ask for."""
     steps = content.get("step_debug")
     if isinstance(steps, list) and steps:
-        yield from (str(step.get("command") or step.get("action") or "") for step in steps if isinstance(step, dict))
+        yield from executed(steps)
         return
     for message in content["messages"]:
         if isinstance(message, dict) and message.get("role") == "assistant":

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from swerl_agent.audit import executed, findings
 from swerl_agent.storage import file_name, write_whole
 
 from .episode import Episode
@@ -53,6 +54,7 @@ def write_artifacts(
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,
         "verdict": verdict.public() if verdict else None,
+        "audit": [asdict(finding) for finding in findings(executed(episode.steps))],
         "timings": episode.timings,
         "usage": episode.usage,
         "agent_metrics": agent_metrics(episode, eval_time=verdict.duration if verdict else None),

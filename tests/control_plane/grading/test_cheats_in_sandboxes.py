@@ -1,17 +1,16 @@
 """Scripted agents that cheat in their sandbox instead of fixing: none scores; the verdict names what a patch does, the
-audit of the trajectory what leaves none."""
+audit beside it what was done in the sandbox."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from swerl_agent.audit import findings
-from swerl_agent.audit.trajectory import read_trajectory
 from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode, write_artifacts
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.kube import KubeClient
@@ -130,8 +129,8 @@ async def attempt(
     assert not episode.infrastructure_error, episode.error
     verdict = await grader.grade(task, episode.patch) if episode.patch else None
     folder = write_artifacts(out, episode, verdict)
-    found = findings(read_trajectory(folder / "traj.json").commands)
-    return Outcome(verdict, frozenset(finding.rule for finding in found), episode.exit_status)
+    found = json.loads((folder / "meta.json").read_text())["audit"]
+    return Outcome(verdict, frozenset(finding["rule"] for finding in found), episode.exit_status)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -55,6 +55,12 @@ def test_an_absent_time_is_no_zero() -> None:
     assert figures["agent/overhead_time_mean"] == 2.0
 
 
+def test_episodes_with_suspicious_commands_are_counted_by_rule() -> None:
+    looked = replace(rollout(), suspicions=frozenset({"network", "git-all"}))
+    figures = rollout_figures([looked, replace(rollout(), suspicions=frozenset({"network"})), rollout()])
+    assert (figures["agent/suspicion/network"], figures["agent/suspicion/git-all"]) == (2, 1)
+
+
 def test_what_engines_say_of_their_requests() -> None:
     usage = {"requests": 4.0, "prompt_tokens": 100.0, "cached_tokens": 75.0, "completion_tokens": 30.0, "latency": 8.0}
     figures = rollout_figures([replace(rollout(), usage=usage), rollout()])

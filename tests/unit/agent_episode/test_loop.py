@@ -195,12 +195,13 @@ def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repositor
 
 
 def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_path: Path) -> None:
-    episode, _ = run(block("printf 'caf\\351\\n' > latin.txt"), block(SUBMIT))
+    episode, _ = run(block("git log --all; printf 'caf\\351\\n' > latin.txt"), block(SUBMIT))
     folder = write_artifacts(tmp_path / "out", episode, Verdict("resolved", {"resolved": True}), meta={"reward": 1.0})
     assert folder.name.startswith("kit__kit-1__gg3__i2__")
     assert sorted(path.name for path in folder.iterdir()) == ["meta.json", "patch.diff", "traj.json"]
     trajectory = json.loads((folder / "traj.json").read_text())
     assert (trajectory["info"]["verdict"]["status"], trajectory["info"]["reward"]) == ("resolved", 1.0)
+    assert [(found["rule"], found["step"]) for found in trajectory["info"]["audit"]] == [("git-all", 0)]
     assert trajectory["stretches"][0]["tokens"] == episode.stretches[0].tokens
     assert json.loads((folder / "meta.json").read_text())["reward"] == 1.0
     assert b"caf\xe9" in (folder / "patch.diff").read_bytes()

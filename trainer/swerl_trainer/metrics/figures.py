@@ -141,8 +141,9 @@ def _agent(valid: Sequence[Rollout]) -> Figures:
         "agent/format_error_rate": sum(r.format_errors for r in valid) / max(1, sum(turns)),
         "agent/context_omitted_turns_mean": fmean(r.omitted_turns for r in valid),
     }
-    sources = Counter(f"agent/patch_source/{rollout.patch_source or 'none'}" for rollout in valid)
-    return figures | {name: float(count) for name, count in sources.items()}
+    counts = Counter(f"agent/patch_source/{rollout.patch_source or 'none'}" for rollout in valid)
+    counts.update(f"agent/suspicion/{rule}" for rollout in valid for rule in rollout.suspicions)
+    return figures | {name: float(count) for name, count in counts.items()}
 
 
 def _endings(rollouts: Sequence[Rollout]) -> Figures:

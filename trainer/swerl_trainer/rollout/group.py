@@ -49,6 +49,7 @@ class Rollout:
     format_errors: int = 0
     omitted_turns: int = 0
     repeats: bool = False  # the model ended in a loop
+    suspicions: frozenset[str] = frozenset()  # rules of the audit that its commands break
     timeouts: int = 0  # commands that their time limit ended
     exec_retries: int = 0  # streams into the sandbox that were lost and opened anew
     handshake_errors: int = 0  # tries to open one that failed

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
+from swerl_agent.audit import executed, findings
 from swerl_agent.episode import Episode, repeats_itself
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
@@ -68,6 +69,7 @@ def rollout_of(
         format_errors=episode.format_errors,
         omitted_turns=episode.omitted_turns,
         repeats=repeats_itself(episode),
+        suspicions=frozenset(finding.rule for finding in findings(executed(episode.steps))),
         timeouts=_sum(episode, "timed_out"),
         exec_retries=_sum(episode, "retries"),
         handshake_errors=_sum(episode, "handshake_errors"),
