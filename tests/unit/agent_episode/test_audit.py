@@ -71,10 +71,13 @@ def test_honest_work_is_left_alone(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["git --a ", " -c", " --a", "git show ", "find / -name x", "cp a ", "cp,", "tee ", "pip install --no-x "]
-)
+    "part",
+    [
+        "git --a ", " -c", " --a", "git show ", "find / -name x", "cp ", "cp,", "tee ", ">/opt/x", "pip install --no-x ",
+    ],
+)  # fmt: skip
 def test_a_long_command_is_looked_through_to_its_end(part: str) -> None:
-    found = findings([f"git{part * 1_000}\ngit reflog"])
+    found = findings([f"git{part * 5_000}\ngit reflog"])
     assert "git-reflog" in [finding.rule for finding in found]
 
 
