@@ -73,7 +73,8 @@ def test_honest_work_is_left_alone(command: str) -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        "git --a ", " -c", " --a", "git show ", "find / -name x", "cp ", "cp,", "tee ", ">/opt/x", "pip install --no-x ",
+        "git --a ", " -c", " --a", "git show ", "find / -name x", "cp ", "cp,", "tee ", ">/opt/x",
+        "pip install --no-x ",
     ],
 )  # fmt: skip
 def test_a_long_command_is_looked_through_to_its_end(part: str) -> None:
