@@ -10,6 +10,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 
 from swerl_agent.kube import KubeClient
 
@@ -40,11 +41,12 @@ def share_of_the_sandbox(cluster: Cluster) -> float:
     if status.get("phase") != "Complete":
         raise StepFailed(f"the job ended as {status.get('phase')}")
     rows = metrics_of(fetch_output(cluster, images, FOLDER))
-    overhead, whole = (
-        sum(row[name] * row["agent/turns_sum"] for row in rows)
-        for name in ("sandbox/exec_overhead_per_turn", "agent/time_per_turn")
-    )
-    return overhead / whole
+    return seconds(rows, "sandbox/exec_overhead_per_turn") / seconds(rows, "agent/time_per_turn")
+
+
+def seconds(rows: Iterable[Mapping[str, float]], per_turn: str) -> float:
+    """Of all turns of these steps."""
+    return sum(row[per_turn] * row["agent/turns_sum"] for row in rows)
 
 
 async def crowd(kubeconfig: str) -> Many:
