@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swerl_agent.audit import executed, findings
+from swerl_agent.audit import Finding, executed, findings
 from swerl_agent.storage import file_name, write_whole
 
 from .episode import Episode
@@ -30,12 +30,17 @@ def artifact_name(episode: Episode) -> str:
 
 
 def write_artifacts(
-    directory: Path, episode: Episode, verdict: Verdict | None, *, meta: Mapping[str, Any] | None = None
+    directory: Path,
+    episode: Episode,
+    verdict: Verdict | None,
+    *,
+    meta: Mapping[str, Any] | None = None,
+    audit: Collection[Finding] | None = None,
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
-    `meta` is added to what either JSON file says of the episode (sampling parameters, step, reward). Raises OSError
-    when the disk refuses.
+    `meta` is added to what either JSON file says of the episode (sampling parameters, step, reward); `audit` what
+    the audit found in it, looked for here if not given. Raises OSError when the disk refuses.
     """
     folder = directory / artifact_name(episode)
     folder.mkdir(parents=True)
@@ -54,7 +59,7 @@ def write_artifacts(
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,
         "verdict": verdict.public() if verdict else None,
-        "audit": [asdict(finding) for finding in findings(executed(episode.steps))],
+        "audit": [asdict(finding) for finding in (findings(executed(episode.steps)) if audit is None else audit)],
         "timings": episode.timings,
         "usage": episode.usage,
         "agent_metrics": agent_metrics(episode, eval_time=verdict.duration if verdict else None),

@@ -55,6 +55,7 @@ class World:
 
     events: list[str] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
+    says: str = "A"  # the engine, to every prompt
     broken_engine: bool = False
     votes: int = 0  # the judge was asked for
     broken_judge: bool = False
@@ -111,7 +112,8 @@ class World:
             await self.hang.wait()
         if self.broken_engine:
             raise EngineError("no answer")
-        return Generation([65, 0], [-0.1, -0.2], "stop", [("1", 0, 2)])
+        ids = [*map(ord, self.says), 0]
+        return Generation(ids, [-(place + 1) / 10 for place in range(len(ids))], "stop", [("1", 0, len(ids))])
 
     async def vote(self, input_ids: Sequence[int], **sampling: object) -> Generation:
         self.votes += 1

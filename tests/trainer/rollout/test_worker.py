@@ -135,6 +135,14 @@ async def test_what_is_trained_may_be_encoded_from_the_text(parts: WorkerParts, 
     assert sampled["logprobs"] == [0.0, -0.1, -0.2]
 
 
+async def test_what_an_episode_did_beside_honest_work_is_said(worker: Worker, world: World, tmp_path: Path) -> None:
+    world.says = "```bash\ngit log --all\n```"
+    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.suspicions) == (True, {"git-all"})
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    assert [found["rule"] for found in json.loads((folder / "meta.json").read_text())["audit"]] == ["git-all"]
+
+
 async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(parts: WorkerParts) -> None:
     def refuse(episode: Episode) -> list[Stretch]:
         raise ReencodingError(f"{len(episode.messages)} messages")
@@ -153,21 +161,11 @@ class Voting:
         return await self.world.vote(input_ids, **sampling)
 
 
-COMMAND = "```bash\nls\n```"
-
-
 @pytest.fixture
-def judged_worker(world: World, parts: WorkerParts, monkeypatch: pytest.MonkeyPatch) -> Worker:
-    ids = [*map(ord, COMMAND), 0]
-    monkeypatch.setattr(
-        world, "generate", lambda input_ids, **sampling: answered(Generation(ids, [-0.1] * len(ids), "stop"))
-    )
+def judged_worker(world: World, parts: WorkerParts) -> Worker:
+    world.says = "```bash\nls\n```"
     judge = Judge(Voting(world), Letters(), JudgeSettings(votes=3))
     return Worker(replace(parts, judge=judge, judge_weight=0.5))
-
-
-async def answered(generation: Generation) -> Generation:
-    return generation
 
 
 async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Worker, tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ count (`valid` is False).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from statistics import fmean
 
-from swerl_agent.audit import executed, findings
+from swerl_agent.audit import Finding
 from swerl_agent.episode import Episode, repeats_itself
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
@@ -35,11 +35,12 @@ def rollout_of(
     judge_weight: float = 1.0,
     unresolved: float = UNRESOLVED,
     waits: Mapping[str, float] | None = None,
+    audit: Collection[Finding] = (),
 ) -> Rollout:
     """The rollout of a finished episode; `waited` seconds passed from its start to its sandbox being ready.
 
     `unresolved` is the outcome of everything but a resolved task, `waits` the parts of the sandbox's own start, where
-    they are known.
+    they are known, `audit` what its commands did that honest work does not need.
     """
     infrastructure = _spoilt(episode) or (verdict is not None and verdict.status == "infra_error")
     resolved = verdict is not None and verdict.status == "resolved"
@@ -69,7 +70,7 @@ def rollout_of(
         format_errors=episode.format_errors,
         omitted_turns=episode.omitted_turns,
         repeats=repeats_itself(episode),
-        suspicions=frozenset(finding.rule for finding in findings(executed(episode.steps))),
+        suspicions=frozenset(finding.rule for finding in audit),
         timeouts=_sum(episode, "timed_out"),
         exec_retries=_sum(episode, "retries"),
         handshake_errors=_sum(episode, "handshake_errors"),

@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from swerl_agent.audit import Finding, executed, findings
 from swerl_agent.episode import Episode, ReencodingError, TokenizerError, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
@@ -151,6 +152,7 @@ class Worker:
             return self._lost(order, index, error, "internal")
         verdict = await self._grade(order, episode) if needs_grading(episode) else None
         scores = await scoring.finish() if scoring and not episode.infrastructure_error else {}
+        audit = await asyncio.to_thread(lambda: findings(executed(episode.steps)))
         rollout = rollout_of(
             episode,
             verdict,
@@ -159,9 +161,10 @@ class Worker:
             judge_weight=self._parts.judge_weight,
             unresolved=self._parts.unresolved_reward,
             waits=waits,
+            audit=audit,
         )
         member.unwritten.clear()
-        await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores)
+        await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores, audit)
         return await self._encoded(rollout, episode) if rollout.valid else rollout
 
     def _scoring(self, member: _Member) -> AbstractAsyncContextManager[Scoring | None]:
@@ -258,6 +261,7 @@ class Worker:
         verdict: Verdict | None = None,
         rollout: Rollout | None = None,
         scores: Mapping[int, StepScore] | None = None,
+        audit: Collection[Finding] | None = None,
     ) -> None:
         folder = f"step-{order.step:04d}" if order.purpose == "train" else f"evaluation-{order.step:04d}"
         meta = {
@@ -268,7 +272,7 @@ class Worker:
             "step_scores": [asdict(score) for score in (scores or {}).values()],
         }
         try:
-            write_artifacts(self._parts.artifacts / folder, episode, verdict, meta=meta)
+            write_artifacts(self._parts.artifacts / folder, episode, verdict, meta=meta, audit=audit)
         except OSError as error:
             logger.error("the artifacts of %s/%d are not kept: %s", order.id, episode.index, error)
 
