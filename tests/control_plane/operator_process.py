@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -13,10 +15,12 @@ from pathlib import Path
 
 
 def free_port() -> int:
-    """A TCP port nobody listens on."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
+    """A TCP port that nobody uses, and that no connection is given while its owner is started anew."""
+    while True:
+        port = random.randrange(20_000, 30_000)  # below those of outgoing connections
+        with socket.socket() as server, contextlib.suppress(OSError):
+            server.bind(("127.0.0.1", port))
+            return port
 
 
 class Operator:
