@@ -1,7 +1,8 @@
 """What the agent and its grading cost, and how exact they are: a turn's way to the sandbox, many episodes, grading,
 context, tokens of black-box agents, verdicts beside swebench's.
 
-The share of the sandbox is that of a short run of the demo's own job. QUICK=1 grades fewer patches.
+The share of the sandbox is that of a short run of the demo's own job. QUICK=1 takes fewer of its steps and grades
+fewer patches.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from demo.setup import prepare
 from demo.steps import StepFailed, Steps
 from tests.bench import context_bench, grading_bench, parity_bench
 from tests.bench.exec_peers.place import pods
-from tests.bench.figures import Figure, conclude
+from tests.bench.figures import QUICK, Figure, conclude
 from tests.bench.many_episodes import EPISODES, Many, many
 
 PODS = 32  # for the episodes; each holds several
-STEPS = 3
+STEPS = 3 if QUICK else 8
 FOLDER = swerl_home() / "bench-agent"
 
 
