@@ -164,9 +164,9 @@ class Sandbox(ApiModel):
     prefetch: int = Field(default=1, ge=0, le=64)
     """Groups declared ahead of the one being worked on, as far as maxConcurrent leaves room for one more; a group that
     waited so long that its lifetime could end before its episode is replaced."""
-    prefetch_while: Literal["always", "idle"] = "always"
-    """When: as soon as there is room, or while no episode of the job acts, so that the Pods that start do not slow the
-    commands of the others where they share a node's processors."""
+    churn_while: Literal["always", "idle"] = "always"
+    """When sandboxes are made ahead and removed: as soon as they can be, or while no episode acts (removed also when
+    others wait for their room), so that Pods that start and end do not slow commands where they share processors."""
     registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
     """Rewrites of task image references; the first match counts."""
     image_set: Name | None = None

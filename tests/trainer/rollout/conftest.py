@@ -63,6 +63,7 @@ class World:
     hang: asyncio.Event | None = None
     age: float = 0.0
     idle_seconds: float = 7.0
+    pending: int = 0  # sandboxes
     waits: Mapping[str, float] = field(default_factory=lambda: {"queue": 1.0, "pull": 2.0})
     refused: bool = False  # the API server refuses sandboxes
     image: str = "repository/task@sha256:0123"
@@ -74,7 +75,7 @@ class World:
         return self
 
     def counts(self) -> tuple[int, int]:
-        return 0, 0
+        return self.pending, 0
 
     async def claim(self, ordinal: int) -> World:
         if ordinal in self.lost:

@@ -42,6 +42,34 @@ async def test_a_member_has_acted_once_its_sandbox_is_removed(
     assert (rollout.valid, rollout.error_code) == (False, "discarded")
 
 
+async def test_sandboxes_that_served_may_wait_until_no_episode_acts(world: World, parts: WorkerParts) -> None:
+    worker = Worker(replace(parts, churn_while="idle"))
+    world.hang = asyncio.Event()
+    other = asyncio.create_task(worker.act(ORDER, MEMBERS, 1, 0))
+    await asyncio.sleep(0.05)
+    hang, world.hang = world.hang, None
+    assert (await run(worker, ORDER, MEMBERS, 0, 0)).resolved
+    assert world.events == ["declare x-g0 2", "grade"], "the other one acts"
+    hang.set()
+    await other
+    await worker.rollout(ORDER, 1, 0)
+    assert sorted(world.events[2:]) == ["delete", "grade", "release 0"]
+
+
+async def test_sandboxes_that_served_make_room_for_those_that_wait(world: World, parts: WorkerParts) -> None:
+    worker = Worker(replace(parts, churn_while="idle"))
+    world.hang, world.pending = asyncio.Event(), 1
+    other = asyncio.create_task(worker.act(ORDER, MEMBERS, 1, 0))
+    await asyncio.sleep(0.05)
+    hang, world.hang = world.hang, None
+    await run(worker, ORDER, MEMBERS, 0, 0)
+    assert "release 0" in world.events
+    hang.set()
+    await other
+    await worker.close()
+    assert world.events[-1] == "delete"
+
+
 async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:
     await worker.declare(ORDER, MEMBERS, 0)
     await run(worker, ORDER, MEMBERS, 0, 0)

@@ -9,7 +9,7 @@ Guarantees:
 * Weights may change (`may_update`) only while no evaluation runs, and no training episode either unless partial
   rollouts are allowed.
 * Sandboxes declared ahead leave room for one more group of any kind within `max_concurrent`, and wait until no episode
-  has a sandbox or waits for one where `prefetch_while` is idle.
+  has a sandbox or waits for one where `churn_while` is idle.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DispatchSettings:
     max_staleness: int = 0
     partial_rollouts: bool = False
     prefetch: int = 1
-    prefetch_while: Literal["always", "idle"] = "always"
+    churn_while: Literal["always", "idle"] = "always"
     max_concurrent: int = 128
     temperature: float = 1.0
     redo_limit: int = 2
@@ -200,7 +200,7 @@ class Dispatcher:
 
     def _declare_ahead(self) -> None:
         s = self.settings
-        if s.prefetch_while == "idle" and any(group.acting for group in self.groups.values()):
+        if s.churn_while == "idle" and any(group.acting for group in self.groups.values()):
             return
         while len(self._of("train", Phase.DECLARED)) < s.prefetch and self._groups_wanted() > 0:
             alive = sum(len(g.acting) if g.phase is Phase.RUNNING else g.order.size for g in self._alive())

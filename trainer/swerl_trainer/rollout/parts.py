@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from swerl_agent.episode import Agent, Episode, Stretch
 from swerl_agent.grading import Verdict
@@ -80,6 +80,7 @@ class WorkerParts:
     agent: Agent
     artifacts: Path
     sandbox_name: Callable[[str], str]  # of a group and try
+    churn_while: Literal["always", "idle"] = "always"  # when sandboxes that have served are removed
     max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
     judge: Judge | None = None  # scores the steps of training episodes
     judge_weight: float = 1.0

@@ -1,8 +1,9 @@
 """Runs the episodes of groups and grades them.
 
 Guarantees: each `act` is followed by one Rollout, whatever happened; no episode begins in a sandbox made so long ahead
-that its lifetime could end first; a sandbox is removed the moment its episode ends, before the patch is graded; every
-episode leaves its artifacts; nothing of a discarded group is left running.
+that its lifetime could end first; a sandbox is removed the moment its episode ends, before the patch is graded, or as
+soon as no episode acts where `churn_while` is idle; every episode leaves its artifacts; nothing of a discarded group is
+left running.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
+from swerl_trainer.rollout.removals import Removals
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
 
 logger = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ class Worker:
         self._running: dict[str, dict[tuple[int, int], asyncio.Task[Rollout]]] = {}  # by group; index and attempt
         self._grading = 0
         self._waste = Waste()
-        self._removals: set[asyncio.Task[None]] = set()
+        self._removals = Removals(parts.churn_while, lambda: parts.sandboxes.counts()[0])
 
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
         """Have the sandboxes of a try made; `act` uses them. No-op when they are asked for already."""
@@ -109,7 +111,7 @@ class Worker:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
         tries, self._tries = list(self._tries.values()), {}
-        await asyncio.gather(*(self._remove(one) for one in tries), *self._removals, return_exceptions=True)
+        await asyncio.gather(*(self._remove(one) for one in tries), self._removals.close(), return_exceptions=True)
 
     async def grade_fix(self, task: int) -> Verdict | None:
         """The verdict on the reference fix of a training task, graded anew; None where it has none."""
@@ -141,7 +143,7 @@ class Worker:
             try:
                 episode, waited, waits = await self._episode(member, attempted)
             finally:
-                await asyncio.shield(self._release(order, member.attempt, index))
+                await self._removals.remove(lambda: self._release(order, member.attempt, index))
                 member.acted.set()
         except SandboxError as error:
             return self._lost(order, index, error, error.code)
@@ -179,15 +181,16 @@ class Worker:
         group = await asyncio.shield(attempted.declared)
         session = await group.claim(attempted.members.index(member.index))
         waited = time.monotonic() - member.asked
-        episode = await self._parts.agent.run_episode(
-            self._task(order),
-            session,
-            group=order.id,
-            index=member.index,
-            temperature=order.temperature,
-            scoring=member.scoring,
-            on_end=member.unwritten.append,
-        )
+        with self._removals.put_off():
+            episode = await self._parts.agent.run_episode(
+                self._task(order),
+                session,
+                group=order.id,
+                index=member.index,
+                temperature=order.temperature,
+                scoring=member.scoring,
+                on_end=member.unwritten.append,
+            )
         return episode, waited, group.waits
 
     async def _encoded(self, rollout: Rollout, episode: Episode) -> Rollout:
@@ -225,9 +228,7 @@ class Worker:
         attempted = self._try(order, members, attempt)
         if not attempted.used and _age(attempted) > self._parts.max_age:
             logger.warning("the sandboxes of %s waited too long for their episodes; others are made", order.id)
-            removal = asyncio.create_task(self._remove(attempted))
-            self._removals.add(removal)
-            removal.add_done_callback(self._removals.discard)
+            self._removals.begin(self._remove(attempted))
             attempted = self._tries[(order.id, attempt)] = self._ask(order, members, f"-n{attempt}")
         attempted.used = True
         return attempted
