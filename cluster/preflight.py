@@ -34,6 +34,7 @@ PACKAGES = {
     "/usr/include/stdlib.h": "libc6-dev",
     "pkg-config": "pkg-config",
     _HEADERS: "libseccomp-dev",
+    "git": "git",
     "buildah": "buildah",
     "skopeo": "skopeo",
     "mmdebstrap": "mmdebstrap",

@@ -6,6 +6,8 @@ Guarantees: an environment whose pins did not change is left as it is; one that 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -27,7 +29,7 @@ def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) ->
     started = time.monotonic()
     print(f"  Python environment in {venv} ...", flush=True)
     if not python.exists():
-        _run([interpreter, "-m", "venv", str(venv)])
+        _make(interpreter, venv)
     if not (venv / "bin" / "uv").exists():
         _run([str(python), "-m", "pip", "install", "-q", "uv"])
     install = [str(venv / "bin" / "uv"), "pip", "install", "-q", "--no-deps", "--python", str(python)]
@@ -35,6 +37,19 @@ def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) ->
     stamp.write_text(wanted)
     print(f"  Python environment ready in {time.monotonic() - started:.0f} s", flush=True)
     return python
+
+
+def _make(interpreter: str, venv: Path) -> None:
+    """Debian's Python lacks what makes environments until its package is there."""
+    command = [interpreter, "-m", "venv", "--clear", str(venv)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not done.returncode:
+        return
+    if "ensurepip" in done.stdout + done.stderr and os.geteuid() == 0 and shutil.which("apt-get"):
+        print("  install python3-venv", flush=True)
+        _run(["apt-get", "-qq", "update"])
+        _run(["apt-get", "-qq", "-y", "install", "python3-venv"])
+    _run(command)
 
 
 def _run(command: list[str]) -> None:

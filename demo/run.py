@@ -38,13 +38,13 @@ def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
 
 
 def train(cluster: Cluster, job: dict[str, Any]) -> tuple[dict[str, Any], Watch]:
-    """Apply the job and follow it to its end; Ctrl-C deletes it, and with it all it made."""
+    """Apply the job and follow it to its end; if that fails, or after Ctrl-C, it is deleted with all it made."""
     print(f"• kubectl apply -f swerljob.yaml   (watch it yourself: kubectl get swerl,swesandboxes -n {NAMESPACE} -w)")
     watch = Watch(lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE))
     try:
         cluster.apply(job)
         status = watch.follow(TIME_LIMIT)
-    except (KeyboardInterrupt, TimeoutError):
+    except (KeyboardInterrupt, TimeoutError, StepFailed):
         print("\nstopping: deleting the job and everything it made ...", flush=True)
         cluster.kubectl("delete", "swerljob", JOB, "--namespace", NAMESPACE, "--ignore-not-found")
         cluster.wait_gone(90, "pods", "--namespace", NAMESPACE)
@@ -56,10 +56,15 @@ def train(cluster: Cluster, job: dict[str, Any]) -> tuple[dict[str, Any], Watch]
 
 
 def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
-    """A copy of the job's output below `folder`, without the checkpoints; from another cluster it comes by a Pod."""
+    """A copy of the job's output below `folder`, without the checkpoints; from another cluster it comes by a Pod.
+
+    Raises StepFailed where there is none.
+    """
     target = folder / "output"
     shutil.rmtree(target, ignore_errors=True)
     if cluster.local:
+        if not volume_folder().is_dir():
+            raise StepFailed("the job wrote nothing: it failed before it had its volume; see what it says above")
         return Path(shutil.copytree(volume_folder(), target, ignore=shutil.ignore_patterns("checkpoints")))
     pod = {
         "apiVersion": "v1",
@@ -78,16 +83,22 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
             ],
         },
     }
-    cluster.apply(pod)
-    cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", "pod/demo-reader", "--timeout=180s")
-    into = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "exec", "--namespace", NAMESPACE, "demo-reader", "--"]
+    try:
+        cluster.apply(pod)
+        _read_from("demo-reader", cluster, target)
+    finally:
+        cluster.kubectl("delete", "pod", "demo-reader", "--namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+    return target
+
+
+def _read_from(pod: str, cluster: Cluster, target: Path) -> None:
+    cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{pod}", "--timeout=180s")
+    into = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "exec", "--namespace", NAMESPACE, pod, "--"]
     done = subprocess.run([*into, "tar", "-c", "-C", "/output", "--exclude=checkpoints", "."], capture_output=True)
     if done.returncode:
         raise StepFailed(f"could not read the output volume: {done.stderr.decode(errors='replace')[-500:]}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(target, filter="data")
-    cluster.kubectl("delete", "pod", "demo-reader", "--namespace", NAMESPACE, "--wait=false")
-    return target
 
 
 def tell(summary: dict[str, Any], folder: Path, output: Path) -> None:
@@ -96,6 +107,8 @@ def tell(summary: dict[str, Any], folder: Path, output: Path) -> None:
     draw_curve(curve, summary)
     if solved := solved_trajectory(output / "artifacts"):
         print_trajectory(solved)
+    else:
+        print("no episode was solved")
     rates = [
         f"{100 * rate:.0f} %" if rate is not None else "-"
         for rate in (summary["held_out_before"], summary["held_out_after"])

@@ -1,6 +1,7 @@
 """The live view of a SweRLJob: what `kubectl get swerl` says, with the steps so far.
 
-Guarantees: it only reads. On a terminal it redraws in place; elsewhere it prints a line when step or phase change.
+Guarantees: it only reads; an API server that gives no answer for a while does not end it. On a terminal it redraws in
+place; elsewhere it prints a line when step or phase change.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from demo.steps import StepFailed
+
+PATIENCE = 60.0  # seconds without an answer
 FINAL = {"Complete", "Failed"}
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -32,9 +36,10 @@ class Watch:
     rewards: dict[int, float] = field(default_factory=dict)
     rates: dict[int, float] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
+    answered: float = field(default_factory=time.monotonic)  # when there was an answer last
 
     def follow(self, timeout: float) -> dict[str, Any]:
-        """The final status; raises TimeoutError after `timeout` seconds."""
+        """The final status; raises TimeoutError after `timeout` seconds, StepFailed after PATIENCE of silence."""
         live = Live(console=self.console, auto_refresh=False, transient=True) if self.console.is_terminal else None
         if live:
             live.start()
@@ -43,7 +48,7 @@ class Watch:
                 if time.monotonic() - self.started > timeout:
                     raise TimeoutError(f"the job is still {self.status.get('phase')} after {timeout:.0f} s")
                 before = self.headline()
-                self.observe(self.read())
+                self.observe(self.reading())
                 if live:
                     live.update(self.panel(), refresh=True)
                 elif self.headline() != before:
@@ -53,6 +58,17 @@ class Watch:
             if live:
                 live.stop()
         return self.status
+
+    def reading(self) -> dict[str, Any]:
+        """The job as it is now, or as it was seen last."""
+        try:
+            job = self.read()
+        except StepFailed:
+            if time.monotonic() - self.answered > PATIENCE:
+                raise
+            return {"status": self.status}
+        self.answered = time.monotonic()
+        return job
 
     def observe(self, job: dict[str, Any]) -> None:
         """Take one reading of the job object."""

@@ -1,0 +1,89 @@
+"""How the demo ends when its job does not: exit status, what is said, what is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import demo.__main__
+from demo import run
+from demo.cluster import Cluster
+from demo.job import Images
+from demo.steps import StepFailed
+
+
+class Recorded(Cluster):
+    """A cluster that answers every read with the same job and notes what is asked of it."""
+
+    asked: list[tuple[str, ...]]
+    status: dict[str, Any] | StepFailed
+
+    @classmethod
+    def with_job(cls, status: dict[str, Any] | StepFailed) -> Recorded:
+        made = cls(Path("/nonexistent"), local=True)
+        object.__setattr__(made, "asked", [])
+        object.__setattr__(made, "status", status)
+        return made
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        self.asked.append(("apply", *(manifest["metadata"]["name"] for manifest in manifests)))
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 300) -> str:
+        self.asked.append(arguments)
+        return ""
+
+    def get(self, *what: str) -> dict[str, Any]:
+        if isinstance(self.status, StepFailed):
+            raise self.status
+        return {"status": self.status}
+
+    def wait_gone(self, timeout: float, *what: str) -> None:
+        self.asked.append(("gone", *what))
+
+
+JOB = {"metadata": {"name": "demo"}}
+
+
+def test_a_job_that_cannot_be_followed_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("demo.view.PATIENCE", -1.0)
+    cluster = Recorded.with_job(StepFailed("connection refused"))
+    with pytest.raises(StepFailed, match="connection refused"):
+        run.train(cluster, JOB)
+    assert [asked[0] for asked in cluster.asked] == ["apply", "delete", "gone"]
+
+
+def test_a_failed_job_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = {"type": "Failed", "status": "True", "message": "no tasks in /data"}
+    status, _ = run.train(Recorded.with_job({"phase": "Failed", "conditions": [failed]}), JOB)
+    assert status["phase"] == "Failed"
+    assert "no tasks in /data" in capsys.readouterr().out
+
+
+def test_a_job_without_output_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SWERL_HOME", str(tmp_path))
+    with pytest.raises(StepFailed, match="wrote nothing"):
+        run.fetch_output(Recorded.with_job({}), Images({}), tmp_path)
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Complete", 0), ("Failed", 1)])
+def test_only_a_complete_job_is_a_success(monkeypatch: pytest.MonkeyPatch, phase: str, code: int) -> None:
+    monkeypatch.setattr(demo.__main__, "in_environment", lambda: None)
+    monkeypatch.setattr(run, "demo", lambda: {"phase": phase})
+    assert demo.__main__.main([]) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(StepFailed("no"), 1), (TimeoutError("late"), 1), (KeyboardInterrupt(), 130)]
+)
+def test_what_ends_it_is_its_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    def fail() -> dict[str, Any]:
+        raise error
+
+    monkeypatch.setattr(demo.__main__, "in_environment", lambda: None)
+    monkeypatch.setattr(run, "demo", fail)
+    assert demo.__main__.main([]) == code
+    assert capsys.readouterr().err.startswith("demo: ")

@@ -1,0 +1,85 @@
+"""The demo's view of its job: on a terminal and elsewhere, and while the API server gives no answer."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from demo import view
+from demo.steps import StepFailed
+from demo.view import Watch
+
+TRAINING = {
+    "phase": "Training",
+    "step": 3,
+    "steps": 22,
+    "rewardMean": 0.25,
+    "resolvedRate": 0.625,
+    "tokensPerSecond": 431.2,
+    "eta": "4m",
+    "sandboxes": {"pending": 7, "ready": 25},
+    "grading": {"pending": 5},
+}
+
+
+def readings(*statuses: dict[str, Any] | StepFailed) -> Callable[[], dict[str, Any]]:
+    left = list(statuses)
+
+    def read() -> dict[str, Any]:
+        status = left.pop(0)
+        if isinstance(status, StepFailed):
+            raise status
+        return {"status": status}
+
+    return read
+
+
+def watch(terminal: bool, *statuses: dict[str, Any] | StepFailed) -> tuple[Watch, io.StringIO]:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=terminal, width=120)
+    return Watch(readings(*statuses), console=console, interval=0.0), shown
+
+
+def test_a_terminal_shows_all_there_is_to_know() -> None:
+    watched, shown = watch(True, TRAINING, TRAINING | {"phase": "Complete", "step": 22, "resolvedRate": 1.0})
+    assert watched.follow(60)["phase"] == "Complete"
+    for word in ("step 3/22", "+0.25", "62 %", "431", "7 pending, 25 ready", "5 patches", "4m", "elapsed", "▆"):
+        assert word in shown.getvalue(), word
+
+
+def test_elsewhere_a_line_says_what_changed() -> None:
+    waiting = {
+        "phase": "Starting",
+        "conditions": [{"type": "ClusterReady", "status": "False", "message": "0 of 2 Pods"}],
+    }
+    watched, shown = watch(False, waiting, waiting, TRAINING, TRAINING, TRAINING | {"phase": "Complete"})
+    watched.follow(60)
+    starting, training, complete = shown.getvalue().splitlines()
+    assert "0 of 2 Pods" in starting
+    assert "step 3/22  reward +0.25  resolved 62 %" in training
+    assert "Complete" in complete
+    assert set(watched.phases) == {"Starting", "Training", "FirstStep", "Complete"}
+
+
+def test_a_missed_answer_does_not_end_it() -> None:
+    watched, shown = watch(False, TRAINING, StepFailed("connection refused"), TRAINING | {"phase": "Complete"})
+    assert watched.follow(60)["phase"] == "Complete"
+    assert len(shown.getvalue().splitlines()) == 2
+
+
+def test_no_answer_for_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "PATIENCE", -1.0)
+    watched, _ = watch(False, TRAINING, StepFailed("connection refused"))
+    with pytest.raises(StepFailed, match="connection refused"):
+        watched.follow(60)
+
+
+def test_a_job_that_goes_on_for_too_long_is_an_error() -> None:
+    watched, _ = watch(False)
+    watched.observe({"status": TRAINING})
+    with pytest.raises(TimeoutError, match="still Training"):
+        watched.follow(-1)
