@@ -96,7 +96,8 @@ class Agent(ApiModel):
     format_error_limit: NonNegative | None = None
     """Answers in a row without a command that end an episode; 0 means no limit, absent the protocol's own."""
     repeat_limit: NonNegative | None = None
-    """Times in a row the same command may run; the last ends the episode. 0 means no limit, absent the protocol's."""
+    """Times in a row the same command may run; the last ends the episode. 0 means no limit, absent the protocol's.
+    Of kind builtin alone."""
     step_limit: Positive = 20
     """Turns of one episode at most."""
     command_timeout_seconds: Seconds = 180
@@ -129,6 +130,11 @@ class Agent(ApiModel):
             "self.kind != 'mini-swe-agent' || self.protocol.startsWith('mini-swe-agent-2')",
             "agent.kind mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools",
             ".protocol",
+        ),
+        Rule(
+            "self.kind != 'mini-swe-agent' || !has(self.repeatLimit) || self.repeatLimit == 0",
+            "agent.repeatLimit is of agent.kind builtin; mini-swe-agent lets commands be repeated",
+            ".repeatLimit",
         ),
     )
 

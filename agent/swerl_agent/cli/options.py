@@ -118,6 +118,8 @@ def agent_limits(options: argparse.Namespace) -> AgentLimits:
         raise PromptError(
             f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {name}"
         )
+    if options.agent == MINI_SWE_AGENT and options.repeat_limit:
+        raise PromptError("--repeat-limit is of the builtin agent; mini-swe-agent lets commands be repeated")
     protocol = PROTOCOLS[name]
     return AgentLimits(
         step_limit=options.step_limit,

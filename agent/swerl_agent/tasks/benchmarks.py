@@ -14,10 +14,31 @@ if TYPE_CHECKING:
 MARKER = "swe-bench"  # in a data source: SWE-bench, its Lite, Verified, Multilingual, Multimodal, and copies of them
 ONLY_TEST = "verified"  # a set without any part for training
 TRAINING_SPLITS = ("train", "dev")
+MEASURED = frozenset(  # repositories of the tasks of SWE-bench, its Lite and Verified; none of its train and dev splits
+    {
+        "astropy/astropy",
+        "django/django",
+        "matplotlib/matplotlib",
+        "mwaskom/seaborn",
+        "pallets/flask",
+        "psf/requests",
+        "pydata/xarray",
+        "pylint-dev/pylint",
+        "pytest-dev/pytest",
+        "scikit-learn/scikit-learn",
+        "sphinx-doc/sphinx",
+        "sympy/sympy",
+    }
+)
 
 
-def is_benchmark(data_source: str, split: str) -> bool:
-    """Whether this split of a data source is one to measure with; a SWE-bench set of unknown split counts as one."""
+def is_benchmark(data_source: str, split: str, repo: str) -> bool:
+    """Whether a task is one to measure with: by its data source and split, by its repository where nobody names them.
+
+    A SWE-bench set of unknown split counts as one to measure with.
+    """
+    if not data_source:
+        return repo in MEASURED
     name = data_source.lower().replace("_", "-")
     return MARKER in name and (ONLY_TEST in name or split not in TRAINING_SPLITS)
 
@@ -27,9 +48,9 @@ def benchmark_refusal(tasks: Iterable[Task]) -> str | None:
     measured = [task for task in tasks if task.benchmark]
     if not measured:
         return None
-    sources = ", ".join(sorted({task.data_source for task in measured}))
+    sources = ", ".join(sorted({task.data_source or f"{task.repo}, of no named source" for task in measured}))
     return (
         f"{len(measured)} tasks are of a benchmark ({sources}), the first is {measured[0].instance_id}: training on"
-        " them makes its results worthless. Import them with --purpose evaluation, or, if you mean it, with"
-        " --train-on-benchmark"
+        " them makes its results worthless. Import them with --purpose evaluation, with the --data-source"
+        " they are of, or, if you mean it, with --train-on-benchmark"
     )

@@ -116,7 +116,7 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
         evaluation=evaluation,
         split=row.split,
         data_source=row.data_source,
-        benchmark=is_benchmark(row.data_source, row.split) and not row.train_on_benchmark,
+        benchmark=is_benchmark(row.data_source, row.split, repo) and not row.train_on_benchmark,
         hidden_paths=_paths(columns, "hidden_paths", where),
     )
 

@@ -62,6 +62,10 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", "--prompts", "/bin/sh", *ENGINE], "/bin/sh cannot be"),
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", *MINI, *ENGINE], "no tokenizer at"),
         (["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--protocol", "first-block", *ENGINE], "speaks"),
+        (
+            ["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--repeat-limit", "3", *ENGINE],
+            "--repeat-limit is of",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_line(

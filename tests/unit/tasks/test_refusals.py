@@ -12,7 +12,7 @@ import pytest
 from swerl_agent.tasks import TaskError, load_tasks
 
 from .conftest import Run
-from .rows import jsonl, nemo_gym, prompt_line, r2e, sumanth, swe_gym
+from .rows import jsonl, nemo_gym, prompt_line, r2e, sumanth, swe_gym, swebench
 from .rows import text_line as text
 
 OTHER = "python__mypy-11213"
@@ -115,6 +115,7 @@ sys.exit(main(["tasks", "import", sys.argv[1], "--data-source", "swe-gym", "--ou
         text(sumanth("django__django-13820"), "princeton-nlp/SWE-bench_Lite"),
         prompt_line(sumanth("django__django-13820"), "verified", "train"),
         nemo_gym(sumanth("django__django-13820"), "SWE-bench/SWE-bench_Multilingual", "test"),
+        swebench(),  # a file that was saved from the set names no source
     ],
 )
 def test_training_on_a_benchmark_needs_the_explicit_flag(
@@ -135,6 +136,10 @@ def test_training_on_a_benchmark_needs_the_explicit_flag(
 
 def test_the_training_part_of_swe_bench_is_no_benchmark(tmp_path: Path, run: Run) -> None:
     run(jsonl(tmp_path / "a.jsonl", sumanth("django__django-1")), "--data-source", "swe-bench", "--split", "train")
+
+
+def test_another_set_may_hold_the_same_repository(tmp_path: Path, run: Run) -> None:
+    run(jsonl(tmp_path / "a.jsonl", swebench()), "--data-source", "own")
 
 
 def test_a_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> None:
