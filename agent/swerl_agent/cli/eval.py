@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from swerl_agent.evaluation import (
     Record,
     Records,
     Redo,
+    check_agreement,
     conclude,
     keep_settings,
     merge,
@@ -36,8 +38,26 @@ from .options import (
     open_client,
     part,
     positive,
+    prompts_text,
     sandbox_settings,
 )
+
+ATTEMPTS = (  # options that say how an attempt is made
+    "agent",
+    "protocol",
+    "temperature",
+    "top_p",
+    "top_k",
+    "step_limit",
+    "step_timeout",
+    "episode_timeout",
+    "format_error_limit",
+    "repeat_limit",
+    "context_tokens",
+    "max_tokens",
+)
+CHOICE = ("samples", "filter", "slice", "split", "shuffle", "seed")  # and at what; a folder may grow by them
+AGREE = ("model", "attempts")  # what results of one folder have in common
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +96,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
         tasks = tasks[shard(index, count, len(tasks))]
     records = Records(options.output)
     settings = _settings(options)
-    keep_settings(options.output, settings)
+    keep_settings(options.output, settings, agree=() if options.redo == "all" else AGREE)
     redo = Redo(options.output)
     redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(options.samples)}, options.redo)
     sandbox = sandbox_settings(options)
@@ -101,34 +121,21 @@ async def run_evaluation(options: argparse.Namespace) -> int:
 async def run_merge(options: argparse.Namespace) -> int:
     """One folder out of many; 0."""
     first = read_settings(options.shards[0])
+    for folder in options.shards[1:]:
+        check_agreement(folder, read_settings(folder), first, AGREE)
     records = merge(options.output, options.shards)
-    keep_settings(options.output, first)
+    keep_settings(options.output, first, agree=AGREE)
     _print(conclude(options.output, records, first), options.output)
     return 0
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    chosen = (
-        "agent",
-        "temperature",
-        "top_p",
-        "top_k",
-        "step_limit",
-        "step_timeout",
-        "episode_timeout",
-        "format_error_limit",
-        "repeat_limit",
-        "context_tokens",
-        "max_tokens",
-        "samples",
-        "filter",
-        "slice",
-        "split",
-        "seed",
-    )
-    values = {name: getattr(options, name) for name in chosen}
     name = options.model_name or options.tokenizer.resolve().name
-    return {"model": name, "data": str(options.path), "args": values}
+    prompts = prompts_text(options)
+    attempts = {key: getattr(options, key) for key in ATTEMPTS}
+    attempts["prompts"] = prompts and hashlib.sha256(prompts.encode()).hexdigest()
+    choice = {key: getattr(options, key) for key in CHOICE}
+    return {"model": name, "data": str(options.path), "attempts": attempts, "args": attempts | choice}
 
 
 class _Progress:

@@ -3,7 +3,7 @@
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
 from .attempts import Attempt, Attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck
-from .folder import conclude, keep_settings, read_settings
+from .folder import check_agreement, conclude, keep_settings, read_settings
 from .records import Record, RecordError, Records
 from .redo import Redo
 from .summary import merge, predictions, summarise
@@ -21,6 +21,7 @@ __all__ = [
     "RecordError",
     "Records",
     "Redo",
+    "check_agreement",
     "conclude",
     "keep_settings",
     "merge",

@@ -21,13 +21,24 @@ SETTINGS = "settings.json"  # what an output folder was begun with
 
 def keep_settings(folder: Path, settings: Mapping[str, Any], *, agree: Sequence[str] = ("model",)) -> None:
     """Write `settings`; raises RecordError when the folder was begun with others under the keys `agree`."""
-    before = read_settings(folder)
-    for key in agree:
-        if key in before and before[key] != settings.get(key):
-            raise RecordError(
-                f"{folder} holds results of {key} {before[key]!r}, not {settings.get(key)!r}; choose another folder"
-            )
+    check_agreement(folder, read_settings(folder), settings, agree)
     write_whole({folder / SETTINGS: [(json.dumps(dict(settings), indent=1) + "\n").encode()]})
+
+
+def check_agreement(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any], agree: Sequence[str]) -> None:
+    """Raises RecordError where `before`, the settings of `folder`, says something else than `now` under `agree`."""
+    for key in agree:
+        if key in before and before[key] != now.get(key):
+            old, new = _differing(before[key], now.get(key))
+            raise RecordError(f"{folder} holds results of {key} {old!r}, not {new!r}; choose another folder")
+
+
+def _differing(old: Any, new: Any) -> tuple[Any, Any]:
+    """Of two mappings what they do not have in common."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return old, new
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return {name: old.get(name) for name in names}, {name: new.get(name) for name in names}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

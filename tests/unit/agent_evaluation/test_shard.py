@@ -114,6 +114,28 @@ def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
         keep_settings(tmp_path, {"model": "m", "args": {"temperature": 1}}, agree=("model", "args"))
 
 
+def share_of(folder: Path, record: Record, temperature: float) -> str:
+    fill(folder, record)
+    keep_settings(folder, {"model": "m", "data": "d", "attempts": {"agent": "builtin", "temperature": temperature}})
+    return str(folder)
+
+
+def test_shares_are_merged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shares = [share_of(tmp_path / "a", replace(SOLVED, run_dir=""), 0.0), share_of(tmp_path / "b", FAILED, 0.0)]
+    assert main(["eval", "merge", str(tmp_path / "whole"), *shares]) == 0
+    assert found(tmp_path / "whole") == ["a__a-1", "b__b-1"]
+    summary = json.loads((tmp_path / "whole" / "summary.json").read_text())
+    assert (summary["attempts"], summary["resolved"], summary["model"]) == (2, 1, "m")
+    assert "50" in capsys.readouterr().out
+
+
+def test_shares_made_in_different_ways_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shares = [share_of(tmp_path / "a", SOLVED, 0.0), share_of(tmp_path / "b", FAILED, 1.0)]
+    assert main(["eval", "merge", str(tmp_path / "whole"), *shares]) == 2
+    assert "holds results of attempts {'temperature': 1.0}, not {'temperature': 0.0}" in capsys.readouterr().err
+    assert not (tmp_path / "whole").exists()
+
+
 def test_shards_cover_the_chosen_tasks_exactly_once(tmp_path: Path) -> None:
     rows = [swebench(f"owner__repo-{number}") for number in range(7)]
     (tmp_path / "tasks").mkdir()
