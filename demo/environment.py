@@ -6,12 +6,13 @@ Guarantees: an environment whose pins did not change is left as it is; one that 
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from cluster.errors import PrerequisiteError
+from cluster.preflight import install
 
 STAMP = ".requirements"
 
@@ -32,8 +33,8 @@ def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) ->
         _make(interpreter, venv)
     if not (venv / "bin" / "uv").exists():
         _run([str(python), "-m", "pip", "install", "-q", "uv"])
-    install = [str(venv / "bin" / "uv"), "pip", "install", "-q", "--no-deps", "--python", str(python)]
-    _run([*install, "-r", str(requirements)])
+    order = [str(venv / "bin" / "uv"), "pip", "install", "-q", "--no-deps", "--python", str(python)]
+    _run([*order, "-r", str(requirements)])
     stamp.write_text(wanted)
     print(f"  Python environment ready in {time.monotonic() - started:.0f} s", flush=True)
     return python
@@ -42,14 +43,17 @@ def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) ->
 def _make(interpreter: str, venv: Path) -> None:
     """Debian's Python lacks what makes environments until its package is there."""
     command = [interpreter, "-m", "venv", "--clear", str(venv)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if not done.returncode:
-        return
-    if "ensurepip" in done.stdout + done.stderr and os.geteuid() == 0 and shutil.which("apt-get"):
+    try:
+        _run(command)
+    except SystemExit as failed:
+        if "ensurepip" not in str(failed):
+            raise
         print("  install python3-venv", flush=True)
-        _run(["apt-get", "-qq", "update"])
-        _run(["apt-get", "-qq", "-y", "install", "python3-venv"])
-    _run(command)
+        try:
+            install(["python3-venv"])
+        except PrerequisiteError as error:
+            raise SystemExit(f"{error}\n{failed}") from error
+        _run(command)
 
 
 def _run(command: list[str]) -> None:

@@ -20,6 +20,7 @@ from demo.steps import StepFailed, Steps
 from demo.view import Watch
 
 TIME_LIMIT = 3600.0
+READER = "demo-reader"  # Pod that brings the output from another cluster
 
 
 def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "demo-reader", "namespace": NAMESPACE},
+        "metadata": {"name": READER, "namespace": NAMESPACE},
         "spec": {
             "restartPolicy": "Never",
             "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": CLAIM}}],
@@ -85,15 +86,15 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
     }
     try:
         cluster.apply(pod)
-        _read_from("demo-reader", cluster, target)
+        _read(cluster, target)
     finally:
-        cluster.kubectl("delete", "pod", "demo-reader", "--namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+        cluster.kubectl("delete", "pod", READER, "--namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
     return target
 
 
-def _read_from(pod: str, cluster: Cluster, target: Path) -> None:
-    cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{pod}", "--timeout=180s")
-    into = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "exec", "--namespace", NAMESPACE, pod, "--"]
+def _read(cluster: Cluster, target: Path) -> None:
+    cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{READER}", "--timeout=180s")
+    into = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "exec", "--namespace", NAMESPACE, READER, "--"]
     done = subprocess.run([*into, "tar", "-c", "-C", "/output", "--exclude=checkpoints", "."], capture_output=True)
     if done.returncode:
         raise StepFailed(f"could not read the output volume: {done.stderr.decode(errors='replace')[-500:]}")

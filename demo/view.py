@@ -53,7 +53,8 @@ class Watch:
                     live.update(self.panel(), refresh=True)
                 elif self.headline() != before:
                     self.console.print(f"  {self.elapsed()}  {self.headline()}", highlight=False)
-                time.sleep(self.interval)
+                if self.status.get("phase") not in FINAL:
+                    time.sleep(self.interval)
         finally:
             if live:
                 live.stop()

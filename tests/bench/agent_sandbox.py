@@ -21,7 +21,7 @@ from swerl_agent.kube import KubeClient
 from cluster import build
 from cluster.layout import swerl_home
 from demo.cluster import Cluster
-from tests.control_plane.operator_process import free_port
+from tests.ports import free_port
 
 SANDBOX_API, EXTENSIONS = "agents.x-k8s.io/v1beta1", "extensions.agents.x-k8s.io/v1beta1"
 POD_NAME = "agents.x-k8s.io/pod-name"  # of a sandbox that took its Pod over; else it has the sandbox's name

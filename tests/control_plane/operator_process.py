@@ -1,26 +1,16 @@
-"""An operator as a process of its own, and free ports for it."""
+"""An operator as a process of its own."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from pathlib import Path
 
-
-def free_port() -> int:
-    """A TCP port that nobody uses, and that no connection is given while its owner is started anew."""
-    while True:
-        port = random.randrange(20_000, 30_000)  # below those of outgoing connections
-        with socket.socket() as server, contextlib.suppress(OSError):
-            server.bind(("127.0.0.1", port))
-            return port
+from tests.ports import free_port
 
 
 class Operator:

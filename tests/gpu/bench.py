@@ -101,7 +101,7 @@ def _train(folder: Path, shape: Shape, recompute: str) -> float:
     from swerl_trainer.megatron.settings import TrainerSettings
     from swerl_trainer.megatron.trainer import MegatronTrainer
 
-    from tests.trainer.megatron.conftest import free_port
+    from tests.ports import free_port
 
     rng = random.Random(0)
     samples = []
@@ -165,7 +165,7 @@ def _update(folder: Path, shape: Shape) -> float:
 
     from tests.gpu.serving import engine_of
     from tests.gpu.sharing import OneRank
-    from tests.trainer.megatron.conftest import free_port
+    from tests.ports import free_port
 
     async def updates() -> list[float]:
         model = _model(folder, shape)

@@ -121,10 +121,10 @@ async def run_evaluation(options: argparse.Namespace) -> int:
 async def run_merge(options: argparse.Namespace) -> int:
     """One folder out of many; 0."""
     first = read_settings(options.shards[0])
-    for folder in options.shards[1:]:
+    for folder in (*options.shards[1:], options.output):
         check_agreement(folder, read_settings(folder), first, AGREE)
     records = merge(options.output, options.shards)
-    keep_settings(options.output, first, agree=AGREE)
+    keep_settings(options.output, first, agree=())
     _print(conclude(options.output, records, first), options.output)
     return 0
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.control_plane.operator_process import Operator, free_port
+from tests.control_plane.operator_process import Operator
+from tests.ports import free_port
 
 from .conftest import ROOT, Body, World
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +17,8 @@ from swerl_trainer.algorithm import Batch, LossSettings, Sample, policy_batch
 from swerl_trainer.megatron.settings import Optimizer, TrainerSettings
 from swerl_trainer.megatron.trainer import MegatronTrainer
 from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.ports import free_port
 
 RANKS = Path(__file__).with_name("ranks.py")
 VOCABULARY = 320
@@ -145,12 +145,3 @@ def run_ranks(tmp_path: Path) -> RunRanks:
         return report
 
     return run
-
-
-def free_port() -> int:
-    """A port nobody listens on, outside the range from which the kernel hands out ports for connections."""
-    while True:
-        port = random.randrange(20_000, 30_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from swerl_trainer.megatron.errors import LayoutError, TrainerError
 from swerl_trainer.megatron.group import TrainGroup
 from swerl_trainer.megatron.rank import TrainRank
 from swerl_trainer.megatron.settings import Layout
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from .conftest import Settings
@@ -77,12 +78,6 @@ def connect(address: str, head: subprocess.Popen[bytes], seconds: float = 240.0)
             assert head.poll() is None, f"ray start ended with {head.returncode}"
             assert time.monotonic() < deadline, f"no Ray at {address} after {seconds:.0f} s"
             time.sleep(2)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

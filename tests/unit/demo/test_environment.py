@@ -13,7 +13,7 @@ echo "$*" >>"$0.calls"
 [ -e "$0.package" ] || { echo "ensurepip is not available" >&2; exit 1; }
 """
 APT = """#!/bin/sh
-case "$*" in *"install python3-venv") : >"${0%/*}/python.package" ;; esac
+case "$*" in install*python3-venv) : >"${0%/*}/python.package" ;; esac
 """
 
 
@@ -33,6 +33,6 @@ def test_the_missing_package_is_installed(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_without_apt_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = program(tmp_path / "python", PYTHON)
-    monkeypatch.setattr("demo.environment.shutil.which", lambda _: None)
+    monkeypatch.setattr("cluster.preflight.shutil.which", lambda _: None)
     with pytest.raises(SystemExit, match="python3-venv"):
         environment._make(str(python), tmp_path / "venv")
