@@ -15,10 +15,12 @@ OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard
 E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,training readme evaluations)
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW),$(wildcard tests/e2e/test_*.py))
 
+BENCHES := setup context exec grading claims sandbox agent scale demo bare
+
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-e2e soak gpu-check lint bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-e2e soak gpu-check lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -82,6 +84,16 @@ gpu-check: ## trainer and engines on this machine's GPU: tests, then speed
 lint: venv ## ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests/bench
+
+bench: ## every benchmark, one after another: hours; QUICK=1 makes each short
+	@for each in $(BENCHES); do $(MAKE) --no-print-directory bench-$$each || failed="$$failed bench-$$each"; done; \
+	[ -z "$$failed" ] || { echo "make bench: short or failed:$$failed"; exit 1; }
+
+bench-setup: venv cluster images ## seconds until the cluster runs again, and images of changed code are built
+	@$(PYTHON) -m tests.bench.setup_bench
+
+bench-bare: venv ## minutes to the first training step, and of the tests, with nothing built
+	@$(PYTHON) -m tests.bench.bare_bench
 
 bench-context: venv ## what keeping the context costs a step
 	@$(PYTHON) -m tests.bench.context_bench

@@ -26,7 +26,10 @@ def in_environment() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    in_environment()
+    try:
+        in_environment()
+    except KeyboardInterrupt:
+        return stopped("the same command goes on where it stopped")
     from demo.run import demo
     from demo.setup import remove_job
     from demo.steps import StepFailed
@@ -40,8 +43,13 @@ def main(arguments: list[str]) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("demo: stopped; the cluster still runs (make cluster-down stops it)", file=sys.stderr)
-        return 130
+        return stopped("the cluster, if it was started, still runs (make cluster-down stops it)")
+
+
+def stopped(what_now: str) -> int:
+    """Exit status after Ctrl-C."""
+    print(f"demo: stopped; {what_now}", file=sys.stderr)
+    return 130
 
 
 if __name__ == "__main__":

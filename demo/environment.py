@@ -64,4 +64,7 @@ def _run(command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    ensure(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        ensure(Path(sys.argv[1]), Path(sys.argv[2]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command goes on where it stopped")

@@ -134,6 +134,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BuildError as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("images: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -24,9 +24,13 @@ BOMB_OVER = 60.0  # seconds until a bomb's session has said how it ended
 NEIGHBOUR = 5.0  # seconds a neighbour's command may take meanwhile
 
 
-async def test_a_gigabyte_of_output(session: Session) -> None:
+async def test_a_gigabyte_of_output(session: Session, client: KubeClient, make_pod: MakePod) -> None:
     text = f"head -c {GIGABYTE} /dev/zero | tr '\\0' x; echo end"
-    result = await session.run(text, timeout=120, max_output=1 << 16)
+    async with Session(connect(client, await make_pod())) as neighbour:
+        await neighbour.open()
+        writing = asyncio.create_task(session.run(text, timeout=120, max_output=1 << 16))
+        assert await slowest_answer(neighbour, writing) < NEIGHBOUR
+        result = await writing
     assert (result.exit_code, result.stdout_bytes, len(result.stdout)) == (0, GIGABYTE + 4, 1 << 16)
     assert result.stdout.endswith(b"xend\n")
     assert (await session.run("echo on", timeout=30)).stdout == b"on\n"

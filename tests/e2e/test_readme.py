@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,17 +99,26 @@ def remove_product(cluster: Cluster) -> None:
 def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace: str) -> None:
     before = everything(shell)
     shell.type("helm install swe-rl charts/")
+    installed = owned(shell, namespace)
     shell.type("kubectl apply -f swerljob.yaml")
     shell.type("kubectl wait swerl/demo --for=condition=Training --timeout=300s", 320)
     shell.type("until kubectl get swesandboxes | grep -q Ready; do sleep 1; done", 120)
     shell.type("kubectl delete -f swerljob.yaml --wait=false")
-    owned = f"swerl,swesandboxes,pods,jobs,rayclusters,configmaps,leases,networkpolicies,pvc -n {namespace}"
-    shell.type(
-        f"while kubectl get {owned} -o name | grep -v -e kube-root-ca.crt -e swe-rl-operator; do sleep 1; done", 60
-    )
+    gone_by = time.monotonic() + 60
+    while left := owned(shell, namespace) - installed:
+        assert time.monotonic() < gone_by, f"60 s after the job was deleted there are still {left}"
+        time.sleep(1)
     shell.type("helm uninstall swe-rl --wait")
     left = everything(shell) - before
     assert left and all(name.startswith("customresourcedefinition") for name in left), left
+
+
+def owned(shell: Shell, namespace: str) -> set[str]:
+    """Names of the objects in `namespace` of any kind that a job is made of; the operator keeps its own Leases."""
+    kinds = "swerl,swesandboxes,pods,jobs,rayclusters,pvc,configmaps,secrets,services,leases,networkpolicies"
+    accounts = "serviceaccounts,roles,rolebindings"
+    names = shell.type(f"kubectl get {kinds},{accounts} -n {namespace} -o name").split()
+    return {name for name in names if "swe-rl-operator" not in name}
 
 
 def everything(shell: Shell) -> set[str]:
@@ -135,7 +145,15 @@ def test_make_demo_on_an_existing_cluster(demo_shell: Shell, tmp_path: Path) -> 
     summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
     assert summary["phase"] == "Complete" and len(summary["rewards"]) == 1
     assert summary["held_out_before"] is not None and summary["held_out_after"] is not None
-    assert list((tmp_path / "demo" / "output" / "artifacts").rglob("patch.diff"))
+    artifacts = tmp_path / "demo" / "output" / "artifacts"
+    episodes = [path.parent for path in artifacts.rglob("traj.json")]
+    assert len(episodes) > 32 and all((episode / "meta.json").is_file() for episode in episodes)
+    assert (tmp_path / "demo" / "reward.png").read_bytes().startswith(b"\x89PNG")
+    solved = re.search(r"── a solved episode, in full: (.+) ──", said)
+    assert solved, said[-3000:]
+    for message in json.loads((Path(solved[1]) / "traj.json").read_text())["messages"]:
+        assert message["content"].rstrip() in said
+    assert (Path(solved[1]) / "patch.diff").read_text() in said
     assert "Complete" in demo_shell.type("kubectl get swerl -n swerl-demo")
     demo_shell.type("kubectl get swesandboxes -n swerl-demo")
     demo_shell.type("make demo-down")
@@ -147,7 +165,7 @@ def test_an_interrupted_demo_leaves_nothing(demo_shell: Shell) -> None:
         demo_shell.type("until kubectl get rayclusters -n swerl-demo -o name | grep -q demo; do sleep 1; done", 180)
         os.killpg(demo.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
         said, _ = demo.communicate(timeout=120)
-    assert demo.returncode != 0 and "stopped; the cluster still runs" in said
+    assert demo.returncode != 0 and "demo: stopped; the cluster" in said
     assert demo_shell.type("kubectl get swerl,rayclusters,pods -n swerl-demo -o name") == ""
 
 

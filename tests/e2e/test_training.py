@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+from swerl_trainer.rollout.cursor import TaskOrder
+
+from demo.cluster import ROOT
 from tests.e2e.world import World
+
+EPISODE = r"(?P<task>.+)__gg(?P<group>\d+)__i\d+__\d+"
 
 
 def kill_driver(world: World, name: str, attempt: int) -> None:
@@ -15,6 +25,19 @@ def kill_driver(world: World, name: str, attempt: int) -> None:
     world.cluster.kubectl("exec", "-n", world.namespace, head, "--", "pkill", "-9", "-f", "swerl_trainer.driver")
 
 
+def unbroken_order(job: dict[str, Any]) -> Callable[[int], str]:
+    """The task that a run without interruptions takes for its group `k` (from 0)."""
+    names = sorted(path.name for path in (ROOT / "tasks" / "train" / "tasks").iterdir())
+    order = TaskOrder(len(names), job["spec"]["tasks"]["shuffle"], job["spec"]["tasks"].get("seed", 0))
+    return lambda k: names[order.task(k)]
+
+
+def groups(artifacts: Path) -> set[tuple[int, str, str]]:
+    """Number, task and step of every group whose episodes were written."""
+    named = ((re.fullmatch(EPISODE, folder.name), folder.parent.name) for folder in artifacts.glob("step-*/*"))
+    return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
+
+
 def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> None:
     job = world.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
@@ -22,9 +45,11 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
 
     world.wait("a second step, so that the first has its checkpoint", lambda: len(world.rows()) >= 2, 600)
     kill_driver(world, name, attempt=1)
+    gone_by = time.monotonic() + 60
     world.wait("second attempt", lambda: world.status(name).get("attempt") == 2, 60)
     first = f"swerl.dev/job={name},swerl.dev/attempt=1"
-    world.wait("end of attempt 1", lambda: not world.objects(first, "pods,jobs,swesandboxes,rayclusters"), 60)
+    left = "pods,jobs,swesandboxes,rayclusters"
+    world.wait("end of attempt 1", lambda: not world.objects(first, left), gone_by - time.monotonic())
 
     status = world.finish(name, 900)
     steps = world.rows()
@@ -32,7 +57,8 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
     assert {row["attempt"] for row in steps} == {1, 2}
     assert status["step"] == 3
     assert all(row["train/train_rollout_logprob_abs_diff_max"] <= 1e-4 for row in steps)
-    assert list((world.output / "artifacts").rglob("traj.json"))
+    order = unbroken_order(job)
+    assert groups(world.output / "artifacts") == {(k, order(k), f"step-{1 + k // 2:04}") for k in range(6)}
 
     world.cluster.kubectl("delete", "swerljob", name, "-n", world.namespace, "--wait=false")
     world.wait("clean-up", lambda: not world.objects(f"swerl.dev/job={name}"), 60)

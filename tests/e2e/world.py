@@ -13,7 +13,10 @@ from demo.cluster import Cluster
 from demo.job import Images, job_manifest, volume_folder
 from demo.report import metrics_of
 
-EVERYTHING = "pods,jobs,configmaps,swesandboxes,rayclusters,leases,serviceaccounts,rolebindings,networkpolicies"
+EVERYTHING = (
+    "pods,jobs,configmaps,secrets,services,swesandboxes,rayclusters,leases,serviceaccounts,roles,rolebindings,"
+    "networkpolicies"
+)
 
 
 @dataclass

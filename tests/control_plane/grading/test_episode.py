@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.scripted_engine import Script, block
 from ...unit.agent_episode.conftest import PLAIN, make_tokenizer
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
+NEIGHBOUR = 5.0  # seconds a neighbour's command may take meanwhile
 FIX = "sed -i 's/max(low, value)/min(high, max(low, value))/' calc.py"
 
 
@@ -29,8 +31,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
     return HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN))
 
 
-@pytest.fixture
-async def session(client: KubeClient, namespace: str, task: Task) -> AsyncIterator[Session]:
+@asynccontextmanager
+async def in_a_pod(client: KubeClient, namespace: str, task: Task) -> AsyncIterator[Session]:
     """A session in a fresh Pod of the task's image."""
     body = {
         "apiVersion": "v1",
@@ -61,6 +63,34 @@ async def session(client: KubeClient, namespace: str, task: Task) -> AsyncIterat
     finally:
         with suppress(NotFound):
             await client.delete("v1", "pods", namespace, name, grace_seconds=0)
+
+
+@pytest.fixture
+async def session(client: KubeClient, namespace: str, task: Task) -> AsyncIterator[Session]:
+    async with in_a_pod(client, namespace, task) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def neighbour(client: KubeClient, namespace: str, task: Task) -> AsyncIterator[None]:
+    """Another sandbox, which must notice nothing of the test: neither in its answers' time nor in its work tree."""
+    over = asyncio.Event()
+
+    async def work(session: Session) -> float:
+        slowest = 0.0
+        while not over.is_set():
+            asked = time.monotonic()
+            assert (await session.run("git status --porcelain && ps -e | wc -l", timeout=30)).stdout == processes
+            slowest = max(slowest, time.monotonic() - asked)
+            await asyncio.sleep(0.3)
+        return slowest
+
+    async with in_a_pod(client, namespace, task) as session:
+        processes = (await session.run("ps -e | wc -l", timeout=30)).stdout
+        working = asyncio.create_task(work(session))
+        yield
+        over.set()
+        assert await working < NEIGHBOUR
 
 
 async def attempt(
@@ -98,6 +128,7 @@ async def test_a_fix_made_in_a_sandbox_is_resolved_by_grading(
         ("exit 7", "<returncode>7</returncode>"),
     ],
 )
+@pytest.mark.usefixtures("neighbour")
 async def test_the_episode_goes_on(
     task: Task, session: Session, tokenizer: HFTokenizer, answer: str | bytes, seen: str
 ) -> None:
@@ -107,6 +138,7 @@ async def test_the_episode_goes_on(
     assert not episode.infrastructure_error
 
 
+@pytest.mark.usefixtures("neighbour")
 async def test_a_deleted_repository_leaves_no_patch_and_no_infrastructure_error(
     task: Task, session: Session, tokenizer: HFTokenizer
 ) -> None:

@@ -1,0 +1,50 @@
+"""Ctrl-C while a stranger's first command still builds: it ends at once, says so, and leaves no process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from world import ROOT, eventually
+
+
+def processes_of(home: Path) -> dict[int, str]:
+    """Command lines of all processes that were started with this SWERL_HOME, or name it."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command, environment = ((process / name).read_bytes() for name in ("cmdline", "environ"))
+        except OSError:
+            continue  # it has ended
+        if f"SWERL_HOME={home}".encode() in environment.split(b"\0") or str(home).encode() in command:
+            found[int(process.name)] = command.replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "busy", "says"),
+    [
+        ("cluster", "go build", "interrupted; the same command goes on"),
+        ("venv", "pip install", "interrupted; the same command goes on"),
+        ("demo", "pip install", "stopped; the same command goes on"),
+    ],
+)
+def test_a_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, says: str) -> None:
+    home = tmp_path / "home"
+    inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
+    environment = inherited | {"SWERL_HOME": str(home)}
+    making = subprocess.Popen(
+        ["make", command], cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        eventually(lambda: any(busy in line for line in processes_of(home).values()), f"make {command} builds")
+        os.killpg(making.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
+        said, _ = making.communicate(timeout=30)
+    finally:
+        making.kill()
+    assert making.returncode != 0 and says in said and "Traceback" not in said, said
+    eventually(lambda: not processes_of(home), f"nothing of it runs: {processes_of(home)}", 10)
