@@ -15,6 +15,37 @@ from demo.cluster import ROOT
 from tests.e2e.world import World
 
 EPISODE = r"(?P<task>.+)__gg(?P<group>\d+)__i\d+__\d+"
+# What those who come from other frameworks look for.
+AGENT_FIGURES = {
+    f"agent/{name}"
+    for name in [
+        "turns_mean",
+        "turns_sum",
+        "tool_calls_mean",
+        "tool_calls_sum",
+        "model_query_time_sum_mean",
+        "env_execution_time_sum_mean",
+        "eval_time_mean",
+        "agent_run_time_mean",
+        "overhead_time_mean",
+        "time_per_turn",
+        "model_query_time_avg",
+        "env_execution_time_avg",
+        "model_time_ratio",
+        "env_time_ratio",
+        "eval_time_ratio",
+        "total_time_mean",
+        "total_time_max",
+        "total_time_min",
+    ]
+}
+
+
+def undocumented(row: dict[str, Any]) -> set[str]:
+    """Figures of a step that docs/metrics.md does not name."""
+    named = re.findall(r"`([a-z_]+/[^`]+)`", (ROOT / "docs" / "metrics.md").read_text())
+    patterns = [re.sub(r"<[a-z_]+>", "[^/]+", name) for name in named]
+    return {name for name in row if "/" in name and not any(re.fullmatch(each, name) for each in patterns)}
 
 
 def kill_driver(world: World, name: str, attempt: int) -> None:
@@ -57,6 +88,9 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
     assert {row["attempt"] for row in steps} == {1, 2}
     assert status["step"] == 3
     assert all(row["train/train_rollout_logprob_abs_diff_max"] <= 1e-4 for row in steps)
+    for row in steps:
+        assert set(row) >= AGENT_FIGURES
+        assert not undocumented(row)
     order = unbroken_order(job)
     assert groups(world.output / "artifacts") == {(k, order(k), f"step-{1 + k // 2:04}") for k in range(6)}
 
