@@ -18,7 +18,13 @@ from pathlib import Path
 from images.catalogue import BASES, DEBIAN, Image, files_of
 
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
-MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+# What a tag can name: docker with containerd's image store pushes an index, which also holds the build's provenance.
+MANIFEST_TYPES = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
 
 
 class BuildError(RuntimeError):
