@@ -92,7 +92,7 @@ def wanted(names: Iterable[str]) -> list[Image]:
 
 def build(builder: Builder, names: set[str]) -> None:
     """Build and push the named images (all when empty) and note their references."""
-    for image in wanted({"sandbox-base"} if names == {BUNDLED} else names - {BUNDLED}):
+    for image in wanted(names - {BUNDLED} | ({"sandbox-base"} if BUNDLED in names else set())):
         builder.ensure(image)
     if not names or BUNDLED in names:
         with tempfile.TemporaryDirectory(prefix="swerl-tasks-") as folder:
