@@ -1,0 +1,35 @@
+"""A docker for each of its two builders, and a checkout that a test may change."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images.catalogue import ROOT
+from tests.docker.world import World, install_docker, running_docker
+
+
+@pytest.fixture(scope="module", params=["classic builder", "BuildKit"])
+def docker(request: pytest.FixtureRequest) -> Iterator[World]:
+    install_docker()
+    buildkit = request.param == "BuildKit"
+    with tempfile.TemporaryDirectory(prefix="swerl-docker-") as name:
+        folder = Path(name)
+        with running_docker(folder, buildkit=buildkit) as world:
+            yield world
+        assert name not in Path("/proc/mounts").read_text()
+
+
+@pytest.fixture(scope="module")
+def checkout(docker: World) -> Path:
+    """The project with one task of every split."""
+    copy = docker.folder / "checkout"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    for split in ("train", "held_out"):
+        for task in sorted((copy / "tasks" / split / "tasks").iterdir())[1:]:
+            shutil.rmtree(task)
+    return copy
