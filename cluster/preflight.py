@@ -36,6 +36,7 @@ PACKAGES = {
     _HEADERS: "libseccomp-dev",
     "git": "git",
     "buildah": "buildah",
+    "/usr/lib/podman/netavark": "netavark",  # Debian 13's buildah does not start without it, and only recommends it
     "skopeo": "skopeo",
     "mmdebstrap": "mmdebstrap",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
