@@ -50,20 +50,26 @@ def waits_for(name: str, group: Json | None, pod: Json | None) -> str:
         return waiting_for(pod)
     if group is None:
         return f"the SweSandbox {name} does not exist"
-    phase = (group.get("status") or {}).get("phase") or "not seen by the operator"
-    return f"no Pod yet; SweSandbox {name} is {phase}"
+    status = group.get("status") or {}
+    why = next((message for _, message in _obstacles(status) if message), "")
+    return f"no Pod yet; SweSandbox {name} is {status.get('phase') or 'not seen by the operator'}: {why}".rstrip(": ")
 
 
 def lacks_room(group: Json | None, pod: Json | None) -> bool:
     """Whether it is room that is waited for: admission, a queue, a node."""
     if pod is not None:
         return waiting_reason(pod)[0] in NO_ROOM
-    return _condition((group or {}).get("status") or {}, "Admitted")[0] in NO_ROOM
+    return any(reason in NO_ROOM for reason, _ in _obstacles((group or {}).get("status") or {}))
 
 
 def start_waits(group: Json | None) -> dict[str, float]:
     """Seconds of the group's start by part (see SandboxWaits); empty until the operator has told them."""
     return dict(((group or {}).get("status") or {}).get("waits") or {})
+
+
+def _obstacles(status: Json) -> list[tuple[str, str]]:
+    """Reasons and messages of a group that is not let in, or whose Pods are not made."""
+    return [_condition(status, kind) for kind in ("Admitted", "Ready")]
 
 
 def _condition(status: Json, kind: str) -> tuple[str, str]:

@@ -193,11 +193,11 @@ class Controller:
     async def _create_one(self, group: Group, ordinal: int, name: str) -> Pod:
         try:
             body = await self._cluster.create_pod(sandbox_pod(group, ordinal, self._settings))
-        except Conflict:
-            # Either an earlier request of ours was carried out though its answer was lost, or a namesake is in the way.
+        except Conflict as conflict:
+            # An earlier request was carried out though its answer was lost; or a namesake, or a quota, is in the way.
             found = await self._cluster.pod(group.key[0], name)
             if found is None or owner_uid(found) != group.uid:
-                raise Unavailable(f"Pod {group.key[0]}/{name} belongs to another group, waiting for its end") from None
+                raise Unavailable(f"Pod {group.key[0]}/{name} must wait: {conflict}") from None
             body = found
         pod = read_pod(body)
         assert pod is not None, f"{name} carries an ordinal"

@@ -12,6 +12,8 @@ from .facts import Key, Pod, PodState
 from .settings import SandboxSettings
 from .status import Writes
 
+QUOTA_REFUSALS = ("exceeded quota", "status unknown for quota")  # of the API server; room, or a count, may come
+
 
 @dataclass
 class Memo:
@@ -42,7 +44,7 @@ class Memo:
         """A Pod creation was refused; decides whether that can pass."""
         # A restarted API server may not know who we are yet.
         waits = isinstance(error, NotFound) or error.status == 401 or "being terminated" in error.message
-        if isinstance(error, Forbidden) and "exceeded quota" in error.message:
+        if isinstance(error, Forbidden) and any(words in error.message for words in QUOTA_REFUSALS):
             self.refusal = (SandboxReason.WAITING_FOR_CAPACITY, f"waiting for quota: {error.message}"[:1024])
             return
         self.refusal = (SandboxReason.POD_REJECTED, f"the API server refuses the Pod: {error.message}"[:1024])

@@ -83,6 +83,8 @@ def _admitted(view: View) -> tuple[ConditionStatus, str, str]:
     gated = _waiting_for(view, SandboxReason.SCHEDULING_GATED)
     if gated is not None:
         return "False", SandboxReason.SCHEDULING_GATED, _gate_message(view, gated)
+    if not view.created and view.refusal is not None and view.refusal[0] == SandboxReason.WAITING_FOR_CAPACITY:
+        return "False", *view.refusal
     if view.created > 0 or (view.admitted and view.isolated):
         return "True", SandboxReason.ADMITTED, ""
     if view.admitted:

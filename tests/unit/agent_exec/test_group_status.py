@@ -55,6 +55,7 @@ def test_a_group_that_lives_has_not_ended(seen: dict[str, Any] | None) -> None:
     [
         (group("Pending", {"type": "Admitted", "reason": "WaitingForCapacity"}), None, True),
         (group("Pending", {"type": "Admitted", "reason": "WaitingForIsolation"}), None, False),
+        (group("Admitted", {"type": "Ready", "reason": "WaitingForCapacity"}), None, True),
         (group("Admitted"), pod("Unschedulable"), True),
         (group("Admitted"), pod("SchedulingGated"), True),
         (group("Admitted"), {"status": {"phase": "Pending"}}, False),
@@ -68,6 +69,8 @@ def test_room_that_lacks_is_told_from_other_waiting(seen: Any, of: Any, lacking:
 def test_what_is_waited_for_is_said() -> None:
     assert waits_for("g0", None, None) == "the SweSandbox g0 does not exist"
     assert waits_for("g0", group("Pending"), None) == "no Pod yet; SweSandbox g0 is Pending"
+    refused = {"type": "Ready", "reason": "WaitingForCapacity", "message": "exceeded quota"}
+    assert waits_for("g0", group("Admitted", refused), None) == "no Pod yet; SweSandbox g0 is Admitted: exceeded quota"
     assert waits_for("g0", group("Admitted"), pod("Unschedulable")) == "Unschedulable: 0/1 nodes"
 
 

@@ -64,6 +64,18 @@ def test_what_keeps_a_group_from_being_ready_is_named(view: Views, pod: Pods) ->
     assert conditions(status_of(view(isolated=False)))["Admitted"] == ("False", "WaitingForIsolation")
 
 
+def test_a_quota_without_room_is_named_and_admits_nobody(view: Views, pod: Pods) -> None:
+    refusal = ("WaitingForCapacity", "waiting for quota: exceeded quota: small")
+    none = status_of(view(refusal=refusal))
+    assert none["phase"] == "Pending"
+    assert {(c["type"], c["status"], c["reason"], c["message"]) for c in none["conditions"]} == {
+        ("Admitted", "False", *refusal),
+        ("Ready", "False", *refusal),
+    }
+    some = status_of(view(pod(0), refusal=refusal, status=none))
+    assert (some["phase"], conditions(some)["Ready"]) == ("Admitted", ("False", "WaitingForCapacity"))
+
+
 def test_gated_pods_are_waited_for_by_name_and_the_group_is_admitted_once_they_are_free(view: Views, pod: Pods) -> None:
     held = pod(0, PodState.WAITING, reason="SchedulingGated", message="kueue.x-k8s.io/admission")
     waiting = status_of(view(held, pod(1, PodState.STARTING)))
