@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from swerl_api.retry_after import at_least_as_told
+
 
 class OperatorError(Exception):
     """Base of every error the operator raises itself."""
@@ -39,6 +41,15 @@ class Gone(ApiError):
 
 class Unavailable(OperatorError):
     """The API server could not be reached or answered 429 or 5xx; the same request may succeed later."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after  # seconds for which the server asked to be left alone
+
+
+def pause_after(error: Exception, usual: float) -> float:
+    """Seconds until the next try: `usual`, or longer where the server said so."""
+    return at_least_as_told(usual, error.retry_after if isinstance(error, Unavailable) else None)
 
 
 BY_STATUS: dict[int, type[ApiError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}

@@ -2,11 +2,13 @@
 
 Guarantees: credentials are those kopf uses (service account, else kubeconfig), and the service account's token is read
 again before it expires; every request has a timeout, and a watch that falls silent is cut; a refusal is an ApiError
-that names the request, and what may pass by itself is Unavailable.
+that names the request, and what may pass by itself is Unavailable. A request that the server turns away with a time to
+come back is sent again then (see swerl_api.retry_after).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -16,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+from swerl_api.retry_after import next_wait, told_to_wait
 
 from .errors import BY_STATUS, ApiError, Conflict, NotFound, OperatorError, Unavailable
 from .metrics import Metrics
@@ -29,6 +32,7 @@ CONNECTIONS = 64  # parallel requests of the whole operator, watches not counted
 WATCH_SECONDS = 300  # after which the server is asked to end a watch
 SILENCE_SECONDS = 90.0  # a living watch has a bookmark about every minute
 LONGEST_LINE = 1 << 21  # bytes; an object has at most 1.5 MiB
+NO_HEADERS: Mapping[str, str] = {}
 
 
 def login() -> kopf.ConnectionInfo:
@@ -160,7 +164,21 @@ class Kube:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """One request; returns the decoded answer."""
+        """The decoded answer, once the server no longer asks to come back later."""
+        waited = 0.0
+        while True:
+            try:
+                return await self._send(method, url, body=body, query=query, content_type=content_type)
+            except Unavailable as error:
+                pause = next_wait(error.retry_after, waited)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+            waited += pause
+
+    async def _send(
+        self, method: str, url: str, *, body: Object | None, query: Mapping[str, str] | None, content_type: str
+    ) -> Object:
         assert self._session is not None and self._connection is not None, "use `async with Kube(...)`"
         headers = {"Content-Type": content_type, **self._credentials().as_http_headers()}
         data = None if body is None else json.dumps(body).encode()
@@ -175,7 +193,7 @@ class Kube:
         finally:
             self._metrics.api_seconds.labels(verb=method).observe(time.monotonic() - started)
         self._metrics.api_requests.labels(verb=method, code=f"{reply.status // 100}xx").inc()
-        return _decoded(f"{method} {url}", reply.status, text)
+        return _decoded(f"{method} {url}", reply.status, text, reply.headers)
 
     async def watch(self, url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, Object]]:
         """Type and object of each event after `version`, bookmarks included, until the server ends the stream.
@@ -195,7 +213,7 @@ class Kube:
         try:
             async with self._watches.get(target, params=query, headers=headers) as reply:
                 if reply.status >= 400:
-                    _decoded(request, reply.status, await reply.text())
+                    _decoded(request, reply.status, await reply.text(), reply.headers)
                 async for line in reply.content:
                     yield _event(request, line)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -216,7 +234,7 @@ def _event(request: str, line: bytes) -> tuple[str, Object]:
     return str(event["type"]), body
 
 
-def _decoded(request: str, status: int, text: str) -> Object:
+def _decoded(request: str, status: int, text: str, headers: Mapping[str, str] = NO_HEADERS) -> Object:
     try:
         answer: Object = json.loads(text) if text else {}
     except json.JSONDecodeError:
@@ -225,5 +243,5 @@ def _decoded(request: str, status: int, text: str) -> Object:
         return answer
     message = str(answer.get("message") or text[:500])
     if status == 429 or status >= 500:
-        raise Unavailable(f"{request}: {status}: {message}")
+        raise Unavailable(f"{request}: {status}: {message}", told_to_wait(status, headers))
     raise BY_STATUS.get(status, ApiError)(request, status, str(answer.get("reason") or "Error"), message)

@@ -13,7 +13,7 @@ import logging
 import time
 from datetime import UTC, datetime
 
-from .errors import Conflict, NotFound, OperatorError, Unavailable
+from .errors import Conflict, NotFound, OperatorError, Unavailable, pause_after
 from .kube import Kube, Object
 from .metrics import Metrics
 
@@ -57,7 +57,7 @@ class Leader:
                     return
             except OperatorError as error:
                 logger.warning("cannot take the leader Lease, trying again: %s", error)
-                pause = STANDBY_SECONDS if isinstance(error, Unavailable) else RETRY_SECONDS
+                pause = pause_after(error, STANDBY_SECONDS if isinstance(error, Unavailable) else RETRY_SECONDS)
             await asyncio.sleep(pause)
 
     async def hold(self) -> None:
@@ -99,14 +99,18 @@ class Leader:
         self._metrics.leader.set(0)
         self.renewed = 0.0
         try:
-            current = await self._api.get(API, "leases", self._namespace, self._name)
-            if current["spec"].get("holderIdentity") != self._identity:
-                return
-            body = self._body(current)
-            body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-            await self._api.replace("leases", body)
-        except OperatorError as error:
-            logger.warning("Lease %s not released: %s", self._name, error)
+            async with asyncio.timeout(RENEW_DEADLINE_SECONDS):  # then it is about to run out anyway
+                await self._give_back()
+        except (OperatorError, TimeoutError) as error:
+            logger.warning("Lease %s not released: %r", self._name, error)
+
+    async def _give_back(self) -> None:
+        current = await self._api.get(API, "leases", self._namespace, self._name)
+        if current["spec"].get("holderIdentity") != self._identity:
+            return
+        body = self._body(current)
+        body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        await self._api.replace("leases", body)
 
     async def _try(self) -> bool:
         current = await self._api.find(API, "leases", self._namespace, self._name)

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from .errors import Unavailable
+from .errors import Unavailable, pause_after
 from .metrics import Metrics
 
 Key = TypeVar("Key", bound=Hashable)
@@ -154,7 +154,8 @@ class WorkQueue(Generic[Key]):
     def _retry_delay(self, key: Key, error: Exception) -> float:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay: float = min(FIRST_RETRY_SECONDS * 2 ** min(failures, MOST_DOUBLINGS), LAST_RETRY_SECONDS)
+        usual: float = min(FIRST_RETRY_SECONDS * 2 ** min(failures, MOST_DOUBLINGS), LAST_RETRY_SECONDS)
+        delay = pause_after(error, usual)
         expected = isinstance(error, Unavailable)
         logger.log(
             logging.WARNING if expected else logging.ERROR,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from swerl_api.images import PULL_HOPELESS, PULL_PAUSES, START_REASONS
+from swerl_api.retry_after import at_least_as_told
 
 from swerl_agent.kube import KubeClient, KubeError, NotFound
 
@@ -161,7 +162,7 @@ class _LogReader:
 
     async def _read(self, pod: str) -> Report:
         while True:  # a broken stream is opened again, from the log's start
-            framer = Framer()
+            framer, pause = Framer(), REOPEN_PAUSE
             try:
                 async for chunk in follow_log(self._client, self._namespace, pod):
                     report = framer.feed(chunk)
@@ -172,9 +173,9 @@ class _LogReader:
                 raise NoReport(f"Pod {pod}: {error}") from error
             except NotFound as error:
                 raise Infrastructure(f"Pod {pod} is gone: {error}") from error
-            except KubeError:
-                pass
-            await asyncio.sleep(REOPEN_PAUSE)
+            except KubeError as error:
+                pause = at_least_as_told(REOPEN_PAUSE, error.retry_after)
+            await asyncio.sleep(pause)
 
 
 async def _last_words(reader: _LogReader, state: PodState) -> Outcome:

@@ -110,7 +110,7 @@ async def follow_log(client: KubeClient, namespace: str, pod: str) -> AsyncItera
             client.server + path, params=query, headers=client.headers(), timeout=timeout
         ) as answer:
             if answer.status >= 400:
-                raise api_error(answer.status, await answer.text(), what=f"log of {pod}")
+                raise api_error(answer.status, await answer.text(), answer.headers, what=f"log of {pod}")
             async for chunk in answer.content.iter_any():
                 yield chunk
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -1,8 +1,9 @@
 """The Kubernetes API as JSON over one aiohttp connector.
 
 Guarantees: objects go in and come out as plain dicts, never deserialised further; every call has a total timeout; an
-error is a `KubeError` (see errors.py). Reads are repeated when the server could not be reached or asked to wait; a
-write is sent once, because only the caller knows whether repeating it is harmless.
+error is a `KubeError` (see errors.py). What the server turned away with a time to come back is sent again then (see
+swerl_api.retry_after). Reads are repeated also when the server could not be reached or failed; a write that may have
+been carried out is sent once, because only the caller knows whether repeating it is harmless.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from swerl_api.retry_after import next_wait
 
 from . import config
 from .errors import ApiError, KubeError, ServerError, Throttled, Unreachable, api_error
@@ -201,7 +203,9 @@ class KubeClient:
         for _ in range(READ_ATTEMPTS - 1):
             try:
                 return await self._bytes(method, path, query)
-            except (Unreachable, Throttled, ServerError):
+            except (Unreachable, Throttled, ServerError) as error:
+                if error.retry_after is not None:  # it was waited for, as long as a call waits
+                    raise
                 await asyncio.sleep(pause)
                 pause *= 2
         return await self._bytes(method, path, query)
@@ -221,6 +225,21 @@ class KubeClient:
         data: bytes | None = None,
         content_type: str | None = None,
     ) -> bytes:
+        """The answer, once the server no longer asks to come back later."""
+        waited = 0.0
+        while True:
+            try:
+                return await self._send(method, path, query, data, content_type)
+            except (Throttled, ServerError) as error:
+                pause = next_wait(error.retry_after, waited)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+            waited += pause
+
+    async def _send(
+        self, method: str, path: str, query: Query | None, data: bytes | None, content_type: str | None
+    ) -> bytes:
         headers = self.headers() | ({"Content-Type": content_type} if content_type else {})
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         url = self._settings.server + path
@@ -230,7 +249,8 @@ class KubeClient:
             ) as answer:
                 content = await answer.read()
                 if answer.status >= 400:
-                    raise api_error(answer.status, content.decode(errors="replace"), what=f"{method} {path}")
+                    text = content.decode(errors="replace")
+                    raise api_error(answer.status, text, answer.headers, what=f"{method} {path}")
                 return content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {url}: {type(error).__name__}: {error}") from error

@@ -7,11 +7,16 @@ answer at all (refused, reset, timed out) becomes `Unreachable`. Nothing of aioh
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
+
+from swerl_api.retry_after import told_to_wait
 
 
 class KubeError(Exception):
     """Anything that went wrong between this process and the API server."""
+
+    retry_after: float | None = None  # seconds for which the server asked to be left alone
 
 
 class Unreachable(KubeError):
@@ -80,7 +85,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-def api_error(status: int, body: str, *, what: str) -> ApiError:
+def api_error(status: int, body: str, headers: Mapping[str, str] | None = None, *, what: str) -> ApiError:
     """The typed error of an answer; `what` (method and path) goes into the message."""
     reason, message = "", body.strip()[:500]
     try:
@@ -90,4 +95,6 @@ def api_error(status: int, body: str, *, what: str) -> ApiError:
     if isinstance(parsed, dict) and parsed.get("kind") == "Status":
         reason, message = str(parsed.get("reason") or ""), str(parsed.get("message") or "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
-    return kind(status, reason, f"{what}: {message}")
+    error = kind(status, reason, f"{what}: {message}")
+    error.retry_after = told_to_wait(status, headers or {})
+    return error

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import yaml
+from swerl_api.retry_after import at_least_as_told
 
 from .errors import ApiError, BadRequest, Forbidden, KubeError, NotFound, Unreachable, api_error
 from .paths import resource_path
@@ -147,8 +148,10 @@ async def open_exec(
                 told = await _explained(client, path, query, error)
                 raise HandshakeError(f"exec in {namespace}/{pod} refused: {told}") from told
             if attempt == attempts:
-                raise HandshakeError(f"exec in {namespace}/{pod}: no stream in {attempt} attempts: {error}") from error
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                failure = HandshakeError(f"exec in {namespace}/{pod}: no stream in {attempt} attempts: {error}")
+                failure.retry_after = error.retry_after
+                raise failure from error
+            await asyncio.sleep(at_least_as_told(pause * random.uniform(0.5, 1.0), error.retry_after))
             pause = min(2 * pause, LONGEST_PAUSE)
     raise AssertionError("unreachable")
 
@@ -188,7 +191,7 @@ async def _handshake(
                 autoping=True,
             )
     except aiohttp.WSServerHandshakeError as error:
-        raise api_error(error.status, error.message, what="exec handshake") from error
+        raise api_error(error.status, error.message, error.headers, what="exec handshake") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(f"exec handshake: {type(error).__name__}: {error}") from error
     if socket.protocol != protocol:

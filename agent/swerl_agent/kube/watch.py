@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import aiohttp
+from swerl_api.retry_after import at_least_as_told
 
 from .errors import BadRequest, Expired, Forbidden, KubeError, NotFound, Unauthorized, Unreachable, api_error
 
@@ -63,6 +64,7 @@ async def follow(source: Source) -> AsyncIterator[Event]:
     version, pause = "", FIRST_PAUSE
     served, refused_since = False, math.inf
     while True:
+        told: float | None = None
         try:
             if not version:
                 listing = await source.list()
@@ -84,9 +86,9 @@ async def follow(source: Source) -> AsyncIterator[Event]:
         except Expired:
             version = ""
             continue
-        except KubeError:
-            pass
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        except KubeError as error:
+            told = error.retry_after
+        await asyncio.sleep(at_least_as_told(pause * random.uniform(0.5, 1.0), told))
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
@@ -134,7 +136,7 @@ class _Http:
         try:
             async with client.http.get(url, params=query, headers=client.headers(), timeout=timeout) as answer:
                 if answer.status >= 400:
-                    raise api_error(answer.status, await answer.text(), what=f"watch {self._path}")
+                    raise api_error(answer.status, await answer.text(), answer.headers, what=f"watch {self._path}")
                 async for line in answer.content:
                     yield _event(line, self._path)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

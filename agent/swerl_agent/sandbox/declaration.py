@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from swerl_api.retry_after import at_least_as_told
+
 from ..kube import Conflict, KubeClient, KubeError, NotFound, ServerError, Throttled, Unreachable
 from .watch import GROUP_API, GROUPS
 
@@ -88,8 +90,9 @@ async def _persistently(write: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await write()
-        except (Unreachable, Throttled, ServerError):
-            if time.monotonic() + pause > give_up:
+        except (Unreachable, Throttled, ServerError) as error:
+            wait = at_least_as_told(pause * random.uniform(0.5, 1.0), error.retry_after)
+            if time.monotonic() + wait > give_up:
                 raise
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        await asyncio.sleep(wait)
         pause = min(2 * pause, LONGEST_PAUSE)

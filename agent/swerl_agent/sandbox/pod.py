@@ -6,11 +6,13 @@ and the container's restart count are compared with the first; anything else is 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from swerl_api.names import SANDBOX_CONTAINER
+from swerl_api.retry_after import at_least_as_told
 
 from ..kube import BadRequest, ExecChannel, Forbidden, HandshakeError, KubeClient, KubeError, NotFound, Unreachable
 from .errors import (
@@ -83,6 +85,7 @@ class PodConnector:
                 tty=tty,
             )
         except (HandshakeError, NotFound, Unreachable) as error:
+            await asyncio.sleep(at_least_as_told(0.0, error.retry_after))  # who tries again comes after that
             await self.check()
             refused = isinstance(error.__cause__, BadRequest | Forbidden)
             kind = ExecRefused if refused else HandshakeFailed

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import Gone, OperatorError
+from ..errors import Gone, OperatorError, pause_after
 from .cluster import Cluster, Collection
 from .controller import Controller
 from .facts import Key, Pod, owner_uid, read_group, read_pod
@@ -107,7 +107,7 @@ class Feed:
                 await self._sync_safely()
             except OperatorError as error:
                 logger.warning("%s", error)
-                await asyncio.sleep(BROKEN)
+                await asyncio.sleep(pause_after(error, BROKEN))
             await asyncio.sleep(REOPEN)
 
     async def _resync(self) -> None:

@@ -1,0 +1,108 @@
+"""The agent's client before a server that says when to come back: not earlier, not for ever, nothing lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from swerl_agent.kube import HandshakeError, KubeClient, ServerError, Throttled
+from swerl_api import retry_after
+from swerl_api.retry_after import LONGEST_WAIT, SPREAD, at_least_as_told, next_wait, told_to_wait
+
+from tests.busy_server import OK, BusyServer
+
+Opened = Callable[..., AbstractAsyncContextManager[tuple[KubeClient, BusyServer]]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    """A client of a server with these refusals."""
+
+    @asynccontextmanager
+    async def opened(*refusals: tuple[int, str]) -> AsyncIterator[tuple[KubeClient, BusyServer]]:
+        async with (
+            BusyServer(*refusals) as server,
+            KubeClient.from_environment(server.kubeconfig(tmp_path / "config")) as client,
+        ):
+            yield client, server
+
+    return opened
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_what_was_turned_away_is_sent_again_when_it_may(opened: Opened, method: str) -> None:
+    async with opened((429, "1"), (503, "1")) as (client, server):
+        if method == "GET":
+            await client.get("v1", "pods", "ns", "x")
+        else:
+            await client.create("v1", "pods", "ns", {})
+        assert [asked for _, asked, _ in server.asked] == [method] * 3
+        assert min(server.pauses) >= 1
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "kind"), [(429, "", Throttled), (503, "", ServerError), (500, "1", ServerError)]
+)
+async def test_a_write_that_may_have_been_carried_out_is_sent_once(
+    opened: Opened, status: int, told: str, kind: type[Exception]
+) -> None:
+    async with opened((status, told)) as (client, server):
+        with pytest.raises(kind):
+            await client.create("v1", "pods", "ns", {})
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("method", ["get", "delete"])
+async def test_a_time_beyond_all_patience_is_the_callers_to_wait(opened: Opened, method: str) -> None:
+    async with opened((429, "3600")) as (client, server):
+        with pytest.raises(Throttled) as caught:
+            await getattr(client, method)("v1", "pods", "ns", "x")
+        assert caught.value.retry_after == 3600 and len(server.asked) == 1
+
+
+async def test_a_call_waits_as_told_but_not_for_ever(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
+    async with opened(*[(429, "1")] * 100) as (client, server):
+        with pytest.raises(Throttled):
+            await client.list("v1", "pods", "ns")
+        assert len(server.asked) == 2
+
+
+async def test_a_watch_comes_back_when_it_may(opened: Opened) -> None:
+    async with opened(OK, (429, "1")) as (client, server):
+        async for event in client.watch("v1", "pods", "ns"):
+            assert event.object["metadata"]["name"] == "x"
+            break
+        assert len(server.asked) == 3, "a list, a stream refused, a stream"
+        assert server.pauses[1] >= 1
+
+
+async def test_an_exec_stream_is_opened_when_it_may(opened: Opened) -> None:
+    async with opened((429, "1")) as (client, server):
+        channel = await client.exec_stream("ns", "x", ["sh"])
+        await channel.close()
+        assert server.pauses[0] >= 1
+    async with opened((429, "7")) as (client, _):
+        with pytest.raises(HandshakeError) as caught:
+            await client.exec_stream("ns", "x", ["sh"], attempts=1)
+        assert caught.value.retry_after == 7
+
+
+def test_only_seconds_of_a_refusal_count() -> None:
+    def told(status: int, text: str) -> float | None:
+        return told_to_wait(status, {"Retry-After": text})
+
+    assert (told(429, "2"), told(503, " 0 ")) == (2.0, 0.0)
+    assert not [text for text in ("", "-1", "1.5", "soon", "²") if told(429, text) is not None]
+    assert told(500, "1") is told(200, "1") is told_to_wait(429, {}) is None
+
+
+def test_waits_are_never_shorter_than_told_and_bounded() -> None:
+    assert next_wait(None, 0) is next_wait(LONGEST_WAIT + 1, 0) is next_wait(20, 20) is None
+    waits = [wait for _ in range(100) if (wait := next_wait(2.0, 0)) is not None]
+    assert 2.0 <= min(waits) < max(waits) <= 2.0 * SPREAD
+    assert (next_wait(0.0, 0) or 0) > 0, "a server that asks for nothing is not hammered"
+    assert (at_least_as_told(3.0, 1.0), at_least_as_told(3.0, 5.0), at_least_as_told(3.0, None)) == (3.0, 5.0, 3.0)
+    assert at_least_as_told(3.0, 3600.0) == LONGEST_WAIT

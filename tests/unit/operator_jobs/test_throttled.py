@@ -1,0 +1,85 @@
+"""The operator before a server that says when to come back: not earlier, not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from swerl_api import retry_after
+from swerl_operator import workqueue
+from swerl_operator.errors import Unavailable
+from swerl_operator.kube import Kube
+from swerl_operator.metrics import Metrics
+from swerl_operator.workqueue import WorkQueue
+
+from tests.busy_server import BODY, BusyServer
+
+Opened = Callable[..., AbstractAsyncContextManager[tuple[Kube, BusyServer]]]
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "ns", "name": "x"}}
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """A client of a server with these refusals."""
+
+    @asynccontextmanager
+    async def opened(*refusals: tuple[int, str]) -> AsyncIterator[tuple[Kube, BusyServer]]:
+        async with BusyServer(*refusals) as server:
+            monkeypatch.setenv("KUBECONFIG", server.kubeconfig(tmp_path / "config"))
+            async with Kube(Metrics()) as api:
+                yield api, server
+
+    return opened
+
+
+async def test_what_was_turned_away_is_sent_again_when_it_may(opened: Opened) -> None:
+    async with opened((429, "1"), (503, "1")) as (api, server):
+        assert await api.create("pods", POD) == BODY
+        assert [method for _, method, _ in server.asked] == ["POST"] * 3
+        assert min(server.pauses) >= 1
+
+
+async def test_what_is_said_without_a_time_is_the_callers_to_try_again(opened: Opened) -> None:
+    async with opened((429, "")) as (api, server):
+        with pytest.raises(Unavailable) as caught:
+            await api.create("pods", POD)
+        assert caught.value.retry_after is None and len(server.asked) == 1
+
+
+async def test_a_call_waits_as_told_but_not_for_ever(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
+    async with opened(*[(429, "1")] * 100) as (api, server):
+        with pytest.raises(Unavailable) as caught:
+            await api.list("v1", "pods", "ns")
+        assert caught.value.retry_after == 1 and len(server.asked) == 2
+
+
+async def test_a_watch_says_how_long_it_must_wait(opened: Opened) -> None:
+    async with opened((429, "5")) as (api, _):
+        with pytest.raises(Unavailable) as caught:
+            async for _ in api.watch("/api/v1/pods", 1):
+                pass
+        assert caught.value.retry_after == 5
+
+
+async def test_the_queue_leaves_the_server_alone_for_as_long_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workqueue, "FIRST_RETRY_SECONDS", 0.01)
+    tries: list[float] = []
+    done = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        tries.append(time.monotonic())
+        if len(tries) == 1:
+            raise Unavailable("429: too many requests", retry_after=0.5)
+        done.set()
+
+    queue: WorkQueue[str] = WorkQueue("Thing", reconcile, Metrics(), workers=1)
+    queue.add("x")
+    running = asyncio.create_task(queue.run())
+    await asyncio.wait_for(done.wait(), 30)
+    running.cancel()
+    assert tries[1] - tries[0] >= 0.5
