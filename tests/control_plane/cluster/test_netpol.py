@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from world import Json, World, eventually
 
 from cluster.layout import Cluster
+from tests.control_plane import pod_network
+from tests.ports import free_port
 
 _PORTS = [{"name": "web", "containerPort": 8080}]
 _CLIENT = {"podSelector": {"matchLabels": {"role": "sandbox"}}}
+_BEFORE_POLICY, _AFTER_POLICY = -200, -100  # its own priority is -150
 _ALL = {"pod", "other port", "other namespace", "apiserver service", "apiserver node", "dns", "dns tcp"}
 
 
@@ -60,6 +67,71 @@ def _assert_reaches(world: World, targets: dict[str, str], expected: set[str]) -
 
 def test_without_policy_everything_of_the_cluster_is_reached(world: World, targets: dict[str, str]) -> None:
     _assert_reaches(world, targets, _ALL)
+
+
+def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listens(
+    running: Cluster, world: World, targets: dict[str, str]
+) -> None:
+    """Here the node has IPv6 on this one Pod's link: whoever listens on it is reached on any link but the Pod's own."""
+    node, port, beside = Path("/run/netns") / running.label, free_port(), f"side{os.getpid()}"
+    pod = pod_network.pod_namespace(world.get("pod", "client")["metadata"]["uid"])
+    device = _other_end(pod, node)
+    assert world.matrix("client", {"pod": targets["pod"]}) == {"pod": True}, "now it knows its gateway's hardware"
+    with (
+        _ipv6(node, device),
+        _counted(node, device) as packets,
+        pod_network.listener(node, port),
+        pod_network.link(pod, node, beside) as address,
+    ):
+        own = pod_network.link_local(pod_network.hardware(node, device))
+        ways = {
+            "beside": f"tcp:[{address}%{beside}]:{port}",
+            "own": f"tcp:[{own}%eth0]:{port}",
+            "own, as told by the hardware": f"linklocal:{port}",
+        }
+        assert {name for name, reached in world.matrix("client", ways).items() if reached} == {"beside"}
+        arrived, passed = packets()
+        assert arrived > 0 == passed, "what the Pod sent did arrive, and was dropped"
+
+
+@contextmanager
+def _ipv6(node: Path, device: str) -> Iterator[None]:
+    pod_network.enable_ipv6(node, device)
+    try:
+        yield
+    finally:
+        pod_network.inside(node, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
+
+
+@contextmanager
+def _counted(node: Path, device: str) -> Iterator[Callable[[], list[int]]]:
+    """Tells how many IPv6 packets of a device arrived at the node, and how many passed the policy engine."""
+    table = f"test{os.getpid()}"
+    rules = "".join(
+        f"add chain inet {table} at{i} {{ type filter hook prerouting priority {priority}; }}; "
+        f'add rule inet {table} at{i} iifname "{device}" meta nfproto ipv6 counter; '
+        for i, priority in enumerate((_BEFORE_POLICY, _AFTER_POLICY))
+    )
+    pod_network.inside(node, "nft", f"add table inet {table}; {rules}")
+
+    def packets() -> list[int]:
+        listed = pod_network.inside(node, "nft", "list", "table", "inet", table)
+        return [int(number) for number in re.findall(r"counter packets (\d+)", listed)]
+
+    try:
+        yield packets
+    finally:
+        pod_network.inside(node, "nft", f"delete table inet {table}")
+
+
+def _other_end(pod: Path, node: Path) -> str:
+    """The node's interface on the way of a Pod's eth0."""
+    index = re.search(r"eth0@if(\d+)", pod_network.inside(pod, "ip", "-o", "link", "show", "eth0"))
+    assert index is not None
+    links = pod_network.inside(node, "ip", "-o", "link")
+    found = re.search(rf"^{index[1]}: (\w+)", links, re.MULTILINE)
+    assert found is not None, links
+    return found[1]
 
 
 @pytest.mark.usefixtures("policies")
