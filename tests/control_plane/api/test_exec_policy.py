@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from .conftest import Kubectl
 
 Json = dict[str, Any]
 Enter = Callable[..., subprocess.CompletedProcess[str]]
+Typed = Callable[..., list[str]]
 IMAGE = "registry.swerl:5000/swe-rl/sandbox-base:latest"
+REFUSED = "drivers may exec only into sandbox Pods"
 SANDBOX, DATABASE = "swesb-audited-run-0", "database-0"
 
 
@@ -25,7 +28,7 @@ SANDBOX, DATABASE = "swesb-audited-run-0", "database-0"
 def pods(kubectl: Kubectl, namespace: str) -> Iterator[None]:
     """One Pod with a sandbox's name, one with another's."""
     for name in (SANDBOX, DATABASE):
-        container = {"name": "sandbox", "image": IMAGE, "command": ["sleep", "600"]}
+        container = {"name": "sandbox", "image": IMAGE, "command": ["sh", "-c", "while sleep 1; do echo beat; done"]}
         spec = {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
         assert kubectl("create", "-f", "-", stdin=json.dumps(body)).returncode == 0
@@ -37,19 +40,60 @@ def pods(kubectl: Kubectl, namespace: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def enter(
+def typed(
     kubeconfig: str, kubectl: Kubectl, namespace: str, driver: str, pods: None, tmp_path_factory: pytest.TempPathFactory
-) -> Enter:
-    """Runs a command in a Pod with nothing but the token of a service account."""
+) -> Typed:
+    """The command line of a kubectl that has nothing but the token of a service account."""
 
-    def run(account: str, pod: str, *command: str) -> subprocess.CompletedProcess[str]:
+    def words(account: str, *command: str) -> list[str]:
         config = tmp_path_factory.mktemp("account") / "kubeconfig"
         token = kubectl("create", "token", account, "-n", namespace).stdout.strip()
         config.write_text(json.dumps(_as_account(kubeconfig, token)))
-        whole = ["kubectl", "--kubeconfig", str(config), "exec", "-n", namespace, pod, "--", *command]
+        return ["kubectl", "--kubeconfig", str(config), "-n", namespace, *command]
+
+    return words
+
+
+@pytest.fixture(scope="module")
+def enter(typed: Typed) -> Enter:
+    """Runs a command in a Pod as a service account."""
+
+    def run(account: str, pod: str, *command: str) -> subprocess.CompletedProcess[str]:
+        whole = typed(account, "exec", pod, "--", *command)
         return subprocess.run(whole, capture_output=True, text=True, timeout=60)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def generous(kubectl: Kubectl, namespace: str, driver: str, release: str) -> str:
+    """A driver whose administrator has given it more than the chart does."""
+    account = "generous-driver"
+    assert kubectl("create", "serviceaccount", account, "-n", namespace).returncode == 0
+    resources = "--resource=pods/attach,pods/portforward"
+    kubectl("create", "role", account, "-n", namespace, "--verb=get,create", resources)
+    for number, role in enumerate((f"--clusterrole={release}-driver", f"--role={account}")):
+        subject = f"--serviceaccount={namespace}:{account}"
+        done = kubectl("create", "rolebinding", f"{account}-{number}", "-n", namespace, role, subject)
+        assert done.returncode == 0, done.stderr
+    return account
+
+
+def until_said(command: list[str], words: str) -> None:
+    """Run the command until it says these words, then end it; fails when it ends without, or is silent for long."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        alarm = threading.Timer(60, process.kill)
+        alarm.start()
+        try:
+            said = ""
+            assert process.stdout is not None
+            while words not in said:
+                line = process.stdout.readline()
+                assert line, f"{command} ended: {said}"
+                said += line
+        finally:
+            alarm.cancel()
+            process.kill()
 
 
 def _as_account(kubeconfig: str, token: str) -> Json:
@@ -67,15 +111,47 @@ def _as_account(kubeconfig: str, token: str) -> Json:
     }
 
 
-def test_a_driver_enters_sandboxes_only(enter: Enter) -> None:
-    def refused() -> str:
-        return enter("demo-driver", DATABASE, "true").stderr
+def refused_by_policy(command: list[str]) -> None:
+    """A policy is in force some seconds after it was created."""
+    deadline = time.monotonic() + 30
+    while REFUSED not in (said := subprocess.run(command, capture_output=True, text=True, timeout=60).stderr):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.5)
 
-    deadline = time.monotonic() + 30  # a policy is in force some seconds after it was created
-    while "drivers may exec only into sandbox Pods" not in refused():
-        assert time.monotonic() < deadline, refused()
+
+def test_a_driver_enters_sandboxes_only(enter: Enter, typed: Typed) -> None:
+    refused_by_policy(typed("demo-driver", "exec", DATABASE, "--", "true"))
     done = enter("demo-driver", SANDBOX, "echo", "inside")
     assert (done.returncode, done.stdout) == (0, "inside\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "right"),
+    [
+        (("attach",), "pods/attach"),
+        (("port-forward", ":8080"), "pods/portforward"),
+        (("debug", "--image", IMAGE), "pods/ephemeralcontainers"),
+    ],
+    ids=["attach", "port-forward", "debug"],
+)
+@pytest.mark.parametrize("pod", [SANDBOX, DATABASE])
+def test_a_driver_has_no_other_way_in(typed: Typed, command: tuple[str, ...], right: str, pod: str) -> None:
+    verb, *options = command
+    done = subprocess.run(typed("demo-driver", verb, pod, *options), capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "forbidden" in done.stderr and f'resource "{right}"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(("attach",), "beat"), (("port-forward", ":8080"), "Forwarding from")],
+    ids=["attach", "port-forward"],
+)
+def test_a_driver_that_was_given_other_ways_has_them_into_sandboxes_only(
+    typed: Typed, generous: str, command: tuple[str, ...], words: str
+) -> None:
+    verb, *options = command
+    refused_by_policy(typed(generous, verb, DATABASE, *options))
+    until_said(typed(generous, verb, SANDBOX, *options), words)
 
 
 def test_another_account_enters_nothing(enter: Enter) -> None:
