@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from swerl_api import Resources
 
-from swerl_agent.kube import KubeClient
+from swerl_agent.kube import KubeClient, NotFound
 from swerl_agent.sandbox import Sandbox
 from swerl_agent.sandbox.terminal import attach
 
 from .options import PULL_POLICIES, add_cluster_options, add_pull_option, open_client
+
+WHERE_SANDBOXES_ARE = (
+    "`kubectl get pods -l swerl.dev/role=sandbox` lists them, those of a SweSandbox NAME are swesb-NAME-0 and so on"
+)
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
@@ -53,10 +59,23 @@ async def run_command(options: argparse.Namespace) -> int:
 
 async def open_shell(options: argparse.Namespace) -> int:
     """The exit code of the shell."""
+    if not _can_be_typed_at(sys.stdin.fileno()):
+        raise argparse.ArgumentTypeError(
+            "a shell reads from a terminal or a pipe, not from a file; `swerl sandbox run` runs one command"
+        )
     async with open_client(options) as client, AsyncExitStack() as stack:
         namespace = options.namespace or client.namespace
         pod = options.pod or (await _claimed(stack, client, options))[0].name
-        return await attach(client, namespace, pod)
+        try:
+            return await attach(client, namespace, pod)
+        except NotFound as error:
+            told = f"namespace {namespace} has no Pod {pod}; {WHERE_SANDBOXES_ARE}"
+            raise NotFound(error.status, error.reason, told) from error
+
+
+def _can_be_typed_at(source: int) -> bool:
+    mode = os.fstat(source).st_mode
+    return os.isatty(source) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 async def _claimed(stack: AsyncExitStack, client: KubeClient, options: argparse.Namespace) -> Sequence[Sandbox]:

@@ -33,7 +33,10 @@ class LoopThread:
         self._thread.start()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; an interrupt meanwhile cancels it."""
+        """The result of `work`; an interrupt meanwhile cancels it. Raises RuntimeError once the loop was stopped."""
+        if self._loop.is_closed():
+            work.close()
+            raise RuntimeError("the claim has ended and its sandboxes are gone: use them inside its `with`")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -86,9 +89,14 @@ class Sandbox:
 
 
 class Claim:
-    """A claim as an ordinary context; the arguments are those of `claim.Claim`."""
+    """A claim as an ordinary context; the arguments are those of `claim.Claim` without `client`."""
 
     def __init__(self, image: str, count: int = 1, **options: Unpack[ClaimOptions]) -> None:
+        if options.get("client") is not None:
+            raise TypeError(
+                "client: an open client belongs to the event loop it was opened in, and a blocking claim has its own; "
+                "give `kubeconfig` or nothing"
+            )
         self._claim = AsyncClaim(image, count, **options)
 
     @property

@@ -1,7 +1,7 @@
 """A person's terminal on a shell in a sandbox.
 
 Guarantees: the local terminal is as before when `attach` returns, whatever ended it; the size follows the local one; a
-lost connection is said, never silent.
+lost connection is said, never silent; where a pipe stands in for the terminal the shell ends after it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from .errors import HandshakeFailed
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l")
 KEEP_ALIVE = 30.0  # seconds between frames that keep proxies from closing an idle stream
 CHUNK = 1 << 16
+END_OF_INPUT = b"\x04"  # Ctrl-D
+END_AGAIN = 1.0  # seconds
 
 
 async def attach(client: KubeClient, namespace: str, pod: str, container: str = SANDBOX_CONTAINER) -> int:
@@ -43,7 +45,7 @@ async def _talk(channel: ExecChannel, source: int, target: int) -> int:
     typed: asyncio.Queue[bytes] = asyncio.Queue()
     resized = asyncio.Event()
     resized.set()
-    loop.add_reader(source, lambda: typed.put_nowait(os.read(source, CHUNK)))
+    loop.add_reader(source, _read, loop, source, typed)
     loop.add_signal_handler(signal.SIGWINCH, resized.set)
     senders = [asyncio.create_task(_send(channel, typed)), asyncio.create_task(_follow_size(channel, resized, target))]
     try:
@@ -60,10 +62,20 @@ async def _talk(channel: ExecChannel, source: int, target: int) -> int:
     return channel.status.code if channel.status.code is not None else 1
 
 
+def _read(loop: asyncio.AbstractEventLoop, source: int, typed: asyncio.Queue[bytes]) -> None:
+    data = os.read(source, CHUNK)
+    if not data:  # a pipe at its end can be read for ever
+        loop.remove_reader(source)
+    typed.put_nowait(data)
+
+
 async def _send(channel: ExecChannel, typed: asyncio.Queue[bytes]) -> None:
     with contextlib.suppress(Unreachable):
         while data := await typed.get():
             await channel.send(data)
+        while True:  # a terminal tells only who reads at that moment that the input is over
+            await channel.send(END_OF_INPUT)
+            await asyncio.sleep(END_AGAIN)
 
 
 async def _follow_size(channel: ExecChannel, resized: asyncio.Event, target: int) -> None:

@@ -98,6 +98,18 @@ def test_the_blocking_face(namespace: str, kubeconfig: str, operator: Operator) 
         assert result.timed_out and result.stdout == b"1"
 
 
+async def test_the_blocking_face_works_inside_a_running_event_loop(
+    namespace: str, kubeconfig: str, operator: Operator
+) -> None:
+    """As in a notebook, whose cells run in a loop."""
+    with blocking.Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as [one]:
+        assert one.run("echo $((6 * 7))").output == "42\n"
+        one.write("/srv/x", b"1")
+        assert one.read("/srv/x") == b"1"
+    with pytest.raises(RuntimeError, match="the claim has ended"):
+        one.run("true")
+
+
 async def test_a_killed_program_leaves_nothing(
     client: KubeClient, namespace: str, kubeconfig: str, operator: Operator
 ) -> None:

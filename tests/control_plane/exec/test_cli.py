@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import struct
@@ -11,11 +12,17 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox import Session
 
-from tests.control_plane.exec.conftest import IMAGE
+from tests.control_plane.exec.conftest import IMAGE, connect
 from tests.control_plane.operator_process import Operator
+
+if TYPE_CHECKING:
+    from .conftest import MakePod
 
 
 @pytest.fixture
@@ -38,11 +45,11 @@ def test_run_is_stopped_for_its_time(typed: Callable[..., list[str]]) -> None:
     assert "stopped after 1 s" in done.stderr
 
 
-def test_shell_is_a_terminal(typed: Callable[..., list[str]]) -> None:
+def type_at(words: list[str], keys: bytes) -> tuple[int, str]:
+    """Exit code of a shell on a terminal of 40 lines and 100 columns, and all it showed."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     before = termios.tcgetattr(theirs)
-    words = typed("shell", "--image", IMAGE)
     shell = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, start_new_session=True)
     seen = bytearray()
     reader = threading.Thread(target=_read, args=(ours, seen), daemon=True)
@@ -51,13 +58,38 @@ def test_shell_is_a_terminal(typed: Callable[..., list[str]]) -> None:
     while not seen.endswith((b"# ", b"$ ")):
         assert shell.poll() is None and time.monotonic() < deadline, seen
         time.sleep(0.1)
-    os.write(ours, b"tty; stty size; echo $((6 * 7)); exit 5\n")
-    assert shell.wait(timeout=120) == 5, shell.stderr and shell.stderr.read()
+    os.write(ours, keys)
+    code = shell.wait(timeout=120)
     assert termios.tcgetattr(theirs) == before
     os.close(theirs)
     reader.join(10)
-    said = seen.decode()
-    assert "/dev/pts/" in said and "40 100" in said and "42\r\n" in said
+    return code, seen.decode()
+
+
+def test_shell_is_a_terminal(typed: Callable[..., list[str]]) -> None:
+    code, said = type_at(typed("shell", "--image", IMAGE), b"tty; stty size; echo $((6 * 7)); exit 5\n")
+    assert code == 5 and "/dev/pts/" in said and "40 100" in said and "42\r\n" in said
+
+
+async def test_shell_enters_a_sandbox_that_somebody_else_uses(
+    typed: Callable[..., list[str]], client: KubeClient, make_pod: MakePod
+) -> None:
+    pod = await make_pod()
+    async with Session(connect(client, pod)) as session:
+        await session.run("echo made by a rollout >/tmp/note", timeout=60)
+        keys = b"cat /tmp/note; touch /tmp/seen; exit 6\n"
+        code, said = await asyncio.to_thread(type_at, typed("shell", pod["metadata"]["name"]), keys)
+        assert code == 6 and "made by a rollout\r\n" in said
+        assert (await session.run("ls /tmp/seen", timeout=60)).exit_code == 0, "the rollout's session goes on"
+
+
+async def test_shell_reads_a_pipe_to_its_end(typed: Callable[..., list[str]], make_pod: MakePod) -> None:
+    words = typed("shell", (await make_pod())["metadata"]["name"])
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    said, complaint = await asyncio.wait_for(process.communicate(b"echo $((6 * 7))\n"), 120)
+    assert process.returncode == 0 and b"42\r\n" in said, (said, complaint)
 
 
 def _read(terminal: int, seen: bytearray) -> None:
@@ -68,7 +100,14 @@ def _read(terminal: int, seen: bytearray) -> None:
             return
 
 
-def test_a_pod_that_is_not_there_is_named(typed: Callable[..., list[str]]) -> None:
-    words = typed("shell", "swesb-none-0")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 3 and "swesb-none-0" in done.stderr
+def test_a_pod_that_is_not_there_is_named_with_the_way_to_those_that_are(typed: Callable[..., list[str]]) -> None:
+    words = typed("shell", "some-group")
+    done = subprocess.run(words, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "no Pod some-group" in done.stderr
+    assert "kubectl get pods -l swerl.dev/role=sandbox" in done.stderr and "swesb-NAME-0" in done.stderr
+
+
+def test_a_file_cannot_be_typed_from(typed: Callable[..., list[str]]) -> None:
+    words = typed("shell", "--image", IMAGE)
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "not from a file" in done.stderr and "swerl sandbox run" in done.stderr

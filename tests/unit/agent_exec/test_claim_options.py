@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from swerl_agent.kube import KubeClient, Token
+from swerl_agent.kube.config import ClusterConfig
 from swerl_agent.sandbox import ClaimOptions, Sandbox, blocking
 from swerl_agent.sandbox.claim import OF_THE_CLAIM
 from swerl_api.swesandbox import SweSandboxSpec
@@ -35,6 +37,12 @@ def test_an_option_may_be_given_as_files_name_it() -> None:
     for face in (Sandbox, blocking.Sandbox):
         with pytest.raises(ValueError, match=r"^lifetime_seconds: "):
             face.claim("debian", lifetimeSeconds=-1)  # type: ignore[arg-type]
+
+
+def test_a_blocking_claim_refuses_a_client_of_another_event_loop() -> None:
+    client = KubeClient(ClusterConfig("http://127.0.0.1:1", "ns", None, Token()))
+    with pytest.raises(TypeError, match=r"^client: .*event loop.*kubeconfig"):
+        blocking.Sandbox.claim("debian", client=client)
 
 
 def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
