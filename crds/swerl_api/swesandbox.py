@@ -50,10 +50,11 @@ class SweSandboxSpec(ApiModel):
     """none: no network in or out, verified from inside before a client is given the sandbox; allow: the cluster's
     default."""
     lifetime_seconds: int = Field(default=3600, ge=1, le=604_800)
-    """Seconds each Pod lives at most (activeDeadlineSeconds), even with no operator running."""
+    """Seconds each Pod lives at most from when its node takes it up (activeDeadlineSeconds), even with no operator
+    running; until it has a node it waits for as long as it takes."""
     owner: Name | None = None
     """Lease, in the same namespace, of the driver that uses the group; when it expires the group is deleted.
-    Absent means that only the lifetime ends it."""
+    Absent means that only its Pods' lifetime ends it, and nothing while it waits for room or for a node."""
     scrub_git: bool = True
     """Remove git history after the base commit, remotes and reflogs before a client is given the sandbox."""
     node_selector: NodeSelector = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from enum import Enum
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from swerl_api.conditions import Condition, SandboxReason
 from .. import events
 from ..errors import Conflict, Forbidden, NotFound
 from ..kube import Kube, Object, path
-from .facts import Group, Key, Pod
+from .facts import Group, Key, Pod, timestamp
 from .metrics import SandboxMetrics
 
 SANDBOXES = "swesandboxes"
@@ -106,7 +107,7 @@ class Cluster:
     async def tell(self, group: Group, condition: Condition) -> None:
         """An Event about news of this group."""
         about = {"kind": "SweSandbox", "namespace": group.key[0], "name": group.key[1], "uid": group.uid}
-        when = condition.last_transition_time
+        when = timestamp(time.time())  # the condition's own time is that of its status, not of its reason
         kind: Literal["Normal", "Warning"] = "Warning"
         if condition.reason == SandboxReason.SCHEDULING_GATED:  # as intended, by whoever put the gates there
             kind = "Normal"

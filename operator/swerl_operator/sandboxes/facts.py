@@ -75,6 +75,7 @@ class Pod:
     message: str = ""
     doomed: str = ""  # why it is being taken away though its client did not wish it, if so
     ending_since: float | None = None
+    waiting_since: float | None = None  # when the cluster began to say that it has no node
     milestones: Milestones | None = None  # there once the container runs
 
     @property
@@ -207,8 +208,14 @@ def read_pod(body: Object) -> Pod | None:
         message=message[:1024],
         doomed=doomed,
         ending_since=ending,
+        waiting_since=_told_first(meta, conditions) if state is PodState.WAITING else None,
         milestones=_milestones(meta, status, conditions),
     )
+
+
+def _told_first(meta: Object, conditions: Mapping[str, Object]) -> float | None:
+    """When the scheduler first said that there is no node; API servers leave out the time of a gate's condition."""
+    return seconds((conditions.get("PodScheduled") or {}).get("lastTransitionTime") or meta.get("creationTimestamp"))
 
 
 def _milestones(meta: Object, status: Object, conditions: Mapping[str, Object]) -> Milestones | None:

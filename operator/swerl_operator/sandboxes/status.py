@@ -81,8 +81,8 @@ def desired(view: View, decision: Decision) -> Status:
 
 def _admitted(view: View) -> tuple[ConditionStatus, str, str]:
     gated = _waiting_for(view, SandboxReason.SCHEDULING_GATED)
-    if gated is not None:
-        return "False", SandboxReason.SCHEDULING_GATED, _gate_message(view, gated)
+    if gated:
+        return "False", SandboxReason.SCHEDULING_GATED, _gate_message(view, gated[0])
     if not view.created and view.refusal is not None and view.refusal[0] == SandboxReason.WAITING_FOR_CAPACITY:
         return "False", *view.refusal
     if view.created > 0 or (view.admitted and view.isolated):
@@ -124,11 +124,11 @@ def _why_not_ready(view: View) -> tuple[str, str]:
     if failing:
         return SandboxReason.PULLING_IMAGE, f"image {view.group.spec.image}: {failing[0].reason}, trying again"
     gated = _waiting_for(view, SandboxReason.SCHEDULING_GATED)
-    if gated is not None:
-        return SandboxReason.SCHEDULING_GATED, _gate_message(view, gated)
+    if gated:
+        return SandboxReason.SCHEDULING_GATED, _gate_message(view, gated[0])
     stuck = _waiting_for(view, SandboxReason.UNSCHEDULABLE)
-    if stuck is not None:
-        return SandboxReason.UNSCHEDULABLE, f"waiting for a node: {stuck.message}"
+    if stuck:
+        return SandboxReason.UNSCHEDULABLE, _without_node(view, stuck)
     if view.refusal is not None:
         return view.refusal
     if not view.admitted:
@@ -136,9 +136,21 @@ def _why_not_ready(view: View) -> tuple[str, str]:
     return SandboxReason.CREATING, ""
 
 
-def _waiting_for(view: View, reason: str) -> Pod | None:
-    """A Pod that has no node for this reason."""
-    return next((pod for pod in view.pods.values() if pod.state is PodState.WAITING and pod.reason == reason), None)
+def _waiting_for(view: View, reason: str) -> list[Pod]:
+    """The Pods that have no node for this reason, those first that have waited longest."""
+    found = [pod for pod in view.pods.values() if pod.state is PodState.WAITING and pod.reason == reason]
+    return sorted(found, key=_since)
+
+
+def _since(pod: Pod) -> float:
+    return pod.waiting_since or pod.created
+
+
+def _without_node(view: View, waiting: list[Pod]) -> str:
+    """How many wait, since when the first of them does, and what the scheduler says of it."""
+    first = waiting[0]
+    number = f"{len(waiting)} of {view.group.spec.replicas} Pods"
+    return f"{number} without a node, {first.name} since {timestamp(_since(first))}: {first.message}"
 
 
 def _gate_message(view: View, gated: Pod) -> str:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.conftest import kubectl
 
 Body = dict[str, Any]
 Reading = Callable[[Body, str], tuple[str, str, str]]
+
+
+class Place(NamedTuple):
+    """Where a Pod can only be once `open` was awaited."""
+
+    selector: dict[str, str]
+    open: Callable[[], Awaitable[None]]
 
 
 def usable(pods: dict[str, Body]) -> int:
@@ -155,6 +167,47 @@ async def test_a_pod_without_a_node_waits_and_says_so(user: Any, reading: Readin
     await user.phase("elsewhere", "Ready")
     for name in ("nowhere", "elsewhere"):
         await user.delete(name)
+
+
+@pytest.fixture
+async def place(user: Any) -> AsyncIterator[Place]:
+    """A label of nodes that no node has until it is opened."""
+    node = (await user.api.list("v1", "nodes", None))[0]["metadata"]["name"]
+    key = f"test.swerl.dev/place-{os.getpid()}"
+
+    async def label(value: str | None) -> None:
+        await user.api.patch("v1", "nodes", None, node, {"metadata": {"labels": {key: value}}})
+
+    yield Place({key: "open"}, lambda: label("open"))
+    await label(None)
+
+
+async def test_a_group_without_a_node_says_since_when_and_why_and_starts_when_there_is_one(
+    user: Any, reading: Reading, kubeconfig: str, place: Place
+) -> None:
+    lifetime = 15
+    await user.declare("patient", replicas=2, lifetimeSeconds=lifetime, nodeSelector=place.selector)
+    status = await user.until(lambda: user.status("patient"), bool, 60)
+    state, reason, message = reading(status, "Ready")
+    assert (state, reason) == ("False", "Unschedulable") and message.startswith(
+        "2 of 2 Pods without a node, swesb-patient"
+    )
+    pods = await user.pods("patient")
+    since = min(c["lastTransitionTime"] for pod in pods.values() for c in pod["status"]["conditions"])
+    assert f"since {since}: 0/" in message and "node affinity/selector" in message
+    told = await user.until(lambda: user.events("patient"), bool, 10)
+    assert [(event["type"], event["reason"], event["message"]) for event in told] == [("Warning", reason, message)]
+    described = await asyncio.to_thread(kubectl, kubeconfig, "-n", user.namespace, "describe", "swesb", "patient")
+    assert described.count(message) == 2, described  # the condition and the Event
+
+    await asyncio.sleep(lifetime)
+    assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("patient")).items()} == {
+        name: pod["metadata"]["uid"] for name, pod in pods.items()
+    }, "a lifetime begins on a node"
+    await place.open()
+    status = await user.phase("patient", "Failed", 90)
+    assert reading(status, "Finished")[1] == "LifetimeExceeded" and status["waits"]["schedule"] >= lifetime
+    await user.delete("patient")
 
 
 async def test_a_pod_the_api_server_refuses_fails_its_group_with_its_words(user: Any, reading: Reading) -> None:

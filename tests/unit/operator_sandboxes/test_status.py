@@ -64,6 +64,18 @@ def test_what_keeps_a_group_from_being_ready_is_named(view: Views, pod: Pods) ->
     assert conditions(status_of(view(isolated=False)))["Admitted"] == ("False", "WaitingForIsolation")
 
 
+def test_pods_without_a_node_are_counted_and_the_first_of_them_is_told_with_its_time(view: Views, pod: Pods) -> None:
+    def waits(ordinal: int, since: float, message: str) -> Pod:
+        facts: dict[str, Any] = {"reason": "Unschedulable", "message": message, "waiting_since": since}
+        return pod(ordinal, PodState.WAITING, **facts)
+
+    seen = view(pod(0), waits(1, NOW + 9, "no room"), waits(2, NOW + 3, "0/1 nodes are available"), created=3)
+    ready = next(c for c in status_of(seen)["conditions"] if c["type"] == "Ready")
+    assert ready["message"] == (
+        "2 of 4 Pods without a node, swesb-g-2 since 1970-01-12T13:46:43Z: 0/1 nodes are available"
+    )
+
+
 def test_a_quota_without_room_is_named_and_admits_nobody(view: Views, pod: Pods) -> None:
     refusal = ("WaitingForCapacity", "waiting for quota: exceeded quota: small")
     none = status_of(view(refusal=refusal))
