@@ -1,14 +1,17 @@
 """Episodes: one attempt of the model at one task, token-in/token-out.
 
-Guarantees: the tokens an episode reports are those the engine read and sampled, never re-encoded text; infrastructure
-failures end an episode and are never shown to the model; whatever ended it, the episode is reported whole.
+Guarantees: the tokens an episode reports are those the engine read and sampled, never re-encoded text, and none where a
+server was spoken to in messages; infrastructure failures end an episode and are never shown to the model; whatever
+ended it, the episode is reported whole.
 """
 
 from .artifacts import write_artifacts
+from .chat import ChatCompletions, Completion, ContextFull, EndpointError
+from .chat_conversation import CountedWindow
 from .context import Budget
 from .engine import Engine, EngineError, Generation, SGLangEngine
 from .episode import AgentLimits, Episode
-from .loop import BuiltinAgent, run_episode
+from .loop import BuiltinAgent, ChatAgent, run_episode
 from .metrics import agent_metrics, repeats_itself
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
@@ -26,6 +29,12 @@ __all__ = [
     "AgentProtocol",
     "Budget",
     "BuiltinAgent",
+    "ChatAgent",
+    "ChatCompletions",
+    "Completion",
+    "ContextFull",
+    "CountedWindow",
+    "EndpointError",
     "Engine",
     "EngineError",
     "Episode",

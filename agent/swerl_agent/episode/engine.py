@@ -2,8 +2,8 @@
 
 Guarantees: ids and log-probs of a `Generation` have equal length and belong together, and each log-prob is a number; an
 answer that the server aborted (for a weight update, say) is continued from the tokens it has, and the spans say which
-weights sampled which; whatever still fails after the retries, or is no result of SGLang, is an EngineError, an
-infrastructure failure.
+weights sampled which; whatever still fails after the retries, which come no sooner than the server asks for, or is no
+result of SGLang, is an EngineError, an infrastructure failure.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import json
 import math
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import aiohttp
 
@@ -36,7 +39,9 @@ SEED_BITS = 62  # of a seed nobody chose; without one a deterministic server wou
 RETRIES = 8
 FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
 LAST_DELAY = 15.0
+LONGEST_WAIT = 600.0  # seconds; a server that asks for a longer pause is as good as gone
 FINISHES = ("stop", "length", "abort")
+T = TypeVar("T")
 
 
 class EngineError(Exception):
@@ -130,16 +135,7 @@ class SGLangEngine:
         return replace(whole, finish_reason="length")
 
     async def _post(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
-        for attempt in range(RETRIES + 1):
-            try:
-                return await self._post_once(input_ids, sampling, routing_key)
-            except (aiohttp.ClientError, TimeoutError, _Transient) as error:
-                if attempt == RETRIES:
-                    raise EngineError(
-                        f"{self._url} gave no answer in {RETRIES + 1} tries: {type(error).__name__}: {error}"
-                    ) from error
-                await asyncio.sleep(random.uniform(0, min(LAST_DELAY, FIRST_DELAY * 2**attempt)))
-        raise AssertionError("unreachable")
+        return await patiently(self._url, partial(self._post_once, input_ids, sampling, routing_key))
 
     async def _post_once(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
         request = {
@@ -152,8 +148,7 @@ class SGLangEngine:
             self._url, json=request, headers={ROUTING_HEADER: routing_key}, timeout=self._timeout
         ) as response:
             status, text = response.status, await response.text("utf-8", "replace")
-        if status == 429 or status >= 500:
-            raise _Transient(f"HTTP {status}: {text[:300]}")
+            raise_if_transient(response, text)
         if status != 200:
             raise EngineError(f"{self._url} refused the request: HTTP {status}: {text[:500]}")
         try:
@@ -174,8 +169,48 @@ class SGLangEngine:
         return EngineError(f"{self._url} answered something that is no SGLang result: {text[:200]!r}")
 
 
-class _Transient(Exception):
-    """An answer that another try may better."""
+class Transient(Exception):
+    """An answer that another try may better; `after`: seconds that the server wants to be left alone, if it says so."""
+
+    def __init__(self, message: str, after: float = 0.0) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+async def patiently(url: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """What `ask` gives, tried again while the server at `url` is busy or gone; raises EngineError in the end."""
+    for attempt in range(RETRIES + 1):
+        try:
+            return await ask()
+        except (aiohttp.ClientError, TimeoutError, Transient) as error:
+            asked = error.after if isinstance(error, Transient) else 0.0
+            if asked > LONGEST_WAIT:
+                raise EngineError(f"{url} asks for a pause of {asked:.0f} s: {error}") from error
+            if attempt == RETRIES:
+                raise EngineError(
+                    f"{url} gave no answer in {RETRIES + 1} tries: {type(error).__name__}: {error}"
+                ) from error
+        await asyncio.sleep(asked + random.uniform(0, min(LAST_DELAY, FIRST_DELAY * 2**attempt)))
+    raise AssertionError("unreachable")
+
+
+def raise_if_transient(response: aiohttp.ClientResponse, text: str) -> None:
+    """Raises Transient for an answer that says to come back later."""
+    status = response.status
+    if status in (408, 429) or status >= 500:
+        raise Transient(f"HTTP {status}: {text[:300]}", retry_after(response.headers.get("Retry-After", "")))
+
+
+def retry_after(header: str) -> float:
+    """Seconds that a Retry-After header (RFC 9110 §10.2.3: seconds or a date) asks for; 0 when it says neither."""
+    try:
+        return max(0.0, float(header)) if math.isfinite(float(header)) else 0.0
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _generation(body: Mapping[str, Any]) -> Generation:

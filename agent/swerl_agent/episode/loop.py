@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Task
 
+from .chat import ChatCompletions, ContextFull
+from .chat_conversation import ChatConversation
+from .conversation import Begin, SampledConversation
 from .engine import Engine, added
 from .episode import AgentLimits, Episode
 from .parsing import find_actions, is_action, submission
 from .prompts import Prompts
 from .run import Ended, EpisodeRun, StepScoring
 from .tokens import Tokenizer
-from .transcript import Transcript
 from .workspace import Session
 
 
@@ -41,13 +44,10 @@ async def run_episode(
     `scoring` is told of every step with a command. `on_end` gets the episode whatever ended it, cancellation and
     programming errors included (these are raised after).
     """
-    agent = _Loop(task, session, engine, tokenizer, prompts, limits, group=group, index=index, temperature=temperature)
+    begin = partial(SampledConversation, engine, tokenizer, limits)
+    agent = _Loop(task, session, begin, prompts, limits, group=group, index=index, temperature=temperature)
     agent.scoring = scoring
-    try:
-        return await agent.run()
-    finally:
-        if on_end:
-            on_end(agent.episode)
+    return await _run(agent, on_end)
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,34 @@ class BuiltinAgent:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ChatAgent:
+    """The same loop with a server that is spoken to in messages; such episodes have no tokens. Text protocols only."""
+
+    server: ChatCompletions
+    prompts: Prompts
+    limits: AgentLimits
+
+    async def run_episode(
+        self,
+        task: Task,
+        session: Session,
+        *,
+        group: str,
+        index: int,
+        temperature: float,
+        scoring: StepScoring | None = None,
+        on_end: Callable[[Episode], None] | None = None,
+    ) -> Episode:
+        """See Agent."""
+        begin = partial(ChatConversation, self.server, self.limits)
+        agent = _Loop(
+            task, session, begin, self.prompts, self.limits, group=group, index=index, temperature=temperature
+        )
+        agent.scoring = scoring
+        return await _run(agent, on_end)
+
+
 class _Loop(EpisodeRun):
     scoring: StepScoring | None = None
 
@@ -84,8 +112,7 @@ class _Loop(EpisodeRun):
         self,
         task: Task,
         session: Session,
-        engine: Engine,
-        tokenizer: Tokenizer,
+        begin: Begin,
         prompts: Prompts,
         limits: AgentLimits,
         *,
@@ -94,15 +121,14 @@ class _Loop(EpisodeRun):
         temperature: float,
     ) -> None:
         super().__init__(task, session, limits, group=group, index=index)
-        self.engine, self.tokenizer, self.prompts, self.temperature = engine, tokenizer, prompts, temperature
-        self.routing_key = f"{group}/{task.instance_id}"
+        self.prompts = prompts
         instance = prompts.instance(task.visible(), workdir=limits.workdir, step_limit=limits.step_limit)
         self.episode.messages = [
             {"role": "system", "content": prompts.system()},
             {"role": "user", "content": instance},
         ]
-        self.transcript = Transcript(tokenizer, list(self.episode.messages), limits.budget)
-        self.episode.stretches = self.transcript.stretches
+        self.talk = begin(list(self.episode.messages), f"{group}/{task.instance_id}", temperature)
+        self.episode.stretches = self.talk.stretches
         self.errors_in_row = 0
         self.last_actions: list[str] = []
         self.repeats = 0
@@ -138,32 +164,21 @@ class _Loop(EpisodeRun):
 
     async def _ask(self) -> tuple[str, bool]:
         """The model's next answer, and whether it was cut for its length."""
-        room = self.transcript.room()
-        if room < 1:
-            self._overflow()
-        with self.timed("model"):
-            generation = await self.engine.generate(
-                self.transcript.input_ids(),
-                max_new_tokens=min(self.limits.max_tokens_per_turn, room),
-                temperature=self.temperature,
-                stop_token_ids=self.tokenizer.stop_token_ids,
-                routing_key=self.routing_key,
+        try:
+            with self.timed("model"):
+                said = await self.talk.answer()
+        except ContextFull as full:
+            if self.episode.turns:
+                raise Ended("context_overflow") from full
+            self.episode.error = (
+                f"the prompt of {self.episode.instance_id} {full} or leave the task out with tasks.filter"
             )
-        self.episode.usage = added(self.episode.usage, generation.usage)
-        answer = self.transcript.answer(generation)
-        self.episode.messages.append({"role": "assistant", "content": answer})
+            raise Ended("prompt_too_long") from full
+        self.episode.usage = added(self.episode.usage, said.usage)
+        self.episode.messages.append({"role": "assistant", "content": said.text})
         self.episode.turns += 1
-        self.episode.omitted_turns = self.transcript.omitted
-        return answer, generation.finish_reason == "length"
-
-    def _overflow(self) -> None:
-        if self.episode.turns:
-            raise Ended("context_overflow")
-        self.episode.error = (
-            f"the prompt of {self.episode.instance_id} has {self.transcript.prompt_length} tokens, the window "
-            f"{self.limits.context_tokens}: raise agent.contextTokens or leave the task out with tasks.filter"
-        )
-        raise Ended("prompt_too_long")
+        self.episode.omitted_turns = self.talk.omitted
+        return said.text, said.truncated
 
     async def _execute(self, action: str) -> CommandResult:
         """Run one command; the episode ends here when its output submits."""
@@ -193,4 +208,12 @@ class _Loop(EpisodeRun):
         if reminder:
             contents = [*contents[:-1], f"{contents[-1]}\n\n{reminder}"]
         self.episode.messages += [{"role": role, "content": content} for content in contents]
-        self.transcript.observe(*contents, role=role)
+        self.talk.observe(*contents, role=role)
+
+
+async def _run(agent: _Loop, on_end: Callable[[Episode], None] | None) -> Episode:
+    try:
+        return await agent.run()
+    finally:
+        if on_end:
+            on_end(agent.episode)
