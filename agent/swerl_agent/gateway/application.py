@@ -1,4 +1,4 @@
-"""The gateway: an OpenAI-compatible endpoint per episode, in the process that holds the engine and the tokenizer.
+"""The gateway: an OpenAI-compatible endpoint per episode, in the process that knows the model.
 
 Guarantees: an endpoint's URL cannot be guessed and ends with its episode; keys are in no log; every error is in
 OpenAI's format, with a status that clients retry only where that helps.
@@ -10,18 +10,22 @@ import contextlib
 import json
 import logging
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any, Self
 
 from aiohttp import web
 
-from swerl_agent.episode import AgentLimits, Engine, HFTokenizer
+from swerl_agent.episode import AgentLimits, ChatCompletions, Engine, HFTokenizer
 
 from . import wire
 from .errors import Refusal, closed, invalid
 from .recording import Recording
+from .relayed import RelayedRecording
 from .request import parse
+from .sampled import SampledRecording
 
 logger = logging.getLogger(__name__)
 
@@ -38,33 +42,30 @@ class Endpoint:
     model: str
 
 
-class Gateway:
+class Endpoints(ABC):
     """Endpoints for any number of episodes; a context that listens.
 
     `port` 0 is any free one. `address` is how agents reach the host when that is not the one it listens on.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        tokenizer: HFTokenizer,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        address: str | None = None,
-        model: str = "policy",
+        self, *, host: str = "127.0.0.1", port: int = 0, address: str | None = None, model: str = "policy"
     ) -> None:
-        self._engine, self._tokenizer, self._model = engine, tokenizer, model
+        self._model = model
         self._host, self._port, self._address = host, port, address or host
         self._episodes: dict[str, Recording] = {}
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+
+    @abstractmethod
+    def _record(self, limits: AgentLimits, *, routing_key: str, temperature: float) -> Recording:
+        """What answers and records one episode from now on."""
 
     @property
     def url(self) -> str:
         """Where it listens, for clients with the key as their API key: the base URL is this with /v1."""
         return f"http://{self._address}:{self._port}"
 
-    async def __aenter__(self) -> Gateway:
+    async def __aenter__(self) -> Self:
         """Raises OSError when the port is taken."""
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
@@ -87,7 +88,7 @@ class Gateway:
         `routing_key` keeps episodes of one prompt on one engine; `temperature` is for requests that name none.
         """
         key = secrets.token_urlsafe(24)
-        recording = Recording(self._engine, self._tokenizer, limits, routing_key=routing_key, temperature=temperature)
+        recording = self._record(limits, routing_key=routing_key, temperature=temperature)
         self._episodes[key] = recording
         try:
             yield Endpoint(f"{self.url}/episodes/{key}/v1", key, self._model), recording
@@ -125,16 +126,38 @@ class Gateway:
         except ValueError as error:
             raise invalid(f"the body is not JSON: {error}", None) from error
         asked = parse(body)
-        answer = await recording.answer(asked)
+        completion = await recording.answer(asked, body)
         if not asked.stream:
-            return web.json_response(wire.completion(asked, answer))
+            return web.json_response(completion)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         with contextlib.suppress(ConnectionError):  # the client is gone; the answer is recorded
             await response.prepare(request)
-            for chunk in wire.chunks(asked, answer):
+            for chunk in wire.chunks(asked, completion):
                 await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
             await response.write(b"data: [DONE]\n\n")
         return response
+
+
+class Gateway(Endpoints):
+    """Endpoints before an engine; what comes through them is recorded in tokens."""
+
+    def __init__(self, engine: Engine, tokenizer: HFTokenizer, **place: Any) -> None:
+        super().__init__(**place)
+        self._engine, self._tokenizer = engine, tokenizer
+
+    def _record(self, limits: AgentLimits, *, routing_key: str, temperature: float) -> Recording:
+        return SampledRecording(self._engine, self._tokenizer, limits, routing_key=routing_key, temperature=temperature)
+
+
+class Relay(Endpoints):
+    """Endpoints before an OpenAI-compatible server; what comes through them is recorded in messages alone."""
+
+    def __init__(self, server: ChatCompletions, **place: Any) -> None:
+        super().__init__(**place)
+        self._server = server
+
+    def _record(self, limits: AgentLimits, *, routing_key: str, temperature: float) -> Recording:
+        return RelayedRecording(self._server, limits, routing_key=routing_key, temperature=temperature)
 
 
 @web.middleware

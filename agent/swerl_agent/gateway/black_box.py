@@ -18,7 +18,7 @@ from swerl_agent.episode.workspace import Session
 from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks import Task, TaskView
 
-from .application import Endpoint, Gateway
+from .application import Endpoint, Endpoints
 from .recording import Recording
 
 MAX_OUTPUT = 1 << 18  # bytes of a command's output that reach the agent, which may submit its patch so
@@ -56,7 +56,7 @@ class BlackBoxAgent(Protocol):
 async def run_black_box(
     task: Task,
     session: Session,
-    gateway: Gateway,
+    gateway: Endpoints,
     agent: BlackBoxAgent,
     limits: AgentLimits,
     *,

@@ -1,34 +1,36 @@
-"""One episode as the gateway sees it: its limits, what was sampled in it, and how it was cut short.
+"""One episode as the gateway sees it: its limits, what the model answered in it, and how it was cut short.
 
-Guarantees: what was sampled is recorded, also when nobody waits for it any more; after `close` nothing is sampled and
-every request is refused; a lost engine is told apart from all that the agent or the model does.
+Guarantees: what the model answered is recorded, also when nobody waits for it any more; after `close` nothing is asked
+of it and every request is refused; a lost engine is told apart from all that the agent or the model does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
-from swerl_agent.episode import AgentLimits, Engine, EngineError, HFTokenizer, Stretch, TokenizerError
-from swerl_agent.episode.engine import added
+from swerl_agent.episode import AgentLimits, EngineError, Stretch
 
-from .answers import Answer, answer
 from .errors import Refusal, closed, ended, invalid
 from .request import ChatRequest
-from .tree import Context, Tree
+
+Body = Mapping[str, Any]  # of a request or a completion, in OpenAI's format
+Work = Callable[[], Awaitable[Body]]
 
 
-class Recording:
+class Recording(ABC):
     """Answers the requests of one episode, at any number at once, until its limits; time begins now."""
 
-    def __init__(
-        self, engine: Engine, tokenizer: HFTokenizer, limits: AgentLimits, *, routing_key: str, temperature: float
-    ) -> None:
-        self._engine, self._limits = engine, limits
-        self._routing_key, self._temperature = routing_key, temperature
-        self._tree = Tree(tokenizer)
+    stretches: list[Stretch]
+    """The tokens of the episode; the list grows with it, and stays empty where only text is known."""
+
+    def __init__(self, limits: AgentLimits) -> None:
+        self._limits = limits
         self._deadline = asyncio.get_running_loop().time() + limits.episode_timeout
-        self._sampling: set[asyncio.Task[Answer]] = set()
+        self._asked: set[asyncio.Task[Body]] = set()
         self._calls = 0  # that were let in
         self._closed = False
         self.refused: str | None = None  # exit status of an Episode that ends for the newest refusal
@@ -37,40 +39,47 @@ class Recording:
         self.lost: asyncio.Future[EngineError] = asyncio.get_running_loop().create_future()  # what ended the engine
 
     @property
-    def stretches(self) -> list[Stretch]:
-        """The tokens of the episode; the list grows with it."""
-        return self._tree.stretches
-
-    @property
+    @abstractmethod
     def answers(self) -> int:
         """Answers of the model."""
-        return self._tree.answers
 
     @property
+    @abstractmethod
     def messages(self) -> list[dict[str, str]]:
-        """The conversation of the newest answer, answers as they were sampled."""
-        return self._tree.messages
+        """The conversation of the newest answer, answers as the model gave them."""
 
-    async def answer(self, request: ChatRequest) -> Answer:
-        """The model's answer, recorded. Raises Refusal."""
+    @abstractmethod
+    def _begin(self, request: ChatRequest, body: Body) -> Work:
+        """The work of asking the model and recording its answer; raises Refusal for what it cannot be asked.
+
+        The work raises Refusal and EngineError.
+        """
+
+    async def answer(self, request: ChatRequest, body: Body) -> Body:
+        """The completion for `request`, which was read from `body`. Raises Refusal."""
         self._admit()
-        context, room = self._read(request)
+        work = self._begin(request, body)
         self._calls += 1
-        sampling = asyncio.create_task(self._sample(request, context, room))
-        self._sampling.add(sampling)
-        sampling.add_done_callback(self._sampling.discard)
-        await asyncio.wait({sampling})  # who goes away meanwhile does not end it
-        if sampling.cancelled():
+        asking = asyncio.create_task(self._in_time(work))
+        self._asked.add(asking)
+        asking.add_done_callback(self._asked.discard)
+        await asyncio.wait({asking})  # who goes away meanwhile does not end it
+        if asking.cancelled():
             raise closed()
-        self.refused = None if sampling.exception() is None else self.refused
-        return sampling.result()
+        self.refused = None if asking.exception() is None else self.refused
+        return asking.result()
 
     def close(self) -> None:
         """End the episode; requests under way are refused."""
         self._closed = True
-        for sampling in self._sampling:
-            sampling.cancel()
+        for asking in self._asked:
+            asking.cancel()
         self.lost.cancel()
+
+    def _full(self, message: str) -> Refusal:
+        """The refusal of a request that does not fit into the window."""
+        self.refused = "context_overflow" if self.answers else "prompt_too_long"
+        return invalid(message, "messages", code="context_length_exceeded")
 
     def _admit(self) -> None:
         if self._closed:
@@ -83,36 +92,11 @@ class Recording:
             self.refused = "max_steps"
             raise ended("max_steps", f"the episode has had its {self._limits.step_limit} answers (stepLimit)")
 
-    def _read(self, request: ChatRequest) -> tuple[Context, int]:
-        """What the model reads, and the tokens left for its answer."""
-        at_fault = "tools"
-        try:
-            self._tree.tokenizer(request.shown_tools)
-            at_fault = "messages"
-            context = self._tree.context(request)
-        except TokenizerError as error:
-            raise invalid(f"{at_fault}: {error}", at_fault) from error
-        length, window = len(context.ids), self._limits.context_tokens
-        if length >= window:
-            self.refused = "context_overflow" if self.answers else "prompt_too_long"
-            message = f"This model's maximum context length is {window} tokens; the messages have {length}."
-            raise invalid(message, "messages", code="context_length_exceeded")
-        return context, window - length
-
-    async def _sample(self, request: ChatRequest, context: Context, room: int) -> Answer:
-        tokenizer = self._tree.tokenizer(request.shown_tools)
-        limits = [limit for limit in (room, self._limits.max_tokens_per_turn, request.wanted_tokens) if limit]
+    async def _in_time(self, work: Work) -> Body:
         started = time.monotonic()
         try:
             async with asyncio.timeout_at(self._deadline) as timeout:
-                generation = await self._engine.generate(
-                    context.ids,
-                    max_new_tokens=min(limits),
-                    temperature=self._temperature if request.temperature is None else request.temperature,
-                    stop_token_ids=tokenizer.stop_token_ids,
-                    routing_key=self._routing_key,
-                )
-            said = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
+                return await work()
         except EngineError as error:
             if not self.lost.done():
                 self.lost.set_result(error)
@@ -123,9 +107,6 @@ class Recording:
             raise self._out_of_time() from None
         finally:
             self.seconds += time.monotonic() - started
-        self.usage = added(self.usage, generation.usage)
-        self._tree.record(context, said.generation, said.message, said.text)
-        return said
 
     def _out_of_time(self) -> Refusal:
         self.refused = "episode_timeout"

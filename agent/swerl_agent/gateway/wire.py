@@ -25,27 +25,32 @@ def completion(request: ChatRequest, answer: Answer) -> dict[str, Any]:
         "finish_reason": answer.finish_reason,
         "logprobs": _logprobs(answer) if request.logprobs else None,
     }
-    return {**_head("chat.completion", request, answer), "choices": [choice], "usage": _usage(answer)}
+    return {**_head(request, answer), "choices": [choice], "usage": _usage(answer)}
 
 
-def chunks(request: ChatRequest, answer: Answer) -> Iterator[dict[str, Any]]:
-    """The same as a stream; the last chunk has the usage, when that was asked for."""
-    head = _head("chat.completion.chunk", request, answer)
+def chunks(request: ChatRequest, whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A completion as a stream; the last chunk has the usage, when that was asked for."""
+    choice = whole["choices"][0]
+    message = choice["message"]
+    head = {key: whole.get(key) for key in ("id", "created", "model", "system_fingerprint")}
+    head["object"] = "chat.completion.chunk"
     usage = bool(request.stream_options and request.stream_options.include_usage)
 
-    def chunk(delta: Mapping[str, Any], **choice: Any) -> dict[str, Any]:
-        whole = {"index": 0, "delta": delta, "finish_reason": None, "logprobs": None, **choice}
-        return {**head, "choices": [whole], **({"usage": None} if usage else {})}
+    def chunk(delta: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        said = {"index": 0, "delta": delta, "finish_reason": None, "logprobs": None, **more}
+        return {**head, "choices": [said], **({"usage": None} if usage else {})}
 
-    yield chunk({"role": "assistant", "content": ""}, logprobs=_logprobs(answer) if request.logprobs else None)
-    content = _content(answer) or ""
+    yield chunk({"role": "assistant", "content": ""}, logprobs=choice.get("logprobs"))
+    if thought := message.get("reasoning_content"):
+        yield chunk({"reasoning_content": thought})
+    content = message.get("content") or ""
     for start in range(0, len(content), PIECE):
         yield chunk({"content": content[start : start + PIECE]})
-    for number, call in enumerate(_calls(answer)):
-        yield chunk({"tool_calls": [{"index": number, **call}]})
-    yield chunk({}, finish_reason=answer.finish_reason)
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        yield chunk({"tool_calls": [{**call, "index": number}]})
+    yield chunk({}, finish_reason=choice.get("finish_reason"))
     if usage:
-        yield {**head, "choices": [], "usage": _usage(answer)}
+        yield {**head, "choices": [], "usage": whole.get("usage")}
 
 
 def models(name: str) -> dict[str, Any]:
@@ -53,11 +58,11 @@ def models(name: str) -> dict[str, Any]:
     return {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "swe-rl"}]}
 
 
-def _head(kind: str, request: ChatRequest, answer: Answer) -> dict[str, Any]:
+def _head(request: ChatRequest, answer: Answer) -> dict[str, Any]:
     versions = answer.generation.weight_versions
     return {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": kind,
+        "object": "chat.completion",
         "created": int(time.time()),
         "model": request.model,
         "system_fingerprint": f"weights-{versions[-1][0]}" if versions else None,

@@ -31,7 +31,7 @@ from minisweagent.utils.serialize import recursive_merge
 
 from swerl_agent.episode import AgentLimits, AgentProtocol, Episode, PromptError, StepScoring
 from swerl_agent.episode.workspace import Session
-from swerl_agent.gateway import Ending, Endpoint, Gateway, Shell, run_black_box
+from swerl_agent.gateway import Ending, Endpoint, Endpoints, Shell, run_black_box
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Task, TaskView
 
@@ -130,7 +130,7 @@ class MiniSweAgent:
 class MiniSweAgentEpisodes:
     """Episodes of mini-swe-agent with the model behind a gateway."""
 
-    gateway: Gateway
+    gateway: Endpoints
     agent: MiniSweAgent
     limits: AgentLimits
 

@@ -1,0 +1,76 @@
+"""A recording in messages: the model is behind an OpenAI-compatible server, and only the text of its answers is known.
+
+Guarantee: the client has the server's completion as it came, so that calls which are malformed are its own to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from swerl_agent.episode import AgentLimits, ChatCompletions, ContextFull, CountedWindow
+from swerl_agent.episode.chat import said
+from swerl_agent.episode.engine import added
+
+from .recording import Body, Recording, Work
+from .request import ChatRequest
+
+FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "stop", "logprobs")  # of a request that are passed on
+KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content")  # of a message that are
+CALL_KEYS = ("id", "type", "function")  # of a tool call in it
+
+
+class RelayedRecording(Recording):
+    """Answers with what the server answers, unchanged; model, limits and temperature are the episode's."""
+
+    def __init__(self, server: ChatCompletions, limits: AgentLimits, *, routing_key: str, temperature: float) -> None:
+        super().__init__(limits)
+        self._server = server
+        self._routing_key, self._temperature = routing_key, temperature
+        self._window = CountedWindow(limits)
+        self._answers = 0
+        self._messages: list[dict[str, str]] = []
+        self.stretches = []
+
+    @property
+    def answers(self) -> int:
+        return self._answers
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        return self._messages
+
+    def _begin(self, request: ChatRequest, body: Body) -> Work:
+        messages = [_passed_on(message) for message in body["messages"]]
+        try:
+            room = self._window.room(messages)
+        except ContextFull as full:
+            raise self._full(f"The conversation {full}") from full
+        return partial(self._relay, request, body, messages, room)
+
+    async def _relay(self, request: ChatRequest, body: Body, messages: Sequence[Mapping[str, Any]], room: int) -> Body:
+        try:
+            completion = await self._server.complete(
+                messages,
+                max_tokens=min(room, request.wanted_tokens or room),
+                temperature=self._temperature if request.temperature is None else request.temperature,
+                routing_key=self._routing_key,
+                **{field: body[field] for field in FIELDS if body.get(field) is not None},
+            )
+        except ContextFull as full:
+            raise self._full(f"The conversation {full}") from full
+        self._window.counted(messages, completion.usage.get("prompt_tokens"))
+        self.usage = added(self.usage, completion.usage)
+        self._answers += 1
+        asked = [{"role": str(message["role"]), "content": said(message)} for message in messages]
+        self._messages = [*asked, {"role": "assistant", "content": completion.text}]
+        return completion.body
+
+
+def _passed_on(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a server takes it that refuses keys it does not know, such as those that clients add."""
+    kept = {key: message[key] for key in KEYS if message.get(key) is not None}
+    if calls := kept.pop("tool_calls", None):
+        kept["tool_calls"] = [{key: call[key] for key in CALL_KEYS if key in call} for call in calls]
+    return kept if "content" in kept or calls else {**kept, "content": ""}

@@ -1,0 +1,69 @@
+"""A recording in tokens: what training needs of the answers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from swerl_agent.episode import AgentLimits, Engine, HFTokenizer, TokenizerError
+from swerl_agent.episode.engine import added
+
+from . import wire
+from .answers import answer
+from .errors import invalid
+from .recording import Body, Recording, Work
+from .request import ChatRequest
+from .tree import Context, Tree
+
+
+class SampledRecording(Recording):
+    """Answers by sampling tokens, which are kept as they were read and sampled."""
+
+    def __init__(
+        self, engine: Engine, tokenizer: HFTokenizer, limits: AgentLimits, *, routing_key: str, temperature: float
+    ) -> None:
+        super().__init__(limits)
+        self._engine = engine
+        self._routing_key, self._temperature = routing_key, temperature
+        self._tree = Tree(tokenizer)
+        self.stretches = self._tree.stretches
+
+    @property
+    def answers(self) -> int:
+        return self._tree.answers
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        return self._tree.messages
+
+    def _begin(self, request: ChatRequest, body: Body) -> Work:
+        context, room = self._read(request)
+        return partial(self._sample, request, context, room)
+
+    def _read(self, request: ChatRequest) -> tuple[Context, int]:
+        """What the model reads, and the tokens left for its answer."""
+        at_fault = "tools"
+        try:
+            self._tree.tokenizer(request.shown_tools)
+            at_fault = "messages"
+            context = self._tree.context(request)
+        except TokenizerError as error:
+            raise invalid(f"{at_fault}: {error}", at_fault) from error
+        length, window = len(context.ids), self._limits.context_tokens
+        if length >= window:
+            raise self._full(f"This model's maximum context length is {window} tokens; the messages have {length}.")
+        return context, window - length
+
+    async def _sample(self, request: ChatRequest, context: Context, room: int) -> Body:
+        tokenizer = self._tree.tokenizer(request.shown_tools)
+        limits = [limit for limit in (room, self._limits.max_tokens_per_turn, request.wanted_tokens) if limit]
+        generation = await self._engine.generate(
+            context.ids,
+            max_new_tokens=min(limits),
+            temperature=self._temperature if request.temperature is None else request.temperature,
+            stop_token_ids=tokenizer.stop_token_ids,
+            routing_key=self._routing_key,
+        )
+        said = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
+        self.usage = added(self.usage, generation.usage)
+        self._tree.record(context, said.generation, said.message, said.text)
+        return wire.completion(request, said)
