@@ -29,17 +29,54 @@ from .rollouts import SANDBOX_RULES, Agent, Grading, Sandbox
 from .source import Source
 
 EvalPhase = Literal["Pending", "Blocked", "Starting", "Running", "Merging", "Suspended", "Complete", "Failed"]
+_IN_TOKENS = "!has(self.model.endpoint) || self.model.endpoint.api == 'generate'"
 MAX_EVAL_NAME = 40  # leaves room for `-engines` and for what KubeRay and Kubernetes append
+EndpointApi = Literal["generate", "chat-completions"]
 _NO_DOWNLOAD = "huggingFace is not downloaded for an evaluation: put it on a volume or into an image"
+
+
+class SecretKey(ApiModel):
+    """One key of a Secret."""
+
+    name: Name
+    """Secret in the same namespace."""
+    key: Text = Field(min_length=1)
+    """Key inside it."""
 
 
 class Endpoint(ApiModel):
     """A server that runs already."""
 
     url: Annotated[str, Field(max_length=512, pattern=r"^https?://[^/]+")]
-    """Address of an SGLang server or router, as the shards' Pods reach it, e.g. http://router.serving:30000."""
-    tokenizer: Source
-    """Folder with the served model's tokenizer."""
+    """Address as the shards' Pods reach it: for generate an SGLang server or router, e.g. http://router.serving:30000;
+    for chat-completions the base of an OpenAI-compatible API, which mostly ends with /v1."""
+    api: EndpointApi = "generate"
+    """generate: SGLang's own API, token-in/token-out. chat-completions: OpenAI's, in messages, as vLLM, SGLang and
+    hosted models speak it; then episodes have no token ids and no log-probabilities."""
+    tokenizer: Source | None = None
+    """Folder with the served model's tokenizer; with api generate, and only then."""
+    model: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """What the server calls the model; with api chat-completions, and only then."""
+    api_key_secret: SecretKey | None = None
+    """Where the server's API key is; absent means that it wants none. Of api chat-completions alone."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.tokenizer) == (self.api == 'generate')",
+            "give model.endpoint.tokenizer with api generate, which speaks in tokens, and only then",
+            ".tokenizer",
+        ),
+        Rule(
+            "has(self.model) == (self.api == 'chat-completions')",
+            "give model.endpoint.model, the server's name of the model, with api chat-completions, and only then",
+            ".model",
+        ),
+        Rule(
+            "!has(self.apiKeySecret) || self.api == 'chat-completions'",
+            "model.endpoint.apiKeySecret is of api chat-completions; generate is asked without a key",
+            ".apiKeySecret",
+        ),
+    )
 
 
 class TrainedModel(ApiModel):
@@ -71,7 +108,11 @@ class EvaluatedModel(ApiModel):
             "give exactly one of model.endpoint, model.source, model.job",
         ),
         Rule("!has(self.source) || !has(self.source.huggingFace)", _NO_DOWNLOAD, ".source"),
-        Rule("!has(self.endpoint) || !has(self.endpoint.tokenizer.huggingFace)", _NO_DOWNLOAD, ".endpoint"),
+        Rule(
+            "!has(self.endpoint) || !has(self.endpoint.tokenizer) || !has(self.endpoint.tokenizer.huggingFace)",
+            _NO_DOWNLOAD,
+            ".endpoint",
+        ),
     )
 
 
@@ -147,6 +188,17 @@ class SweEvalSpec(PodSettings):
             "rollout must be given when the model has no endpoint, and only then",
             ".rollout",
         ),
+        Rule(
+            f"{_IN_TOKENS} || self.agent.kind != 'builtin' || self.agent.protocol != 'mini-swe-agent-2-tools'",
+            "with model.endpoint.api chat-completions, calls of tools are of agent.kind mini-swe-agent; the builtin "
+            "agent speaks the protocols with blocks",
+            ".agent.protocol",
+        ),
+        Rule(
+            f"{_IN_TOKENS} || !has(self.agent.chatTemplate)",
+            "agent.chatTemplate is of no use with model.endpoint.api chat-completions: the server applies its own",
+            ".agent.chatTemplate",
+        ),
         Rule("has(self.redo) == has(oldSelf.redo)", "redo cannot be added or removed", ".redo"),
         *SANDBOX_RULES,
     )
@@ -211,8 +263,8 @@ class EvaluationFile(ApiModel):
     """Of the SweEval."""
     engine: str
     """Address of the server or router."""
-    tokenizer: str
-    """Folder of the tokenizer in the Pods."""
+    tokenizer: str | None = None
+    """Folder of the tokenizer in the Pods; absent for an endpoint that is spoken to in messages."""
     dtype: Literal["float32", "bfloat16"]
     """Number format of engines that are started."""
     checkpoint: str | None = None
@@ -233,6 +285,12 @@ class EvaluationFile(ApiModel):
     def model(self) -> str:
         """What predictions and summary call the model."""
         return self.spec.model.name or self.name
+
+    @property
+    def chat_endpoint(self) -> Endpoint | None:
+        """The endpoint that is spoken to in messages, if it is one."""
+        endpoint = self.spec.model.endpoint
+        return endpoint if endpoint and endpoint.api == "chat-completions" else None
 
     @property
     def folder(self) -> PurePosixPath:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from swerl_agent.audit import TrajectoryError
-from swerl_agent.episode import EngineError, PromptError, TokenizerError
+from swerl_agent.episode import EndpointError, EngineError, PromptError, TokenizerError
 from swerl_agent.evaluation import EvaluationStuck, RecordError
 from swerl_agent.grading import GradingError
 from swerl_agent.grading.predictions import PredictionError
@@ -25,6 +25,7 @@ from . import episode, eval, grade, sandbox, serve, tasks, trajectories
 
 USAGE_ERRORS = (
     ConfigError,
+    EndpointError,
     PredictionError,
     PromptError,
     RecordError,

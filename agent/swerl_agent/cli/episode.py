@@ -14,15 +14,16 @@ from swerl_agent.evaluation import Attempts
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.tasks import Task, TaskError
 
+from .model import add_model_options, check_model_options, chosen_agent
 from .options import (
     add_agent_options,
     add_cluster_options,
     add_pull_option,
     add_sampling_options,
     add_task_options,
-    chosen_agent,
     chosen_tasks,
     open_client,
+    prompts_text,
     sandbox_settings,
 )
 
@@ -35,6 +36,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--task", required=True, metavar="ID", help="instance_id")
     run.add_argument("--output", type=Path, default=Path("episodes"), help="folder for artifacts (default ./episodes)")
     run.add_argument("--job", default="swerl-cli", help="name in the job label of what is created")
+    add_model_options(run)
     add_agent_options(run)
     add_sampling_options(run)
     add_task_options(run)
@@ -45,8 +47,9 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 async def run_one(options: argparse.Namespace) -> int:
     """Run and grade; 0 when the task is resolved, 3 when infrastructure kept it from an answer."""
-    task, sandbox = _find(options), sandbox_settings(options)
-    async with chosen_agent(options) as agent, open_client(options) as client:
+    check_model_options(options)
+    task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
+    async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
             Grader(client, namespace, Grading(), {JOB_LABEL: options.job}, placement=Placement.of(sandbox)) as grader,

@@ -27,13 +27,13 @@ from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard
 
 from . import eval_job
+from .model import CHAT, add_model_options, check_model_options, chosen_agent, model_name
 from .options import (
     add_agent_options,
     add_cluster_options,
     add_pull_option,
     add_sampling_options,
     add_task_options,
-    chosen_agent,
     chosen_tasks,
     open_client,
     part,
@@ -72,9 +72,10 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--seed", type=int, default=42)
     run.add_argument("--shard", type=part, metavar="I/N", help="only part I (from 0) of N equal parts")
     run.add_argument("--redo", choices=["unresolved", "all"], help="make these attempts again, once")
-    run.add_argument("--model-name", help="in predictions and summary; default: the tokenizer folder's name")
+    run.add_argument("--model-name", help="in predictions and summary; default: --model, the tokenizer folder's name")
     run.add_argument("--job", default="swerl-eval", help="name in the job label of what is created")
     run.add_argument("--grading-timeout", type=positive, default=600, help="seconds the tests of a task may run")
+    add_model_options(run)
     add_agent_options(run)
     add_sampling_options(run)
     add_task_options(run)
@@ -90,23 +91,24 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 async def run_evaluation(options: argparse.Namespace) -> int:
     """0 when every attempt has its result, 1 when infrastructure kept some from it."""
-    tasks = chosen_tasks(options, options.path, shuffle=options.shuffle, seed=options.seed)
-    if options.shard:
-        index, count = options.shard
-        tasks = tasks[shard(index, count, len(tasks))]
-    records = Records(options.output)
-    settings = _settings(options)
-    keep_settings(options.output, settings, agree=() if options.redo == "all" else AGREE)
-    redo = Redo(options.output)
-    redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(options.samples)}, options.redo)
+    check_model_options(options)
+    tasks = _tasks(options)
+    records, prompts = Records(options.output), prompts_text(options)
+    settings = _settings(options, prompts)
+    agree = () if options.redo == "all" else AGREE
+    check_agreement(options.output, read_settings(options.output), settings, agree)
+    options.output.mkdir(parents=True, exist_ok=True)
     sandbox = sandbox_settings(options)
     how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox)
     grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
     async with (
-        chosen_agent(options) as agent,
+        chosen_agent(options, prompts) as agent,
         open_client(options) as client,
         Grader(client, options.namespace or client.namespace, grading, placement=Placement.of(sandbox)) as grader,
     ):
+        keep_settings(options.output, settings, agree=agree)  # now: an endpoint that refuses begins no folder
+        redo = Redo(options.output)
+        redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(options.samples)}, options.redo)
         work = Evaluation(tasks, agent, how, records, options.output, on_record=_Progress(tasks, how, records).show)
         try:
             namespace = options.namespace or client.namespace
@@ -129,13 +131,22 @@ async def run_merge(options: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    name = options.model_name or options.tokenizer.resolve().name
-    prompts = prompts_text(options)
+def _tasks(options: argparse.Namespace) -> list[Task]:
+    tasks = chosen_tasks(options, options.path, shuffle=options.shuffle, seed=options.seed)
+    if not options.shard:
+        return tasks
+    index, count = options.shard
+    return tasks[shard(index, count, len(tasks))]
+
+
+def _settings(options: argparse.Namespace, prompts: str | None) -> dict[str, Any]:
     attempts = {key: getattr(options, key) for key in ATTEMPTS}
     attempts["prompts"] = prompts and hashlib.sha256(prompts.encode()).hexdigest()
+    if options.api == CHAT:
+        attempts |= {"api": options.api, "model": options.model}
     choice = {key: getattr(options, key) for key in CHOICE}
-    return {"model": name, "data": str(options.path), "attempts": attempts, "args": attempts | choice}
+    model = options.model_name or model_name(options)
+    return {"model": model, "data": str(options.path), "attempts": attempts, "args": attempts | choice}
 
 
 class _Progress:

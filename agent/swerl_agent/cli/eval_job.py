@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -47,7 +48,22 @@ async def run_job(options: argparse.Namespace) -> int:
             number, count = options.shard
             if count != file.spec.shards:
                 raise argparse.ArgumentTypeError(f"--shard {number}/{count}: {file.name} has {file.spec.shards} shards")
-            return 0 if await make_share(client, Share(file, number), kubeconfig=options.kubeconfig) else 1
+            share = Share(file, number, api_key=_api_key(file))
+            return 0 if await make_share(client, share, kubeconfig=options.kubeconfig) else 1
     except asyncio.CancelledError:
         print("swerl: ended by SIGTERM; started again it goes on where it stopped", file=sys.stderr)
         return INTERRUPTED
+
+
+def _api_key(file: EvaluationFile) -> str | None:
+    """The endpoint's key, when it has one."""
+    endpoint = file.chat_endpoint
+    if endpoint is None or endpoint.api_key_secret is None:
+        return None
+    key = os.environ.get(names.API_KEY_VARIABLE, "").strip()
+    if not key:
+        secret = endpoint.api_key_secret
+        raise argparse.ArgumentTypeError(
+            f"{names.API_KEY_VARIABLE}, which holds key {secret.key!r} of Secret {secret.name!r}, is empty"
+        )
+    return key

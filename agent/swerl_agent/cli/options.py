@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import aiohttp
 from swerl_api import Grading, RegistryRewrite, Resources, Sandbox
 from swerl_api.base import PullPolicy
 
-from swerl_agent.episode import PROTOCOLS, Agent, AgentLimits, HFTokenizer, PromptError, SGLangEngine
+from swerl_agent.episode import PROTOCOLS, AgentLimits, PromptError
 from swerl_agent.episode.configured import read_prompts
-from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
+from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks import Format, Task, load_tasks
@@ -75,13 +73,10 @@ def add_agent_options(
     parser: argparse.ArgumentParser,
     *,
     agents: Sequence[str] = AGENTS,
-    engine_required: bool = True,
     limits: AgentLimits | None = None,
 ) -> None:
-    """Which model, and how it acts; `limits` are the defaults."""
+    """How the model acts; `limits` are the defaults."""
     limits = limits or AgentLimits()
-    parser.add_argument("--engine", required=engine_required, metavar="URL", help="SGLang server or router")
-    parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
     parser.add_argument("--agent", choices=agents, default=BUILTIN, help=f"default: {BUILTIN}")
     parser.add_argument("--prompts", type=Path, help="YAML in the agent's own format; default: what comes with it")
     parser.add_argument(
@@ -140,17 +135,6 @@ def sandbox_settings(options: argparse.Namespace) -> Sandbox:
 def prompts_text(options: argparse.Namespace) -> str | None:
     """What --prompts holds; raises PromptError."""
     return read_prompts(options.prompts, "--prompts") if options.prompts else None
-
-
-@asynccontextmanager
-async def chosen_agent(options: argparse.Namespace) -> AsyncIterator[Agent]:
-    """The agent that the options name, with its engine; raises PromptError, TokenizerError."""
-    limits, prompts = agent_limits(options), prompts_text(options)
-    tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
-    async with aiohttp.ClientSession() as http:
-        engine = SGLangEngine(options.engine, http, top_p=options.top_p, top_k=options.top_k)
-        async with opened_agent(options.agent, engine, tokenizer, prompts, limits) as agent:
-            yield agent
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """Evaluation: many attempts at many tasks, whatever happens to the process that runs them."""
 
-from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent
+from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent, opened_chat_agent
 from .attempts import Attempt, Attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck
 from .folder import check_agreement, conclude, keep_settings, read_settings
@@ -26,6 +26,7 @@ __all__ = [
     "keep_settings",
     "merge",
     "opened_agent",
+    "opened_chat_agent",
     "predictions",
     "read_settings",
     "summarise",

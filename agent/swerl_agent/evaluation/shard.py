@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
-from swerl_agent.episode import Agent, AgentLimits, SGLangEngine
+from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
 from swerl_agent.tasks.selection import shard
 
-from .agents import opened_agent
+from .agents import opened_agent, opened_chat_agent
 from .evaluation import Evaluation, EvaluationSettings
 from .folder import begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
@@ -49,6 +49,7 @@ class Share:
     file: EvaluationFile
     number: int
     folders: Folders = Folders()
+    api_key: str | None = field(default=None, repr=False)  # of the endpoint
 
     @property
     def folder(self) -> Path:
@@ -59,14 +60,15 @@ class Share:
 async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None = None) -> bool:
     """Make the shard's attempts; whether each has its result. `kubeconfig` is that of `client`.
 
-    Raises RecordError, TaskError, PromptError, TokenizerError for wrong input, and what `Evaluation.run` raises.
+    Raises RecordError, TaskError, PromptError, TokenizerError, EndpointError for wrong input, EngineError for a chat
+    endpoint that does not answer, and what `Evaluation.run` raises.
     """
     file, spec = share.file, share.file.spec
     everything = await asyncio.to_thread(load_share_tasks, share)
     tasks = everything[shard(share.number, spec.shards, len(everything))]
     settings = _settings(file)
-    records = await asyncio.to_thread(_open_records, share, settings)
     async with _agent(share) as agent, _grader(client, share) as grader:
+        records = await asyncio.to_thread(_open_records, share, settings)  # an endpoint that refuses begins no folder
         report = _report(client, file, str(share.number))
         work = Evaluation(tasks, agent, _evaluation_settings(file), records, share.folder)
         mine, total = {task.instance_id for task in tasks}, len(everything) * spec.samples
@@ -133,6 +135,8 @@ def _open_records(share: Share, settings: dict[str, Any]) -> Records:
 def _settings(file: EvaluationFile) -> dict[str, Any]:
     """What results of one folder must have in common."""
     said = file.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=KEPT)
+    if endpoint := file.chat_endpoint:
+        said |= {"api": endpoint.api, "model": endpoint.model}
     return {"model": file.model, "data": file.name, "args": said}
 
 
@@ -151,14 +155,40 @@ def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
 
 @asynccontextmanager
 async def _agent(share: Share) -> AsyncIterator[Agent]:
-    file, chosen = share.file, share.file.spec.agent
-    limits = AgentLimits.of(chosen, workdir=file.spec.sandbox.workdir)
-    tokenizer = await asyncio.to_thread(agent_tokenizer, chosen, file.tokenizer)
-    prompts = prompts_text(chosen, share.folders.prompts)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=file.spec.top_k)
-        async with opened_agent(chosen.kind, engine, tokenizer, prompts, limits) as agent:
+        opened = _chat_agent if share.file.chat_endpoint else _token_agent
+        async with opened(share, http) as agent:
             yield agent
+
+
+@asynccontextmanager
+async def _token_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterator[Agent]:
+    file, chosen = share.file, share.file.spec.agent
+    assert file.tokenizer is not None, "the API server admits none without a tokenizer"
+    tokenizer = await asyncio.to_thread(agent_tokenizer, chosen, file.tokenizer)
+    engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=file.spec.top_k)
+    async with opened_agent(chosen.kind, engine, tokenizer, _prompts(share), _limits(file)) as agent:
+        yield agent
+
+
+@asynccontextmanager
+async def _chat_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterator[Agent]:
+    file, spec, endpoint = share.file, share.file.spec, share.file.chat_endpoint
+    assert endpoint is not None and endpoint.model is not None, "the API server admits none without a model"
+    server = ChatCompletions(
+        file.engine, http, model=endpoint.model, api_key=share.api_key, top_p=spec.top_p, top_k=spec.top_k
+    )
+    how = {"temperature": spec.temperature}
+    async with opened_chat_agent(spec.agent.kind, server, _prompts(share), _limits(file), **how) as agent:
+        yield agent
+
+
+def _limits(file: EvaluationFile) -> AgentLimits:
+    return AgentLimits.of(file.spec.agent, workdir=file.spec.sandbox.workdir)
+
+
+def _prompts(share: Share) -> str | None:
+    return prompts_text(share.file.spec.agent, share.folders.prompts)
 
 
 def _grader(client: KubeClient, share: Share) -> Grader:

@@ -16,8 +16,8 @@ from ..jobs.attempt import Object, owner_reference
 class Served:
     """The model behind the engine's address."""
 
-    source: Source  # of the tokenizer's folder and, when engines are started, of the model's
-    tokenizer: str  # path in the Pods
+    source: Source | None  # of the tokenizer's folder and, when engines are started, of the model's
+    tokenizer: str | None  # path in the Pods; None, as the source is: the endpoint is spoken to in messages
     dtype: Literal["float32", "bfloat16"]
     volume: OutputVolume | None = None  # where the checkpoint lies
     checkpoint: str | None = None  # its path in the Pods of its SweRLJob
@@ -125,8 +125,11 @@ class Evaluation:
 
 def served_model(spec: SweEvalSpec) -> Served | None:
     """The model of an evaluation that names no SweRLJob."""
-    source = spec.model.endpoint.tokenizer if spec.model.endpoint else spec.model.source
-    return None if source is None else Served(source, names.MODEL_PATH, spec.model.dtype)
+    model = spec.model
+    if model.job is not None:
+        return None
+    source = model.endpoint.tokenizer if model.endpoint else model.source
+    return Served(source, names.MODEL_PATH if source else None, model.dtype)
 
 
 def trained_model(job: SweRLJobSpec, checkpoint: str) -> Served:

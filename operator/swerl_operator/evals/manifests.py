@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 
-from swerl_api import Resources
+from swerl_api import Resources, SweEvalSpec
 from swerl_api.names import (
+    API_KEY_VARIABLE,
     CHECKPOINTS_PATH,
     ENGINE_RESOURCE,
     EVALUATION_FILE,
@@ -66,13 +67,13 @@ def config_map(evaluation: Evaluation) -> Object:
 
 
 def preflight_pod(evaluation: Evaluation) -> Object:
-    """The Pod that tries both images and every source."""
+    """The Pod that tries both images, every source and the API key's Secret."""
     served, rollout = evaluation.served, evaluation.spec.rollout
     assert served is not None, UNKNOWN_MODEL
     metadata = evaluation.metadata(evaluation.preflight_name, ROLE_PREFLIGHT)
-    sources = {"model": served.source, "tasks": evaluation.spec.tasks.source}
+    sources = {"tasks": evaluation.spec.tasks.source} | ({"model": served.source} if served.source else {})
     others = {"engines": rollout} if rollout and rollout.image != evaluation.spec.image else {}
-    return checking_pod(metadata, "shards", evaluation.spec, sources, others)
+    return checking_pod(metadata, "shards", evaluation.spec, sources, others, env=_api_key(evaluation.spec))
 
 
 def engines_plan(evaluation: Evaluation) -> Plan:
@@ -82,7 +83,7 @@ def engines_plan(evaluation: Evaluation) -> Plan:
     places = [
         *_common_places(evaluation),
         place_shared_memory(rollout.shared_memory),
-        _model_place(served),
+        *_model_places(served),
     ]
     if served.volume is not None:
         places.append(place_output(CHECKPOINTS_PATH, served.volume, name="checkpoints"))
@@ -111,6 +112,7 @@ def shards_job(evaluation: Evaluation) -> Object:
     share = f"$(JOB_COMPLETION_INDEX)/{spec.shards}"
     places = _shard_places(evaluation)
     body = _job(evaluation, evaluation.shards_name, ROLE_SHARD, ["--shard", share], spec.resources, places)
+    body["spec"]["template"]["spec"]["containers"][0]["env"] += _api_key(spec)
     body["spec"] |= {
         "completionMode": "Indexed",
         "completions": spec.shards,
@@ -180,7 +182,7 @@ def _shard_places(evaluation: Evaluation) -> list[Placed]:
     assert served is not None, UNKNOWN_MODEL
     places = [
         *_common_places(evaluation),
-        _model_place(served),
+        *_model_places(served),
         place_source("tasks", TASKS_PATH, spec.tasks.source),
     ]
     if spec.agent.prompt_templates is not None:
@@ -188,9 +190,19 @@ def _shard_places(evaluation: Evaluation) -> list[Placed]:
     return places
 
 
-def _model_place(served: Served) -> Placed:
-    """The model's folder; one that its SweRLJob has downloaded lies beside the checkpoint."""
+def _model_places(served: Served) -> list[Placed]:
+    """The model's folder, if there is one; what its SweRLJob has downloaded lies beside the checkpoint."""
+    if served.source is None:
+        return []
     hub = served.source.hugging_face
     if hub is None or served.volume is None:
-        return place_source("model", MODEL_PATH, served.source)
-    return place_output_folder(MODEL_PATH, served.volume, model_folder(hub.id, hub.revision), name="model")
+        return [place_source("model", MODEL_PATH, served.source)]
+    return [place_output_folder(MODEL_PATH, served.volume, model_folder(hub.id, hub.revision), name="model")]
+
+
+def _api_key(spec: SweEvalSpec) -> list[Object]:
+    """The environment that holds the endpoint's API key, if it wants one."""
+    secret = spec.model.endpoint.api_key_secret if spec.model.endpoint else None
+    if secret is None:
+        return []
+    return [{"name": API_KEY_VARIABLE, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}]

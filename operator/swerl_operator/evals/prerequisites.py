@@ -67,7 +67,8 @@ def _references(evaluation: Evaluation) -> Iterator[Reference]:
     spec, served = evaluation.spec, evaluation.served
     if served is not None:
         where = "model.endpoint.tokenizer" if spec.model.endpoint else "model.source" if spec.model.source else "model"
-        yield from source_references(where, served.source)
+        if served.source is not None:
+            yield from source_references(where, served.source)
         if served.volume is not None:
             yield from volume_references("model.job (its checkpoint.volume)", served.volume)
     yield from source_references("tasks.source", spec.tasks.source)

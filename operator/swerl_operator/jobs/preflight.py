@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,10 +47,13 @@ def checking_pod(
     pods: PodSettings,
     sources: Mapping[str, Source],
     others: Mapping[str, PodSettings] | None = None,
+    *,
+    env: Sequence[Object] = (),
 ) -> Object:
     """One container per image, each looking for the paths it must hold.
 
-    Container `name` has the image of `pods` and looks into the volumes; the images of `others` need only be there.
+    Container `name` has the image of `pods`, looks into the volumes and does not start when a Secret of `env` is
+    missing; the images of `others` need only be there.
     """
     others = others or {}
     images = {name: source.image for name, source in sources.items() if source.image is not None}
@@ -58,7 +61,7 @@ def checking_pod(
     volumes = [_claim_volume(claim, source) for claim, source in claims.items()]
     mounts = [{"name": claim, "mountPath": f"{VOLUME_ROOT}/{claim}", "readOnly": True} for claim in claims]
     paths = [_claim_path(claim, source) for claim, source in claims.items()]
-    containers = [_container(name, pods.image, paths) | {"volumeMounts": mounts}]
+    containers = [_container(name, pods.image, paths) | {"volumeMounts": mounts} | ({"env": [*env]} if env else {})]
     containers += [_container(source, image.reference, [image.path]) for source, image in images.items()]
     containers += [_container(other, settings.image, []) for other, settings in others.items()]
     placed = together(place_source(source, "/", sources[source]) for source in sources)

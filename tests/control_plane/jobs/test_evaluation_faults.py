@@ -42,6 +42,19 @@ def test_a_job_without_checkpoint_is_waited_for(
     assert "wait for its first" in found["message"]
 
 
+def test_a_key_that_is_missing_is_told_before_anything_starts(
+    world: World, operator: Operator, tasks: list[str], evaluation: Body
+) -> None:
+    chat = {"url": "http://engine:1/v1", "api": "chat-completions", "model": "policy"}
+    evaluation["spec"]["model"] = {"endpoint": chat | {"apiKeySecret": {"name": "no-such-secret", "key": "token"}}}
+    evaluation["spec"]["image"] = IMAGE
+    world.apply(evaluation)
+    name = evaluation["metadata"]["name"]
+    found = world.until_condition(name, "ImagesReady", "ContainerStartFailed", kind=KIND)
+    assert '"no-such-secret" not found' in found["message"]
+    assert not [one for one in world.names("jobs") if name in one]
+
+
 def test_wrong_input_fails_at_once_with_its_words(
     world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:

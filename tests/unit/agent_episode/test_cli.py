@@ -14,6 +14,8 @@ from swerl_agent.episode import Episode
 from swerl_agent.evaluation import Attempt
 
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
+CHAT = ["--engine", "http://127.0.0.1:9/v1", "--api", "chat-completions"]
+RUN = ["episode", "run", "{tasks}", "--task", "kit__kit-1"]
 MINI = ["--agent", "mini-swe-agent"]
 
 
@@ -66,6 +68,14 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
             ["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--repeat-limit", "3", *ENGINE],
             "--repeat-limit is of",
         ),
+        ([*RUN, "--engine", "http://127.0.0.1:9"], "--api generate needs --tokenizer"),
+        ([*RUN, *ENGINE, "--model", "m"], "--model is of --api chat-completions, not of generate; leave it out"),
+        ([*RUN, *ENGINE, "--api-key-env", "KEY"], "--api-key-env is of --api chat-completions"),
+        ([*RUN, *CHAT], "--api chat-completions needs --model"),
+        ([*RUN, *CHAT, "--model", "m", "--tokenizer", "/nowhere"], "--tokenizer is of --api generate"),
+        ([*RUN, *CHAT, "--model", "m", "--api-key-env", "NOT_SET"], "--api-key-env NOT_SET: no such variable, or an"),
+        ([*RUN, *CHAT, "--model", "m", "--protocol", "mini-swe-agent-2-tools"], "in tokens alone; with chat compl"),
+        (["eval", "run", "{tasks}", "--output", "{tasks}.out", *CHAT], "--api chat-completions needs --model"),
     ],
 )
 def test_bad_input_is_one_clear_line(

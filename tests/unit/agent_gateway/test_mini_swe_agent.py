@@ -11,7 +11,7 @@ import pytest
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.local import LocalEnvironment
 from swerl_agent.cli import parser
-from swerl_agent.cli.options import chosen_agent
+from swerl_agent.cli.model import chosen_agent
 from swerl_agent.episode import PROTOCOLS, AgentLimits, EngineError, Episode, HFTokenizer, PromptError
 from swerl_agent.gateway import Gateway
 from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent, MiniSweAgentEpisodes
@@ -205,6 +205,6 @@ async def test_the_command_line_opens_it(tmp_path: Path) -> None:
     arguments = ["eval", "run", "tasks", "--output", "out", "--engine", "http://127.0.0.1:9", "--step-limit", "7"]
     folder = make_tokenizer(tmp_path, TOOL_TEMPLATE)
     options = parser().parse_args([*arguments, "--tokenizer", str(folder), "--agent", "mini-swe-agent"])
-    async with chosen_agent(options) as agent:
+    async with chosen_agent(options, None) as agent:
         assert isinstance(agent, MiniSweAgentEpisodes)
         assert (agent.limits.protocol, agent.limits.step_limit, agent.agent.tools) == (TOOLS, 7, True)

@@ -68,6 +68,25 @@ def test_an_endpoint_is_used_as_it_is(spec: Spec, make_evaluation: MakeEvaluatio
     assert (file.engine, file.checkpoint, file.tokenizer) == ("http://router:30000", None, "/swerl/model")
 
 
+def test_an_endpoint_that_is_spoken_to_in_messages_has_a_key_and_no_tokenizer(
+    spec: Spec, make_evaluation: MakeEvaluation
+) -> None:
+    endpoint = {"url": "https://api.example.org/v1", "api": "chat-completions", "model": "m"}
+    secret = {"apiKeySecret": {"name": "api", "key": "token"}}
+    evaluation = make_evaluation(spec, model={"endpoint": endpoint | secret})
+    assert (evaluation.file().engine, evaluation.file().tokenizer) == ("https://api.example.org/v1", None)
+    shards, merge = _pod(manifests.shards_job(evaluation)), _pod(manifests.merge_job(evaluation))
+    assert "/swerl/model" not in _paths(shards)
+    preflight = manifests.preflight_pod(evaluation)["spec"]
+    assert [container["name"] for container in preflight["containers"]] == ["shards", "tasks"]
+    wanted = {"name": "SWERL_API_KEY", "valueFrom": {"secretKeyRef": {"name": "api", "key": "token"}}}
+    for pod in (shards, preflight):
+        assert wanted in pod["containers"][0]["env"]
+    assert wanted not in merge["containers"][0]["env"]
+    keyless = manifests.preflight_pod(make_evaluation(spec, model={"endpoint": endpoint}))["spec"]
+    assert "env" not in keyless["containers"][0]
+
+
 def test_a_model_that_its_job_downloaded_is_read_beside_the_checkpoint(engine_spec: Spec) -> None:
     source = {"huggingFace": {"id": "Qwen/Qwen3-4B"}}
     job = SweRLJobSpec.model_validate(JOB_SPEC | {"model": {"source": source}})

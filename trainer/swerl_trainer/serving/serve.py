@@ -84,7 +84,7 @@ async def _convert(checkpoint: Path, model: Path, folder: Path, dtype: str) -> N
 
 def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSession) -> FixedPool:
     rollout = file.spec.rollout
-    if rollout is None:
+    if rollout is None or file.tokenizer is None:
         raise ServingError("the evaluation names an endpoint: there is nothing to serve")
     server = ServerSettings(
         model=str(model),

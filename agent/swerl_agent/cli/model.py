@@ -1,0 +1,89 @@
+"""Options that say where the model is, and the agent they lead to.
+
+Guarantee: what does not go together, and a key that is not there, is one clear line before anything is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import get_args
+
+import aiohttp
+from swerl_api.sweeval import EndpointApi
+
+from swerl_agent.episode import Agent, ChatCompletions, HFTokenizer, SGLangEngine
+from swerl_agent.evaluation import opened_agent, opened_chat_agent
+
+from .options import agent_limits
+
+GENERATE, CHAT = get_args(EndpointApi)
+ONLY_OF = {"tokenizer": GENERATE, "model": CHAT, "api_key_env": CHAT}  # options of one API alone
+NEEDED = ("tokenizer", "model")  # of them
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Where the model is."""
+    parser.add_argument(
+        "--engine", required=True, metavar="URL", help=f"SGLang server or router; with {CHAT} an API, mostly .../v1"
+    )
+    parser.add_argument(
+        "--api",
+        choices=[GENERATE, CHAT],
+        default=GENERATE,
+        help=f"what it speaks: SGLang's own API, in tokens, or OpenAI's, in messages (default {GENERATE})",
+    )
+    parser.add_argument("--tokenizer", type=Path, help=f"tokenizer folder of the served model, for {GENERATE}")
+    parser.add_argument("--model", metavar="NAME", help=f"what the server calls the model, for {CHAT}")
+    parser.add_argument(
+        "--api-key-env", metavar="VARIABLE", help=f"environment variable that holds the API key, for {CHAT}"
+    )
+
+
+def check_model_options(options: argparse.Namespace) -> None:
+    """Raises ArgumentTypeError for options that do not go together."""
+    for name, api in ONLY_OF.items():
+        option, given = f"--{name.replace('_', '-')}", getattr(options, name) is not None
+        if given and api != options.api:
+            raise argparse.ArgumentTypeError(f"{option} is of --api {api}, not of {options.api}; leave it out")
+        if name in NEEDED and api == options.api and not given:
+            raise argparse.ArgumentTypeError(f"--api {api} needs {option}")
+
+
+def model_name(options: argparse.Namespace) -> str:
+    """What the model is called unless a name is given."""
+    return str(options.model or options.tokenizer.resolve().name)
+
+
+@asynccontextmanager
+async def chosen_agent(options: argparse.Namespace, prompts: str | None) -> AsyncIterator[Agent]:
+    """The agent that the options name, with its engine; `prompts` as in `opened_agent`.
+
+    Raises ArgumentTypeError, PromptError, TokenizerError, and what `opened_chat_agent` raises.
+    """
+    check_model_options(options)
+    limits = agent_limits(options)
+    sampling = {"top_p": options.top_p, "top_k": options.top_k}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        if options.api == CHAT:
+            key = _api_key(options.api_key_env)
+            server = ChatCompletions(options.engine, http, model=options.model, api_key=key, **sampling)
+            opened = opened_chat_agent(options.agent, server, prompts, limits, temperature=options.temperature)
+        else:
+            tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
+            engine = SGLangEngine(options.engine, http, **sampling)
+            opened = opened_agent(options.agent, engine, tokenizer, prompts, limits)
+        async with opened as agent:
+            yield agent
+
+
+def _api_key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise argparse.ArgumentTypeError(f"--api-key-env {variable}: no such variable, or an empty one; export it")
+    return key
