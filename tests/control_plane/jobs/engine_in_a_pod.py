@@ -1,7 +1,7 @@
 """An SGLang-like server whose answers a test writes down; runs in a Pod: `python engine_in_a_pod.py ANSWERS.json`.
 
 Which answer is given follows from the prompt alone, so an attempt that is made again is answered as the first time.
-`GET /begun` says how often each episode was begun.
+`GET /begun` says how often each episode was begun. It also answers chat completions, to who shows its key.
 """
 
 from __future__ import annotations
@@ -40,6 +40,24 @@ class Engine:
         meta = {"finish_reason": {"type": "stop"}, "output_token_logprobs": entries}
         return web.json_response({"output_ids": ids, "meta_info": meta})
 
+    async def complete(self, request: web.Request) -> web.Response:
+        self._admit(request)
+        body = await request.json()
+        said = self._script["said"]
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        message = {"role": "assistant", "content": said[min(turn, len(said) - 1)]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": len(json.dumps(body["messages"])) // 4, "completion_tokens": 9}
+        return web.json_response({"model": body["model"], "choices": [choice], "usage": usage})
+
+    async def models(self, request: web.Request) -> web.Response:
+        self._admit(request)
+        return web.json_response({"data": [{"id": self._script["model"]}]})
+
+    def _admit(self, request: web.Request) -> None:
+        if request.headers.get("Authorization") != f"Bearer {self._script['key']}":
+            raise web.HTTPUnauthorized(text="no such key")
+
     async def counts(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.begun))
 
@@ -49,6 +67,7 @@ def main() -> None:
     engine = Engine(json.loads(Path(sys.argv[1]).read_text()))
     application = web.Application(client_max_size=1 << 26)
     application.add_routes([web.post("/generate", engine.generate), web.get("/begun", engine.counts)])
+    application.add_routes([web.post("/v1/chat/completions", engine.complete), web.get("/v1/models", engine.models)])
     web.run_app(application, port=PORT)
 
 

@@ -25,6 +25,7 @@ from .conftest import Body, World
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 KIND = "sweeval"
 TASKS, SAMPLES, SHARDS = 2, 2, 2
+MODEL, KEY = "policy-7b", "sk-very-secret-0123456789"  # of the engine's chat completions
 PODS = {"requests": {"cpu": "50m", "memory": "256Mi"}}
 SANDBOX = {"resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}}}
 GRADING = {"timeoutSeconds": 60, "maxConcurrent": 2, "resources": SMALL.model_dump(mode="json", by_alias=True)}
@@ -69,6 +70,7 @@ def engine(world: World, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
 
     script = {
         "solve": said(FIX, SUBMIT), "give_up": said("true"), "turn_end": tokenizer.turn_end_id, "seconds": 1.0,
+        "said": [block(FIX), block(SUBMIT)], "model": MODEL, "key": KEY,
     }  # fmt: skip
     program = Path(engine_in_a_pod.__file__).read_text()
     config_map(world, "engine", {"engine.py": program, "answers.json": json.dumps(script)})

@@ -1,0 +1,64 @@
+"""A SweEval whose endpoint speaks OpenAI's chat completions and wants a key, which lies in a Secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.control_plane.operator_process import Operator
+
+from .conftest import Body, World
+from .evaluations import (
+    KEY,
+    KIND,
+    MODEL,
+    TASKS,
+    EngineInAPod,
+    engine,
+    evaluation,
+    finished,
+    repository,
+    results,
+    task,
+    tasks,
+    tokenizer,
+)
+
+__all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
+
+
+@pytest.fixture(scope="module")
+def endpoint(world: World, engine: EngineInAPod) -> Body:
+    """The engine's chat completions, its key in a Secret."""
+    world.kubectl("create", "secret", "generic", "api", f"--from-literal=token={KEY}")
+    secret = {"name": "api", "key": "token"}
+    return {"url": f"{engine.url}/v1", "api": "chat-completions", "model": MODEL, "apiKeySecret": secret}
+
+
+def test_it_is_asked_with_the_key_which_is_written_nowhere(
+    world: World, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
+) -> None:
+    name = evaluation["metadata"]["name"]
+    evaluation["spec"]["model"] = {"endpoint": endpoint}
+    world.apply(evaluation)
+    world.until(lambda: world.names("jobs"), lambda jobs: any(name in job for job in jobs), 200)
+    made = world.kubectl("get", "pods,jobs,configmaps", "-l", f"swerl.dev/evaluation={name}", "-o", "json")
+    assert f"{name}-shards" in made and KEY not in made + world.kubectl("get", KIND, name, "-o", "json")
+    status = finished(world, name)
+    assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
+    output = Path("/tmp") / world.namespace / name
+    for line in results(world, name):
+        (file,) = output.glob(f"shard-*/{line['run_dir']}/traj.json")
+        assert json.loads(file.read_text())["stretches"] == []
+    assert not [path for path in output.rglob("*.json*") if KEY in path.read_text()]
+
+
+def test_a_model_that_the_endpoint_does_not_know_fails_it_at_once(
+    world: World, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
+) -> None:
+    evaluation["spec"]["model"] = {"endpoint": endpoint | {"model": "policy-8b"}}
+    world.apply(evaluation)
+    found = world.until_condition(evaluation["metadata"]["name"], "Failed", "ShardsFailed", 200, kind=KIND)
+    assert f"knows no model 'policy-8b' but {MODEL}" in found["message"]
