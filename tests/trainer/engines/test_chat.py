@@ -1,0 +1,47 @@
+"""Chat completions of a real SGLang, at the engine and through the router."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from swerl_agent.episode import ChatCompletions, ContextFull, EndpointError
+
+if TYPE_CHECKING:
+    from .conftest import World
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is <|im_end|>?"}]
+
+
+async def addresses(world: World) -> tuple[str, list[str]]:
+    """The model's name at the server, and the servers' base addresses."""
+    server = world.owner._server
+    assert server is not None
+    async with world.http.get(f"{server.url}/v1/models") as response:
+        name = (await response.json())["data"][0]["id"]
+    return name, [f"{url}/v1" for url in (server.url, world.pool.router.url)]
+
+
+async def test_it_answers_and_counts(world: World) -> None:
+    name, urls = await addresses(world)
+    for url in urls:
+        chat = ChatCompletions(url, world.http, model=name, top_p=0.9, top_k=20)
+        await chat.check(max_tokens=8, temperature=1.0)
+        completion = await chat.complete(ASKED, max_tokens=8, temperature=1.0, routing_key="episode")
+        assert completion.usage["prompt_tokens"] > 0 and 0 < completion.usage["completion_tokens"] <= 8
+        assert completion.truncated == (completion.usage["completion_tokens"] == 8)
+
+
+async def test_a_full_window_is_told_apart(world: World) -> None:
+    name, urls = await addresses(world)
+    for url in urls:
+        chat = ChatCompletions(url, world.http, model=name)
+        with pytest.raises(ContextFull, match="longer than the model's context length"):
+            await chat.complete([{"role": "user", "content": "x" * 9000}], max_tokens=8, temperature=1.0)
+
+
+async def test_a_model_that_it_does_not_know_is_refused(world: World) -> None:
+    engine = (await addresses(world))[1][0]
+    with pytest.raises(EndpointError, match="knows no model 'another' but "):
+        await ChatCompletions(engine, world.http, model="another").check(max_tokens=8, temperature=1.0)
