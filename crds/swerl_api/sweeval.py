@@ -24,6 +24,7 @@ from .base import (
 )
 from .compute import OutputVolume, PodSettings, ServedRollout
 from .conditions import Condition
+from .endpoint import Endpoint
 from .learning import TaskSelection
 from .rollouts import SANDBOX_RULES, Agent, Grading, Sandbox
 from .source import Source
@@ -31,52 +32,7 @@ from .source import Source
 EvalPhase = Literal["Pending", "Blocked", "Starting", "Running", "Merging", "Suspended", "Complete", "Failed"]
 _IN_TOKENS = "!has(self.model.endpoint) || self.model.endpoint.api == 'generate'"
 MAX_EVAL_NAME = 40  # leaves room for `-engines` and for what KubeRay and Kubernetes append
-EndpointApi = Literal["generate", "chat-completions"]
 _NO_DOWNLOAD = "huggingFace is not downloaded for an evaluation: put it on a volume or into an image"
-
-
-class SecretKey(ApiModel):
-    """One key of a Secret."""
-
-    name: Name
-    """Secret in the same namespace."""
-    key: Text = Field(min_length=1)
-    """Key inside it."""
-
-
-class Endpoint(ApiModel):
-    """A server that runs already."""
-
-    url: Annotated[str, Field(max_length=512, pattern=r"^https?://[^/]+")]
-    """Address as the shards' Pods reach it: for generate an SGLang server or router, e.g. http://router.serving:30000;
-    for chat-completions the base of an OpenAI-compatible API, which mostly ends with /v1."""
-    api: EndpointApi = "generate"
-    """generate: SGLang's own API, token-in/token-out. chat-completions: OpenAI's, in messages, as vLLM, SGLang and
-    hosted models speak it; then episodes have no token ids and no log-probabilities."""
-    tokenizer: Source | None = None
-    """Folder with the served model's tokenizer; with api generate, and only then."""
-    model: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """What the server calls the model; with api chat-completions, and only then."""
-    api_key_secret: SecretKey | None = None
-    """Where the server's API key is; absent means that it wants none. Of api chat-completions alone."""
-
-    cel_rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "has(self.tokenizer) == (self.api == 'generate')",
-            "give model.endpoint.tokenizer with api generate, which speaks in tokens, and only then",
-            ".tokenizer",
-        ),
-        Rule(
-            "has(self.model) == (self.api == 'chat-completions')",
-            "give model.endpoint.model, the server's name of the model, with api chat-completions, and only then",
-            ".model",
-        ),
-        Rule(
-            "!has(self.apiKeySecret) || self.api == 'chat-completions'",
-            "model.endpoint.apiKeySecret is of api chat-completions; generate is asked without a key",
-            ".apiKeySecret",
-        ),
-    )
 
 
 class TrainedModel(ApiModel):

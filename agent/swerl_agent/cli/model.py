@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 import aiohttp
-from swerl_api.sweeval import EndpointApi
+from swerl_api.endpoint import EndpointApi
 
 from swerl_agent.episode import Agent, ChatCompletions, HFTokenizer, SGLangEngine
 from swerl_agent.evaluation import opened_agent, opened_chat_agent

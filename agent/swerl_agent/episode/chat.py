@@ -21,7 +21,7 @@ from .engine import ROUTING_HEADER, EngineError, Transient, patiently, raise_if_
 
 Message = Mapping[str, Any]  # as OpenAI's API has it
 PATH = "/chat/completions"
-CHECK_SECONDS = 300.0  # for the one request that an evaluation begins with; a hosted model may have to start first
+CHECK_SECONDS = 900.0  # for the question that an evaluation begins with; a hosted model may have to start first
 LISTED = 10  # models of the server that an error names
 QUOTED = 500  # characters of a server's words that an error holds
 CHANGE_URL = "--engine, or model.endpoint.url of a SweEval"

@@ -1,0 +1,56 @@
+"""A model that somebody serves already, and how it is spoken to."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from .base import ApiModel, Name, Rule, Text
+from .source import Source
+
+EndpointApi = Literal["generate", "chat-completions"]
+
+
+class SecretKey(ApiModel):
+    """One key of a Secret."""
+
+    name: Name
+    """Secret in the same namespace."""
+    key: Text = Field(min_length=1)
+    """Key inside it."""
+
+
+class Endpoint(ApiModel):
+    """A server that runs already."""
+
+    url: Annotated[str, Field(max_length=512, pattern=r"^https?://[^/]+")]
+    """Address as the shards' Pods reach it: for generate an SGLang server or router, e.g. http://router.serving:30000;
+    for chat-completions the base of an OpenAI-compatible API, which mostly ends with /v1."""
+    api: EndpointApi = "generate"
+    """generate: SGLang's own API, token-in/token-out. chat-completions: OpenAI's, in messages, as vLLM, SGLang and
+    hosted models speak it; then episodes have no token ids and no log-probabilities."""
+    tokenizer: Source | None = None
+    """Folder with the served model's tokenizer; with api generate, and only then."""
+    model: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """What the server calls the model; with api chat-completions, and only then."""
+    api_key_secret: SecretKey | None = None
+    """Where the server's API key is; absent means that it wants none. Of api chat-completions alone."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.tokenizer) == (self.api == 'generate')",
+            "give model.endpoint.tokenizer with api generate, which speaks in tokens, and only then",
+            ".tokenizer",
+        ),
+        Rule(
+            "has(self.model) == (self.api == 'chat-completions')",
+            "give model.endpoint.model, the server's name of the model, with api chat-completions, and only then",
+            ".model",
+        ),
+        Rule(
+            "!has(self.apiKeySecret) || self.api == 'chat-completions'",
+            "model.endpoint.apiKeySecret is of api chat-completions; generate is asked without a key",
+            ".apiKeySecret",
+        ),
+    )
