@@ -14,7 +14,9 @@ from cluster import build
 from cluster.errors import PrerequisiteError
 
 _FRESH_GIB = 30  # programs, images and build caches of a first start
+_FRESH_STORAGE_GIB = 20  # what of it buildah keeps, where that is another disk
 _LATER_GIB = 5
+_STORAGE = Path("/var/lib/containers")
 _HEADERS = "/usr/include/seccomp.h"
 
 # What is looked for -> the Debian package that brings it. Images are built with the last group.
@@ -83,14 +85,26 @@ def _present(thing: str) -> bool:
 
 
 def _check_disk(home: Path) -> None:
-    wanted = _LATER_GIB if all(build.built(home, name) for name in build.NEEDED) else _FRESH_GIB
-    place = next(folder for folder in (home, *home.parents) if folder.exists())
+    fresh = not all(build.built(home, name) for name in build.NEEDED)
+    _check_room(home, _FRESH_GIB if fresh else _LATER_GIB, "or set SWERL_HOME to a folder on a larger disk")
+    if _disk(_STORAGE) != _disk(home):
+        wanted = _FRESH_STORAGE_GIB if fresh else _LATER_GIB
+        _check_room(_STORAGE, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there")
+
+
+def _check_room(folder: Path, wanted: int, advice: str) -> None:
+    place = _existing(folder)
     free = shutil.disk_usage(place).free / 2**30
     if free < wanted:
-        raise PrerequisiteError(
-            f"{free:.0f} GiB free on the disk of {place}, {wanted} needed: make room, or set SWERL_HOME to a folder on "
-            "a larger disk"
-        )
+        raise PrerequisiteError(f"{free:.0f} GiB free on the disk of {place}, {wanted} needed: make room, {advice}")
+
+
+def _disk(folder: Path) -> int:
+    return _existing(folder).stat().st_dev
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
 
 
 def _apt(*arguments: str) -> None:

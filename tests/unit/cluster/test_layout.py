@@ -59,6 +59,18 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert "\n" not in str(caught.value)
 
 
+def test_the_disk_of_the_images_is_looked_at_where_it_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "_FRESH_GIB", 0)
+    monkeypatch.setattr(preflight, "_FRESH_STORAGE_GIB", 10**9)
+    monkeypatch.setattr(preflight, "_STORAGE", tmp_path / "containers")
+    preflight.check(tmp_path)
+    monkeypatch.setattr(preflight, "_STORAGE", Path("/dev/shm/containers"))
+    with pytest.raises(PrerequisiteError, match=r"disk of /dev/shm, 1000000000 needed: make room, .*buildah rmi"):
+        preflight.check(tmp_path)
+
+
 def test_a_user_who_is_not_root_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(PrerequisiteError, match="run as root"):
