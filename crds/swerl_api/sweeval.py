@@ -170,7 +170,8 @@ class EvalProgress(StatusModel):
     resolved: int | None = None
     """Attempts whose patch passed."""
     errors: int | None = None
-    """Attempts that infrastructure ended; they are made again."""
+    """Attempts without a result: those that infrastructure ended are made again, those whose prompt does not render
+    are not."""
     rate: Fraction | None = None
     """Resolved attempts of those with a result; at the end the mean over tasks, 0 to 1."""
     pass_at_k: Annotated[dict[str, float], Field(max_length=16)] | None = None

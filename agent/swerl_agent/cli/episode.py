@@ -9,7 +9,7 @@ from pathlib import Path
 from swerl_api import Grading
 from swerl_api.names import JOB_LABEL
 
-from swerl_agent.episode import write_artifacts
+from swerl_agent.episode import PROMPT_FAILED, write_artifacts
 from swerl_agent.evaluation import Attempts
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.tasks import Task, TaskError
@@ -46,7 +46,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 
 async def run_one(options: argparse.Namespace) -> int:
-    """Run and grade; 0 when the task is resolved, 3 when infrastructure kept it from an answer."""
+    """Run and grade; 0 when the task is resolved, 2 or 3 when a template or infrastructure kept it from an answer."""
     check_model_options(options)
     task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
@@ -65,7 +65,7 @@ async def run_one(options: argparse.Namespace) -> int:
     if error := attempt.lost or episode.error:
         print(f"swerl: {error}", file=sys.stderr)
     if attempt.lost:
-        return 3
+        return 2 if episode.exit_status == PROMPT_FAILED else 3
     return 0 if attempt.resolved else 1
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from swerl_api import Grading
 
+from swerl_agent.episode import PROMPT_FAILED
 from swerl_agent.evaluation import (
     Evaluation,
     EvaluationSettings,
@@ -17,6 +18,7 @@ from swerl_agent.evaluation import (
     Records,
     Redo,
     check_agreement,
+    check_prompts,
     conclude,
     keep_settings,
     merge,
@@ -90,7 +92,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 
 async def run_evaluation(options: argparse.Namespace) -> int:
-    """0 when every attempt has its result, 1 when infrastructure kept some from it."""
+    """0 when every attempt has its result, 1 when infrastructure or a template kept some from it."""
     check_model_options(options)
     tasks = _tasks(options)
     records, prompts = Records(options.output), prompts_text(options)
@@ -117,6 +119,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
             redo.done(records)
             summary = conclude(options.output, records, settings)
     _print(summary, options.output)
+    check_prompts(records)
     return 1 if work.left else 0
 
 
@@ -171,5 +174,7 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     for k, found in summary["pass_at_k"].items():
         print(f"pass@{k} {100 * found['rate']:.1f} % [{100 * found['low']:.1f}, {100 * found['high']:.1f}]")
     print(f"{summary['resolved']} of {summary['attempts'] - summary['errors']} attempts resolved", end="")
-    print(f", {summary['errors']} lost to infrastructure" if summary["errors"] else "")
+    failed = summary["exit_statuses"].get(PROMPT_FAILED, 0)
+    lost = {"infrastructure": summary["errors"] - failed, "templates that do not render": failed}
+    print("".join(f", {count} lost to {cause}" for cause, count in lost.items() if count))
     print(f"results: {folder}")

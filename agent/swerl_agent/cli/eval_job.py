@@ -31,7 +31,8 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 
 async def run_job(options: argparse.Namespace) -> int:
-    """0 when every attempt has its result, 1 when infrastructure kept some from it, 143 after SIGTERM."""
+    """0 when every attempt has its result or cannot be prompted, 1 when infrastructure kept some from it, 143 after
+    SIGTERM."""
     try:
         file = EvaluationFile.read(options.config)
     except ValueError as error:

@@ -10,7 +10,7 @@ from .chat import ChatCompletions, Completion, ContextFull, EndpointError
 from .chat_conversation import CountedWindow
 from .context import Budget
 from .engine import Engine, EngineError, Generation, SGLangEngine
-from .episode import AgentLimits, Episode
+from .episode import PROMPT_FAILED, AgentLimits, Episode
 from .loop import BuiltinAgent, ChatAgent, run_episode
 from .metrics import agent_metrics, repeats_itself
 from .parsing import find_actions, is_valid_patch, submission
@@ -23,6 +23,7 @@ from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer, Tokenizer
 
 __all__ = [
+    "PROMPT_FAILED",
     "PROTOCOLS",
     "Agent",
     "AgentLimits",

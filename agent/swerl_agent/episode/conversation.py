@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,7 +45,12 @@ class Conversation(Protocol):
         ...
 
 
-Begin = Callable[[Opening, str, float], Conversation]  # messages, routing key, temperature
+class Begin(Protocol):
+    """Begins a conversation."""
+
+    def __call__(self, opening: Opening, *, routing_key: str, temperature: float) -> Conversation:
+        """Raises TokenizerError when the chat template does not take the messages."""
+        ...
 
 
 class SampledConversation:

@@ -12,6 +12,8 @@ from .prompts import Cut
 from .protocol import MINI_1, PROTOCOLS, AgentProtocol
 from .stretch import Stretch
 
+PROMPT_FAILED = "prompt_failed"  # how an episode ends whose prompt or chat template does not render
+
 
 @dataclass(frozen=True)
 class AgentLimits:
@@ -57,7 +59,7 @@ class Episode:
 
     `stretches` hold its tokens: one as long as nothing was left out of the context, a further one from each cut on.
     `exit_status`: submitted | max_steps | context_overflow | prompt_too_long | episode_timeout |
-    repeated_format_errors | repeated_command | infrastructure_error | cancelled | error.
+    repeated_format_errors | repeated_command | prompt_failed | infrastructure_error | cancelled | error.
     """
 
     instance_id: str
@@ -74,7 +76,7 @@ class Episode:
     patch_source: str | None = None  # submission | git_diff_fallback
     exit_status: str = "error"
     error: str | None = None
-    error_code: str = ""  # of an error: the word of SandboxError or EngineError, internal, or cancelled
+    error_code: str = ""  # of an error: the word of SandboxError or EngineError, prompt_failed, internal, or cancelled
     infrastructure_error: bool = False
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds by phase: total, model, environment (commands), diff; exec: of environment, what was the way to the

@@ -14,7 +14,7 @@ from swerl_agent.tasks import Task
 
 from .chat import ChatCompletions, ContextFull
 from .chat_conversation import ChatConversation
-from .conversation import Begin, SampledConversation
+from .conversation import Begin, Conversation, SampledConversation
 from .engine import Engine, added
 from .episode import AgentLimits, Episode
 from .parsing import find_actions, is_action, submission
@@ -121,22 +121,29 @@ class _Loop(EpisodeRun):
         temperature: float,
     ) -> None:
         super().__init__(task, session, limits, group=group, index=index)
-        self.prompts = prompts
-        instance = prompts.instance(task.visible(), workdir=limits.workdir, step_limit=limits.step_limit)
-        self.episode.messages = [
-            {"role": "system", "content": prompts.system()},
-            {"role": "user", "content": instance},
-        ]
-        self.talk = begin(list(self.episode.messages), f"{group}/{task.instance_id}", temperature)
-        self.episode.stretches = self.talk.stretches
+        self.prompts, self.task = prompts, task.visible()
+        self.begin = partial(begin, routing_key=f"{group}/{task.instance_id}", temperature=temperature)
+        self.talk: Conversation
         self.errors_in_row = 0
         self.last_actions: list[str] = []
         self.repeats = 0
 
     async def act(self) -> None:
+        self._open()
         for remaining in reversed(range(self.limits.step_limit)):
             await self._step(remaining)
         raise Ended("max_steps")
+
+    def _open(self) -> None:
+        """Begin the conversation."""
+        limits = self.limits
+        instance = self.prompts.instance(self.task, workdir=limits.workdir, step_limit=limits.step_limit)
+        self.episode.messages = [
+            {"role": "system", "content": self.prompts.system()},
+            {"role": "user", "content": instance},
+        ]
+        self.talk = self.begin(list(self.episode.messages))
+        self.episode.stretches = self.talk.stretches
 
     async def _step(self, remaining: int) -> None:
         """One turn of the model; `remaining` more may follow."""

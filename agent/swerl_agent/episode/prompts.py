@@ -1,7 +1,7 @@
 """Prompts: jinja2 templates, checked when they are read.
 
-Guarantee: a `Prompts` object renders; a template that is missing, malformed or uses an unknown variable is refused by
-`Prompts.from_yaml`, before any sandbox exists.
+Guarantees: a template that is missing, malformed or uses an unknown variable is refused by `Prompts.from_yaml`, before
+any sandbox exists; one that fails later, at some task or output, raises PromptError with its name and line.
 
 Variables: `fence` (language of the block that holds a command) in the first three; `task` (the problem statement),
 `instance_id`, `repo`, `workdir`, `step_limit` in instance_template; `actions` (list of str), `truncated` (bool) in
@@ -12,20 +12,19 @@ action_observation_template; `remaining` (int) in turn_reminder_template, which 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from typing import Any
 
-import jinja2
 import yaml
 
 from swerl_agent.tasks import TaskView
 
 from .protocol import MINI_1, AgentProtocol
+from .rendering import failure, render
 
 
 class PromptError(ValueError):
-    """A prompt configuration that cannot be used; the message names the template and the fault."""
+    """Prompts that cannot be used, at all or for this task or output; the message names the template and the fault."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,6 @@ class Output:
         tail = text[-cut.tail_chars :] if cut.tail_chars else ""
         elided = chars - cut.head_chars - cut.tail_chars
         return cls(returncode, text, chars, text[: cut.head_chars], tail, elided, timed_out, timeout)
-
-
-_ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=False, autoescape=False)
 
 
 TEMPLATES = (
@@ -171,13 +167,8 @@ def _agent_section(text: str) -> dict[Any, Any]:
     return agent
 
 
-@cache
-def _compile(template: str) -> jinja2.Template:
-    return _ENVIRONMENT.from_string(template)
-
-
 def _render(name: str, template: str, **variables: Any) -> str:
     try:
-        return _compile(template).render(**variables)
+        return render(template, **variables)
     except Exception as error:  # a template may do anything: divide by zero, call what cannot be called
-        raise PromptError(f"agent.{name} does not render: {type(error).__name__}: {error}") from error
+        raise PromptError(f"agent.{name} does not render: {failure(error, template)}") from error

@@ -1,8 +1,8 @@
 """An episode while it runs, whoever acts in it: the built-in loop or an agent from outside.
 
 Guarantees: how an episode ends is an exception, and each ending is reported in the Episode; an infrastructure failure
-ends it with `infrastructure_error`; whatever ended it, a patch is taken from the work tree if none was submitted and
-the sandbox still answers.
+ends it with `infrastructure_error`, a template that does not render with `prompt_failed`; whatever else ended it, a
+patch is taken from the work tree if none was submitted and the sandbox still answers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks import Task
 
 from .engine import EngineError
-from .episode import AgentLimits, Episode
+from .episode import PROMPT_FAILED, AgentLimits, Episode
 from .hiding import hide
 from .parsing import is_valid_patch
+from .prompts import PromptError
+from .tokenizer_folder import TokenizerError
 from .workspace import Session, Workspace, step_record
 
 
@@ -74,7 +76,7 @@ class EpisodeRun(ABC):
 
     @abstractmethod
     async def act(self) -> None:
-        """Ask, run, show, until Ended or SandboxError or EngineError is raised."""
+        """Ask, run, show, until Ended, SandboxError, EngineError, PromptError or TokenizerError is raised."""
 
     async def run(self) -> Episode:
         """The whole episode; cancellation and programming errors are raised once the episode says so."""
@@ -89,6 +91,9 @@ class EpisodeRun(ABC):
                 episode.exit_status = "infrastructure_error" if infrastructure else "error"
                 episode.infrastructure_error, episode.error_code = infrastructure, error.code
                 episode.error = f"{type(error).__name__}: {error}"
+            except (PromptError, TokenizerError) as error:
+                episode.exit_status = episode.error_code = PROMPT_FAILED
+                episode.error = str(error)
             except asyncio.CancelledError:
                 episode.exit_status = episode.error_code = "cancelled"
                 episode.error = "cancelled from outside"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from .rendering import failure
 from .tokenizer_folder import TokenizerError, read_tokenizer, vocabulary_size
 
 Messages = Sequence[Mapping[str, Any]]
@@ -192,7 +193,8 @@ class HFTokenizer:
                 )
             )
         except Exception as error:  # jinja2 errors and whatever a template raises
-            raise TokenizerError(f"the chat template does not render: {type(error).__name__}: {error}") from error
+            template = str(self._inner.chat_template)
+            raise TokenizerError(f"the chat template does not render: {failure(error, template)}") from error
 
     def _fill(self, messages: Messages) -> list[_Text]:
         """The rendered conversation, split into the template's text and the messages' content."""

@@ -2,7 +2,7 @@
 
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent, opened_chat_agent
 from .attempts import Attempt, Attempts
-from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck
+from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck, check_prompts
 from .folder import check_agreement, conclude, keep_settings, read_settings
 from .records import Record, RecordError, Records
 from .redo import Redo
@@ -22,6 +22,7 @@ __all__ = [
     "Records",
     "Redo",
     "check_agreement",
+    "check_prompts",
     "conclude",
     "keep_settings",
     "merge",

@@ -17,7 +17,7 @@ from typing import Any, Self
 from swerl_api import Sandbox
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 
-from swerl_agent.episode import Agent, Episode
+from swerl_agent.episode import PROMPT_FAILED, Agent, Episode
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup
@@ -40,8 +40,8 @@ class Attempt:
 
     @property
     def lost(self) -> str | None:
-        """How infrastructure kept the attempt from saying anything about the model, or None."""
-        if self.episode.infrastructure_error:
+        """How infrastructure, or a failing template, kept the attempt from saying anything about the model, or None."""
+        if self.episode.infrastructure_error or self.episode.exit_status == PROMPT_FAILED:
             return self.episode.error or self.episode.exit_status
         if self.verdict is not None and self.verdict.status == "infra_error":
             return self.verdict.detail or self.verdict.status

@@ -2,7 +2,8 @@
 
 Guarantees: every attempt that is not settled runs, and no settled one runs again, however often the process is killed
 in between; what is known is on disk before the next attempt of that worker starts; a lost sandbox or engine ends one
-attempt, which counts as nothing; all sandboxes go with the process, by a Lease.
+attempt, which counts as nothing, and so does a prompt that does not render; all sandboxes go with the process, by a
+Lease.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from swerl_api import Sandbox
 
-from swerl_agent.episode import Agent, write_artifacts
+from swerl_agent.episode import PROMPT_FAILED, Agent, PromptError, write_artifacts
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient, KubeError
 from swerl_agent.sandbox import SandboxError
@@ -25,7 +26,7 @@ from swerl_agent.tasks import Task
 from .attempts import Attempt, Attempts
 from .records import Record, Records, Trial
 
-LOST_IN_A_ROW = 20  # attempts that infrastructure ended, after which going on is vain
+LOST_IN_A_ROW = 20  # attempts that say nothing about the model, after which going on is vain
 
 
 class EvaluationStuck(Exception):
@@ -62,7 +63,7 @@ class Evaluation:
         self._agent, self._settings = agent, settings
         self._records, self._folder = records, folder
         self._on_record = on_record
-        self._lost = 0  # attempts in a row that infrastructure ended
+        self._lost = 0  # attempts in a row that say nothing about the model
 
     @property
     def left(self) -> list[Trial]:
@@ -70,10 +71,16 @@ class Evaluation:
         trials = [(name, sample) for sample in range(self._settings.samples) for name in self._tasks]
         return [trial for trial in trials if not self._records.settled(trial)]
 
+    @property
+    def retryable(self) -> list[Trial]:
+        """Of these, what another try in the same manner may settle: all but those whose prompts do not render."""
+        known = {trial: self._records.of(trial) for trial in self.left}
+        return [trial for trial, record in known.items() if record is None or record.exit_status != PROMPT_FAILED]
+
     async def run(self, client: KubeClient, namespace: str, grader: Grader, *, kubeconfig: str | None = None) -> None:
         """Make them all; what is recorded stays whatever is raised. `kubeconfig` is that of `client`.
 
-        Raises EvaluationStuck, LeaseLost, GradingError, OSError.
+        Raises EvaluationStuck, PromptError when no prompt renders any more, LeaseLost, GradingError, OSError.
         """
         left, settings = self.left, self._settings
         if not left:
@@ -99,9 +106,7 @@ class Evaluation:
             self._on_record(record)
             self._lost = 0 if record.valid else self._lost + 1
             if self._lost >= LOST_IN_A_ROW:
-                raise EvaluationStuck(
-                    f"infrastructure ended the last {self._lost} attempts, the last so: {record.error}"
-                )
+                raise _vain(record, f"the last {self._lost} attempts")
 
     async def _attempt(self, trial: Trial, attempts: Attempts) -> Record:
         started = time.monotonic()
@@ -117,6 +122,20 @@ class Evaluation:
         meta = {"sample": sample, "temperature": temperature, "elapsed": round(elapsed, 1)}
         folder = await asyncio.to_thread(write_artifacts, self._folder, attempt.episode, attempt.verdict, meta=meta)
         return _record(trial, attempt, elapsed, folder.name)
+
+
+def check_prompts(records: Records) -> None:
+    """Raises PromptError when all that is known is that the prompts do not render."""
+    known = records.all
+    if known and all(record.exit_status == PROMPT_FAILED for record in known):
+        raise _vain(known[-1], f"all {len(known)} attempts")
+
+
+def _vain(record: Record, which: str) -> EvaluationStuck | PromptError:
+    """Why going on is vain, as `record` shows, the last of `which`."""
+    if record.exit_status == PROMPT_FAILED:
+        return PromptError(f"a template ended {which}, the last at {record.instance_id}: {record.error}")
+    return EvaluationStuck(f"infrastructure ended {which}, the last so: {record.error}")
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -28,7 +28,7 @@ class Record:
     instance_id: str
     sample: int
     resolved: bool
-    valid: bool  # False: infrastructure ended it; it says nothing about the model and is tried again
+    valid: bool  # False: infrastructure or a template ended it; it says nothing about the model and is tried again
     exit_status: str
     verdict: str
     patch_source: str | None
@@ -71,6 +71,10 @@ class Records:
     def settled(self, trial: Trial) -> bool:
         """Whether the attempt was made and says something."""
         return trial in self._found and self._found[trial].valid
+
+    def of(self, trial: Trial) -> Record | None:
+        """The last record of an attempt."""
+        return self._found.get(trial)
 
     def add(self, record: Record) -> None:
         """Keep a record, on disk first; raises OSError when the disk refuses. Threads may add at the same time."""

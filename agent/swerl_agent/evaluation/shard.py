@@ -24,7 +24,7 @@ from swerl_agent.tasks import Task, load_tasks
 from swerl_agent.tasks.selection import shard
 
 from .agents import opened_agent, opened_chat_agent
-from .evaluation import Evaluation, EvaluationSettings
+from .evaluation import Evaluation, EvaluationSettings, check_prompts
 from .folder import begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
 from .records import RESULTS, Records
@@ -58,10 +58,10 @@ class Share:
 
 
 async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None = None) -> bool:
-    """Make the shard's attempts; whether each has its result. `kubeconfig` is that of `client`.
+    """Make the shard's attempts; whether each has its result, or none to be had with these prompts.
 
-    Raises RecordError, TaskError, PromptError, TokenizerError, EndpointError for wrong input, EngineError for a chat
-    endpoint that does not answer, and what `Evaluation.run` raises.
+    `kubeconfig` is that of `client`. Raises RecordError, TaskError, PromptError, TokenizerError, EndpointError for
+    wrong input, EngineError for a chat endpoint that does not answer, and what `Evaluation.run` raises.
     """
     file, spec = share.file, share.file.spec
     everything = await asyncio.to_thread(load_share_tasks, share)
@@ -79,13 +79,14 @@ async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None
             following.cancel()
             await asyncio.to_thread(conclude, share.folder, records, settings)
         await report.tell(progress_of(records, mine, total))
-    return not work.left
+    return not work.retryable
 
 
 async def merge_shares(client: KubeClient, file: EvaluationFile, folders: Folders | None = None) -> dict[str, Any]:
     """Put the results of all shards together; the summary, which the SweEval's status says from now on.
 
-    Raises RecordError when a shard has no results, KubeError when the summary cannot be told.
+    Raises RecordError when a shard has no results, PromptError when no attempt could be prompted, KubeError when the
+    summary cannot be told.
     """
     folder = (folders or Folders()).output / file.folder
     parts = [folder / names.shard_folder(number, file.spec.shards) for number in range(file.spec.shards)]
@@ -104,6 +105,7 @@ async def merge_shares(client: KubeClient, file: EvaluationFile, folders: Folder
             pass_at_k={k: found["rate"] for k, found in summary["pass_at_k"].items()},
         )
     )
+    check_prompts(records)
     return summary
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from swerl_agent.episode import AgentLimits, Episode
+from swerl_agent.episode import AgentLimits, Episode, PromptError
 from swerl_agent.episode.run import Ended, EpisodeRun
 from swerl_agent.episode.workspace import Session
 from swerl_agent.sandbox import CommandResult, SandboxError
@@ -49,7 +49,10 @@ class BlackBoxAgent(Protocol):
     """A program that attempts tasks with the model behind an endpoint."""
 
     async def run(self, task: TaskView, endpoint: Endpoint, shell: Shell, limits: AgentLimits) -> Ending:
-        """Attempt `task`. What is raised is the agent's failure; cancellation ends it."""
+        """Attempt `task`; cancellation ends it.
+
+        Raises PromptError for prompts that do not render; what else is raised is the agent's failure.
+        """
         ...
 
 
@@ -115,6 +118,8 @@ class _BlackBoxRun(EpisodeRun):
 
     def _ending(self, agent: asyncio.Task[Ending]) -> Ending:
         error = agent.exception()
+        if isinstance(error, PromptError):
+            raise error
         return Ending("error", error=f"{type(error).__name__}: {error}") if error else agent.result()
 
     async def _conclude(self, ending: Ending) -> None:

@@ -36,6 +36,7 @@ from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Task, TaskView
 
 from .mini_swe_agent import merged, observed
+from .mini_swe_agent_templates import failed_template
 
 litellm.suppress_debug_info = True  # it prints advice at every error
 for _name in ("NO_PROXY", "no_proxy"):  # the gateway is in this process
@@ -75,7 +76,7 @@ class MiniSweAgent:
         return cls(document, tools=not protocol.fence)
 
     async def run(self, task: TaskView, endpoint: Endpoint, shell: Shell, limits: AgentLimits) -> Ending:
-        """Attempt `task`; raises what the agent raises."""
+        """Attempt `task`; raises PromptError for a template that does not render, and what the agent raises."""
         loop = asyncio.get_running_loop()
         ending: asyncio.Future[Ending] = loop.create_future()
         environment = ShellEnvironment(shell, loop, self._section("environment").get("env") or {}, limits)
@@ -86,7 +87,7 @@ class MiniSweAgent:
                 said = agent.run(task.problem_statement)
                 settle = partial(_settle, ending, _ending(agent, said, environment))
             except Exception as error:
-                settle = partial(_settle, ending, error)
+                settle = partial(_settle, ending, failed_template(error, self.config) or error)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle)
 

@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.evaluation import Attempt
 from swerl_agent.grading import GradingError
 from swerl_agent.kube import KubeError
@@ -64,7 +65,7 @@ class AgentServer:
         self.application.router.add_get("/metrics", self.scrape)
 
     async def run(self, http: web.Request) -> web.Response:
-        """One rollout: 200 with its reward, 400 for a request at fault, 503 when the infrastructure failed."""
+        """One rollout: 200 with its reward, 400 for a request at fault, 503 for the infrastructure's, 500 for ours."""
         data = await http.read()
         if self._closing:
             return _refusal(503, "the server is stopping; ask another one", CANCELLED)
@@ -123,6 +124,9 @@ class AgentServer:
         except Unavailable:
             status = INFRASTRUCTURE
             raise
+        except PromptError:
+            status = PROMPT_FAILED
+            raise
         finally:
             self.metrics.runs.labels(status).inc()
         return await asyncio.to_thread(self._kept, request, attempt)
@@ -132,6 +136,8 @@ class AgentServer:
             attempt = await self._runner.run(request)
         except (GradingError, KubeError, SandboxError) as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
+        if attempt.episode.exit_status == PROMPT_FAILED:
+            raise PromptError(attempt.lost)
         if attempt.lost is not None:
             raise Unavailable(attempt.lost)
         return attempt
@@ -155,6 +161,8 @@ def _outcome(task: asyncio.Task[bytes]) -> web.Response:
         return _refusal(400, str(error), "refused")
     except Unavailable as error:
         return _refusal(503, str(error), INFRASTRUCTURE)
+    except PromptError as error:
+        return _refusal(500, str(error), PROMPT_FAILED)
     except Exception as error:
         log.exception("a rollout failed")
         return _refusal(500, f"{type(error).__name__}: {error}", "error")

@@ -206,7 +206,7 @@ def _watch_merge(draft: Draft, seen: Observed) -> Decision:
     if condition_of(seen.merge, "Complete") and seen.whole is not None:
         draft.conclude(seen.whole)
         status = draft.status
-        text = f"{status.resolved} of {status.done} attempts resolved, {status.errors} lost to infrastructure"
+        text = f"{status.resolved} of {status.done} attempts resolved, {status.errors} without a result"
         return _finish(draft, EvalCondition.COMPLETE, EvalReason.ALL_RESULTS, text)
     draft.phase("Merging")
     return Decision(_end_engines(seen), draft, STARTING_SECONDS)

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.control_plane.operator_process import Operator
 
 from .conftest import IMAGE, Body, World
-from .evaluations import KIND, EngineInAPod, engine, evaluation, made_for, repository, task, tasks, tokenizer
+from .evaluations import (
+    KIND,
+    TASKS,
+    EngineInAPod,
+    config_map,
+    engine,
+    evaluation,
+    made_for,
+    repository,
+    results,
+    task,
+    tasks,
+    tokenizer,
+)
 
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
@@ -64,6 +80,33 @@ def test_wrong_input_fails_at_once_with_its_words(
     name = evaluation["metadata"]["name"]
     found = world.until_condition(name, "Failed", "ShardsFailed", 200, kind=KIND)
     assert "no task left" in found["message"]
+
+
+def test_prompts_that_never_render_fail_it_once_with_template_and_line_and_keep_what_was_done(
+    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+) -> None:
+    name = evaluation["metadata"]["name"]
+    broken = "{% if output.timeout > 1 %}\n{{ output.output.nope }}\n{% endif %}"  # that of no output it is tried with
+    templates = {
+        "system_template": "system", "instance_template": "{{ task }}", "format_error_template": "again",
+        "action_observation_template": broken,
+    }  # fmt: skip
+    config_map(world, "broken-prompts", {"prompts.yaml": yaml.safe_dump({"agent": templates})})
+    evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
+    evaluation["spec"]["agent"]["promptTemplates"] = {"configMap": {"name": "broken-prompts", "key": "prompts.yaml"}}
+    world.apply(evaluation)
+    found = world.until_condition(name, "Failed", "MergeFailed", 400, kind=KIND)
+    assert f"a template ended all {TASKS} attempts" in found["message"]
+    assert "agent.action_observation_template does not render: UndefinedError" in found["message"]
+    assert "in line 2: {{ output.output.nope }}" in found["message"]
+    assert world.status(name, KIND)["errors"] == TASKS
+    lines = results(world, name)
+    assert [(line["exit_status"], line["valid"], line["n_steps"]) for line in lines] == [
+        ("prompt_failed", False, 1)
+    ] * TASKS
+    output = Path("/tmp") / world.namespace / name
+    assert len(list(output.glob("shard-*/*/traj.json"))) == TASKS
+    assert json.loads((output / "summary.json").read_text())["exit_statuses"] == {"prompt_failed": TASKS}
 
 
 def test_engines_come_and_go_with_the_evaluation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ray.exceptions import RayTaskError
+from swerl_agent.episode import PromptError
 from swerl_agent.tasks import TaskError
 from swerl_trainer.driver.__main__ import main, wrong_input
 from swerl_trainer.driver.process import NO_RETRY, run_to_end
@@ -26,6 +27,7 @@ async def failing(error: BaseException) -> None:
         (RuntimeError("first:\n  second\n" + 2000 * "x"), f"RuntimeError: first: second {986 * 'x'}", 1),
         (TaskError("a.jsonl:3: field patch is missing"), "TaskError: a.jsonl:3: field patch is missing", NO_RETRY),
         (raised_in_an_actor(TaskError("a.jsonl:3: no image")), "TaskError: a.jsonl:3: no image", NO_RETRY),
+        (PromptError("agent.system_template: line 1"), "PromptError: agent.system_template: line 1", NO_RETRY),
         (raised_in_an_actor(ValueError("x")), "ValueError: x", 1),
         (
             ExceptionGroup("unhandled errors in a TaskGroup", [raised_in_an_actor(TaskError("no task left"))]),

@@ -39,6 +39,21 @@ async def test_an_episode_that_failed_leaves_its_artifacts_too(
     assert not meta["valid"]
 
 
+async def test_an_episode_whose_prompt_fails_is_no_reward_and_leaves_its_artifacts_too(
+    parts: WorkerParts, tmp_path: Path
+) -> None:
+    agent = builtin(parts.agent.engine)  # type: ignore[attr-defined]
+    prompts = replace(agent.prompts, format_error_template="{{ x }}")
+    worker = Worker(replace(parts, agent=replace(agent, prompts=prompts)))
+    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
+    assert (rollout.valid, rollout.exit_status, rollout.error_code) == (False, "prompt_failed", "prompt_failed")
+    assert "agent.format_error_template does not render" in rollout.error
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    trajectory = json.loads((folder / "traj.json").read_text())
+    assert [message["content"] for message in trajectory["messages"]] == ["s", "fix it", "A"]
+    assert (trajectory["info"]["error"], trajectory["info"]["valid"]) == (rollout.error, False)
+
+
 async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     parts: WorkerParts, world: World, tmp_path: Path
 ) -> None:

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from swerl_agent.episode import Episode
-from swerl_agent.evaluation import Attempt, Evaluation, EvaluationSettings, EvaluationStuck, Record, Records
+from swerl_agent.episode import Episode, PromptError
+from swerl_agent.evaluation import (
+    Attempt,
+    Evaluation,
+    EvaluationSettings,
+    EvaluationStuck,
+    Record,
+    Records,
+    check_prompts,
+)
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed
 from swerl_agent.tasks import Evaluation as Criteria
@@ -19,6 +27,7 @@ from tests.full_disk import files_end_at
 
 TASK = Task("a__a-1", "a/a", "0" * 40, "1", "It breaks.", "image", Criteria("sh", "gold", "", ("t::a",), ()))
 NOTHING = cast(Any, None)
+BROKEN = "agent.instance_template does not render: UndefinedError: 'x' is undefined, in line 2: {{ x }}"
 BUSY = "EngineError: http://e/generate gave no answer in 9 tries: HTTP 429: busy"
 
 
@@ -32,6 +41,10 @@ def solved() -> Attempt:
 
 def lost() -> Attempt:
     return Attempt(Episode("t", "g", 0, infrastructure_error=True, error=BUSY, exit_status="infrastructure_error"))
+
+
+def unprompted() -> Attempt:
+    return Attempt(Episode("t", "g", 0, exit_status="prompt_failed", error_code="prompt_failed", error=BROKEN))
 
 
 class Attempts:
@@ -96,6 +109,40 @@ async def test_an_endpoint_that_is_down_ends_it_with_its_words_and_what_is_known
     again = evaluation(tmp_path, 40)
     await again.run(NOTHING, "n", NOTHING)
     assert again.left == []
+
+
+async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(
+    tmp_path: Path, attempts: type[Attempts]
+) -> None:
+    attempts.outcomes = iter([solved(), unprompted(), solved()])
+    work = evaluation(tmp_path, 3)
+    await work.run(NOTHING, "n", NOTHING)
+    assert (work.left, work.retryable) == ([("a__a-1", 0)], [])
+    check_prompts(Records(tmp_path))
+    found = Records(tmp_path).all[1]
+    assert (found.valid, found.exit_status, found.error) == (False, "prompt_failed", BROKEN)
+    assert (tmp_path / found.run_dir / "traj.json").exists()
+    attempts.outcomes = iter([solved()])
+    again = evaluation(tmp_path, 3)
+    await again.run(NOTHING, "n", NOTHING)
+    assert again.left == []
+
+
+async def test_prompts_that_render_nowhere_end_it_with_template_and_line_and_what_is_known_stays(
+    tmp_path: Path, attempts: type[Attempts]
+) -> None:
+    attempts.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
+    with pytest.raises(PromptError, match=r"ended the last 20 attempts, the last at a__a-20: agent\.instance_.*line 2"):
+        await evaluation(tmp_path, 40).run(NOTHING, "n", NOTHING)
+    known = Records(tmp_path).all
+    assert [record.resolved for record in known if record.valid] == [True] and len(known) == 21
+
+
+async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path, attempts: type[Attempts]) -> None:
+    attempts.outcomes = iter([unprompted(), unprompted()])
+    await evaluation(tmp_path, 2).run(NOTHING, "n", NOTHING)
+    with pytest.raises(PromptError, match=r"ended all 2 attempts, the last at a__a-1: agent\.instance_template"):
+        check_prompts(Records(tmp_path))
 
 
 async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.cli import main
+from swerl_agent.episode import PromptError
 from swerl_agent.evaluation import Record, RecordError, Records, keep_settings
 from swerl_agent.evaluation.folder import begin_again
 from swerl_agent.evaluation.progress import ProgressReport, progress_of
@@ -195,6 +196,18 @@ async def test_a_share_without_tasks_is_no_obstacle(agent: Mapping[str, Any], tm
     assert maps.progress("nightly.eval-0") == {"total": 1, "done": 0, "resolved": 0, "errors": 0, "progress": "0/1"}
     fill(full.folder, SOLVED)
     assert (await merge_shares(maps, file, folders))["resolved"] == 1  # type: ignore[arg-type]
+
+
+async def test_a_merge_of_attempts_without_a_prompt_says_so_after_the_files_are_written(tmp_path: Path) -> None:
+    file, maps, folders = evaluation_file(), Maps(), Folders(output=tmp_path)
+    unprompted = replace(LOST, exit_status="prompt_failed", error="agent.system_template does not render: line 1")
+    for number in range(2):
+        fill(Share(file, number, folders).folder, replace(unprompted, sample=number))
+    with pytest.raises(PromptError, match=r"ended all 2 attempts, the last at c__c-1: agent\.system_template"):
+        await merge_shares(maps, file, folders)  # type: ignore[arg-type]
+    summary = json.loads((tmp_path / "evaluations" / "nightly" / "summary.json").read_text())
+    assert (summary["errors"], summary["exit_statuses"]) == (2, {"prompt_failed": 2})
+    assert maps.progress("nightly.eval-merge")["errors"] == 2
 
 
 async def test_a_shard_that_never_began_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.local import LocalEnvironment
 from swerl_agent.cli import parser
@@ -49,6 +50,7 @@ class Episodes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.engine: Any = Script(None, ())  # type: ignore[arg-type]
+        self.config: str | None = None
 
     async def __call__(
         self,
@@ -62,7 +64,7 @@ class Episodes:
         self.engine = kind(Spelling(tokenizer), answers)  # type: ignore[arg-type]
         settings = AgentLimits(**{"context_tokens": 100_000, **limits}, protocol=protocol, workdir=str(self.folder))
         async with Gateway(self.engine, tokenizer) as gateway:
-            agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(protocol), settings)
+            agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(protocol, self.config), settings)
             return await agent.run_episode(TASK, Shell(self.folder, failure), group="g", index=3, temperature=1.0)
 
 
@@ -113,6 +115,28 @@ async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt
     episode = await attempt(plain, block(FIX), block("ls"), step_limit=2)
     assert (episode.exit_status, episode.patch_source) == ("max_steps", "git_diff_fallback")
     assert episode.patch and "+answer = 42" in episode.patch
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "said", "turns"),
+    [
+        ("agent.instance_template", "a\n{{ 1 // (task|length - 17) }}", "ZeroDivisionError", 0),
+        ("model.observation_template", "{{ output.output }}\n{{ output.nope }}", "UndefinedError", 1),
+        ("model.format_error_template", "{% if error %}\n{{ nope }}{% endif %}", "UndefinedError", 1),
+    ],
+)
+async def test_a_template_that_does_not_render_ends_it_and_is_named(
+    attempt: Episodes, plain: HFTokenizer, template: str, text: str, said: str, turns: int
+) -> None:
+    section, name = template.split(".")
+    config = dict(MiniSweAgent.of(TEXT).config)
+    attempt.config = yaml.safe_dump(config | {section: config[section] | {name: text}})
+    answer = "no command" if name == "format_error_template" else block(FIX)
+    episode = await attempt(plain, answer)
+    assert (episode.exit_status, episode.error_code, episode.turns) == ("prompt_failed", "prompt_failed", turns)
+    assert episode.error is not None and episode.error.startswith(f"{template} does not render: {said}: ")
+    assert ", in line 2: {{ " in episode.error and not episode.infrastructure_error
+    assert [one["content"] for one in episode.messages if one["role"] == "assistant"] == [answer] * turns
 
 
 @pytest.mark.parametrize(("context", "status"), [(3000, "prompt_too_long"), (9000, "context_overflow")])

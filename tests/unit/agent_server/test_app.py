@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from swerl_agent.episode import Episode
 from swerl_agent.evaluation import Attempt
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.kube import Unreachable
@@ -62,6 +63,14 @@ async def test_a_fault_of_the_server_is_told_as_such(serving: Serving, runner: M
     runner.outcome = ZeroDivisionError("oh")
     async with serving() as client:
         assert await client.run() == (500, {"error": "ZeroDivisionError: oh", "info": {"exit_status": "error"}})
+
+
+async def test_prompts_that_do_not_render_are_told_as_such(serving: Serving, runner: MadeUp) -> None:
+    text = "agent.system_template does not render: ZeroDivisionError, in line 1"
+    runner.outcome = Attempt(Episode("i", "g", 0, exit_status="prompt_failed", error=text))
+    async with serving() as client:
+        assert await client.run() == (500, {"error": text, "info": {"exit_status": "prompt_failed"}})
+        assert 'exit_status="prompt_failed"} 1.0' in (await client.get("/metrics"))[1]
 
 
 async def test_a_request_at_fault_is_refused_before_it_gets_in_line(serving: Serving, runner: MadeUp) -> None:

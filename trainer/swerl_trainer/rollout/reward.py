@@ -1,8 +1,8 @@
 """From an episode and its verdict to a rollout.
 
 Guarantees: a resolved task is worth +1, everything else the policy did -1 or what the job says; where a judge scores
-steps, the mean of the scores there are is added with its weight; what infrastructure did is worth nothing and does not
-count (`valid` is False).
+steps, the mean of the scores there are is added with its weight; what infrastructure or a failing template did is worth
+nothing and does not count (`valid` is False).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Collection, Mapping
 from statistics import fmean
 
 from swerl_agent.audit import Finding
-from swerl_agent.episode import Episode, repeats_itself
+from swerl_agent.episode import PROMPT_FAILED, Episode, repeats_itself
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
 from swerl_trainer.rollout.group import Rollout
 
 RESOLVED, UNRESOLVED = 1.0, -1.0
 GRADING_FAILED = "eval_infra_error"  # error code of a rollout whose patch could not be graded
-OWN_ENDINGS = ("error", "cancelled")  # exit statuses that are neither the policy's nor the sandbox's doing
+OWN_ENDINGS = (PROMPT_FAILED, "error", "cancelled")  # exit statuses that are nothing of the policy's doing
 
 
 def needs_grading(episode: Episode) -> bool:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
+from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.group import Action, Declare, Discard, GroupOrder, Rollout, Start, Waste
@@ -141,10 +142,7 @@ class Runner:
         while True:
             value = probe()
             if value is None and (failure := self.dispatcher.stuck()) is not None:
-                raise RolloutsFailed(
-                    f"infrastructure ended every group lately, for example {failure.group} of task "
-                    f"{failure.instance_id}: {failure.error_code}: {failure.error}"
-                )
+                raise _vain(failure)
             self.kick()
             if value is not None:
                 self._announce()
@@ -160,6 +158,14 @@ class Runner:
         task = asyncio.create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _vain(failure: Rollout) -> Exception:
+    """Why going on is vain, as `failure` shows; with prompts that do not render another attempt would be, too."""
+    example = f"for example {failure.group} of task {failure.instance_id}"
+    if failure.error_code == PROMPT_FAILED:
+        return PromptError(f"a template ended every group lately, {example}: {failure.error}")
+    return RolloutsFailed(f"infrastructure ended every group lately, {example}: {failure.error_code}: {failure.error}")
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,92 @@
+"""Templates that are read without complaint and fail at some task or output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from swerl_agent.episode import AgentLimits, Episode, HFTokenizer, Prompts, TokenizerError, run_episode, write_artifacts
+from swerl_agent.tasks import Evaluation, Task
+
+from tests.scripted_engine import Script, block
+
+from .conftest import PLAIN, Memory, make_tokenizer
+
+TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "It breaks.", "image", Evaluation("", "", "", ("t",), ()))
+GOOD = {
+    "system_template": "system",
+    "instance_template": "{{ task }}",
+    "format_error_template": "again",
+    "action_observation_template": "{{ output.output }}",
+    "turn_reminder_template": "",
+}
+WORKS = [block("ls"), block("true")]
+
+
+async def attempt(tokenizer: HFTokenizer, *answers: str, task: Task = TASK, **templates: str) -> Episode:
+    prompts = replace(Prompts.default(), **(GOOD | templates))
+    ended: list[Episode] = []
+    limits = AgentLimits(step_limit=4, context_tokens=100_000)
+    episode = await run_episode(
+        task, Memory(), Script(tokenizer, answers), tokenizer, prompts, limits,
+        group="g", index=0, temperature=1.0, on_end=ended.append,
+    )  # fmt: skip
+    assert ended == [episode]
+    return episode
+
+
+@pytest.mark.parametrize(
+    ("templates", "answers", "turns", "said"),
+    [
+        ({"instance_template": "a\n{{ 1 // (task|length - 10) }}"}, WORKS, 0,
+         "agent.instance_template does not render: ZeroDivisionError: integer division or modulo by zero, in line 2: "
+         "{{ 1 // (task|length - 10) }}"),
+        ({"system_template": "{{ fence.nope }}"}, WORKS, 0, "agent.system_template does not render: UndefinedError"),
+        ({"action_observation_template": "{% if 'true' in output.output %}\n{{ output.nope }}\n{% endif %}"}, WORKS, 2,
+         "agent.action_observation_template does not render: UndefinedError: 'swerl_agent.episode.prompts.Output "
+         "object' has no attribute 'nope', in line 2: {{ output.nope }}"),
+        ({"format_error_template": "{{ actions[0] }}"}, [*WORKS[:1], "nothing"], 2,
+         "agent.format_error_template does not render: UndefinedError"),
+        ({"turn_reminder_template": "{{ 1 // (remaining - 2) }}"}, WORKS, 2,
+         "agent.turn_reminder_template does not render: ZeroDivisionError"),
+    ],
+)  # fmt: skip
+async def test_it_ends_the_episode_and_is_named(
+    tokenizer: HFTokenizer, templates: dict[str, str], answers: list[str], turns: int, said: str, tmp_path: Path
+) -> None:
+    episode = await attempt(tokenizer, *answers, **templates)
+    assert (episode.exit_status, episode.error_code, episode.turns) == ("prompt_failed", "prompt_failed", turns)
+    assert not episode.infrastructure_error and episode.patch is None
+    assert episode.error is not None and episode.error.startswith(said)
+    known = json.loads((write_artifacts(tmp_path, episode, None) / "traj.json").read_text())
+    assert (known["info"]["exit_status"], known["info"]["error"]) == ("prompt_failed", episode.error)
+    assert [message["content"] for message in known["messages"] if message["role"] == "assistant"] == answers[:turns]
+    assert len(known["step_debug"]) == sum("```" in answer for answer in answers[:turns])
+
+
+async def test_it_is_another_episodes_concern_no_more(tokenizer: HFTokenizer) -> None:
+    template = "{{ 1 // (task|length - 10) }}"
+    assert (await attempt(tokenizer, *WORKS, instance_template=template)).exit_status == "prompt_failed"
+    other = replace(TASK, problem_statement="It breaks at 7.")
+    episode = await attempt(tokenizer, *WORKS * 2, task=other, instance_template=template)
+    assert (episode.exit_status, episode.turns) == ("max_steps", 4)
+
+
+async def test_a_chat_template_that_fails_at_a_task_ends_its_episode(tmp_path: Path) -> None:
+    picky = "{% if messages[0].content == 'no' %}\n{{ raise_exception('no system message') }}\n{% endif %}" + PLAIN
+    tokenizer = HFTokenizer(make_tokenizer(tmp_path, picky))
+    with pytest.raises(TokenizerError, match=r"does not render: .*no system message, in line 2: {{ raise_exception"):
+        tokenizer.rendered([{"role": "system", "content": "no"}, {"role": "user", "content": "x"}])
+
+
+async def test_prompts_that_the_chat_template_refuses_end_the_episode(
+    tokenizer: HFTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*contents: str, role: str = "user") -> list[int]:
+        raise TokenizerError("the chat template does not render: no")
+
+    monkeypatch.setattr(tokenizer, "delta", refused)
+    episode = await attempt(tokenizer, *WORKS)
+    assert (episode.exit_status, episode.error) == ("prompt_failed", "the chat template does not render: no")
