@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from swerl_trainer.rollout.cluster import Declared, KubernetesSandboxes
 from tests.control_plane.exec.conftest import IMAGE
 from tests.control_plane.operator_process import Operator
 
+SECONDS = 25  # for an image that is not there and must not be pulled: with time to spare for a busy node
 LEASES = "coordination.k8s.io/v1"
 ROOT = Path(__file__).parents[3]
 RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
@@ -29,8 +31,8 @@ def task(image: str) -> Task:
 
 
 @pytest.fixture
-async def sandboxes(client: KubeClient, namespace: str, operator: Operator) -> AsyncIterator[KubernetesSandboxes]:
-    """What a rollout worker declares with, for a job that lacks its volume: the test is its driver."""
+async def job(client: KubeClient, namespace: str, operator: Operator) -> AsyncIterator[Job]:
+    """A job that lacks its volume: the test is its driver."""
     documents = yaml.safe_load_all((ROOT / "swerljob.yaml").read_text())
     spec = next(document["spec"] for document in documents if document["kind"] == "SweRLJob")
     wishes = {"resources": RESOURCES, "workdir": "/", "scrubGit": False, "egress": "none", "maxConcurrent": 16}
@@ -42,8 +44,15 @@ async def sandboxes(client: KubeClient, namespace: str, operator: Operator) -> A
     lease = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": "ahead-1"}, "spec": held}
     await client.create(LEASES, "leases", namespace, lease)
     uid = made["metadata"]["uid"]
-    job = Job("ahead", namespace, uid, 1, "ahead-1", SweRLJobSpec.model_validate(spec))
-    yield KubernetesSandboxes(client, job)
+    yield Job("ahead", namespace, uid, 1, "ahead-1", SweRLJobSpec.model_validate(spec))
+    await client.delete(LEASES, "leases", namespace, "ahead-1")
+    await client.delete(API_VERSION, "swerljobs", namespace, "ahead")
+
+
+@pytest.fixture
+def sandboxes(client: KubeClient, job: Job) -> KubernetesSandboxes:
+    """What the job's rollout workers declare with."""
+    return KubernetesSandboxes(client, job)
 
 
 async def ready(group: Declared) -> None:
@@ -73,3 +82,18 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_prompt_only(sandboxe
         await asyncio.gather(bad.delete(), good.delete())
     assert good.idle_seconds >= 2, "the one that nobody asked for has waited, too"
     assert bad.idle_seconds == 0
+
+
+async def test_an_image_that_must_not_be_pulled_is_an_error_within_seconds(client: KubeClient, job: Job) -> None:
+    never = job.spec.sandbox.model_copy(update={"image_pull_policy": "Never"})
+    strict = KubernetesSandboxes(client, replace(job, spec=job.spec.model_copy(update={"sandbox": never})))
+    started = time.monotonic()
+    group = await strict.declare("ahead-1-g2", task("registry.swerl:5000/swe-rl/never-pulled:2"), 2)
+    try:
+        for ordinal in range(2):
+            with pytest.raises(ImagePullFailed, match=r"never-pulled:2.*ErrImageNeverPull") as caught:
+                await group.claim(ordinal)
+            assert caught.value.code == "image_pull_failed"
+        assert time.monotonic() - started < SECONDS
+    finally:
+        await group.delete()

@@ -1,0 +1,68 @@
+"""A job's or an evaluation's pull policy reaches every Pod that is made from a task's image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from swerl_agent.cli import parser
+from swerl_agent.cli.options import sandbox_settings
+from swerl_agent.grading import Placement
+from swerl_agent.grading.manifests import grading_job
+from swerl_agent.grading.pods import PodState
+from swerl_agent.sandbox.spec import group_spec
+from swerl_api import API_VERSION, Grading, Sandbox, SweEvalSpec, SweRLJobSpec
+from swerl_api.images import PULL_HOPELESS, PULL_PAUSES
+from swerl_operator.sandboxes.facts import read_group
+from swerl_operator.sandboxes.pods import sandbox_pod
+from swerl_operator.sandboxes.settings import SandboxSettings
+
+CLAIM = {"persistentVolumeClaim": {"claimName": "c"}}
+EVALUATION = {
+    "model": {"endpoint": {"url": "http://router:30000", "tokenizer": CLAIM}},
+    "tasks": {"source": CLAIM},
+    "output": {"volume": CLAIM},
+    "image": "trainer:1",
+}
+TRAINING = {
+    "model": {"source": CLAIM},
+    "tasks": {"source": CLAIM},
+    "algorithm": {"steps": 1},
+    "trainer": {"image": "trainer:1"},
+    "rollout": {},
+    "checkpoint": {"volume": CLAIM},
+}
+POLICIES = [({}, "IfNotPresent"), ({"imagePullPolicy": "Never"}, "Never")]
+
+
+def wish(kind: str, sandbox: dict[str, Any]) -> Sandbox:
+    """The sandboxes that an object of the kind, or a command, asks for."""
+    if kind == "SweRLJob":
+        return SweRLJobSpec.model_validate(TRAINING | {"sandbox": sandbox}).sandbox
+    if kind == "SweEval":
+        return SweEvalSpec.model_validate(EVALUATION | {"sandbox": sandbox}).sandbox
+    pull = ["--pull", "never"] if sandbox else []
+    words = ["eval", "run", "tasks", "--output", "o", "--engine", "http://e", "--tokenizer", "t", *pull]
+    return sandbox_settings(parser().parse_args(words))
+
+
+@pytest.mark.parametrize("kind", ["SweRLJob", "SweEval", "swerl eval run"])
+@pytest.mark.parametrize(("sandbox", "policy"), POLICIES)
+def test_sandbox_and_grading_pods_have_it(kind: str, sandbox: dict[str, Any], policy: str) -> None:
+    asked = wish(kind, sandbox)
+    spec = group_spec(asked, image="task:1", task_id="t-1", replicas=1, owner="lease").model_dump(by_alias=True)
+    metadata = {"name": "g", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "1"}
+    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    group = read_group({"apiVersion": API_VERSION, "kind": "SweSandbox", "metadata": metadata, "spec": spec})
+    (container,) = sandbox_pod(group, 0, SandboxSettings())["spec"]["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
+    placement = Placement.of(asked)
+    job = grading_job("g", "task:1", ["base"], ["g"], settings=Grading(), placement=placement, labels={}, owners=[])
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
+
+
+def test_what_the_node_says_of_an_image_it_does_not_have_is_final() -> None:
+    waiting = {"reason": "ErrImageNeverPull", "message": 'Container image "x" is not present with pull policy of Never'}
+    pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
+    assert PodState.of(pod, deleted=False).reason in PULL_HOPELESS - PULL_PAUSES
