@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from .base import ApiModel, ImageReference, Name, NodeSelector, PullSecrets, Rule, StatusModel, Text, Tolerations
 from .conditions import Condition
+from .images import rewrite
 from .rollouts import RegistryRewrite
 
 ImageSetPhase = Literal["Pending", "Pulling", "Ready", "Failing"]
@@ -42,7 +45,7 @@ class SweImageSetSpec(ApiModel):
     parallel_per_node: int = Field(default=2, ge=1, le=32)
     """Images pulled on one node at once."""
     pulls_per_minute: int = Field(default=30, ge=1, le=100_000)
-    """Pulls started in a minute, over all nodes. Each asks for about three manifests, apart from its layers; public
+    """Pulls of this set started in a minute, over all nodes. Each asks for about three manifests, apart from its layers; public
     registries refuse more than about 100 requests a minute."""
     retries: int = Field(default=5, ge=0, le=100)
     """Further tries, each after a longer pause, before a pull counts as failed; failed ones are tried on, slowly."""
@@ -50,6 +53,12 @@ class SweImageSetSpec(ApiModel):
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.images.size() > 0 || has(self.imagesFrom)", "give images or imagesFrom"),
     )
+
+    def references(self, listed: str = "") -> list[str]:
+        """The set's images in their order, each once, rewritten; `listed` is the text that imagesFrom names."""
+        lines = (line.strip() for line in listed.splitlines())
+        named = [*self.images, *(line for line in lines if line and not line.startswith("#"))]
+        return list(dict.fromkeys(rewrite(image, self.registry_rewrite) for image in named))
 
 
 class NodeImages(StatusModel):
@@ -63,6 +72,11 @@ class NodeImages(StatusModel):
     """Images that are not."""
     pulled: str = ""
     """The images that are there as a hexadecimal number: bit n stands for image n of the set, in the order given."""
+
+    def there(self, references: Sequence[str]) -> list[str]:
+        """Those of the set's `references` that are there."""
+        number = int(self.pulled or "0", 16)
+        return [image for n, image in enumerate(references) if number >> n & 1]
 
 
 class FailedPull(StatusModel):
@@ -97,9 +111,16 @@ class SweImageSetStatus(StatusModel):
     """The same node by node."""
     failures: list[FailedPull] = Field(default_factory=list)
     """The first 50 pulls that fail."""
+    missing_images: list[str] = Field(default_factory=list)
+    """The first 100 images that some node lacks, in the order given; `swerl images missing` prints all of them."""
     list_hash: str | None = None
     """Of the list that `perNode.pulled` speaks of."""
     conditions: list[Condition] = Field(default_factory=list)
     """Ready."""
     observed_generation: int | None = None
     """metadata.generation this status speaks of."""
+
+
+def list_hash(references: Sequence[str]) -> str:
+    """Of a set's images in their order."""
+    return hashlib.sha256("\n".join(references).encode()).hexdigest()[:16]

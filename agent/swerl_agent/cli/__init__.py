@@ -21,7 +21,7 @@ from swerl_agent.kube import ConfigError, KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
 
-from . import episode, eval, grade, sandbox, serve, tasks, trajectories
+from . import episode, eval, grade, images, sandbox, serve, tasks, trajectories
 
 USAGE_ERRORS = (
     ConfigError,
@@ -41,9 +41,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(prog="swerl", description="Tasks, episodes, grading and sandboxes on Kubernetes.")
     nouns = root.add_subparsers(
-        dest="noun", required=True, metavar="tasks|episode|eval|grade|sandbox|serve|trajectories"
+        dest="noun", required=True, metavar="tasks|images|episode|eval|grade|sandbox|serve|trajectories"
     )
     tasks.add_parsers(nouns.add_parser("tasks", help="look at and check task sets"))
+    images.add_parsers(nouns.add_parser("images", help="which task images do nodes lack?"))
     episode.add_parsers(nouns.add_parser("episode", help="run one attempt at one task"))
     eval.add_parsers(nouns.add_parser("eval", help="how many of these tasks does this model solve?"))
     grade.add_parser(nouns.add_parser("grade", help="grade a file of predictions"))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 from swerl_api import API_VERSION, ImageSetReason, SweImageSetSpec, SweImageSetStatus
-from swerl_api.images import rewrite
 from swerl_api.names import IMAGE_SET_LABEL
+from swerl_api.sweimageset import list_hash
 
 from ..context import OperatorContext
 from ..draft import unreadable_spec
@@ -20,13 +20,13 @@ from ..errors import Conflict, Forbidden, Invalid, NotFound
 from .nodes import wanted_nodes
 from .plan import Ledger, Plan, missing, note_failure, plan
 from .pods import Object, pull_pod, read_pull
-from .status import described, list_hash, refused, remembered
+from .status import described, refused, remembered
 
 Key = tuple[str, str]  # namespace, name
 PULLING_SECONDS = 2.0  # between two looks while Pods pull
 BLOCKED_SECONDS = 10.0  # until a list that was not there is looked for again
 IDLE_SECONDS = 60.0  # until new nodes, or a list that was changed, are looked for
-BURST_SECONDS = 10.0  # of pulls that may start at once
+BURST_SECONDS = 4.0  # of pulls that may start at once, and so the most beyond `pullsPerMinute` in any minute
 
 
 @dataclass
@@ -80,7 +80,7 @@ class ImageSetReconciler:
 
     async def _images(self, namespace: str, spec: SweImageSetSpec) -> list[str]:
         """References in their order, each once, rewritten."""
-        listed = list(spec.images)
+        listed = ""
         if spec.images_from is not None:
             source = spec.images_from
             held = await self._api.find("v1", "configmaps", namespace, source.config_map)
@@ -90,9 +90,8 @@ class ImageSetReconciler:
                     f"ConfigMap {source.config_map!r} with key {source.key!r} does not exist in namespace "
                     f"{namespace!r}; make it from what `swerl tasks images` prints"
                 )
-            lines = (line.strip() for line in text.splitlines())
-            listed += [line for line in lines if line and not line.startswith("#")]
-        return list(dict.fromkeys(rewrite(image, spec.registry_rewrite) for image in listed))
+            listed = text
+        return spec.references(listed)
 
     def _work(self, key: Key, status: SweImageSetStatus, images: list[str]) -> _Work:
         work = self._works.get(key)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from swerl_api import ImageSetCondition, ImageSetReason, SweImageSetStatus, set_condition
 from swerl_api.conditions import ConditionStatus
-from swerl_api.sweimageset import FailedPull, ImageSetPhase, NodeImages
+from swerl_api.sweimageset import FailedPull, ImageSetPhase, NodeImages, list_hash
 
 from .plan import Ledger, missing
 
-MOST_FAILURES = 50  # that a status lists
-
-
-def list_hash(images: Sequence[str]) -> str:
-    """Of the images in their order."""
-    return hashlib.sha256("\n".join(images).encode()).hexdigest()[:16]
+MOST_FAILURES, MOST_MISSING = 50, 100  # that a status lists
 
 
 def remembered(status: SweImageSetStatus, images: Sequence[str]) -> Ledger:
     """What an earlier operator had pulled; nothing when the list is another one."""
     if status.list_hash != list_hash(images):
         return Ledger()
-    return Ledger({node.name: set(_images(images, node.pulled)) for node in status.per_node})
+    return Ledger({node.name: set(node.there(images)) for node in status.per_node})
 
 
 def described(
@@ -47,6 +41,7 @@ def described(
     ]
     failing = {place: tries for place, tries in ledger.tries.items() if place[1] in left.get(place[0], ())}
     given_up = [place for place, tries in failing.items() if tries.failures > retries]
+    lacking = set().union(*left.values())
     total = sum(len(images) for images in left.values())
     status = before.model_copy(
         update={
@@ -60,6 +55,7 @@ def described(
                 FailedPull(image=place[1], node=place[0], attempts=tries.failures, message=tries.message[:1000])
                 for place, tries in sorted(failing.items())[:MOST_FAILURES]
             ],
+            "missing_images": [image for image in images if image in lacking][:MOST_MISSING],
             "list_hash": list_hash(images),
             "observed_generation": generation,
         }
@@ -96,8 +92,3 @@ def _with(
 
 def _bits(images: Sequence[str], present: set[str]) -> str:
     return f"{sum(1 << n for n, image in enumerate(images) if image in present):x}"
-
-
-def _images(images: Sequence[str], bits: str) -> list[str]:
-    number = int(bits or "0", 16)
-    return [image for n, image in enumerate(images) if number >> n & 1]

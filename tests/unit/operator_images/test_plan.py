@@ -76,6 +76,14 @@ def test_another_operator_reads_from_the_status_what_was_pulled() -> None:
     assert remembered(status, ["a", "b"]).pulled == {}
 
 
+def test_what_some_node_lacks_is_named_in_the_order_of_the_list_as_far_as_it_fits() -> None:
+    ledger = Ledger(pulled={"n1": {"a", "c"}, "n2": {"c"}})
+    assert described(SweImageSetStatus(), ["c", "b", "a"], NODES, ledger, 5, 1).missing_images == ["b", "a"]
+    many = [f"image-{number}" for number in range(5000)]
+    status = described(SweImageSetStatus(), many, NODES, Ledger(), 5, 1)
+    assert (status.missing, status.missing_images) == (10_000, many[:100])
+
+
 def node(name: str, *taints: dict[str, str], ready: str = "True", **labels: str) -> dict[str, object]:
     conditions = [{"type": "Ready", "status": ready}]
     return {

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from swerl_api import SweImageSetSpec
 from swerl_operator.errors import ApiError, Forbidden, Invalid
-from swerl_operator.images.reconciler import ImageSetReconciler
+from swerl_operator.images.plan import Ledger
+from swerl_operator.images.reconciler import PULLING_SECONDS, ImageSetReconciler, _Work
 
 Body = dict[str, Any]
 NODE = {"metadata": {"name": "n1"}, "spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
@@ -57,3 +59,22 @@ async def test_an_image_whose_pod_is_refused_is_named_and_the_others_come(refusa
     [condition] = server.set["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "PullFailed")
     assert f"bad on n1: the API server refuses its Pod: {refusal.message}" in condition["message"]
+
+
+@pytest.mark.parametrize("look", [0.5, PULLING_SECONDS])  # seconds between two looks
+@pytest.mark.parametrize("waits", [0, 90])  # seconds in which no node has room for a pull
+def test_no_minute_has_more_pulls_than_public_registries_bear(
+    look: float, waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("swerl_operator.images.reconciler.time.monotonic", lambda: clock.now)
+    work = _Work("h", Ledger(), 1.0, filled_at=clock.now)
+    per_minute, started = SweImageSetSpec(images=["a"]).pulls_per_minute, []
+    for _ in range(int(400 / look)):
+        clock.now += look
+        budget = work.budget(per_minute)
+        if clock.now > 1000 + waits:
+            started += [clock.now] * budget
+            work.tokens -= budget
+    windows = [sum(begin <= one < begin + 60 for one in started) for begin in started]
+    assert max(windows) >= 30 and 3 * max(windows) < 100, "of about three manifests each"

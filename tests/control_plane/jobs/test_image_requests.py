@@ -1,0 +1,42 @@
+"""What a SweImageSet asks of a registry, counted there; and the names of what it could not get."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from swerl_agent.cli import main
+
+from tests.control_plane.operator_process import Operator
+
+from .conftest import World
+from .counted_registry import counted_registry
+from .test_image_sets import KIND, declare
+
+PRESENT, ABSENT = 38, 4
+LIMIT = 100  # requests for manifests a minute, from which on public registries refuse
+SECONDS = 240
+
+
+def test_requests_stay_below_what_public_registries_bear_and_all_that_is_missing_is_named(
+    world: World, operator: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with counted_registry(f"counted-{os.getpid()}.swerl:5000") as registry:
+        there = [registry.push(f"image-{number:02}") for number in range(PRESENT)]
+        absent = [registry.reference(f"absent-{number}") for number in range(ABSENT)]
+        images = [one for pair in zip(absent, there[:ABSENT], strict=True) for one in pair] + there[ABSENT:]
+        started = time.monotonic()
+        declare(world, "counted", images=images, parallelPerNode=8)
+        status = world.until(lambda: world.status("counted", KIND), lambda s: s.get("missing") == ABSENT, SECONDS)
+        took = time.monotonic() - started
+    asked = registry.most_in_a_minute("/manifests/")
+    pulled = {path for _, method, path in registry.requests if "/blobs/" in path and method == "GET"}
+    assert len(pulled) == 2 * PRESENT, "configuration and layer of each came through here"
+    assert 60 <= asked < LIMIT, "close to what is allowed, and never above"
+    assert status["missingImages"] == absent
+    arguments = ["-n", world.namespace, "--kubeconfig", world.kubeconfig]
+    assert main(["images", "missing", "counted", *arguments]) == 1
+    assert capsys.readouterr().out.splitlines()[-ABSENT:] == absent
+    world.kubectl("delete", KIND, "counted")
+    print(f"{asked} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")

@@ -1,0 +1,137 @@
+"""`swerl images missing` names every image that some node lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from aiohttp import web
+from swerl_agent.cli import main
+from swerl_api import SweImageSetSpec, SweImageSetStatus
+from swerl_operator.images.plan import Ledger
+from swerl_operator.images.status import described
+
+SET = "/apis/swerl.dev/v1alpha1/namespaces/rl/sweimagesets/gym"
+MAP = "/api/v1/namespaces/rl/configmaps/list"
+SPEC = {
+    "images": ["docker.io/x/first:1"],
+    "imagesFrom": {"configMap": "list"},
+    "registryRewrite": [{"prefix": "docker.io/", "replacement": "mirror:5000/"}],
+}
+LISTED = "# SWE-Gym\n\n" + "".join(f"docker.io/x/task-{number:04}:latest\n" for number in range(3000))
+IMAGES = SweImageSetSpec.model_validate(SPEC).references(LISTED)
+
+
+def observed(pulled: dict[str, set[str]], nodes: list[str]) -> dict[str, Any]:
+    """The status that the operator writes."""
+    status = described(SweImageSetStatus(), IMAGES, nodes, Ledger(pulled), 5, 1)
+    return status.model_dump(mode="json", by_alias=True)
+
+
+class Cluster:
+    """An API server that knows one set and its list."""
+
+    def __init__(self, folder: Path) -> None:
+        self.objects: dict[str, Any] = {
+            SET: {"metadata": {"name": "gym"}, "spec": SPEC, "status": {}},
+            MAP: {"data": {"images.txt": LISTED}},
+        }
+        self.kubeconfig = folder / "kubeconfig"
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever)
+
+    def start(self) -> None:
+        self._thread.start()
+        port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+        content = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "rl"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "u", "user": {}}],
+        }
+        self.kubeconfig.write_text(json.dumps(content))
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _serve(self) -> int:
+        application = web.Application()
+        application.router.add_get("/{path:.*}", self._answer)
+        self._runner = web.AppRunner(application, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if request.path in self.objects:
+            return web.json_response(self.objects[request.path])
+        failure = {"kind": "Status", "reason": "NotFound", "message": f"{request.path} not found", "code": 404}
+        return web.json_response(failure, status=404)
+
+
+Missing = Callable[..., tuple[int, list[str], str]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    running = Cluster(tmp_path)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def missing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Missing:
+    """Exit code, printed lines and complaints of the command."""
+
+    def run(*options: str) -> tuple[int, list[str], str]:
+        code = main(["images", "missing", "gym", "--kubeconfig", str(cluster.kubeconfig), *options])
+        said = capsys.readouterr()
+        return code, said.out.splitlines(), said.err
+
+    return run
+
+
+def test_every_missing_image_is_named_however_many_they_are(cluster: Cluster, missing: Missing) -> None:
+    there = {"n1": set(IMAGES[:1500]), "n2": set(IMAGES[500:2000])}
+    cluster.objects[SET]["status"] = observed(there, ["n1", "n2"])
+    code, lines, _ = missing()
+    assert (code, lines) == (1, IMAGES[:500] + IMAGES[1500:])
+    assert lines[0] == "mirror:5000/x/first:1" and len(lines) == 2001
+    _, lines, _ = missing("--nodes")
+    assert (lines[0], lines[500], lines[-1]) == (f"{IMAGES[0]} n2", f"{IMAGES[1500]} n1", f"{IMAGES[-1]} n1 n2")
+
+
+def test_nothing_is_printed_when_all_are_there(cluster: Cluster, missing: Missing) -> None:
+    cluster.objects[SET]["status"] = observed({"n1": set(IMAGES)}, ["n1"])
+    assert missing() == (0, [], "")
+
+
+def test_a_list_that_the_operator_has_not_looked_at_is_no_answer(cluster: Cluster, missing: Missing) -> None:
+    assert missing()[0] == 2
+    cluster.objects[SET]["status"] = observed({"n1": set(IMAGES)}, ["n1"])
+    cluster.objects[MAP]["data"]["images.txt"] += "docker.io/x/another:1\n"
+    code, lines, said = missing()
+    assert (code, lines) == (2, []) and "has not looked at the present list of SweImageSet rl/gym yet" in said
+
+
+def test_what_does_not_exist_is_wrong_usage(cluster: Cluster, missing: Missing) -> None:
+    del cluster.objects[MAP]
+    code, _, said = missing()
+    assert code == 2 and "configmaps/list not found" in said
+    del cluster.objects[SET]
+    code, _, said = missing()
+    assert code == 2 and "sweimagesets/gym not found" in said
+    cluster.objects[SET] = {"metadata": {"name": "gym"}, "spec": {"images": ["a"]}, "status": {}}
+    cluster.objects[SET]["status"] = described(SweImageSetStatus(), ["a"], [], Ledger(), 5, 1).model_dump(by_alias=True)
+    code, _, said = missing()
+    assert code == 2 and "on no node that is ready" in said
