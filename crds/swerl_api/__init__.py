@@ -20,7 +20,7 @@ from .conditions import (
     set_condition,
 )
 from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
-from .rollouts import Agent, AgentKind, Grading, Judge, JudgeView, Observation, RegistryRewrite, Sandbox
+from .rollouts import Agent, AgentKind, ContextPolicy, Grading, Judge, JudgeView, Observation, RegistryRewrite, Sandbox
 from .source import Source
 from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
 from .sweimageset import SweImageSetSpec, SweImageSetStatus
@@ -44,6 +44,7 @@ __all__ = [
     "Algorithm",
     "Checkpoint",
     "Condition",
+    "ContextPolicy",
     "EvalCondition",
     "EvalPhase",
     "EvalProgress",

@@ -26,6 +26,7 @@ from .source import Source
 
 Seconds = Annotated[int, Field(ge=1, le=604_800)]
 AgentKind = Literal["builtin", "mini-swe-agent"]
+ContextPolicy = Literal["omit", "stop"]
 
 # Of every spec that has `agent`, `sandbox` and `grading`.
 SANDBOX_RULES = (
@@ -105,7 +106,11 @@ class Agent(ApiModel):
     episode_timeout_seconds: Seconds = 1800
     """Seconds one episode may take, from its sandbox being ready to its end."""
     context_tokens: int = Field(default=16_384, ge=64)
-    """Tokens of prompt and answer together; older turns are left out beyond it."""
+    """Tokens of prompt and answer together; what happens beyond it says contextPolicy."""
+    context_policy: ContextPolicy = "omit"
+    """What becomes of a conversation that leaves no room for an answer of maxTokensPerTurn. omit: turns between the
+    first and the last ones are left out; stop: the episode ends as context_overflow, so that it is one unbroken
+    sequence of tokens. Of kind builtin alone: mini-swe-agent's conversations end when nothing fits any more."""
     max_tokens_per_turn: int = Field(default=4_096, ge=1)
     """Tokens of one answer at most."""
     observation: Observation = Field(default_factory=Observation)
@@ -135,6 +140,11 @@ class Agent(ApiModel):
             "self.kind != 'mini-swe-agent' || !has(self.repeatLimit) || self.repeatLimit == 0",
             "agent.repeatLimit is of agent.kind builtin; mini-swe-agent lets commands be repeated",
             ".repeatLimit",
+        ),
+        Rule(
+            "self.kind != 'mini-swe-agent' || self.contextPolicy == 'omit'",
+            "agent.contextPolicy is of agent.kind builtin; a full window ends conversations of mini-swe-agent anyway",
+            ".contextPolicy",
         ),
     )
 

@@ -56,6 +56,7 @@ ATTEMPTS = (  # options that say how an attempt is made
     "format_error_limit",
     "repeat_limit",
     "context_tokens",
+    "context_policy",
     "max_tokens",
 )
 CHOICE = ("samples", "filter", "slice", "split", "shuffle", "seed")  # and at what; a folder may grow by them

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
-from swerl_api import Grading, RegistryRewrite, Resources, Sandbox
+from swerl_api import ContextPolicy, Grading, RegistryRewrite, Resources, Sandbox
 from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, AgentLimits, PromptError
@@ -89,6 +90,12 @@ def add_agent_options(
     _add_limit(parser, "--step-timeout", int(limits.command_timeout), "seconds of a command")
     _add_limit(parser, "--episode-timeout", int(limits.episode_timeout), "seconds of an episode")
     _add_limit(parser, "--context-tokens", limits.context_tokens, "tokens of prompt and answer")
+    parser.add_argument(
+        "--context-policy",
+        choices=get_args(ContextPolicy),
+        default=limits.context_policy,
+        help="of the builtin agent, when the window is full: omit turns, or stop with context_overflow (default omit)",
+    )
     _add_limit(parser, "--max-tokens", limits.max_tokens_per_turn, "tokens of one answer at most")
     parser.add_argument(
         "--format-error-limit", type=int, metavar="N", help="answers without a command in a row; 0: any"
@@ -115,6 +122,8 @@ def agent_limits(options: argparse.Namespace) -> AgentLimits:
         )
     if options.agent == MINI_SWE_AGENT and options.repeat_limit:
         raise PromptError("--repeat-limit is of the builtin agent; mini-swe-agent lets commands be repeated")
+    if options.agent == MINI_SWE_AGENT and options.context_policy != "omit":
+        raise PromptError("--context-policy is of the builtin agent; a full window ends mini-swe-agent's anyway")
     protocol = PROTOCOLS[name]
     return AgentLimits(
         step_limit=options.step_limit,
@@ -122,6 +131,7 @@ def agent_limits(options: argparse.Namespace) -> AgentLimits:
         episode_timeout=options.episode_timeout,
         context_tokens=options.context_tokens,
         max_tokens_per_turn=options.max_tokens,
+        context_policy=options.context_policy,
         protocol=protocol.with_limits(format_errors=options.format_error_limit, repeats=options.repeat_limit),
     )
 

@@ -2,7 +2,7 @@
 
 Guarantees: as with tokens, the first turns and the last ones stay and the latest observation always; turns are left out
 before the longest answer would not fit any more, as far as the server's own counts tell, and at the latest when the
-server says that its window is full; nothing is left out of a window that nobody has counted.
+server says that its window is full; nothing is left out of a window that nobody has counted, or where limits say to stop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from .chat import ChatCompletions, ContextFull, Message
 from .context import SLACK, choose_window, omission_note
-from .conversation import Opening, Said
+from .conversation import Opening, Said, no_room
 from .episode import AgentLimits
 from .stretch import Stretch
 
@@ -41,10 +41,11 @@ class CountedWindow:
         """Tokens that the answer to `messages` may have. Raises ContextFull."""
         if self._per_token is None:
             return self._limits.max_tokens_per_turn
-        length, window = math.ceil(characters(messages) / self._per_token), self._limits.context_tokens
-        if length >= window:
-            raise ContextFull(f"has about {length} tokens, the window {window}: raise agent.contextTokens")
-        return min(self._limits.max_tokens_per_turn, window - length)
+        length = math.ceil(characters(messages) / self._per_token)
+        room = self._limits.budget.room(length)
+        if room < 1:
+            raise no_room(f"about {length}", self._limits)
+        return min(self._limits.max_tokens_per_turn, room)
 
 
 class ChatConversation:
@@ -75,7 +76,7 @@ class ChatConversation:
                 )
                 break
             except ContextFull:
-                if self.omitted >= len(self._turns) - 1:
+                if self.omitted >= len(self._turns) - 1 or not self._budget.omits:
                     raise
                 self._refused = (1 - SLACK) * characters(self._shown)
                 self._cut()
@@ -88,7 +89,7 @@ class ChatConversation:
         turn += [{"role": role, "content": text} for text in contents]
         self._turns.append(turn)
         self._shown += turn
-        if characters(self._shown) > self._capacity and len(self._turns) > 1:
+        if characters(self._shown) > self._capacity and len(self._turns) > 1 and self._budget.omits:
             self._cut()
 
     @property

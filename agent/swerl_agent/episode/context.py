@@ -20,11 +20,17 @@ class Budget:
     context_tokens: int = 16_384
     max_new_tokens: int = 4_096
     head_ratio: float = 0.3
+    omits: bool = True  # turns are left out where they leave no room for the longest answer; else that is the end
 
     @property
     def max_input(self) -> int:
         """Tokens the model may read so that its longest answer still fits."""
         return max(1, self.context_tokens - self.max_new_tokens)
+
+    def room(self, length: int) -> int:
+        """Tokens of the window left for the answer to a prompt of `length` tokens; below 1 when none is to follow."""
+        room = self.context_tokens - length
+        return room if self.omits or room >= self.max_new_tokens else 0
 
     def split(self, available: int) -> tuple[int, int]:
         """`available` tokens as (head, tail)."""

@@ -53,6 +53,12 @@ class Begin(Protocol):
         ...
 
 
+def no_room(length: str, limits: AgentLimits) -> ContextFull:
+    """What a prompt of `length` tokens is, to which no answer fits."""
+    answer = "" if limits.budget.omits else f", an answer {limits.max_tokens_per_turn}"
+    return ContextFull(f"has {length} tokens{answer}, the window {limits.context_tokens}: raise agent.contextTokens")
+
+
 class SampledConversation:
     """With an engine, token-in/token-out."""
 
@@ -77,8 +83,7 @@ class SampledConversation:
     async def answer(self) -> Said:
         room = self._transcript.room()
         if room < 1:
-            length, window = len(self._transcript.input_ids()), self._limits.context_tokens
-            raise ContextFull(f"has {length} tokens, the window {window}: raise agent.contextTokens")
+            raise no_room(str(len(self._transcript.input_ids())), self._limits)
         generation = await self._engine.generate(
             self._transcript.input_ids(),
             max_new_tokens=min(self._limits.max_tokens_per_turn, room),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from swerl_api import Agent
+from swerl_api import Agent, ContextPolicy
 
 from .context import Budget
 from .prompts import Cut
@@ -25,6 +25,7 @@ class AgentLimits:
     context_tokens: int = 16_384
     max_tokens_per_turn: int = 4_096
     head_ratio: float = 0.3
+    context_policy: ContextPolicy = "omit"  # of the built-in loop
     cut: Cut = field(default_factory=Cut)
     protocol: AgentProtocol = MINI_1
     workdir: str = "/testbed"
@@ -32,7 +33,7 @@ class AgentLimits:
     @property
     def budget(self) -> Budget:
         """How the context window is shared."""
-        return Budget(self.context_tokens, self.max_tokens_per_turn, self.head_ratio)
+        return Budget(self.context_tokens, self.max_tokens_per_turn, self.head_ratio, self.context_policy == "omit")
 
     @classmethod
     def of(cls, agent: Agent, *, workdir: str = "/testbed") -> AgentLimits:
@@ -45,6 +46,7 @@ class AgentLimits:
             context_tokens=agent.context_tokens,
             max_tokens_per_turn=agent.max_tokens_per_turn,
             head_ratio=agent.head_ratio,
+            context_policy=agent.context_policy,
             cut=Cut(observation.max_chars, observation.head_chars, observation.tail_chars),
             protocol=PROTOCOLS[agent.protocol].with_limits(
                 format_errors=agent.format_error_limit, repeats=agent.repeat_limit

@@ -52,8 +52,8 @@ class Transcript:
         return self._next
 
     def room(self) -> int:
-        """Tokens of the context window left for the next answer."""
-        return self._budget.context_tokens - len(self._next)
+        """Tokens of the context window left for the next answer; below 1 when none is to follow."""
+        return self._budget.room(len(self._next))
 
     def answer(self, generation: Generation) -> str:
         """Record what was read and sampled; the answer's text without the closing token. Raises EngineError."""
@@ -69,7 +69,7 @@ class Transcript:
         turn = _Turn(answer, contents, role, answer + self._tokenizer.delta(*contents, role=role))
         self._turns.append(turn)
         whole = self.stretches[-1].tokens + turn.ids[len(self._sampled) :]
-        if len(whole) <= self._budget.max_input or len(self._turns) == 1:
+        if len(whole) <= self._budget.max_input or len(self._turns) == 1 or not self._budget.omits:
             self._next, self._continues = whole, True
         else:
             self._next, self._continues = self._reduced(), False

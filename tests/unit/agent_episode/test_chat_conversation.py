@@ -116,6 +116,18 @@ async def test_turns_are_left_out_when_the_server_says_that_its_window_is_full(a
     assert episode.omitted_turns > 0
 
 
+@pytest.mark.parametrize(("window", "limits"), [(4000, {}), (None, {"context_tokens": 4000})])
+async def test_an_episode_may_stop_where_turns_would_be_left_out(
+    attempt: Attempt, window: int | None, limits: dict[str, int]
+) -> None:
+    server = ChatServer(scripted(block(f"printf %s {LONG}")), **({"window": window} if window else {}))
+    how = {"max_tokens_per_turn": 500, "step_limit": 12, "context_policy": "stop", **limits}
+    episode = await attempt(server, Memory(), **how)
+    assert (episode.exit_status, episode.infrastructure_error, episode.omitted_turns) == ("context_overflow", False, 0)
+    assert 1 <= episode.turns < 8
+    assert not any("left out here" in json.dumps(body) for body in server.asked)
+
+
 async def test_a_window_that_the_newest_turn_fills_ends_the_episode(attempt: Attempt) -> None:
     server = ChatServer(scripted(block(f"printf %s {3 * LONG}")), window=2500)
     episode = await attempt(server, Memory(), max_tokens_per_turn=500, step_limit=8)

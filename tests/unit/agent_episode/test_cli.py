@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from swerl_agent.cli import main, parser
 from swerl_agent.cli.options import agent_limits, sandbox_settings
-from swerl_agent.episode import Episode
+from swerl_agent.episode import Episode, PromptError
 from swerl_agent.evaluation import Attempt
 
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
@@ -147,6 +147,15 @@ def test_an_attempts_limits_are_options_and_its_sandbox_outlives_it(words: list[
         protocol.repeat_limit,
         sandbox.lifetime_seconds,
     )
+
+
+def test_what_becomes_of_a_full_window_is_an_option_of_the_builtin_agent() -> None:
+    words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
+    assert agent_limits(parser().parse_args(words)).budget.omits
+    options = parser().parse_args([*words, "--context-policy", "stop"])
+    assert (agent_limits(options).context_policy, agent_limits(options).budget.omits) == ("stop", False)
+    with pytest.raises(PromptError, match="--context-policy is of the builtin agent"):
+        agent_limits(parser().parse_args([*words, *MINI, "--context-policy", "stop"]))
 
 
 def test_a_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:

@@ -147,3 +147,20 @@ def test_a_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
     talk.turn("ls", "x" * 500)
     assert "x" * 500 in talk.seen
     assert talk.transcript.room() < 0
+
+
+@pytest.mark.parametrize(("length", "omits", "room"), [
+    (0, True, 100), (60, True, 40), (61, True, 39), (100, True, 0), (0, False, 100), (60, False, 40), (61, False, 0),
+])  # fmt: skip
+def test_where_nothing_is_left_out_an_answer_has_its_whole_room_or_none(length: int, omits: bool, room: int) -> None:
+    assert Budget(100, 40, omits=omits).room(length) == room
+
+
+def test_a_conversation_that_stops_is_one_unbroken_sequence(tokenizer: HFTokenizer) -> None:
+    talk, number = Talk(tokenizer, Budget(1_200, 200, omits=False)), 0
+    while talk.transcript.room() >= 1:
+        talk.turn(f"look at {number};", f"file {number} has a line")
+        number += 1
+    assert talk.transcript.omitted == 0 and len(talk.transcript.stretches) == 1
+    assert "look at 0;" in talk.seen and f"file {number - 1} has" in talk.seen
+    assert 1_000 < len(talk.transcript.input_ids()) <= 1_200

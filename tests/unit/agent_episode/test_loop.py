@@ -157,6 +157,29 @@ def test_answers_are_clamped_to_the_context_and_then_the_episode_ends(run: Run, 
     assert not episode.infrastructure_error
 
 
+def test_an_episode_may_stop_where_turns_would_be_left_out(run: Run, tokenizer: HFTokenizer) -> None:
+    answers = [block(f"echo {number}; printf %s {'x' * 300}") for number in range(8)]
+    limits = {"context_tokens": 3_600, "max_tokens_per_turn": 400}
+    omitting, _ = run(*answers, **limits, step_limit=8)
+    assert omitting.exit_status == "max_steps" and omitting.omitted_turns > 0 and len(omitting.stretches) > 1
+    stopping, script = run(block("sed -i s/41/42/ kit.py"), *answers, **limits, step_limit=9, context_policy="stop")
+    assert (stopping.exit_status, stopping.infrastructure_error) == ("context_overflow", False)
+    assert (stopping.omitted_turns, len(stopping.stretches)) == (0, 1) and 1 < stopping.turns < 8
+    assert set(script.limits) == {400}, "every answer may have its whole length"
+    assert stopping.patch_source == "git_diff_fallback" and "+answer = 42" in (stopping.patch or "")
+
+
+def test_a_prompt_without_room_for_a_whole_answer_is_too_long_where_it_stops(run: Run) -> None:
+    first, _ = run(block(SUBMIT))
+    window = first.stretches[0].prompt_length + 100
+    episode, script = run(block("ls"), context_tokens=window, max_tokens_per_turn=101, context_policy="stop")
+    assert (episode.exit_status, script.limits) == ("prompt_too_long", [])
+    assert (
+        episode.error is not None and f"an answer 101, the window {window}: raise agent.contextTokens" in episode.error
+    )
+    assert run(block(SUBMIT), context_tokens=window, max_tokens_per_turn=101)[0].exit_status == "submitted"
+
+
 def test_the_episode_timeout_ends_it_and_keeps_the_work(run: Run) -> None:
     episode, _ = run(block("sed -i s/41/42/ kit.py"), block("sleep 30"), episode_timeout=1.5)
     assert episode.exit_status == "episode_timeout"

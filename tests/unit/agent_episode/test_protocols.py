@@ -186,7 +186,8 @@ def test_a_job_selects_protocol_and_limits() -> None:
     assert (limits.protocol.fence, limits.protocol.format_error_limit, limits.protocol.repeat_limit) == (
         "mswea_bash_command", 3, 3,
     )  # fmt: skip
-    assert limits.budget.head_ratio == 0.5
+    assert (limits.budget.head_ratio, limits.budget.omits) == (0.5, True)
+    assert not AgentLimits.of(Agent.model_validate({"contextPolicy": "stop"})).budget.omits
     unlimited = AgentLimits.of(Agent.model_validate({"protocol": "mini-swe-agent-2", "formatErrorLimit": 0}))
     assert unlimited.protocol.format_error_limit == 0
 
