@@ -48,6 +48,7 @@ def write_artifacts(
         "instance_id": episode.instance_id,
         "group": episode.group,
         "index": episode.index,
+        "agent_name": episode.agent_name,
         "image": episode.image,
         "exit_status": episode.exit_status,
         "error": episode.error,

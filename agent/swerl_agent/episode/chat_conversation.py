@@ -2,7 +2,7 @@
 
 Guarantees: as with tokens, the first turns and the last ones stay and the latest observation always; turns are left out
 before the longest answer would not fit any more, as far as the server's own counts tell, and at the latest when the
-server says that its window is full; nothing is left out of a window that nobody has counted, or where limits say to stop.
+server says that its window is full; nothing is left out of a window that nobody has counted, or where that is the end.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ class Episode:
     group: str
     index: int
     image: str = ""  # of its sandbox, as the node resolved it
+    agent_name: str = ""  # who acted in it: builtin, mini-swe-agent, or what an agent of one's own is called
     stretches: list[Stretch] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
     turns: int = 0  # answers of the model

@@ -23,6 +23,8 @@ from .run import Ended, EpisodeRun, StepScoring
 from .tokens import Tokenizer
 from .workspace import Session
 
+BUILTIN = "builtin"  # its name, as AgentKind has it
+
 
 async def run_episode(
     task: Task,
@@ -120,7 +122,7 @@ class _Loop(EpisodeRun):
         index: int,
         temperature: float,
     ) -> None:
-        super().__init__(task, session, limits, group=group, index=index)
+        super().__init__(task, session, limits, group=group, index=index, agent_name=BUILTIN)
         self.prompts, self.task = prompts, task.visible()
         self.begin = partial(begin, routing_key=f"{group}/{task.instance_id}", temperature=temperature)
         self.talk: Conversation

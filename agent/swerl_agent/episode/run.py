@@ -65,13 +65,20 @@ class Ended(Exception):
 class EpisodeRun(ABC):
     """What every episode does around the acting."""
 
-    def __init__(self, task: Task, session: Session, limits: AgentLimits, *, group: str, index: int) -> None:
+    def __init__(
+        self, task: Task, session: Session, limits: AgentLimits, *, group: str, index: int, agent_name: str
+    ) -> None:
         self.limits = limits
         self.workspace = Workspace(session, limits)
         self.deadline = asyncio.timeout(limits.episode_timeout)
         self.hide = partial(hide, session, task.hidden_paths)
         self.episode = Episode(
-            task.instance_id, group, index, image=session.image, timings={"model": 0.0, "environment": 0.0}
+            task.instance_id,
+            group,
+            index,
+            image=session.image,
+            agent_name=agent_name,
+            timings={"model": 0.0, "environment": 0.0},
         )
 
     @abstractmethod

@@ -66,14 +66,21 @@ async def run_black_box(
     group: str,
     index: int,
     temperature: float,
+    agent_name: str = "",
     on_end: Callable[[Episode], None] | None = None,
 ) -> Episode:
-    """One episode of `agent` at `task` in the sandbox of `session`; the rest is as in `run_episode`."""
+    """One episode of `agent` at `task` in the sandbox of `session`; the rest is as in `run_episode`.
+
+    `agent_name` is what the episode calls it, by default its class.
+    """
+    name = agent_name or type(agent).__name__
     with gateway.episode(limits, routing_key=f"{group}/{task.instance_id}", temperature=temperature) as (
         endpoint,
         recording,
     ):
-        running = _BlackBoxRun(task, session, agent, endpoint, recording, limits, group=group, index=index)
+        running = _BlackBoxRun(
+            task, session, agent, endpoint, recording, limits, group=group, index=index, agent_name=name
+        )
         try:
             return await running.run()
         finally:
@@ -93,8 +100,9 @@ class _BlackBoxRun(EpisodeRun):
         *,
         group: str,
         index: int,
+        agent_name: str,
     ) -> None:
-        super().__init__(task, session, limits, group=group, index=index)
+        super().__init__(task, session, limits, group=group, index=index, agent_name=agent_name)
         self.task, self.agent, self.endpoint, self.recording = task.visible(), agent, endpoint, recording
         self.episode.stretches = recording.stretches
         self.shell = _RecordedShell(self)

@@ -42,6 +42,7 @@ litellm.suppress_debug_info = True  # it prints advice at every error
 for _name in ("NO_PROXY", "no_proxy"):  # the gateway is in this process
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1"]))
 
+NAME = "mini-swe-agent"
 EXIT_STATUSES = {
     "Submitted": "submitted",
     "LimitsExceeded": "max_steps",
@@ -149,7 +150,7 @@ class MiniSweAgentEpisodes:
         """See Agent; `scoring` is told of nothing."""
         return await run_black_box(
             task, session, self.gateway, self.agent, self.limits,
-            group=group, index=index, temperature=temperature, on_end=on_end,
+            group=group, index=index, temperature=temperature, agent_name=NAME, on_end=on_end,
         )  # fmt: skip
 
 

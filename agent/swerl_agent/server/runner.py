@@ -61,7 +61,9 @@ class GoldenRunner:
         """See Runner."""
         task = request.task
         patch = task.evaluation.patch
-        episode = Episode(task.instance_id, GROUP, 0, patch=patch, patch_source=GOLDEN, exit_status=GOLDEN)
+        episode = Episode(
+            task.instance_id, GROUP, 0, patch=patch, patch_source=GOLDEN, exit_status=GOLDEN, agent_name=GOLDEN
+        )
         return Attempt(episode, await self._grader.grade(task, patch))
 
 

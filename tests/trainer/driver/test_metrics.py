@@ -130,6 +130,41 @@ def test_every_figure_is_in_the_docs() -> None:
     assert all(any(family in name for name in known) for family in families)
 
 
+# Names of the agent's figures that dashboards of this field know.
+AGENT_FIGURES = [
+    "turns_mean",
+    "turns_sum",
+    "tool_calls_mean",
+    "tool_calls_sum",
+    "model_query_time_sum_mean",
+    "env_execution_time_sum_mean",
+    "eval_time_mean",
+    "agent_run_time_mean",
+    "overhead_time_mean",
+    "time_per_turn",
+    "model_query_time_avg",
+    "env_execution_time_avg",
+    "model_time_ratio",
+    "env_time_ratio",
+    "eval_time_ratio",
+    "total_time_mean",
+    "total_time_max",
+    "total_time_min",
+]
+
+
+def test_the_agents_figures_have_the_names_that_dashboards_know_and_the_docs_list_no_others() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    listed = set(re.findall(r"`agent/([^`]+)`", page))
+    seconds = dict.fromkeys(("total", "model", "environment", "grading", "exec"), 1.0)
+    given = {name.removeprefix("agent/") for name in rollout_figures([rollout(seconds=seconds)]) if "agent/" in name}
+    assert set(AGENT_FIGURES) <= listed & given
+    families = {name.partition("/")[0] for name in listed if "<" in name}
+    ours = {"format_error_rate", "context_omitted_turns_mean"}
+    assert {name for name in listed if "<" not in name} == {*AGENT_FIGURES, *ours}
+    assert {name for name in given if name.partition("/")[0] not in families} == {*AGENT_FIGURES, *ours}
+
+
 def test_sandboxes_that_were_ready_are_hits() -> None:
     figures = rollout_figures([rollout(seconds={"wait": wait}) for wait in (0.0, 0.04, 2.0, 4.0)])
     assert figures["sandbox/prefetch_hit_rate"] == 0.5

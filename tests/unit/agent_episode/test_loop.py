@@ -226,6 +226,8 @@ def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_
     assert (trajectory["info"]["verdict"]["status"], trajectory["info"]["reward"]) == ("resolved", 1.0)
     assert [(found["rule"], found["step"]) for found in trajectory["info"]["audit"]] == [("git-all", 0)]
     assert trajectory["stretches"][0]["tokens"] == episode.stretches[0].tokens
-    assert json.loads((folder / "meta.json").read_text())["reward"] == 1.0
+    meta = json.loads((folder / "meta.json").read_text())
+    assert (meta["reward"], meta["agent_name"]) == (1.0, "builtin")
+    assert json.loads((folder / "traj.json").read_text())["info"] == meta
     assert b"caf\xe9" in (folder / "patch.diff").read_bytes()
     assert all(GOLD.encode() not in path.read_bytes() for path in folder.iterdir())

@@ -82,7 +82,7 @@ async def test_it_solves_a_task_and_leaves_one_stretch(attempt: Episodes, plain:
     episode = await attempt(plain, *map(block, ["cat kit.py", FIX, *SUBMIT]))
     assert (episode.exit_status, episode.patch_source, episode.turns) == ("submitted", "submission", 4)
     assert episode.patch and "-answer = 41\n+answer = 42" in episode.patch
-    assert (episode.group, episode.index, episode.error) == ("g", 3, None)
+    assert (episode.group, episode.index, episode.error, episode.agent_name) == ("g", 3, None, "mini-swe-agent")
     (stretch,) = episode.stretches
     for step, start, end in stretch.answers:
         text = plain.decode(stretch.tokens[start : end - 1])
