@@ -15,7 +15,7 @@ from typing import get_args
 import aiohttp
 from swerl_api.endpoint import EndpointApi
 
-from swerl_agent.episode import Agent, ChatCompletions, HFTokenizer, SGLangEngine
+from swerl_agent.episode import Agent, ChatCompletions, HFTokenizer, SGLangEngine, environment_proxy
 from swerl_agent.evaluation import opened_agent, opened_chat_agent
 
 from .options import agent_limits
@@ -70,7 +70,8 @@ async def chosen_agent(options: argparse.Namespace, prompts: str | None) -> Asyn
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         if options.api == CHAT:
             key = _api_key(options.api_key_env)
-            server = ChatCompletions(options.engine, http, model=options.model, api_key=key, **sampling)
+            proxy = await environment_proxy(options.engine)
+            server = ChatCompletions(options.engine, http, model=options.model, api_key=key, proxy=proxy, **sampling)
             opened = opened_chat_agent(options.agent, server, prompts, limits, temperature=options.temperature)
         else:
             tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)

@@ -6,16 +6,17 @@ ended it, the episode is reported whole.
 """
 
 from .artifacts import write_artifacts
-from .chat import ChatCompletions, Completion, ContextFull, EndpointError
+from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
 from .context import Budget
-from .engine import Engine, EngineError, Generation, SGLangEngine
+from .engine import EndpointError, Engine, EngineError, Generation, SGLangEngine
 from .episode import PROMPT_FAILED, AgentLimits, Episode
 from .loop import BuiltinAgent, ChatAgent, run_episode
 from .metrics import agent_metrics, repeats_itself
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol
+from .proxy import environment_proxy
 from .reencoding import ReencodingError, answer_tokens, reencode
 from .run import Agent, StepScoring
 from .stretch import Stretch, samples
@@ -51,6 +52,7 @@ __all__ = [
     "TokenizerError",
     "agent_metrics",
     "answer_tokens",
+    "environment_proxy",
     "find_actions",
     "is_valid_patch",
     "reencode",

@@ -13,11 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import aiohttp
 
-from .engine import ROUTING_HEADER, EngineError, Transient, patiently, raise_if_transient
+from .engine import ROUTING_HEADER, EndpointError, EngineError, Transient, patiently, raise_if_transient
+from .proxy import Proxy
 
 Message = Mapping[str, Any]  # as OpenAI's API has it
 PATH = "/chat/completions"
@@ -45,12 +46,6 @@ class ContextFull(Exception):
     change."""
 
 
-class EndpointError(EngineError):
-    """The server refuses what it is asked for, and will again; the message names it and what to change."""
-
-    code: ClassVar[str] = "endpoint_refused"
-
-
 @dataclass(frozen=True)
 class Completion:
     """What the server answered."""
@@ -75,6 +70,7 @@ class ChatCompletions:
     """The chat completions at `base_url`, which mostly ends with /v1, of the model named `model` there.
 
     `timeout`: seconds for one request, queueing included. `top_p` and `top_k` are sent where they are not neutral.
+    `proxy` leads to the server; None: it is asked directly.
     """
 
     def __init__(
@@ -87,6 +83,7 @@ class ChatCompletions:
         timeout: float = 1800,
         top_p: float = 1.0,
         top_k: int = 0,
+        proxy: Proxy | None = None,
     ) -> None:
         self._base = base_url.rstrip("/").removesuffix(PATH)
         self._url = self._base + PATH
@@ -94,6 +91,9 @@ class ChatCompletions:
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=30)
         self._sampling = ({} if top_p == 1.0 else {"top_p": top_p}) | ({"top_k": top_k} if top_k else {})
         self._longest = MAX_TOKENS
+        # What is encrypted goes through a tunnel, and the proxy is shown its headers before.
+        self._to_proxy = proxy.headers if proxy and self._base.startswith("http:") else {}
+        self._way: dict[str, Any] = {"proxy": proxy.url, "proxy_headers": proxy.headers} if proxy else {}
 
     async def check(self, *, max_tokens: int, temperature: float, tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Find out whether episodes will be answered, by one short question in their manner.
@@ -185,7 +185,13 @@ class ChatCompletions:
         """Status and text; raises Transient and aiohttp.ClientError for what another try may better."""
         key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         async with self._session.request(
-            method, url, json=request, headers={**headers, **key}, timeout=self._timeout, allow_redirects=False
+            method,
+            url,
+            json=request,
+            headers={**headers, **key, **self._to_proxy},
+            timeout=self._timeout,
+            allow_redirects=False,
+            **self._way,
         ) as response:
             text = self._clean(await response.text("utf-8", "replace"))
             raise_if_transient(response, text)

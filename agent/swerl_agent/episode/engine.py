@@ -53,6 +53,12 @@ class EngineError(Exception):
     code: ClassVar[str] = "engine_lost"
 
 
+class EndpointError(EngineError):
+    """The server refuses what it is asked for, and will again; the message names it and what to change."""
+
+    code: ClassVar[str] = "endpoint_refused"
+
+
 @dataclass(frozen=True)
 class Generation:
     """What was sampled after the input ids."""

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
-from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine
+from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.kube import KubeClient
@@ -178,7 +178,13 @@ async def _chat_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterato
     file, spec, endpoint = share.file, share.file.spec, share.file.chat_endpoint
     assert endpoint is not None and endpoint.model is not None, "the API server admits none without a model"
     server = ChatCompletions(
-        file.engine, http, model=endpoint.model, api_key=share.api_key, top_p=spec.top_p, top_k=spec.top_k
+        file.engine,
+        http,
+        model=endpoint.model,
+        api_key=share.api_key,
+        top_p=spec.top_p,
+        top_k=spec.top_k,
+        proxy=await environment_proxy(file.engine),
     )
     how = {"temperature": spec.temperature}
     async with opened_chat_agent(spec.agent.kind, server, _prompts(share), _limits(file), **how) as agent:
