@@ -33,7 +33,8 @@ class Endpoint(ApiModel):
     tokenizer: Source | None = None
     """Folder with the served model's tokenizer; with api generate, and only then."""
     model: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """What the server calls the model; with api chat-completions, and only then."""
+    """What the server calls the model. With api chat-completions it is asked for by this name, which must be given;
+    with generate the evaluation fails when the server says that it serves another one."""
     api_key_secret: SecretKey | None = None
     """Where the server's API key is; absent means that it wants none. Of api chat-completions alone."""
 
@@ -44,8 +45,8 @@ class Endpoint(ApiModel):
             ".tokenizer",
         ),
         Rule(
-            "has(self.model) == (self.api == 'chat-completions')",
-            "give model.endpoint.model, the server's name of the model, with api chat-completions, and only then",
+            "has(self.model) || self.api == 'generate'",
+            "give model.endpoint.model, the server's name of the model, with api chat-completions",
             ".model",
         ),
         Rule(

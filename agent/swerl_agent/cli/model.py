@@ -15,14 +15,14 @@ from typing import get_args
 import aiohttp
 from swerl_api.endpoint import EndpointApi
 
-from swerl_agent.episode import Agent, ChatCompletions, HFTokenizer, SGLangEngine, environment_proxy
+from swerl_agent.episode import Agent, ChatCompletions, HFTokenizer, SGLangEngine, check_served, environment_proxy
 from swerl_agent.evaluation import opened_agent, opened_chat_agent
 
 from .options import agent_limits
 
 GENERATE, CHAT = get_args(EndpointApi)
-ONLY_OF = {"tokenizer": GENERATE, "model": CHAT, "api_key_env": CHAT}  # options of one API alone
-NEEDED = ("tokenizer", "model")  # of them
+ONLY_OF = {"tokenizer": GENERATE, "api_key_env": CHAT}  # options of one API alone
+NEEDED = {GENERATE: "tokenizer", CHAT: "model"}
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help=f"what it speaks: SGLang's own API, in tokens, or OpenAI's, in messages (default {GENERATE})",
     )
     parser.add_argument("--tokenizer", type=Path, help=f"tokenizer folder of the served model, for {GENERATE}")
-    parser.add_argument("--model", metavar="NAME", help=f"what the server calls the model, for {CHAT}")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"what the server calls the model, needed for {CHAT}; for {GENERATE} one that says otherwise is refused",
+    )
     parser.add_argument(
         "--api-key-env", metavar="VARIABLE", help=f"environment variable that holds the API key, for {CHAT}"
     )
@@ -49,8 +53,8 @@ def check_model_options(options: argparse.Namespace) -> None:
         option, given = f"--{name.replace('_', '-')}", getattr(options, name) is not None
         if given and api != options.api:
             raise argparse.ArgumentTypeError(f"{option} is of --api {api}, not of {options.api}; leave it out")
-        if name in NEEDED and api == options.api and not given:
-            raise argparse.ArgumentTypeError(f"--api {api} needs {option}")
+    if getattr(options, NEEDED[options.api]) is None:
+        raise argparse.ArgumentTypeError(f"--api {options.api} needs --{NEEDED[options.api]}")
 
 
 def model_name(options: argparse.Namespace) -> str:
@@ -62,7 +66,7 @@ def model_name(options: argparse.Namespace) -> str:
 async def chosen_agent(options: argparse.Namespace, prompts: str | None) -> AsyncIterator[Agent]:
     """The agent that the options name, with its engine; `prompts` as in `opened_agent`.
 
-    Raises ArgumentTypeError, PromptError, TokenizerError, and what `opened_chat_agent` raises.
+    Raises ArgumentTypeError, PromptError, TokenizerError, EndpointError, and what `opened_chat_agent` raises.
     """
     check_model_options(options)
     limits = agent_limits(options)
@@ -75,6 +79,7 @@ async def chosen_agent(options: argparse.Namespace, prompts: str | None) -> Asyn
             opened = opened_chat_agent(options.agent, server, prompts, limits, temperature=options.temperature)
         else:
             tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
+            await check_served(options.engine, http, model=options.model, tokenizer=options.tokenizer)
             engine = SGLangEngine(options.engine, http, **sampling)
             opened = opened_agent(options.agent, engine, tokenizer, prompts, limits)
         async with opened as agent:

@@ -19,6 +19,7 @@ from .protocol import PROTOCOLS, AgentProtocol
 from .proxy import environment_proxy
 from .reencoding import ReencodingError, answer_tokens, reencode
 from .run import Agent, StepScoring
+from .served import check_served
 from .stretch import Stretch, samples
 from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer, Tokenizer
@@ -52,6 +53,7 @@ __all__ = [
     "TokenizerError",
     "agent_metrics",
     "answer_tokens",
+    "check_served",
     "environment_proxy",
     "find_actions",
     "is_valid_patch",

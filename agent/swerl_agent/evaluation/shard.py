@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
-from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine, environment_proxy
+from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine, check_served, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.kube import KubeClient
@@ -168,6 +168,8 @@ async def _token_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterat
     file, chosen = share.file, share.file.spec.agent
     assert file.tokenizer is not None, "the API server admits none without a tokenizer"
     tokenizer = await asyncio.to_thread(agent_tokenizer, chosen, file.tokenizer)
+    if endpoint := file.spec.model.endpoint:  # engines that are started serve what they were told to
+        await check_served(file.engine, http, model=endpoint.model, tokenizer=file.tokenizer)
     engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=file.spec.top_k)
     async with opened_agent(chosen.kind, engine, tokenizer, _prompts(share), _limits(file)) as agent:
         yield agent

@@ -69,7 +69,6 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
             "--repeat-limit is of",
         ),
         ([*RUN, "--engine", "http://127.0.0.1:9"], "--api generate needs --tokenizer"),
-        ([*RUN, *ENGINE, "--model", "m"], "--model is of --api chat-completions, not of generate; leave it out"),
         ([*RUN, *ENGINE, "--api-key-env", "KEY"], "--api-key-env is of --api chat-completions"),
         ([*RUN, *CHAT], "--api chat-completions needs --model"),
         ([*RUN, *CHAT, "--model", "m", "--tokenizer", "/nowhere"], "--tokenizer is of --api generate"),

@@ -16,6 +16,7 @@ from swerl_agent.evaluation.shard import Folders, Share, make_share
 from swerl_api import EvaluationFile
 
 from tests.chat_server import MODEL, ChatServer, scripted, serving
+from tests.unit.agent_episode.conftest import PLAIN, make_tokenizer
 from tests.unit.tasks.rows import swebench
 
 from .test_shard import KUBECONFIG, SOLVED, Maps, evaluation_file, fill
@@ -105,3 +106,27 @@ def test_the_key_is_read_where_one_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SWERL_API_KEY", "")
     with pytest.raises(Exception, match="which holds key 'token' of Secret 'api', is empty"):
         _api_key(named)
+
+
+async def test_an_engine_that_serves_another_model_begins_nothing(
+    tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)
+    async with serving(ChatServer(scripted("OK"), models=["/models/policy-8b"])) as server:
+        url = server.url.removesuffix("/v1")
+        chosen = words(tasks, url, "--model", "org/policy-7b", "--tokenizer", str(tokenizer))
+        assert await asyncio.to_thread(main, [*chosen, "--api", "generate"]) == 2
+        line = capsys.readouterr().err.splitlines()[-1]  # after what transformers says when it is imported
+        assert line.startswith(f"swerl: {url} serves /models/policy-8b, not org/policy-7b; ask another server")
+        assert list((tasks.parent / "out").iterdir()) == []
+        file = evaluation_file(shards=1).model_copy(update={"engine": url, "tokenizer": str(tokenizer)})
+        endpoint = file.spec.model.endpoint
+        assert endpoint is not None
+        endpoint.model = "org/policy-7b"
+        share = Share(file, 0, Folders(tasks=tasks, output=tmp_path / "output"))
+        with pytest.raises(EndpointError, match=r"serves /models/policy-8b, not org/policy-7b"):
+            await make_share(Maps(), share)  # type: ignore[arg-type]
+        assert not share.folder.exists()
+        endpoint.model = "org/policy-8b"
+        fill(share.folder, SOLVED)
+        assert await make_share(Maps(), share)  # type: ignore[arg-type]
