@@ -20,7 +20,18 @@ from .conditions import (
     set_condition,
 )
 from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
-from .rollouts import Agent, AgentKind, ContextPolicy, Grading, Judge, JudgeView, Observation, RegistryRewrite, Sandbox
+from .rollouts import (
+    Agent,
+    AgentKind,
+    ChurnWhile,
+    ContextPolicy,
+    Grading,
+    Judge,
+    JudgeView,
+    Observation,
+    RegistryRewrite,
+    Sandbox,
+)
 from .source import Source
 from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
 from .sweimageset import SweImageSetSpec, SweImageSetStatus
@@ -43,6 +54,7 @@ __all__ = [
     "AgentKind",
     "Algorithm",
     "Checkpoint",
+    "ChurnWhile",
     "Condition",
     "ContextPolicy",
     "EvalCondition",

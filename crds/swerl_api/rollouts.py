@@ -27,6 +27,7 @@ from .source import Source
 Seconds = Annotated[int, Field(ge=1, le=604_800)]
 AgentKind = Literal["builtin", "mini-swe-agent"]
 ContextPolicy = Literal["omit", "stop"]
+ChurnWhile = Literal["always", "idle"]
 
 # Of every spec that has `agent`, `sandbox` and `grading`.
 SANDBOX_RULES = (
@@ -180,7 +181,7 @@ class Sandbox(ApiModel):
     prefetch: int = Field(default=1, ge=0, le=64)
     """Groups declared ahead of the one being worked on, as far as maxConcurrent leaves room for one more; a group that
     waited so long that its lifetime could end before its episode is replaced."""
-    churn_while: Literal["always", "idle"] = "always"
+    churn_while: ChurnWhile = "always"
     """When sandboxes are made ahead and removed: as soon as they can be, or while no episode acts (removed also when
     others wait for their room), so that Pods that start and end do not slow commands where they share processors."""
     registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)

@@ -12,6 +12,7 @@ from swerl_api import Grading
 
 from swerl_agent.episode import PROMPT_FAILED
 from swerl_agent.evaluation import (
+    AGREE,
     Evaluation,
     EvaluationSettings,
     Record,
@@ -60,7 +61,6 @@ ATTEMPTS = (  # options that say how an attempt is made
     "max_tokens",
 )
 CHOICE = ("samples", "filter", "slice", "split", "shuffle", "seed")  # and at what; a folder may grow by them
-AGREE = ("model", "attempts")  # what results of one folder have in common
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +150,7 @@ def _settings(options: argparse.Namespace, prompts: str | None) -> dict[str, Any
         attempts |= {"api": options.api, "model": options.model}
     choice = {key: getattr(options, key) for key in CHOICE}
     model = options.model_name or model_name(options)
-    return {"model": model, "data": str(options.path), "attempts": attempts, "args": attempts | choice}
+    return {"model": model, "data": str(options.path), "attempts": attempts, "choice": choice}
 
 
 class _Progress:

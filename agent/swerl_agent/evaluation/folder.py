@@ -16,7 +16,8 @@ from swerl_agent.storage import write_whole
 from .records import RESULTS, RecordError, Records
 from .summary import predictions, summarise, write
 
-SETTINGS = "settings.json"  # what an output folder was begun with
+SETTINGS = "settings.json"  # what an output folder was begun with: `model`, `data`, `attempts`, and `choice` of tasks
+AGREE = ("model", "attempts")  # what results of one folder have in common; by others it may grow
 
 
 def keep_settings(folder: Path, settings: Mapping[str, Any], *, agree: Sequence[str] = ("model",)) -> None:
@@ -51,7 +52,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def conclude(folder: Path, records: Records, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Write summary and predictions; the summary."""
     model, data = settings.get("model", ""), settings.get("data", "")
-    summary = summarise(records.all, model=model, data=data, arguments=settings.get("args", {}))
+    arguments = {**settings.get("attempts", {}), **settings.get("choice", {})}
+    summary = summarise(records.all, model=model, data=data, arguments=arguments)
     write(folder, summary, predictions(folder, records.all, model))
     return summary
 

@@ -25,7 +25,7 @@ from swerl_agent.tasks.selection import shard
 
 from .agents import opened_agent, opened_chat_agent
 from .evaluation import Evaluation, EvaluationSettings, check_prompts
-from .folder import begin_again, conclude, keep_settings, read_settings
+from .folder import AGREE, begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
 from .records import RESULTS, Records
 from .summary import merge
@@ -129,7 +129,7 @@ def _open_records(share: Share, settings: dict[str, Any]) -> Records:
     if redo is not None:
         begin_again(share.folder, share.file.uid, redo)
     records = Records(share.folder)
-    keep_settings(share.folder, settings, agree=("model", "args"))
+    keep_settings(share.folder, settings, agree=AGREE)
     (share.folder / RESULTS).touch()  # a share without tasks has results, too: none
     return records
 
@@ -139,7 +139,7 @@ def _settings(file: EvaluationFile) -> dict[str, Any]:
     said = file.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=KEPT)
     if endpoint := file.chat_endpoint:
         said |= {"api": endpoint.api, "model": endpoint.model}
-    return {"model": file.model, "data": file.name, "args": said}
+    return {"model": file.model, "data": file.name, "attempts": said}
 
 
 def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:

@@ -84,7 +84,7 @@ async def test_a_share_asks_with_the_key_of_its_secret(tasks: Path, tmp_path: Pa
         fill(share.folder, SOLVED)
         assert await make_share(Maps(), share)  # type: ignore[arg-type]
     assert KEY not in repr(share) and KEY not in file.model_dump_json()
-    kept = json.loads((share.folder / "settings.json").read_text())["args"]
+    kept = json.loads((share.folder / "settings.json").read_text())["attempts"]
     assert (kept["api"], kept["model"]) == ("chat-completions", MODEL)
     assert len(server.asked) == 1
 

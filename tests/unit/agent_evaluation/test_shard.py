@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from swerl_agent.cli import main
 from swerl_agent.episode import PromptError
-from swerl_agent.evaluation import Record, RecordError, Records, keep_settings
+from swerl_agent.evaluation import AGREE, Record, RecordError, Records, keep_settings
 from swerl_agent.evaluation.folder import begin_again
 from swerl_agent.evaluation.progress import ProgressReport, progress_of
 from swerl_agent.evaluation.shard import Folders, Share, load_share_tasks, make_share, merge_shares
@@ -109,10 +109,10 @@ def test_the_first_run_of_a_folder_redoes_nothing_of_its_own(tmp_path: Path) -> 
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
-    keep_settings(tmp_path, {"model": "m", "args": {"temperature": 0}}, agree=("model", "args"))
-    keep_settings(tmp_path, {"model": "m", "args": {"temperature": 0}}, agree=("model", "args"))
-    with pytest.raises(RecordError, match="holds results of args"):
-        keep_settings(tmp_path, {"model": "m", "args": {"temperature": 1}}, agree=("model", "args"))
+    keep_settings(tmp_path, {"model": "m", "attempts": {"temperature": 0}}, agree=AGREE)
+    keep_settings(tmp_path, {"model": "m", "attempts": {"temperature": 0}}, agree=AGREE)
+    with pytest.raises(RecordError, match="holds results of attempts"):
+        keep_settings(tmp_path, {"model": "m", "attempts": {"temperature": 1}}, agree=AGREE)
 
 
 def share_of(folder: Path, record: Record, temperature: float) -> str:
@@ -127,6 +127,7 @@ def test_shares_are_merged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFi
     assert found(tmp_path / "whole") == ["a__a-1", "b__b-1"]
     summary = json.loads((tmp_path / "whole" / "summary.json").read_text())
     assert (summary["attempts"], summary["resolved"], summary["model"]) == (2, 1, "m")
+    assert summary["args"] == {"agent": "builtin", "temperature": 0.0}
     assert "50" in capsys.readouterr().out
 
 

@@ -18,8 +18,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
+from swerl_api import ChurnWhile
 from swerl_trainer.algorithm.advantages import has_signal
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.group import Action, Declare, Discard, Group, GroupOrder, Phase, Rollout, Start
@@ -40,7 +40,7 @@ class DispatchSettings:
     max_staleness: int = 0
     partial_rollouts: bool = False
     prefetch: int = 1
-    churn_while: Literal["always", "idle"] = "always"
+    churn_while: ChurnWhile = "always"
     max_concurrent: int = 128
     temperature: float = 1.0
     redo_limit: int = 2

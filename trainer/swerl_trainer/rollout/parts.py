@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from swerl_agent.episode import Agent, Episode, Stretch
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
+from swerl_api import ChurnWhile
 from swerl_trainer.rollout.reward import UNRESOLVED
 
 
@@ -80,7 +81,7 @@ class WorkerParts:
     agent: Agent
     artifacts: Path
     sandbox_name: Callable[[str], str]  # of a group and try
-    churn_while: Literal["always", "idle"] = "always"  # when sandboxes that have served are removed
+    churn_while: ChurnWhile = "always"  # when sandboxes that have served are removed
     max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
     judge: Judge | None = None  # scores the steps of training episodes
     judge_weight: float = 1.0

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
+
+from swerl_api import ChurnWhile
 
 Removal = Callable[[], Coroutine[Any, Any, None]]
 
@@ -17,7 +19,7 @@ Removal = Callable[[], Coroutine[Any, Any, None]]
 class Removals:
     """Removals at once, or while no episode acts."""
 
-    def __init__(self, churn_while: Literal["always", "idle"], waiting: Callable[[], int]) -> None:
+    def __init__(self, churn_while: ChurnWhile, waiting: Callable[[], int]) -> None:
         """`waiting`: sandboxes that are not ready yet, to which those that are removed may make room."""
         self._always = churn_while == "always"
         self._waiting = waiting
