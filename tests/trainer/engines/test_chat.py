@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.episode import ChatCompletions, ContextFull, EndpointError
+from swerl_agent.episode import ChatCompletions, ContextFull, EndpointError, check_served
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -45,3 +46,12 @@ async def test_a_model_that_it_does_not_know_is_refused(world: World) -> None:
     engine = (await addresses(world))[1][0]
     with pytest.raises(EndpointError, match="knows no model 'another' but "):
         await ChatCompletions(engine, world.http, model="another").check(max_tokens=8, temperature=1.0)
+
+
+async def test_it_says_which_model_it_serves_without_a_name_in_the_request(world: World) -> None:
+    name, urls = await addresses(world)
+    for url in urls:
+        base = url.removesuffix("/v1")
+        await check_served(base, world.http, model=f"org/{Path(name).name}", tokenizer=name)
+        with pytest.raises(EndpointError, match=f"serves .*{Path(name).name}.*, not another"):
+            await check_served(base, world.http, model="another", tokenizer=name)
