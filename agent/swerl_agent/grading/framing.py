@@ -38,6 +38,8 @@ class Report:
     notes: tuple[str, ...]  # protected files put back, shell-quoted; `unshielded`
     keys: tuple[str, ...] = ()  # of the sessions that could be witnessed
     testimony: bytes = b""  # what the witness wrote
+    scrubbed: str = ""  # what became of objects later than HEAD, in the words of `forget.sh`
+    applied: str = ""  # the program that applied the patch
 
     @property
     def left_out(self) -> int:
@@ -90,6 +92,8 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         notes=_words(signed, b"note "),
         keys=_words(signed, b"key "),
         testimony=_decoded(_body(signed, b"testimony")),
+        scrubbed="".join(_words(signed, b"scrubbed ")),
+        applied="".join(_words(signed, b"applied ")),
     )
 
 

@@ -90,11 +90,12 @@ finish() { # stage, exit code
   exit 0
 }
 
-# Forget every ref and log that leads past HEAD: the fix may be there.
+# What the repository holds that is later than HEAD goes, in refs, logs and objects: the fix may be there.
 forget_the_future() {
-  repo for-each-ref --no-merged HEAD --format='delete %(refname)' | repo update-ref --stdin 2> /dev/null
-  local store
-  store=$(repo rev-parse --absolute-git-dir) && rm -rf "$store/logs" "$store"/{ORIG,FETCH,MERGE}_HEAD
+  local outcome
+  outcome=$(timeout 120 bash "$payload/forget.sh.000" "$tree" "$base" 2>> "$scratch/git") ||
+    outcome="failed: it took more than 120 s"
+  printf 'swerl-grading %s scrubbed %s\n' "$nonce" "$outcome"
 }
 
 protected() { # path
@@ -119,12 +120,14 @@ apply() {
   for rung in "${ladder[@]}"; do
     # shellcheck disable=SC2086
     if [[ $rung == git* ]]; then repo ${rung#git } "$scratch/patch.diff"; else $rung "$scratch/patch.diff"; fi \
-      >> "$scratch/git" 2>&1 && return 0
+      >> "$scratch/git" 2>&1 && applied "${rung%% --unified*}" && return
     repo reset -q --hard HEAD
     clean
   done
-  repo apply --check --reverse "$scratch/patch.diff" >> "$scratch/git" 2>&1
+  repo apply --check --reverse "$scratch/patch.diff" >> "$scratch/git" 2>&1 && applied before
 }
+
+applied() { printf 'swerl-grading %s applied %s\n' "$nonce" "$1"; }
 
 # What the patch changed and grading left: one path per line, after the time and the work tree.
 facts() {

@@ -86,7 +86,7 @@ class Grader:
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
         package = resources.files(__package__)
-        self._programs = {name: package.joinpath(name).read_bytes() for name in ("grade.sh", WITNESS)}
+        self._programs = {name: package.joinpath(name).read_bytes() for name in ("grade.sh", "forget.sh", WITNESS)}
 
     @property
     def pending(self) -> int:

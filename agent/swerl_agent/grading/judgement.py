@@ -42,6 +42,8 @@ def judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
         "log_bytes_left_out": outcome.left_out,
         "protected": [note for note in outcome.notes if note != "unshielded"],
         "shielded": "unshielded" not in outcome.notes,
+        "scrubbed": outcome.scrubbed,
+        "applied": outcome.applied,
         "retries": failures,
     }
     text = outcome.log.decode("utf-8", "replace")

@@ -56,6 +56,11 @@ def test_it_does_not_score_and_is_named(verdicts: dict[str, Verdict], name: str)
     assert CHEATS[name].is_named(verdict), verdict
 
 
+def test_what_is_later_than_the_base_commit_was_removed(verdicts: dict[str, Verdict]) -> None:
+    graded = [verdict for verdict in verdicts.values() if verdict.status == "unresolved"]
+    assert {verdict.report["scrubbed"] for verdict in graded} == {"removed"}
+
+
 async def test_a_fix_beside_a_cheat_counts_for_itself(grader: Grader, task: Task, repository: Repository) -> None:
     verdict = await grader.grade(task, repository.patch({"calc.py": FIXED, "conftest.py": "1 / 0\n"}))
     assert verdict.resolved

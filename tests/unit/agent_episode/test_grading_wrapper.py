@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ def grade(
     }
     (payload / "witness").mkdir(parents=True)
     shutil.copy(WRAPPER.with_name("swerl_witness.py"), payload / "witness")
+    shutil.copy(WRAPPER.with_name("forget.sh"), payload / "forget.sh.000")
     for name, content in files.items():
         half = len(content) // 2
         (payload / f"{name}.000").write_text(content[:half])
@@ -96,6 +98,17 @@ def test_the_patch_is_there_when_the_script_runs(repository: Path, tmp_path: Pat
     assert (report.stage, report.exit_code) == ("eval", 4)
 
 
+def test_later_objects_are_gone_before_the_patch_is_there(repository: Path, tmp_path: Path) -> None:
+    (repository / "a.py").write_text("the fix of tomorrow\n")
+    git(repository, "commit", "-q", "-a", "-m", "fix")
+    fix = git(repository, "rev-parse", "HEAD:a.py").strip()
+    git(repository, "reset", "-q", "--hard", "HEAD~1")
+    patch = diff_of(repository, {"a.py": "one\n2\nthree\n"})
+    report = grade(repository, tmp_path / "p", patch=patch, script=f"cat a.py; git cat-file -p {fix}; true")
+    assert report.scrubbed == "removed"
+    assert report.log.startswith(b"one\n2\nthree\nfatal:"), report.log
+
+
 def test_no_line_of_a_script_ends_it_early(repository: Path, tmp_path: Path) -> None:
     lines = ["EOF", "EOF_114329324912 ", "'EOF'", "PATCH", "eval.sh", "COMPLETE", ""]
     script = "cat <<'EOF_114329324912'\n" + "\n".join(lines) + "\nEOF_114329324912\necho last"
@@ -142,27 +155,58 @@ def test_an_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path
     assert report.log == b"installed\n"
 
 
+HUNK = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n"
+NEW = "diff --git a/new.py b/new.py\nnew file mode 100644\n--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+new\n"
+
+
 @pytest.mark.parametrize(
-    ("patch", "stage"),
+    ("patch", "stage", "applied"),
     [
-        (
-            "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n zero\n-two\n+2\n three\n",
-            "eval",
-        ),  # fuzz
-        ("diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n x\n-y\n+2\n z\n", "apply_failed"),
-        ("not a patch\n", "apply_failed"),
-        ("", "eval"),
+        (HUNK + " one\n-two\n+2\n three\n", "eval", "git apply --verbose"),
+        (HUNK + " zero\n-two\n+2\n three\n", "eval", "patch --batch --forward --fuzz=5"),
+        (HUNK + " x\n-y\n+2\n z\n", "apply_failed", ""),
+        (NEW + HUNK + " x\n-y\n+2\n z\n", "apply_failed", ""),
+        ("not a patch\n", "apply_failed", ""),
+        ("", "eval", ""),
     ],
 )
-def test_the_apply_ladder(repository: Path, tmp_path: Path, patch: str, stage: str) -> None:
-    assert grade(repository, tmp_path / "p", patch=patch).stage == stage
+def test_the_apply_ladder(repository: Path, tmp_path: Path, patch: str, stage: str, applied: str) -> None:
+    report = grade(repository, tmp_path / "p", patch=patch)
+    assert (report.stage, report.applied) == (stage, applied)
 
 
-def test_a_patch_that_is_applied_already_counts_as_applied(repository: Path, tmp_path: Path) -> None:
+def test_a_patch_to_an_older_state_of_the_file_is_merged(repository: Path, tmp_path: Path) -> None:
+    """As where an image's own commit changed lines around those of the patch."""
+    long = [f"line {number}\n" for number in range(20)]
+    (repository / "a.py").write_text("".join(long))
+    git(repository, "commit", "-q", "-a", "-m", "long")
+    patch = diff_of(repository, {"a.py": "".join(long).replace("line 10\n", "line ten\n")})
+    (repository / "a.py").write_text("".join(["new\n", *long]).replace("line 8\n", "line eight\n"))
+    git(repository, "commit", "-q", "-a", "-m", "the image's own")
+    report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py")
+    assert (report.stage, report.applied) == ("eval", "git apply --verbose --3way")
+    assert b"line eight\nline 9\nline ten\n" in report.log
+
+
+def test_what_an_attempt_to_apply_left_is_gone_at_the_next(repository: Path, tmp_path: Path) -> None:
+    """git applies one of two hunks with --reject; patch then applies both, to the files as they were."""
+    patch = NEW + HUNK + " zero\n-two\n+2\n three\n"
+    report = grade(repository, tmp_path / "p", patch=patch, script="git status --porcelain; cat a.py new.py")
+    assert report.log.decode().split("\n") == [
+        " M a.py", "?? kit.egg-info/", "?? new.py", "one", "2", "three", "new", ""
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("blobs", "applied"), [(True, "git apply --verbose --3way"), (False, "before")])
+def test_a_patch_that_is_applied_already_counts_as_applied(
+    repository: Path, tmp_path: Path, blobs: bool, applied: str
+) -> None:
     patch = diff_of(repository, {"a.py": "one\n2\nthree\n"})
+    patch = patch if blobs else re.sub("index .*\n", "", patch)
     (repository / "a.py").write_text("one\n2\nthree\n")
     git(repository, "commit", "-q", "-a", "-m", "same")
-    assert grade(repository, tmp_path / "p", patch=patch).stage == "eval"
+    report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py")
+    assert (report.stage, report.applied, report.log) == ("eval", applied, b"one\n2\nthree\n")
 
 
 def test_the_time_limit_ends_the_script(repository: Path, tmp_path: Path) -> None:
