@@ -1,6 +1,6 @@
 """The eval script as grading runs it, and its output as grading reads it.
 
-Guarantees: where the script runs pytest, pytest loads the witness (`swerl_witness.py`); the exit status of the test
+Guarantees: where the script runs pytest or unittest, that loads its witness (`witness/`); the exit status of the test
 command is recorded after the end marker; of several markers in the output the first start and the last end count, so
 that output printed by a patch cannot close the region early; a test that is reported both passed and failed has failed.
 """
@@ -16,17 +16,20 @@ EXIT_CODE = ">>>>> Test Exit Code"
 _OUTCOMES = ("PASSED", "FAILED")
 _VARIABLE = "SWEBENCH_TEST_EXIT_CODE"
 
-# What makes pytest load the witness; it is put right before the tests, after whatever the script sets itself.
+# What makes test runs load the witness; it is put right before the tests, after whatever the script sets itself.
 _SUMMON = (
     '[ -z "${SWERL_WITNESS_CODE:-}" ] || export SWERL_WITNESS="$SWERL_WITNESS_FOLDER"'
     ' SWERL_WITNESS_PYTHONPATH="${PYTHONPATH:-}" SWERL_WITNESS_PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-}"'
-    ' PYTHONPATH="$SWERL_WITNESS_CODE${PYTHONPATH:+:$PYTHONPATH}" PYTEST_ADDOPTS="-p swerl_witness ${PYTEST_ADDOPTS:-}"'
+    ' PYTHONPATH="%s$SWERL_WITNESS_CODE${PYTHONPATH:+:$PYTHONPATH}"'
+    ' PYTEST_ADDOPTS="-p swerl_witness ${PYTEST_ADDOPTS:-}"'
     " TOX_TESTENV_PASSENV='PYTHONPATH PYTEST_ADDOPTS SWERL_*'"
     " TOX_OVERRIDE='testenv.pass_env+=PYTHONPATH,PYTEST_ADDOPTS,SWERL_*'"
 )
-_PYTEST = re.compile(
-    r"^\s*(?:\w+=\S*\s+)*(?:\S*python[\d.]*\s+(?:\S+\s+)*?-m\s+)?(?:\S*/)?(?:pytest|py\.test|tox)(?=\s|$)",
-    re.MULTILINE,
+_LINE = r"^\s*(?:\w+=\S*\s+)*"  # variables of the command
+_PYTHON = r"\S*python[\d.]*\s+(?:(?!-m\s)\S+\s+)*?"  # with its options
+_PYTEST = re.compile(rf"{_LINE}(?:{_PYTHON}-m\s+)?(?:\S*/)?(?:pytest|py\.test|tox)(?=\s|$)", re.MULTILINE)
+_UNITTEST = re.compile(
+    rf"{_LINE}(?:{_PYTHON}-m\s+unittest|(?:{_PYTHON})?(?:\S*/)?tests/runtests\.py)(?=\s|$)", re.MULTILINE
 )
 
 Parser = Callable[[str], Mapping[str, str]]
@@ -34,8 +37,20 @@ Parser = Callable[[str], Mapping[str, str]]
 
 def pytest_runs(script: str) -> int:
     """How many of the script's test commands run pytest (or tox, which runs it)."""
-    at = script.rfind(START)
-    return len(_PYTEST.findall(script[max(at, 0) :]))
+    return len(_PYTEST.findall(_tests(script)))
+
+
+def unittest_runs(script: str) -> int:
+    """How many of the script's test commands run unittest or Django's `tests/runtests.py`."""
+    return len(_UNITTEST.findall(_tests(script)))
+
+
+def _tests(script: str) -> str:
+    return script[max(script.rfind(START), 0) :]
+
+
+def _summon(script: str) -> str:
+    return _SUMMON % ("$SWERL_WITNESS_CODE/runners:" if unittest_runs(script) else "")
 
 
 def instrumented(script: str) -> str:
@@ -47,12 +62,12 @@ def instrumented(script: str) -> str:
     ends = [number for number, line in enumerate(lines) if END in line]
     if not ends or START not in script:
         body = script if script.endswith("\n") else script + "\n"
-        whole = f"(\n{_SUMMON}\n{body})\n{_VARIABLE}=$?"
+        whole = f"(\n{_summon(script)}\n{body})\n{_VARIABLE}=$?"
         return f"echo '{START}'\n{whole}\necho '{END}'\necho \"{EXIT_CODE}: ${_VARIABLE}\"\n"
     at = ends[-1]
     lines[at : at + 1] = [f"{_VARIABLE}=$?", lines[at], f'echo "{EXIT_CODE}: ${_VARIABLE}"']
     starts = [number for number, line in enumerate(lines[:at]) if START in line]
-    lines.insert(starts[-1] if starts else 0, _SUMMON)
+    lines.insert(starts[-1] if starts else 0, _summon(script))
     return "\n".join(lines)
 
 

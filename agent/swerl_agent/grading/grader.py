@@ -86,7 +86,8 @@ class Grader:
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
         package = resources.files(__package__)
-        self._programs = {name: package.joinpath(name).read_bytes() for name in ("grade.sh", "forget.sh", WITNESS)}
+        self._programs = {name: package.joinpath(name).read_bytes() for name in ("grade.sh", "forget.sh")}
+        self._programs |= {name: package.joinpath(path).read_bytes() for name, path in WITNESS.items()}
 
     @property
     def pending(self) -> int:

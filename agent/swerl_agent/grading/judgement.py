@@ -1,8 +1,8 @@
 """From what a Job reported to the verdict.
 
-Guarantees: a patch is resolved only when its log says so, the witness of the test run (where pytest runs the tests) saw
-every one of the task's tests pass, and nothing was tampered with; what was is named in `report["tampering"]`. Where
-nothing but the log speaks, it must be whole.
+Guarantees: a patch is resolved only when its log says so, the witness of the test run (where pytest or unittest runs
+the tests) saw every one of the task's tests pass, and nothing was tampered with; what was is named in
+`report["tampering"]`. Where nothing but the log speaks (`report["witnessed"]` is false), it must be whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from swerl_agent.tasks import Task
 
-from .eval_script import pytest_runs
+from .eval_script import pytest_runs, unittest_runs
 from .framing import Report
 from .job import Exhausted, Infrastructure, Outcome
 from .swebench_report import confirmed, doubly_reported, grade_log
@@ -28,8 +28,15 @@ STAGES = {
 
 
 def witnessed_sessions(task: Task) -> int:
-    """How many pytest sessions of the task's eval script get a witness."""
-    return max(1, pytest_runs(task.evaluation.eval_script))
+    """How many test runs of the task's eval script get a witness."""
+    script = task.evaluation.eval_script
+    return max(1, pytest_runs(script) + unittest_runs(script))
+
+
+def witnessed_runner(task: Task) -> str:
+    """The runner of the task's tests that must have had its witness, '' where it may lack one."""
+    script = task.evaluation.eval_script
+    return "pytest" if pytest_runs(script) else "unittest" if unittest_runs(script) else ""
 
 
 def judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
@@ -52,22 +59,27 @@ def judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
     if outcome.stage != "eval":
         raise Infrastructure(f"image {task.image}: {STAGES.get(outcome.stage, outcome.stage)} {text[-300:]}".strip())
     report = grade_log(task, outcome.log) | facts
-    if outcome.left_out and not pytest_runs(task.evaluation.eval_script):
+    if outcome.left_out and not witnessed_runner(task):
         report["resolved"] = False  # failures may lie in the missing middle, and no witness saw the tests pass
-    tampering = _tampering(task, report, outcome)
+    witness = _witness(task, outcome)
+    report["witnessed"] = any(session.ended for session in witness.sessions)
+    tampering = _tampering(task, report, outcome, witness)
     if tampering:
         report |= {"resolved": False, "tampering": tampering}
     return Verdict(_status(report, outcome), report, detail=_detail(report, outcome))
 
 
-def _tampering(task: Task, report: Mapping[str, Any], outcome: Report) -> list[str]:
-    """What speaks against the log, in words."""
-    required = pytest_runs(task.evaluation.eval_script) > 0
+def _witness(task: Task, outcome: Report) -> Testimony:
     finished = outcome.exit_code not in TIMEOUT_CODES
-    witness = checked_record(outcome.testimony, outcome.keys, required=required, finished=finished)
+    return checked_record(outcome.testimony, outcome.keys, required=witnessed_runner(task), finished=finished)
+
+
+def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: Testimony) -> list[str]:
+    """What speaks against the log, in words."""
     doubtful = doubly_reported(task, outcome.log)
     double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
-    forged = _forged(task, report, witness, whole=not outcome.left_out) if required or witness.sessions else []
+    seen = bool(witnessed_runner(task) or witness.sessions)
+    forged = _forged(task, report, witness, whole=not outcome.left_out) if seen else []
     return [*witness.alarms, *double, *forged]
 
 
@@ -96,4 +108,5 @@ def _detail(report: Mapping[str, Any], outcome: Report) -> str:
     if not status:
         return f"no readable test result; the eval script ended with {outcome.exit_code}"
     counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]
-    return ", ".join(f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts)
+    told = [f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts]
+    return ", ".join([*told, *(["by the log alone"] if report["resolved"] and not report["witnessed"] else [])])

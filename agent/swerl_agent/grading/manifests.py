@@ -15,7 +15,12 @@ Manifest = dict[str, Any]
 
 CONTAINER = "grading"
 PAYLOAD = "/swerl"
-WITNESS = "swerl_witness.py"
+WITNESS = {  # files of the package -> where Python of a grading Pod imports them from
+    "swerl_record.py": "witness/swerl_record.py",
+    "swerl_witness.py": "witness/swerl_witness.py",
+    "swerl_unittest.py": "witness/swerl_unittest.py",
+    "sitecustomize.py": "witness/runners/sitecustomize.py",
+}
 GRADER_LABEL = "swerl.dev/grader"  # which Grader made it
 PART_BYTES = 700_000  # of payload per ConfigMap; base64 makes a third more of it, the limit is 1 MiB
 PULL_ALLOWANCE = 600  # seconds for scheduling and pulling, besides the eval script's own limit
@@ -166,9 +171,9 @@ def _whole(name: str) -> Manifest:
 
 
 def _witness(name: str) -> Manifest:
-    """The witness as a module that Python can import, from the first map."""
-    item = {"key": f"{WITNESS}.000", "path": f"witness/{WITNESS}"}
-    return {"configMap": {"name": name, "items": [item]}}
+    """The witness as modules that Python can import, from the first map."""
+    items = [{"key": f"{file}.000", "path": path} for file, path in WITNESS.items()]
+    return {"configMap": {"name": name, "items": items}}
 
 
 def _guaranteed(settings: Grading) -> Manifest:

@@ -148,6 +148,7 @@ def summary(reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) ->
         "empty_patch_ids": [name for name, report in reports.items() if not report["patch_exists"]],
         "error_ids": [name for name, report in reports.items() if report["status"] == "infra_error"],
         "tampering_ids": [name for name, report in reports.items() if report.get("tampering")],
+        "unwitnessed_ids": [name for name, report in reports.items() if _by_the_log_alone(report)],
         "unknown_ids": list(unknown),
     }
     counts = {
@@ -160,6 +161,10 @@ def summary(reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) ->
 
 def _graded(report: Mapping[str, Any]) -> bool:
     return bool(report["patch_exists"]) and report["status"] != "infra_error"
+
+
+def _by_the_log_alone(report: Mapping[str, Any]) -> bool:
+    return bool(report["resolved"]) and not report.get("witnessed")
 
 
 def _indented(content: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the witness of a grading Pod's pytest sessions says, checked on the trusted side.
+"""What the witness of a grading Pod's test runs says, checked on the trusted side.
 
 Guarantees: a line counts only when it bears the signature of its session's key and the next number; a session counts
 only when it wrote its end; of several results of a test the worst counts. A resolved log whose tests the witness did
@@ -16,16 +16,20 @@ from typing import Any
 
 # From best to worst, as far as a test that has several is concerned.
 STATUSES = ("PASSED", "XFAIL", "SKIPPED", "XPASS", "FAILED", "ERROR")
+# How a verbose run of unittest prints them.
+WORDS = {"PASSED": "ok", "XFAIL": "expected failure", "SKIPPED": "skipped", "XPASS": "unexpected success",
+         "FAILED": "FAIL", "ERROR": "ERROR"}  # fmt: skip
 MAX_NAMED = 5  # tests or findings that a verdict names
 
 
 @dataclass
 class Session:
-    """One pytest run."""
+    """One run of pytest or unittest."""
 
     begun: bool = False
     ended: bool = False
     results: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # that unittest prints for a test
     alarms: list[str] = field(default_factory=list)
 
 
@@ -38,25 +42,31 @@ class Testimony:
 
     @property
     def log(self) -> str:
-        """The results as lines of pytest's summary, which swebench's parsers read."""
+        """The results as lines of pytest's summary or of a verbose unittest, which swebench's parsers read."""
         merged: dict[str, str] = {}
+        names: dict[str, str] = {}
         for session in filter(lambda each: each.ended, self.sessions):
+            names |= session.names
             for test, status in session.results.items():
                 merged[test] = _worse(merged.get(test, status), status)
-        return "".join(f"{status} {test}\n" for test, status in merged.items())
+        return "".join(_line(names.get(test), test, status) for test, status in merged.items())
 
 
-def checked_record(text: bytes, keys: Sequence[str], *, required: bool, finished: bool) -> Testimony:
-    """The checked record; `required`: pytest must have been seen; `finished`: nothing but pytest ended the run."""
+def _line(name: str | None, test: str, status: str) -> str:
+    return f"{status} {test}\n" if name is None else f"{name} ... {WORDS.get(status, status)}\n"
+
+
+def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished: bool) -> Testimony:
+    """The checked record; `required`: the runner that must have been seen, if any; `finished`: no limit ended it."""
     sessions = [Session() for _ in keys]
     alarms = [] if _read(text, keys, sessions) else ["the witness's record holds lines that it did not sign"]
     seen = [session for session in sessions if session.begun]
     for session in seen:
         alarms += dict.fromkeys(session.alarms)
         if finished and not session.ended:
-            alarms.append("the test session was cut short before pytest's end")
+            alarms.append("the test session was cut short before its runner's end")
     if required and finished and not seen:
-        alarms.append("pytest was run without its witness")
+        alarms.append(f"{required} was run without its witness")
     return Testimony(tuple(seen), tuple(alarms))
 
 
@@ -90,9 +100,13 @@ def _add(session: Session, content: Sequence[Any]) -> None:
     kind, *rest = content
     if kind == "hello":
         session.begun = True
+    elif kind == "begin":  # a run after another one in the same process
+        session.ended = False
     elif kind == "result":
-        test, status = rest
+        test, status, *name = rest
         session.results[test] = _worse(session.results.get(test, status), status)
+        if name:
+            session.names[test] = name[0]
     elif kind == "alarm":
         session.alarms.append(str(rest[0]))
     elif kind == "end":

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from swerl_agent.grading.eval_script import END, EXIT_CODE, START, instrumented, pytest_runs
+from swerl_agent.grading.eval_script import END, EXIT_CODE, START, instrumented, pytest_runs, unittest_runs
 from swerl_agent.grading.swebench_report import grade_log, library
 from swerl_agent.tasks.task import GENERIC_PARSER, PARSERS
 
@@ -135,3 +135,22 @@ def test_the_status_of_a_scripts_last_command_decides_nothing(tmp_path: Path, se
 def test_pytest_is_recognised_in_the_test_command(line: str, runs: int) -> None:
     script = f"pip install x\npytest --version\n: '{START}'\n{line}\n: '{END}'\n"
     assert pytest_runs(script) == runs
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1 x", 1),
+        ("LANG=C python3.8 -W ignore tests/runtests.py x", 1),
+        ("python -m unittest -v x", 1),
+        ("/opt/x/bin/python3 -Wd -m unittest discover", 1),
+        ("python runtests.py", 0),  # of others than Django, which may run anything
+        ("python -m pytest tests/runtests.py", 0),
+        ("bin/test -C --verbose x", 0),
+        ("python -m unittest_of_another", 0),
+    ],
+)
+def test_unittest_is_recognised_in_the_test_command(line: str, runs: int) -> None:
+    script = f"./tests/runtests.py --help\n: '{START}'\n{line}\n: '{END}'\n"
+    assert unittest_runs(script) == runs
+    assert ("/runners:" in instrumented(script)) == bool(runs)

@@ -38,7 +38,7 @@ async def graded(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome | Exception
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
     async with Grader(cluster, "n", Grading(retries=2, cache=False)) as grader:
-        return await grader.grade(task(eval_script="./tests/runtests.py"), ""), jobs
+        return await grader.grade(task(eval_script="bin/test"), ""), jobs
 
 
 def report(*lines: str) -> Report:
@@ -84,6 +84,6 @@ async def test_a_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatc
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
     async with Grader(cluster, "n", Grading()) as grader:
-        first, again = [await grader.grade(task(eval_script="./tests/runtests.py"), "") for _ in range(2)]
+        first, again = [await grader.grade(task(eval_script="bin/test"), "") for _ in range(2)]
     assert (first.cached, again.cached) == (False, True)
     assert again.duration < 1 <= first.duration

@@ -2,93 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from swerl_agent.grading.eval_script import END, START, instrumented
-from swerl_agent.grading.framing import HEAD_BYTES, TAIL_BYTES, Framer, Report
-from swerl_agent.grading.policy import protected_globs
-from swerl_agent.grading.testimony import checked_record
-from swerl_agent.tasks import Evaluation
+from swerl_agent.grading.framing import HEAD_BYTES, TAIL_BYTES, Framer
 
-WRAPPER = Path(__file__).parents[3] / "agent/swerl_agent/grading/grade.sh"
-NONCE = "01234567-89ab-cdef-0123-456789abcdef"
-ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # as process 1, as in a Pod
+from .wrapper import ALONE, WRAPPER, diff_of, git, grade, repository
 
-
-def grade(
-    repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 120, under: tuple[str, ...] = ()
-) -> Report:
-    test_patch = "diff --git a/check.py b/check.py\n--- a/check.py\n+++ b/check.py\n"
-    evaluation = Evaluation("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
-    files = {
-        "eval.sh": script,
-        "patch.diff": patch,
-        "protected": "".join(glob + "\n" for glob in protected_globs(evaluation, ["locked/*"])),
-        "exempt": "locked/open.txt\n",
-    }
-    (payload / "witness").mkdir(parents=True)
-    shutil.copy(WRAPPER.with_name("swerl_witness.py"), payload / "witness")
-    shutil.copy(WRAPPER.with_name("forget.sh"), payload / "forget.sh.000")
-    for name, content in files.items():
-        half = len(content) // 2
-        (payload / f"{name}.000").write_text(content[:half])
-        (payload / f"{name}.001").write_text(content[half:])
-    base = git(repository, "rev-parse", "HEAD").strip()
-    done = subprocess.run(
-        [*under, "bash", str(WRAPPER), base, str(repository), str(limit), "1", str(payload)],
-        capture_output=True,
-        check=True,
-        env=os.environ | {"TMPDIR": str(payload.parent)},
-    )
-    report = Framer().feed(done.stdout)
-    assert report, done.stdout.decode()
-    return report
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    folder = tmp_path / "testbed"
-    files = {
-        "a.py": "one\ntwo\nthree\n",
-        "check.py": "check\n",
-        "tests/conftest.py": "hooks\n",
-        "tests/test_a.py": "t\n",
-    }
-    for name, content in (files | {"locked/x.txt": "x\n", "locked/open.txt": "open\n"}).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
-    git(folder, "init", "-q")
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "base")
-    (folder / "kit.egg-info").mkdir()
-    (folder / "kit.egg-info" / "entry_points.txt").write_text("installed\n")
-    return folder
-
-
-def diff_of(repository: Path, changes: dict[str, str | None]) -> str:
-    for name, content in changes.items():
-        path = repository / name
-        if content is None:
-            path.unlink()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
-    git(repository, "add", "-A", "-f", *changes)
-    patch = git(repository, "diff", "--cached", "--binary")
-    git(repository, "reset", "-q", "--hard")
-    return patch
+__all__ = ["repository"]
 
 
 def test_the_patch_is_there_when_the_script_runs(repository: Path, tmp_path: Path) -> None:
@@ -267,30 +191,3 @@ def test_what_an_image_holds_untracked_survives_a_patch_that_applies_at_the_seco
         repository, tmp_path / "p", patch=patch, script="cat run_tests.sh r2e_tests/* .venv/bin/* new.txt a.py"
     )
     assert report.log.decode().split() == ["untracked"] * 3 + ["new", "one", "2", "three"]
-
-
-@pytest.mark.parametrize("workers", ["", "-n 2"])
-def test_a_run_of_pytest_is_witnessed_and_sees_nothing_of_it(repository: Path, tmp_path: Path, workers: str) -> None:
-    (repository / "t.py").write_text(
-        "import os, pytest, unittest\n"
-        "def test_environment():\n    hidden = ('SWERL_W', 'TOX', 'PYTEST_A')\n"
-        "    assert not [name for name in os.environ if name.startswith(hidden)]\n"
-        "def test_fails():\n    assert 0\n"
-        "@pytest.mark.xfail\ndef test_expected():\n    assert 0\n"
-        "@pytest.mark.skip\ndef test_skipped():\n    pass\n"
-        "class TestClass(unittest.TestCase):\n    def test_method(self):\n        pass\n"
-        "@pytest.fixture\ndef broken():\n    1 / 0\ndef test_setup(broken):\n    pass\n"
-    )
-    command = f"{sys.executable} -m pytest -rA {workers} t.py"
-    script = f"unset PYTHONPATH\n: '>>>>> Start Test Output'\n{command}\n: '>>>>> End Test Output'"
-    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script))
-    seen = checked_record(report.testimony, report.keys, required=True, finished=True)
-    assert seen.alarms == ()
-    assert {test: status for status, test in map(str.split, seen.log.splitlines())} == {
-        "t.py::test_environment": "PASSED",
-        "t.py::test_fails": "FAILED",
-        "t.py::test_expected": "XFAIL",
-        "t.py::test_skipped": "SKIPPED",
-        "t.py::TestClass::test_method": "PASSED",
-        "t.py::test_setup": "ERROR",
-    }

@@ -85,7 +85,7 @@ def test_a_session_that_the_time_limit_ended_is_a_timeout() -> None:
 @pytest.mark.parametrize("lines", [log(f"FAILED {A}"), PASSING])
 def test_a_log_whose_middle_is_missing_resolves_nothing_by_itself_and_says_so(lines: bytes) -> None:
     flooded = replace(reported(b"", lines), total_bytes=40 << 20)
-    judged = judge(task(eval_script="./tests/runtests.py"), flooded, 0)
+    judged = judge(task(eval_script="bin/test"), flooded, 0)
     assert judged.status == "unresolved"
     assert "too long" in judged.detail and judged.report["log_bytes_left_out"] == 8 << 20
 
@@ -95,5 +95,36 @@ def test_a_log_whose_middle_is_missing_counts_where_the_witness_saw_all() -> Non
     assert judge(task(eval_script="pytest"), flooded, 0).resolved
 
 
-def test_runners_that_are_not_pytest_need_no_witness() -> None:
-    assert judge(task(eval_script="./tests/runtests.py"), reported(b"", PASSING), 0).resolved
+def test_a_runner_that_has_no_witness_resolves_by_its_log_alone_and_the_verdict_says_so() -> None:
+    judged = judge(task(eval_script="bin/test"), reported(b"", PASSING), 0)
+    assert (judged.resolved, judged.report["witnessed"]) == (True, False)
+    assert judged.detail.endswith("by the log alone")
+    seen = judge(task(eval_script="bin/test"), reported(spoken(*SEEN), PASSING), 0)
+    assert (seen.report["witnessed"], seen.detail) == (True, "FAIL_TO_PASS 1/1, PASS_TO_PASS 1/1")
+
+
+DJANGO = {"eval_script": "./tests/runtests.py --parallel 1 a", "log_parser": "parse_log_django"}
+RUN: list[object] = ["begin"]
+ONE: list[object] = ["result", "m.C.test_a", "PASSED", "test_a (m.C)"]
+TWO: list[object] = ["result", "m.C.test_b", "PASSED", "What a docstring says."]
+
+
+@pytest.mark.parametrize(
+    ("contents", "named"),
+    [
+        ([HELLO, RUN, ONE, TWO, END], ""),
+        ([], "unittest was run without its witness"),
+        ([HELLO, RUN, ONE, TWO], "cut short"),
+        ([HELLO, RUN, ONE, TWO, END, RUN], "cut short"),
+        ([HELLO, RUN, ONE, END], "no test run stands behind: What a docstring says."),
+        ([HELLO, RUN, ONE, [*TWO[:2], "FAILED", TWO[3]], END], "no test run stands behind: What a docstring says."),
+        ([HELLO, RUN, ONE, TWO, ["result", "m.C.test_a", "ERROR", "test_a (m.C)"], END], "stands behind: test_a (m.C)"),
+    ],
+)
+def test_a_run_of_unittest_resolves_what_its_witness_saw_too(contents: list[list[object]], named: str) -> None:
+    lines = log("test_a (m.C) ... ok", "test_b (m.C)", "What a docstring says. ... ok")
+    judged = judge(
+        task(("test_a (m.C)",), ("What a docstring says.",), **DJANGO), reported(spoken(*contents), lines), 0
+    )
+    assert judged.resolved is not bool(named)
+    assert named in judged.detail

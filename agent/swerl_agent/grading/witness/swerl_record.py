@@ -1,0 +1,156 @@
+"""What the witnesses of test runs share: the signed record, and what a test process must not do.
+
+Runs on Python 3.5 or newer, and needs nothing else.
+
+Guarantees: the witness takes its own traces out of the environment, so that nothing that the tests start is changed;
+every line of the record is numbered and signed with a key that could be read once; a forked child writes none.
+"""
+
+import functools
+import hashlib
+import hmac
+import json
+import os
+import select
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+KEY_WAIT = 10.0  # seconds until a session that gets no key goes on unwitnessed
+MEMORY_SEARCHES = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Record:
+    """The signed lines of one session: `<session> <number> <signature> <JSON>`."""
+
+    def __init__(self, session: str, key: str, fd: int) -> None:
+        self._session, self._fd, self._number, self._process = session, fd, 0, os.getpid()
+        self._signer = hmac.new(key.encode(), digestmod=hashlib.sha256)
+
+    def write(self, *content: Any) -> None:
+        if os.getpid() != self._process:  # a forked child is not this session
+            return
+        text = json.dumps(content)
+        signer = self._signer.copy()
+        signer.update((str(self._number) + " " + text).encode())
+        line = " ".join([self._session, str(self._number), signer.hexdigest(), text]).encode() + b"\n"
+        self._number += 1
+        while line:
+            line = line[os.write(self._fd, line) :]
+
+
+class Facts:
+    """What the wrapper knows of the run."""
+
+    def __init__(self, folder: str) -> None:
+        with open(folder + "/facts", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().split("\n")
+        self.folder, self.began, self.tree = folder, float(lines[0]), lines[1]
+        self.patched = {os.path.realpath(os.path.join(self.tree, path)) for path in lines[2:] if path}
+
+    def blames(self, path: str) -> bool:
+        """Whether `path` is a file of the patch."""
+        return bool(path) and os.path.realpath(path) in self.patched
+
+    def short(self, path: str) -> str:
+        """`path` as the patch names it, or as it is outside the repository."""
+        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(self.tree))
+        return path if inside.startswith("..") else inside
+
+
+def summoned() -> str:
+    """The folder of the record where this process is to be witnessed, else ''; the environment is put right."""
+    folder = os.environ.pop("SWERL_WITNESS", "")
+    if not folder:
+        return ""
+    for name in ("SWERL_WITNESS_FOLDER", "SWERL_WITNESS_CODE", "TOX_TESTENV_PASSENV", "TOX_OVERRIDE"):
+        os.environ.pop(name, None)
+    for name in ("PYTEST_ADDOPTS", "PYTHONPATH"):
+        value = os.environ.pop("SWERL_WITNESS_" + name, "")
+        os.environ.pop(name, None)
+        if value:
+            os.environ[name] = value
+    sys.path[:] = [path for path in sys.path if path != HERE]
+    return folder
+
+
+def opened_record(folder: str) -> "Record | None":
+    """The record of this session, or None when all keys are handed out."""
+    fd = os.open(folder + "/key", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        line = os.read(fd, 200).decode().split() if select.select([fd], [], [], KEY_WAIT)[0] else []
+    finally:
+        os.close(fd)
+    return Record(line[0], line[1], os.open(folder + "/record", os.O_WRONLY)) if len(line) == 2 else None
+
+
+def inner(value: Any) -> Any:
+    """The function in a property, a static or a class method."""
+    return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+
+
+def code_file(value: Any) -> str:
+    """The file of a callable's code, '' for what has none."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = inner(value)
+    code = getattr(value, "__code__", None) or getattr(getattr(type(value), "__call__", None), "__code__", None)
+    return str(code.co_filename) if code else ""
+
+
+def machinery(packages: "Sequence[str]") -> "list[tuple[Any, str, Any, types.CodeType]]":
+    """(owner, name, callable, code) of every function of the loaded modules of `packages`."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in packages or module is None:
+            continue
+        classes = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == name]
+        for owner in [module] + classes:
+            for attribute, value in list(vars(owner).items()):
+                function = inner(value)
+                if isinstance(function, types.FunctionType):
+                    found.append((owner, attribute, value, function.__code__))
+    return found
+
+
+def replaced(before: "list[tuple[Any, str, Any, types.CodeType]]", facts: Facts) -> "Iterator[str]":
+    """What a file of the patch, or one that does not exist, put in the place of the machinery, in words."""
+    for owner, attribute, value, code in before:
+        now = vars(owner).get(attribute, value)
+        function = inner(value)
+        if now is value and function.__code__ is code:
+            continue
+        path = code_file(now) if now is not value else function.__code__.co_filename
+        if facts.blames(path) or not os.path.exists(path or "<none>"):
+            name = getattr(owner, "__qualname__", owner.__name__) + "." + attribute
+            yield (facts.short(path) if path else "something") + " replaced " + name
+
+
+def fresh_machinery(packages: "Sequence[str]", facts: Facts) -> "Iterator[str]":
+    """Files of `packages` outside the repository that were written since the Pod began."""
+    tree = os.path.realpath(facts.tree) + os.sep
+    for name in packages:
+        for folder in getattr(sys.modules.get(name), "__path__", []):
+            for parent, _, files in os.walk(folder):
+                for path in (os.path.join(parent, file) for file in files if file.endswith(".py")):
+                    if not os.path.realpath(path).startswith(tree) and os.stat(path).st_ctime > facts.began:
+                        yield path
+
+
+def listen(facts: Facts, record: Record) -> None:
+    """From now on tell of code that looks for what belongs to grading (Python 3.8 or newer)."""
+    if hasattr(sys, "addaudithook"):
+        private = (os.path.dirname(facts.folder) + os.sep, os.path.dirname(HERE) + os.sep)
+        sys.addaudithook(functools.partial(_watch, facts, record, private))
+
+
+def _watch(facts: Facts, record: Record, private: "tuple[str, str]", event: str, about: "tuple[Any]") -> None:
+    if event == "open" and isinstance(about[0], str) and about[0].startswith(private):
+        if not about[0].startswith(HERE):  # its source is read for tracebacks
+            record.write("alarm", "the tests' code opened " + about[0] + ", which belongs to grading")
+    elif event in MEMORY_SEARCHES:
+        path = sys._getframe(1).f_code.co_filename
+        if facts.blames(path):
+            record.write("alarm", facts.short(path) + " searches the memory of the test process")

@@ -1,0 +1,199 @@
+"""Witness of a unittest run (Django's runner among others), loaded by `sitecustomize` before any other code.
+
+Runs on Python 3.5 or newer, and needs nothing else.
+
+Guarantees: it writes each result that the run's own result object is given, in whatever process the test ran, under
+the name that the run prints for it; what it saw of tampering; and the end of the run, without which it counts for
+nothing. Runs that tests make themselves are not written. It changes no outcome and prints nothing.
+"""
+
+import functools
+import types
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from swerl_record import (
+    Facts,
+    Record,
+    code_file,
+    fresh_machinery,
+    inner,
+    listen,
+    machinery,
+    opened_record,
+    replaced,
+    summoned,
+)
+
+MACHINERY = ("unittest",)
+STATUSES = {
+    "addSuccess": "PASSED",
+    "addFailure": "FAILED",
+    "addError": "ERROR",
+    "addSkip": "SKIPPED",
+    "addExpectedFailure": "XFAIL",
+    "addUnexpectedSuccess": "XPASS",
+}
+FRAMEWORK = ("unittest", "django")
+PROBED = ("SimpleTestCase", "TestCase")  # of the framework: quick to begin and to end
+
+__unittest = True  # frames of this module are no part of a test's traceback
+
+
+class Runs:
+    """The runs of this process: how deep they are in each other, and the result object of the outermost."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.result = None
+
+
+def test_cases(suite: Any) -> "Iterator[Any]":
+    """Every test of a suite of suites, of Django's parallel ones, too."""
+    try:
+        parts = iter(suite)
+    except TypeError:
+        yield suite
+        return
+    for part in parts:
+        yield from test_cases(part)
+
+
+def function_of(test: Any) -> Any:
+    """The function of a test method, None where there is none."""
+    function = inner(getattr(type(test), getattr(test, "_testMethodName", ""), None))
+    return function if isinstance(function, types.FunctionType) else None
+
+
+def described(result: Any, test: Any) -> str:
+    """The name of a test in what a run prints before its outcome: the last line of its description."""
+    try:
+        text = str(result.getDescription(test))
+    except Exception:
+        text = str(test)
+    return text.split("\n")[-1]
+
+
+def probe_of(test: Any) -> "type[unittest.TestCase]":
+    """A test that must fail, of the same framework as `test`."""
+    bases = [base for base in type(test).__mro__ if base.__name__ in PROBED]
+    named = [base for base in bases if base.__module__.partition(".")[0] in FRAMEWORK]
+
+    def fails(self: Any) -> None:
+        raise AssertionError("must fail")
+
+    return type("Probe", (named[0] if named else unittest.TestCase,), {"test": fails})
+
+
+def failing_test_passes(test: Any) -> bool:
+    """Whether a test that must fail, run by the same machinery as `test`, passes."""
+    result = unittest.TestResult()
+    try:
+        unittest.TestSuite([probe_of(test)("test")]).run(result)
+    except Exception:
+        return False
+    return result.testsRun > 0 and not (result.failures or result.errors or result.skipped)
+
+
+def audit(run: "Sequence[tuple[str, Any, types.CodeType]]", record: Record, facts: Facts) -> None:
+    """Tell what is not at a run's end as it was at its beginning."""
+    for name, function, code in run:
+        if function.__code__ is not code:
+            record.write("alarm", "the code of " + name + " was replaced")
+        elif facts.blames(code_file(function)):
+            record.write("alarm", facts.short(code_file(function)) + " defines the test " + name)
+
+
+def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Facts) -> "Callable[..., Any]":
+    """A runner's `run` that tells of the outermost one's beginning and end."""
+    before = machinery(MACHINERY)
+
+    def outermost(self: Any, test: Any) -> Any:
+        record.write("begin")
+        runs.result = None
+        cases = list(test_cases(test))
+        functions = [(case.id(), function_of(case)) for case in cases]
+        known = [(name, function, function.__code__) for name, function in functions if function]
+        last = cases[-1:]
+        del cases  # unittest lets go of each test once it has run
+        result = run(self, test)
+        for alarm in replaced(before, facts):
+            record.write("alarm", alarm)
+        audit(known, record, facts)
+        if last and failing_test_passes(last[0]):
+            record.write("alarm", "a test that must fail passed")
+        record.write("end")
+        return result
+
+    @functools.wraps(run)
+    def watched(self: Any, test: Any) -> Any:
+        runs.depth += 1
+        try:
+            return (outermost if runs.depth == 1 else run)(self, test)
+        finally:
+            runs.depth -= 1
+
+    return watched
+
+
+def remembered_result(make: "Callable[..., Any]", runs: Runs) -> "Callable[..., Any]":
+    """A runner's `_makeResult` that remembers the outermost run's."""
+
+    @functools.wraps(make)
+    def remembered(self: Any) -> Any:
+        result = make(self)
+        if runs.depth == 1 and runs.result is None:
+            runs.result = result
+        return result
+
+    return remembered
+
+
+def written_outcome(report: "Callable[..., Any]", status: str, runs: Runs, record: Record) -> "Callable[..., Any]":
+    """A result's `addSuccess` and the like that writes the outcome down."""
+
+    @functools.wraps(report)
+    def written(self: Any, test: Any, *about: Any, **named: Any) -> Any:
+        if self is runs.result:
+            record.write("result", test.id(), status, described(self, test))
+        return report(self, test, *about, **named)
+
+    return written
+
+
+def written_subtest(report: "Callable[..., Any]", runs: Runs, record: Record) -> "Callable[..., Any]":
+    """A result's `addSubTest` that writes a failure down as one of its test."""
+
+    @functools.wraps(report)
+    def written(self: Any, test: Any, subtest: Any, error: Any) -> Any:
+        if self is runs.result and error is not None:
+            record.write("result", test.id(), "FAILED", described(self, test))
+        return report(self, test, subtest, error)
+
+    return written
+
+
+def witness(folder: str, record: Record) -> None:
+    """Put the witness into unittest."""
+    facts, runs, result, runner = Facts(folder), Runs(), unittest.TestResult, unittest.TextTestRunner
+    record.write("hello", {"runner": "unittest"})
+    for path in fresh_machinery(MACHINERY, facts):
+        record.write("alarm", path + " was written during grading")
+    for name, status in STATUSES.items():
+        setattr(result, name, written_outcome(getattr(result, name), status, runs, record))
+    setattr(result, "addSubTest", written_subtest(result.addSubTest, runs, record))
+    setattr(runner, "_makeResult", remembered_result(runner._makeResult, runs))
+    setattr(runner, "run", watched_run(runner.run, runs, record, facts))
+    listen(facts, record)
+
+
+def start() -> None:
+    """Become the witness of this process, if there is one to be."""
+    folder = summoned()
+    record = opened_record(folder) if folder else None
+    if record:
+        witness(folder, record)
+
+
+start()

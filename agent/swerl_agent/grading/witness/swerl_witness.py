@@ -1,0 +1,179 @@
+"""Witness of a pytest run, loaded by pytest itself (`-p swerl_witness`) in a grading Pod, from a read-only mount.
+
+Runs on Python 3.6 and pytest 3.6 or newer, and needs nothing else. Without `SWERL_WITNESS` in the environment it does
+nothing.
+
+Guarantees: it is in place before any code of the repository; it writes each test's result when pytest has it, what it
+saw of tampering, and the end, without which a run counts for nothing. It changes no outcome and prints nothing.
+"""
+
+import os
+import sys
+import types
+import unittest
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from swerl_record import (
+    Facts,
+    Record,
+    code_file,
+    fresh_machinery,
+    inner,
+    listen,
+    machinery,
+    opened_record,
+    replaced,
+    summoned,
+)
+
+MACHINERY = ("_pytest", "pytest", "pluggy", unittest.__name__)
+OUTCOME_HOOKS = (
+    "pytest_collection_modifyitems", "pytest_pycollect_makeitem", "pytest_pyfunc_call", "pytest_report_teststatus",
+    "pytest_runtest_call", "pytest_runtest_logreport", "pytest_runtest_makereport", "pytest_runtest_protocol",
+)  # fmt: skip
+
+
+def outcome_hooks(config: Any) -> "Iterator[tuple[str, Any]]":
+    """(hook, callable) of every implementation that can change an outcome."""
+    for name in OUTCOME_HOOKS:
+        for implementation in getattr(config.hook, name).get_hookimpls():
+            yield name, implementation.function
+
+
+def status_of(report: Any) -> "str | None":
+    """The status that pytest's summary gives the test for this report, None when it says nothing."""
+    expected = hasattr(report, "wasxfail")
+    if report.outcome == "skipped":
+        return "XFAIL" if expected else "SKIPPED"
+    if report.outcome == "failed":
+        return "FAILED" if report.when == "call" else "ERROR"
+    if report.outcome == "passed" and report.when == "call":
+        return "XPASS" if expected else "PASSED"
+    return None
+
+
+def failing_test_passes(item: Any) -> "bool | None":
+    """Whether a test that must fail, run by the same machinery as `item`, passes; None when it cannot be told."""
+    from _pytest import python, runner
+
+    def test() -> None:
+        raise AssertionError("must fail")
+
+    module = item.getparent(python.Module)
+    name = "test_" + os.urandom(4).hex()
+    try:
+        if hasattr(python.Function, "from_parent"):
+            clone = python.Function.from_parent(module, name=name, callobj=test)
+        else:
+            clone = python.Function(name, parent=module, callobj=test)
+        return runner.call_and_report(clone, "call", log=False).outcome == "passed"
+    except Exception:
+        return None
+
+
+def raised_by_patch(error: Any, facts: Facts) -> "str | None":
+    """The file of the patch that raised pytest's own `xfail`, if one did."""
+    from _pytest.outcomes import XFailed
+
+    if error is None or not isinstance(error.value, XFailed):
+        return None
+    trace = error.tb
+    while trace is not None:
+        if facts.blames(trace.tb_frame.f_code.co_filename):
+            return str(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return None
+
+
+def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+    """Hooks that tell what is not at the session's end as it was at its beginning."""
+    before: list[tuple[Any, str, Any, types.CodeType]] = []
+    known: set[int] = set()
+    tests: list[tuple[str, Any, types.CodeType]] = []
+
+    def audit(config: Any) -> None:
+        for alarm in replaced(before, facts):
+            record.write("alarm", alarm)
+        for name, function in outcome_hooks(config):
+            if id(function) not in known and facts.blames(code_file(function)):
+                record.write("alarm", f"{facts.short(code_file(function))} registered the hook {name}")
+        for name, function, code in tests:
+            if function.__code__ is not code:
+                record.write("alarm", f"the code of {name} was replaced")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(early_config: Any) -> None:
+        before.extend(machinery(MACHINERY))
+        known.update(id(function) for _, function in outcome_hooks(early_config))
+        for path in fresh_machinery(MACHINERY, facts):
+            record.write("alarm", f"{path} was written during grading")
+
+    def pytest_collection_finish(session: Any) -> None:
+        for item in getattr(session, "items", []):  # none where pytest-xdist distributes them
+            function = inner(getattr(item, "obj", None))
+            if isinstance(function, types.FunctionType):
+                tests.append((item.nodeid, function, function.__code__))
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_sessionfinish(session: Any) -> "Iterator[None]":
+        yield
+        audit(session.config)
+        record.write("end", int(session.exitstatus))
+
+    return locals()
+
+
+def result_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+    """Hooks that write down what pytest makes of each test."""
+    configured: list[Any] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(config: Any) -> None:
+        configured.append(config)
+        plugins = getattr(config.option, "plugins", None) or []
+        while __name__ in plugins:  # workers of pytest-xdist take their plugins from here
+            plugins.remove(__name__)
+
+    def pytest_collectreport(report: Any) -> None:
+        if report.failed:
+            record.write("result", configured[0].cwd_relative_nodeid(report.nodeid), "ERROR")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(item: Any, call: Any) -> None:
+        path = raised_by_patch(call.excinfo, facts)
+        if path:
+            record.write("alarm", f"{facts.short(path)} marks {item.nodeid} as expected to fail")
+
+    def pytest_runtest_logreport(report: Any) -> None:
+        status = None if hasattr(report, "context") else status_of(report)  # a subtest is part of its test
+        if status:
+            record.write("result", configured[0].cwd_relative_nodeid(report.nodeid), status)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtestloop(session: Any) -> "Iterator[None]":
+        yield
+        items = [item for item in getattr(session, "items", []) if item.getparent(pytest.Module)]
+        if items and failing_test_passes(items[-1]):
+            record.write("alarm", "a test that must fail passed")
+
+    return locals()
+
+
+def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
+    """The plugin's hooks by name; what they share lives in their closures alone."""
+    found = {**audit_hooks(record, facts), **result_hooks(record, facts)}
+    record.write("hello", {"python": list(sys.version_info[:3]), "pytest": pytest.__version__})
+    listen(facts, record)
+    return {name: hook for name, hook in found.items() if name.startswith("pytest_")}
+
+
+def start() -> "dict[str, Any]":
+    """The hooks of a witnessed session, {} in any other."""
+    folder = summoned()
+    record = opened_record(folder) if folder else None
+    return hooks(record, Facts(folder)) if record else {}
+
+
+globals().update(start())

@@ -1,0 +1,251 @@
+"""Test runs on this machine, witnessed as in a grading Pod."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading import testimony
+from swerl_agent.grading.eval_script import instrumented
+from swerl_agent.grading.framing import Report
+from swerl_agent.grading.swebench_report import library
+
+from .wrapper import diff_of, git, grade, repository
+
+__all__ = ["repository"]
+
+PYTEST_TESTS = """
+import os, pytest, unittest
+def test_environment():
+    hidden = ('SWERL_W', 'TOX', 'PYTEST_A')
+    assert not [name for name in os.environ if name.startswith(hidden)]
+def test_fails():
+    assert 0
+@pytest.mark.xfail
+def test_expected():
+    assert 0
+@pytest.mark.skip
+def test_skipped():
+    pass
+class TestClass(unittest.TestCase):
+    def test_method(self):
+        pass
+@pytest.fixture
+def broken():
+    1 / 0
+def test_setup(broken):
+    pass
+"""
+# As Django's: tests run here or in forked processes, whose results are given to the result object here.
+RUNNER = """
+import multiprocessing, sys, unittest
+sys.path.insert(0, ".")
+
+class Events(unittest.TestResult):
+    def __init__(self):
+        super().__init__()
+        self.events = []
+    def addSuccess(self, test):
+        self.events.append(("addSuccess", ()))
+        super().addSuccess(test)
+    def addFailure(self, test, error):
+        self.events.append(("addFailure", ((error[0], error[1], None),)))
+        super().addFailure(test, error)
+    addError = addFailure
+    def addSkip(self, test, reason):
+        self.events.append(("addSkip", (reason,)))
+        super().addSkip(test, reason)
+    def addExpectedFailure(self, test, error):
+        self.events.append(("addExpectedFailure", ((error[0], error[1], None),)))
+        super().addExpectedFailure(test, error)
+
+def run(number):
+    events = Events()
+    TESTS[number].run(events)
+    return events.events
+
+class Parallel(unittest.TestSuite):
+    def run(self, result):
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            for test, events in zip(TESTS, pool.map(run, range(len(TESTS)))):
+                for name, about in [("startTest", ()), *events]:
+                    getattr(result, name)(test, *about)
+        return result
+
+def leaves(suite):
+    return [leaf for part in suite for leaf in leaves(part)] if isinstance(suite, unittest.TestSuite) else [suite]
+
+if __name__ == "__main__":
+    loaded = unittest.defaultTestLoader.discover("tests", "check*.py")
+    TESTS = leaves(loaded)
+    suite = Parallel(TESTS) if "--parallel" in sys.argv else loaded
+    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
+"""
+CHECKS = """
+import os, subprocess, sys, unittest
+import a
+class Checks(unittest.TestCase):
+    def test_environment(self):
+        assert not [name for name in os.environ if name.startswith(("SWERL_W", "PYTEST_A", "TOX"))]
+        told = subprocess.check_output([sys.executable, "-c", "import sys; print(sys.path)"])
+        assert "witness" not in str(sys.path) + told.decode()
+    def test_answer(self):
+        self.assertEqual(a.answer(), 42)
+    def test_fails(self):
+        self.fail("boom")
+    def test_named(self):
+        "A description is what is printed."
+    @unittest.skip("not now")
+    def test_skipped(self):
+        pass
+    @unittest.expectedFailure
+    def test_expected(self):
+        1 / 0
+    def test_with_a_run_of_its_own(self):
+        class Inner(unittest.TestCase):
+            def test_inner(self):
+                self.fail()
+        with open(os.devnull, "w") as nowhere:
+            unittest.TextTestRunner(nowhere).run(Inner("test_inner"))
+"""
+DIRECT = """
+    def test_parts(self):
+        for part in range(2):
+            with self.subTest(part=part):
+                self.assertEqual(part, 0)
+"""
+HONEST = "def answer():\n    return 42\n"
+WRONG = HONEST.replace("42", "41")
+
+
+def witnessed(report: Report, runner: str) -> testimony.Testimony:
+    return testimony.checked_record(report.testimony, report.keys, required=runner, finished=True)
+
+
+def run(repository: Path, payload: Path, command: str, patch: str = "", before: str = "unset PYTHONPATH") -> Report:
+    script = f"{before}\n: '>>>>> Start Test Output'\n{command}\n: '>>>>> End Test Output'"
+    return grade(repository, payload, patch=patch, script=instrumented(script))
+
+
+@pytest.mark.parametrize("workers", ["", "-n 2"])
+def test_a_run_of_pytest_is_witnessed_and_sees_nothing_of_it(repository: Path, tmp_path: Path, workers: str) -> None:
+    (repository / "t.py").write_text(PYTEST_TESTS)
+    report = run(repository, tmp_path / "p", f"{sys.executable} -m pytest -rA {workers} t.py")
+    seen = witnessed(report, "pytest")
+    assert seen.alarms == ()
+    assert {test: status for status, test in map(str.split, seen.log.splitlines())} == {
+        "t.py::test_environment": "PASSED",
+        "t.py::test_fails": "FAILED",
+        "t.py::test_expected": "XFAIL",
+        "t.py::test_skipped": "SKIPPED",
+        "t.py::TestClass::test_method": "PASSED",
+        "t.py::test_setup": "ERROR",
+    }
+
+
+@pytest.fixture
+def checked(repository: Path) -> Path:
+    """A repository whose tests run under unittest."""
+    files = {"a.py": HONEST, "tests/runtests.py": RUNNER, "tests/checks.py": CHECKS, "tests/__init__.py": ""}
+    for name, text in files.items():
+        (repository / name).write_text(text)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "checks")
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("./tests/runtests.py --verbosity 2", DIRECT),
+        ("python3 tests/runtests.py --parallel", ""),
+        ("python3 -m unittest -v tests.checks", DIRECT),
+    ],
+)
+def test_a_run_of_unittest_is_witnessed_and_sees_nothing_of_it(
+    checked: Path, tmp_path: Path, command: str, more: str
+) -> None:
+    (checked / "tests/checks.py").write_text(CHECKS + more)
+    (checked / "tests/runtests.py").write_text(f"#!{sys.executable}\n{RUNNER}")
+    (checked / "tests/runtests.py").chmod(0o755)
+    git(checked, "commit", "-q", "-a", "-m", "more")
+    report = run(checked, tmp_path / "p", command.replace("python3", sys.executable))
+    seen = witnessed(report, "unittest")
+    assert seen.alarms == ()
+    _, parsers, _ = library()
+    parse = parsers.PARSER_REGISTRY["parse_log_django"]
+    printed, told = parse(report.log.decode(), None), parse(seen.log, None)
+    assert {name for name, status in printed.items() if status == "PASSED"} == {
+        name for name, status in told.items() if status == "PASSED"
+    }
+    assert told["A description is what is printed."] == "PASSED"
+    assert sorted(told.values()) == ["FAILED"] * (2 if more else 1) + ["PASSED"] * 4 + ["SKIPPED"]
+
+
+def test_a_sitecustomize_of_the_image_is_loaded_after_the_witness(checked: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import sys\nprint('own', __file__, 'swerl_unittest' in sys.modules)\n")
+    command = f"{sys.executable} tests/runtests.py"
+    report = run(checked, tmp_path / "p", command, before=f"export PYTHONPATH={own}")
+    assert f"own {own}/sitecustomize.py True" in report.log.decode()
+    assert witnessed(report, "unittest").alarms == ()
+
+
+def test_other_programs_of_the_command_are_left_alone(checked: Path, tmp_path: Path) -> None:
+    command = f"{sys.executable} -c 'import sys; print(sys.path)'\n{sys.executable} tests/runtests.py"
+    report = run(checked, tmp_path / "p", command)
+    assert "/runners'" not in report.log.decode()
+    assert witnessed(report, "unittest").alarms == ()
+
+
+EXITS = "import os\nos.write(2, b'test_answer (tests.checks.Checks.test_answer) ... ok\\n')\nos._exit(0)\n"
+REPLACES = "import unittest\nunittest.TestCase._callTestMethod = lambda self, method: None\n"
+RELABELS = """
+exec(compile('''
+import unittest
+def add(self, test, *about, made=unittest.TestResult.addSuccess):
+    return made(self, test)
+unittest.TestResult.addFailure = unittest.TestResult.addError = add
+''', unittest_file, 'exec'))
+""".replace("unittest_file", repr(sys.executable))
+RUNS = """
+import os, unittest
+class Checks(unittest.TestCase):
+    def test_answer(self): pass
+    def id(self): return "tests.checks.Checks.test_answer"
+    def __str__(self): return "test_answer (tests.checks.Checks.test_answer)"
+unittest.TextTestRunner(verbosity=2).run(Checks("test_answer"))
+"""
+NEW_CODE = """
+def answer():
+    import sys
+    here = sys._getframe(1).f_locals["self"]
+    type(here).test_fails.__code__ = (lambda self: None).__code__
+    return 42
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        (EXITS, "cut short before its runner's end"),
+        (REPLACES + WRONG, "a.py replaced TestCase._callTestMethod"),
+        (RELABELS + WRONG, "a test that must fail passed"),
+        (RUNS + "os._exit(0)\n", "a.py defines the test tests.checks.Checks.test_answer"),
+        (RUNS + "import atexit\natexit.register(os._exit, 0)\n" + WRONG, "a.py defines the test"),
+        (NEW_CODE, "the code of checks.Checks.test_fails was replaced"),
+        ("import gc\ngc.get_objects()\n" + WRONG, "a.py searches the memory of the test process"),
+    ],
+)
+def test_code_that_forges_a_run_of_unittest_is_named(checked: Path, tmp_path: Path, code: str, named: str) -> None:
+    patch = diff_of(checked, {"a.py": code})
+    report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
+    assert [alarm for alarm in witnessed(report, "unittest").alarms if named in alarm], report.log.decode()
+
+
+def test_a_run_after_a_whole_one_must_end_too(checked: Path, tmp_path: Path) -> None:
+    code = "import os, unittest\nunittest.TextTestRunner().run(unittest.TestSuite())\ndef answer():\n    os._exit(0)\n"
+    report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", diff_of(checked, {"a.py": code}))
+    assert witnessed(report, "unittest").alarms == ("the test session was cut short before its runner's end",)
