@@ -30,7 +30,7 @@ class Malformed(Exception):
 class Report:
     """What the wrapper says happened."""
 
-    stage: str  # no_work_tree | wrong_base | apply_failed | eval
+    stage: str  # no_work_tree | wrong_base | apply_failed | restore_failed | eval
     exit_code: int  # of the stage's command
     seconds: float  # the eval script's own time
     total_bytes: int  # length of the log before it was cut

@@ -19,7 +19,7 @@ for name in eval.sh patch.diff protected exempt; do cat "$payload/$name".* > "$s
 mapfile -t globs < "$scratch/protected"
 mapfile -t exempt < "$scratch/exempt"
 
-repo() { git -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false "$@"; }
+repo() { git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false "$@"; }
 
 note() { printf 'swerl-grading %s note %q\n' "$nonce" "$1"; }
 
@@ -129,6 +129,10 @@ apply() {
 
 applied() { printf 'swerl-grading %s applied %s\n' "$nonce" "$1"; }
 
+put_back() { # path
+  if repo cat-file -e "HEAD:$1"; then repo checkout -q HEAD -- "$1"; else repo rm -q -r -f --cached -- "$1" && rm -rf -- "$1"; fi
+}
+
 # What the patch changed and grading left: one path per line, after the time and the work tree.
 facts() {
   printf '%s\n%s\n' "$start" "$tree"
@@ -157,16 +161,21 @@ done < <(repo ls-files --others -z)
 
 apply || failed apply_failed 1
 
-while IFS= read -r -d '' path; do
+# All of the list before the first is put back: git diff itself writes the index, and locks it, after its last line.
+mapfile -d '' -t changed < <(repo diff --name-only --no-renames -z HEAD 2>> "$scratch/git")
+wait "$!" || failed restore_failed "$?"
+for path in "${changed[@]}"; do
   protected "$path" || continue
   note "restored $path"
-  repo checkout -q HEAD -- "$path" 2> /dev/null || { repo rm -q -r -f --cached -- "$path" && rm -rf -- "$path"; }
-done < <(repo diff --name-only --no-renames -z HEAD)
-while IFS= read -r -d '' path; do
+  put_back "$path" >> "$scratch/git" 2>&1 || failed restore_failed 1
+done
+mapfile -d '' -t added < <(repo ls-files --others -z 2>> "$scratch/git")
+wait "$!" || failed restore_failed "$?"
+for path in "${added[@]}"; do
   [[ -z ${untracked[$path]+x} ]] && protected "$path" || continue
   note "removed $path"
   rm -rf -- "$path"
-done < <(repo ls-files --others -z)
+done
 [ -d "$scratch/kept" ] && cp -a "$scratch/kept/." .
 
 for ((number = 0; number < sessions; number++)); do

@@ -24,6 +24,7 @@ TIMEOUT_CODES = (124, 137)  # of timeout(1), for TERM and KILL
 STAGES = {
     "no_work_tree": "it has no repository at the work tree",
     "wrong_base": "its repository does not hold the task's base commit",
+    "restore_failed": "a protected file that the patch changed could not be put back",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -68,6 +69,27 @@ def test_protected_files_are_put_back_and_new_ones_removed(repository: Path, tmp
     ]
     assert r"removed\ conftest.py" in report.notes
     assert r"restored\ tests/test_a.py" in report.notes
+
+
+def test_protected_files_are_put_back_where_git_has_every_file_to_read_again(repository: Path, tmp_path: Path) -> None:
+    """As in every image: its index knows the files' times and inodes of another machine."""
+    for number in range(1500):
+        (repository / f"file-{number}.txt").write_text(str(number) * 1000)
+    git(repository, "add", "-A", ":!kit.egg-info")
+    git(repository, "commit", "-q", "-m", "many files")
+    patch = diff_of(repository, {"tests/conftest.py": "forge\n", "tests/test_a.py": "forge\n"})
+    for path in repository.glob("*.txt"):
+        os.utime(path, (1, 1))
+    report = grade(repository, tmp_path / "p", patch=patch, script="cat tests/conftest.py tests/test_a.py")
+    assert report.log == b"hooks\nt\n"
+
+
+def test_a_protected_file_that_cannot_be_put_back_is_no_grading(repository: Path, tmp_path: Path) -> None:
+    patch = diff_of(repository, {"tests/conftest.py": "forge\n"})
+    (repository / ".git/index.lock").touch()
+    report = grade(repository, tmp_path / "p", patch=patch)
+    assert report.stage == "restore_failed"
+    assert b"index.lock" in report.log
 
 
 def test_an_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path: Path) -> None:
