@@ -28,6 +28,7 @@ class Session:
 
     begun: bool = False
     ended: bool = False
+    exited: bool = False  # by itself, as by an exception
     results: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # that unittest prints for a test
     alarms: list[str] = field(default_factory=list)
@@ -63,7 +64,7 @@ def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished:
     seen = [session for session in sessions if session.begun]
     for session in seen:
         alarms += dict.fromkeys(session.alarms)
-        if finished and not session.ended:
+        if finished and not session.ended and not session.exited:
             alarms.append("the test session was cut short before its runner's end")
     if required and finished and not seen:
         alarms.append(f"{required} was run without its witness")
@@ -111,6 +112,8 @@ def _add(session: Session, content: Sequence[Any]) -> None:
         session.alarms.append(str(rest[0]))
     elif kind == "end":
         session.ended = True
+    elif kind == "exit":
+        session.exited = True
 
 
 def _worse(one: str, other: str) -> str:

@@ -6,6 +6,7 @@ Guarantees: the witness takes its own traces out of the environment, so that not
 every line of the record is numbered and signed with a key that could be read once; a forked child writes none.
 """
 
+import atexit
 import functools
 import hashlib
 import hmac
@@ -83,7 +84,11 @@ def opened_record(folder: str) -> "Record | None":
         line = os.read(fd, 200).decode().split() if select.select([fd], [], [], KEY_WAIT)[0] else []
     finally:
         os.close(fd)
-    return Record(line[0], line[1], os.open(folder + "/record", os.O_WRONLY)) if len(line) == 2 else None
+    if len(line) != 2:
+        return None
+    record = Record(line[0], line[1], os.open(folder + "/record", os.O_WRONLY))
+    atexit.register(record.write, "exit")
+    return record
 
 
 def inner(value: Any) -> Any:

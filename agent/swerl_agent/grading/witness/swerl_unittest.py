@@ -8,6 +8,7 @@ nothing. Runs that tests make themselves are not written. It changes no outcome 
 """
 
 import functools
+import sys
 import types
 import unittest
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,6 @@ from typing import Any
 from swerl_record import (
     Facts,
     Record,
-    code_file,
     fresh_machinery,
     inner,
     listen,
@@ -75,34 +75,54 @@ def described(result: Any, test: Any) -> str:
     return text.split("\n")[-1]
 
 
-def probe_of(test: Any) -> "type[unittest.TestCase]":
-    """A test that must fail, of the same framework as `test`."""
+def defined_in(test: Any) -> str:
+    """The file of a test's class, '' where it is not known; decorators of its methods may lie elsewhere."""
+    return str(getattr(sys.modules.get(type(test).__module__), "__file__", None) or "")
+
+
+def probes_like(test: Any) -> "list[unittest.TestCase]":
+    """Tests that must fail, each in another way, of the same framework as `test`."""
     bases = [base for base in type(test).__mro__ if base.__name__ in PROBED]
     named = [base for base in bases if base.__module__.partition(".")[0] in FRAMEWORK]
 
     def fails(self: Any) -> None:
         raise AssertionError("must fail")
 
-    return type("Probe", (named[0] if named else unittest.TestCase,), {"test": fails})
+    def fails_in_part(self: Any) -> None:
+        with self.subTest(part=1):
+            raise AssertionError("must fail")
+
+    methods = {"test": fails, "test_part": fails_in_part}
+    probe = type("Probe", (named[0] if named else unittest.TestCase,), methods)
+    return [probe(name) for name in sorted(methods)]
 
 
-def failing_test_passes(test: Any) -> bool:
-    """Whether a test that must fail, run by the same machinery as `test`, passes."""
+def passes(probe: unittest.TestCase) -> bool:
+    """Whether a test that must fail passes here."""
     result = unittest.TestResult()
     try:
-        unittest.TestSuite([probe_of(test)("test")]).run(result)
+        unittest.TestSuite([probe]).run(result)
     except Exception:
         return False
-    return result.testsRun > 0 and not (result.failures or result.errors or result.skipped)
+    return not (result.failures or result.errors or result.skipped)
 
 
-def audit(run: "Sequence[tuple[str, Any, types.CodeType]]", record: Record, facts: Facts) -> None:
-    """Tell what is not at a run's end as it was at its beginning."""
-    for name, function, code in run:
+def passes_elsewhere(probe: unittest.TestCase, runner: Any) -> bool:
+    """Whether `runner`, Django's for parallel processes, tells of a test that must fail as of one that passed."""
+    try:
+        events = [event[0] for event in runner().run(unittest.TestSuite([probe])).events]
+    except Exception:  # as of a failure that cannot be told to another process
+        return False
+    return not {"addFailure", "addError", "addSubTest"}.intersection(events)
+
+
+def audit(run: "Sequence[tuple[str, str, Any, types.CodeType]]", record: Record, facts: Facts) -> None:
+    """Tell of tests that the patch made, and of those that are not at a run's end as they were at its beginning."""
+    for name, file, function, code in run:
         if function.__code__ is not code:
             record.write("alarm", "the code of " + name + " was replaced")
-        elif facts.blames(code_file(function)):
-            record.write("alarm", facts.short(code_file(function)) + " defines the test " + name)
+        elif facts.blames(file):
+            record.write("alarm", facts.short(file) + " defines the test " + name)
 
 
 def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Facts) -> "Callable[..., Any]":
@@ -113,15 +133,18 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
         record.write("begin")
         runs.result = None
         cases = list(test_cases(test))
-        functions = [(case.id(), function_of(case)) for case in cases]
-        known = [(name, function, function.__code__) for name, function in functions if function]
+        functions = [(case.id(), defined_in(case), function_of(case)) for case in cases]
+        known = [(*named, function, function.__code__) for *named, function in functions if function]
         last = cases[-1:]
         del cases  # unittest lets go of each test once it has run
         result = run(self, test)
         for alarm in replaced(before, facts):
             record.write("alarm", alarm)
         audit(known, record, facts)
-        if last and failing_test_passes(last[0]):
+        remote = getattr(test, "runner_class", None)
+        passed = [probe for case in last for probe in probes_like(case) if passes(probe)]
+        passed += [probe for probe in probes_like(None) if remote and passes_elsewhere(probe, remote)]
+        if passed:
             record.write("alarm", "a test that must fail passed")
         record.write("end")
         return result
