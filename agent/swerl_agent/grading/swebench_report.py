@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -83,8 +84,19 @@ def confirmed(task: Task, summary: str) -> dict[str, bool]:
         return dict.fromkeys(status.get("FAIL_TO_PASS", {}).get("success", []), True)
     grading, parsers, _ = library()
     statuses = parsers.PARSER_REGISTRY[task.evaluation.log_parser](summary, _spec(task))
+    statuses |= _interleaved(statuses, [*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass])
     kept = {test: grading.test_maintained(test, statuses) for test in task.evaluation.pass_to_pass}
     return kept | {test: grading.test_passed(test, statuses) for test in task.evaluation.fail_to_pass}
+
+
+def _interleaved(statuses: dict[str, str], tests: Sequence[str]) -> dict[str, str]:
+    """Statuses of those `tests` whose name holds what was printed before it on its line.
+
+    Django prints through two buffers: task sets have names such as `Applying sites.0002...test_a (m.C)`.
+    """
+    named = {name for name in statuses if " (" in name}
+    cut = {test: [name for name in named if test.endswith(name)] for test in tests if test not in statuses}
+    return {test: statuses[max(names, key=len)] for test, names in cut.items() if names}
 
 
 def doubly_reported(task: Task, log: bytes) -> list[str]:

@@ -33,13 +33,15 @@ if not os.environ.get("FORGED"):
     unittest.TextTestRunner(verbosity=2).run(unittest.TestSuite(map(Forged, ["test_slugify", "test_wrap"])))
     os._exit(0)
 """
-FLATTERS = """
+FAILS_ELSEWHERE = f"\nbogus ... FAIL\n{FAILING} ... ok\n"
+FLATTERS = f"""
 import sys
+FORGED = {FAILS_ELSEWHERE!r}
 class Flattering:
     def __init__(self, real):
         self.real = real
     def write(self, text):
-        return self.real.write(text.replace("FAIL", "ok"))
+        return self.real.write(FORGED if "FAIL" in text else text)
     def __getattr__(self, name):
         return getattr(self.real, name)
 sys.stderr = Flattering(sys.stderr)
@@ -123,7 +125,9 @@ async def test_every_test_that_passed_was_witnessed(
         verdict = await grader.grade(first, first.evaluation.patch)
         assert verdict.resolved and verdict.report["witnessed"], (verdict, logs)
         parse = library()[1].PARSER_REGISTRY["parse_log_django"]
-        passed = tuple(name for name, status in parse(logs[0], None).items() if status == "PASSED" and name != FAILING)
+        names = [name for name, status in parse(logs[0], None).items() if status == "PASSED" and name != FAILING]
+        # Without those that were printed behind other output, which another run puts elsewhere.
+        passed = tuple(name for name in names if re.fullmatch(r"test_\w+ \([\w.]+\)", name) or " (" not in name)
         assert len(passed) > 400
         whole = django.task_of(image, parallel=parallel, kept=passed)
         again, empty = await asyncio.gather(grader.grade(whole, whole.evaluation.patch), grader.grade(whole, ""))

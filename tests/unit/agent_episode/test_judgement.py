@@ -109,6 +109,17 @@ ONE: list[object] = ["result", "m.C.test_a", "PASSED", "test_a (m.C)"]
 TWO: list[object] = ["result", "m.C.test_b", "PASSED", "What a docstring says."]
 
 
+def test_a_name_that_was_printed_behind_other_output_is_that_of_its_test() -> None:
+    name = "  Applying sites.0002_alter_domain_unique...test_a (m.C)".strip()
+    lines = log(f"{name} ... ok", "Clontest_b (m.C) ... ok")
+    two: list[object] = ["result", "m.C.test_b", "PASSED", "test_b (m.C)"]
+    for contents, resolved in (([HELLO, RUN, ONE, two, END], True), ([HELLO, RUN, two, END], False)):
+        assert (
+            judge(task((name,), ("Clontest_b (m.C)",), **DJANGO), reported(spoken(*contents), lines), 0).resolved
+            is resolved
+        )
+
+
 @pytest.mark.parametrize(
     ("contents", "named"),
     [
