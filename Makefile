@@ -20,7 +20,7 @@ BENCHES := setup context exec grading claims sandbox agent scale demo bare
 -include cluster/cluster.mk
 -include tiny_model/tiny_model.mk
 
-.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-docker test-e2e soak gpu-check lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
+.PHONY: help venv images crds demo demo-down test test-unit test-trainer test-control-plane test-outages test-gvisor test-kueue test-docker test-e2e soak gpu-check lint bench bench-bare bench-setup bench-context bench-exec bench-sandbox bench-grading bench-demo bench-scale bench-claims bench-agent
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
@@ -69,6 +69,10 @@ test-outages: venv cluster images ## parts of the real cluster stopped and kille
 test-gvisor: venv images ## a group of sandboxes in gVisor, which is built for it
 	@$(PYTHON) -m cluster build gvisor && $(PYTHON) -m cluster up
 	$(PYTEST) tests/control_plane/gvisor
+
+test-kueue: venv cluster images ## groups of sandboxes in queues of the real Kueue, which is built, installed and removed for it
+	@$(PYTHON) -m cluster build kueue
+	$(PYTEST) tests/kueue
 
 test-docker: venv ## the images, built and pushed by a docker that is started for it
 	$(PYTEST) tests/docker

@@ -36,7 +36,7 @@ class Target:
     tags: str = ""
     cgo: bool = False
     rename: dict[str, str] = field(default_factory=dict)  # last path element of a package -> program name
-    copies: dict[str, str] = field(default_factory=dict)  # "module:path glob" -> folder in the result
+    copies: dict[str, str] = field(default_factory=dict)  # "module:glob of files or folders" -> folder in the result
     patches: tuple[Patch, ...] = field(default=(), repr=False)
 
 
@@ -98,6 +98,15 @@ def _agent_sandbox() -> Target:
     return Target("agent-sandbox", (f"{module}/cmd/agent-sandbox-controller",), "2 min", copies=crds)
 
 
+def _kueue() -> Target:
+    """For `make test-kueue`: the controller, and the chart that its release installs."""
+    module = "sigs.k8s.io/kueue"
+    stamp = f"-X {module}/pkg/version.GitVersion={_pin('kueue', module)}"
+    return Target(
+        "kueue", (f"{module}/cmd/kueue",), "4 min", ldflags=stamp, copies={f"{module}:charts/kueue": "charts"}
+    )
+
+
 def _runc() -> Target:
     module = "github.com/opencontainers/runc"
     version = _pin("runc", module).removeprefix("v")
@@ -135,6 +144,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "gvisor": _gvisor,
     "kwok": _kwok,
     "agent-sandbox": _agent_sandbox,
+    "kueue": _kueue,
 }
 NEEDED = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")
 
@@ -235,7 +245,8 @@ def _copy(target: Target, result: Path) -> None:
         root = Path(_go(listing, SOURCES / "go" / target.name).strip())
         (result / name).mkdir()
         for path in sorted(root.glob(pattern)):
-            shutil.copyfile(path, result / name / path.name)
+            copy = shutil.copytree if path.is_dir() else shutil.copyfile
+            copy(path, result / name / path.name)
 
 
 def _go(arguments: list[str], cwd: Path) -> str:

@@ -48,6 +48,8 @@ class ClaimOptions(TypedDict, total=False):
     """An open client to use instead of one of the claim's own."""
     job: str
     """Groups of one job share the admission limit `max_concurrent`; default `swerl-claim`."""
+    labels: Mapping[str, str]
+    """Labels of the SweSandbox; `kueue.x-k8s.io/queue-name` hands it to a queue of Kueue."""
     timeout: float
     """Seconds until all sandboxes must be ready; default 20 minutes."""
     name: str | None
@@ -92,7 +94,7 @@ class ClaimOptions(TypedDict, total=False):
 
 # As a file of another agent names it: lifetimeSeconds.
 _BY_ALIAS = {str(field.alias): name for name, field in SweSandboxSpec.model_fields.items() if field.alias}
-OF_THE_CLAIM = frozenset({"namespace", "kubeconfig", "client", "job", "timeout", "name", "outlive", "login"})
+OF_THE_CLAIM = frozenset({"namespace", "kubeconfig", "client", "job", "labels", "timeout", "name", "outlive", "login"})
 
 
 class Sandbox:
@@ -185,7 +187,7 @@ class Claim:
         self._spec = _spec(image, count, self._name, options)
         self._namespace, self._kubeconfig = options.get("namespace"), options.get("kubeconfig")
         self._client = options.get("client")
-        self._labels = {JOB_LABEL: options.get("job", JOB)}
+        self._labels = dict(options.get("labels", {})) | {JOB_LABEL: options.get("job", JOB)}
         if self._spec.task_id:
             self._labels[TASK_LABEL] = label_value(self._spec.task_id)
         self._timeout = options.get("timeout", CLAIM_TIMEOUT)

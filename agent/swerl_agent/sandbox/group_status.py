@@ -47,7 +47,9 @@ def ending(group: Json | None) -> SandboxError | None:
 def waits_for(name: str, group: Json | None, pod: Json | None) -> str:
     """One line on what the group `name`, of which `pod` is asked for, waits for."""
     if pod is not None:
-        return waiting_for(pod)
+        held = SandboxReason.SCHEDULING_GATED
+        told = dict(_obstacles((group or {}).get("status") or {})).get(held, "")
+        return f"{held}: {told}" if told and waiting_reason(pod)[0] == held else waiting_for(pod)
     if group is None:
         return f"the SweSandbox {name} does not exist"
     status = group.get("status") or {}

@@ -48,6 +48,7 @@ _DISRUPTIONS: dict[str, type[SandboxLost]] = {
     "DeletionByTaintManager": NodeLost,
     "DeletionByPodGC": NodeLost,
 }
+QUEUE_EVICTION = "TerminationTarget"  # by Kueue, which takes back what it had admitted
 
 
 class PodConnector:
@@ -116,7 +117,8 @@ def fate(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int 
     reason = str(status.get("reason") or (ended or {}).get("reason") or "")
     disrupted = _disruption(status)
     if disrupted and metadata.get("deletionTimestamp"):
-        kind = _DISRUPTIONS.get(str(disrupted.get("reason")), PodGone)
+        by_the_queue = disrupted["type"] == QUEUE_EVICTION
+        kind = Evicted if by_the_queue else _DISRUPTIONS.get(str(disrupted.get("reason")), PodGone)
         return kind(f"{name} is being deleted: {disrupted.get('reason')} {disrupted.get('message') or ''}".rstrip())
     if ended is not None or status.get("phase") in ("Failed", "Succeeded"):
         kind = _REASONS.get(reason) or _REASONS.get(str((ended or {}).get("reason"))) or PodGone
@@ -177,8 +179,8 @@ def waiting_reason(pod: Json) -> tuple[str, str]:
 
 def _disruption(status: Json) -> Json:
     """The condition by which the cluster says that it takes the Pod away, and why; empty when it does not."""
-    found = (each for each in status.get("conditions") or [] if each["type"] == "DisruptionTarget")
-    return next((each for each in found if each["status"] == "True"), {})
+    told = {each["type"]: each for each in status.get("conditions") or [] if each["status"] == "True"}
+    return told.get("DisruptionTarget") or told.get(QUEUE_EVICTION) or {}
 
 
 def _container(status: Json, name: str) -> Json:

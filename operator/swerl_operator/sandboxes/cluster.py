@@ -15,8 +15,10 @@ from swerl_api.conditions import Condition, SandboxReason
 from .. import events
 from ..errors import Conflict, Forbidden, NotFound
 from ..kube import Kube, Object, path
+from .decision import View
 from .facts import Group, Key, Pod, timestamp
 from .metrics import SandboxMetrics
+from .queueing import with_queue_words
 
 SANDBOXES = "swesandboxes"
 METRICS = "metrics.k8s.io/v1beta1"
@@ -74,6 +76,10 @@ class Cluster:
         except (NotFound, Forbidden):
             return None
         return list(found.get("items") or ())
+
+    async def hear(self, view: View) -> View:
+        """`view` with what the queue says that holds its Pods, if one does."""
+        return await with_queue_words(view, self._api)
 
     async def pod(self, namespace: str, name: str) -> Object | None:
         """One Pod, or None."""

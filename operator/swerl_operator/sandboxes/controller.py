@@ -223,8 +223,7 @@ class Controller:
 
     async def _report(self, record: Record, memo: Memo) -> float | None:
         """Write the status if it is time; seconds until this group must be looked at again."""
-        group = record.group
-        if group is None:
+        if (group := record.group) is None:
             return None
         view = self._view(record, group, memo)
         decision = decide(view, self._settings)
@@ -236,7 +235,7 @@ class Controller:
         wanted = desired(view, decision)
         when = due(memo.writes, group.status, wanted, group.spec.replicas, view.now, self._settings)
         if when is not None and when <= view.now:
-            await self._write(group, memo, wanted)
+            await self._write(group, memo, desired(await self._cluster.hear(view), decision))
             when = None
         return self._next_look(memo, record, view, [when, decision.wake])
 

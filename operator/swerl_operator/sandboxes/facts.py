@@ -193,8 +193,10 @@ def read_pod(body: Object) -> Pod | None:
     doomed, verdict = _doom(meta, conditions)
     if ending is not None and state is not PodState.ENDED:
         state, message = PodState.ENDING, verdict or message
-    if ending is not None and reason in (SandboxReason.CONTAINER_EXITED, SandboxReason.COMPLETED):
-        # The kubelet stopped it because it was deleted: by its client, or against its client's wish.
+    unplaced = reason == SandboxReason.POD_LOST and not (body.get("spec") or {}).get("nodeName")
+    if ending is not None and (unplaced or reason in (SandboxReason.CONTAINER_EXITED, SandboxReason.COMPLETED)):
+        # The kubelet stopped it because it was deleted: by its client, or against its client's wish. What never had a
+        # node, and is held by a queue's finalizer, the garbage collector of Pods marks as failed.
         reason, message = doomed or SandboxReason.COMPLETED, verdict
     return Pod(
         name=str(meta["name"]),

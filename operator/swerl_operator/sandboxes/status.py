@@ -156,7 +156,8 @@ def _without_node(view: View, waiting: list[Pod]) -> str:
 def _gate_message(view: View, gated: Pod) -> str:
     queue = view.group.labels.get(names.QUEUE_LABEL)
     whom = f"LocalQueue {queue}" if queue else "whoever put them there"
-    return f"scheduling gates hold its Pods ({gated.message}); they wait for {whom}"
+    text = f"scheduling gates hold its Pods ({gated.message}); they wait for {whom}"
+    return f"{text}: {view.queue_words}"[:1024] if view.queue_words else text
 
 
 def _degraded(view: View, counts: Tally) -> tuple[str, str] | None:

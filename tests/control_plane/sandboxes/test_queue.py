@@ -34,9 +34,10 @@ async def test_a_gated_group_waits_for_its_queue_and_is_admitted_when_the_gates_
 ) -> None:
     await user.declare("held", labels=QUEUE, replicas=3, maxConcurrent=4)
     pods = await user.until(lambda: user.pods("held"), lambda pods: len(pods) == 3, 20)
+    uid = (await user.sandbox("held"))["metadata"]["uid"]
     for pod in pods.values():
         labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
-        assert QUEUE.items() <= labels.items() and labels["kueue.x-k8s.io/pod-group-name"] == "swesb-held"
+        assert QUEUE.items() <= labels.items() and labels["kueue.x-k8s.io/pod-group-name"] == f"swesb-held-{uid[:8]}"
         assert annotations == {
             "kueue.x-k8s.io/pod-group-total-count": "3",
             "kueue.x-k8s.io/retriable-in-group": "false",

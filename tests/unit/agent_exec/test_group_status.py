@@ -72,6 +72,9 @@ def test_what_is_waited_for_is_said() -> None:
     refused = {"type": "Ready", "reason": "WaitingForCapacity", "message": "exceeded quota"}
     assert waits_for("g0", group("Admitted", refused), None) == "no Pod yet; SweSandbox g0 is Admitted: exceeded quota"
     assert waits_for("g0", group("Admitted"), pod("Unschedulable")) == "Unschedulable: 0/1 nodes"
+    held = {"type": "Admitted", "reason": "SchedulingGated", "message": "they wait for LocalQueue q: 1 more needed"}
+    gated = "SchedulingGated: they wait for LocalQueue q: 1 more needed"
+    assert waits_for("g0", group("Pending", held), pod("SchedulingGated")) == gated
 
 
 def test_the_parts_of_a_start_are_known_once_they_are_told() -> None:

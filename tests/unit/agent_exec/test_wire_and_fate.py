@@ -69,8 +69,8 @@ def pod(phase: str = "Running", *, uid: str = "u", deleted: bool = False, **stat
     return {"metadata": metadata, "status": {"phase": phase, **status}}
 
 
-def doomed(reason: str, status: str = "True") -> list[Json]:
-    return [{"type": "DisruptionTarget", "status": status, "reason": reason}]
+def doomed(reason: str, status: str = "True", kind: str = "DisruptionTarget") -> list[Json]:
+    return [{"type": kind, "status": status, "reason": reason}]
 
 
 def container(restarts: int = 0, **state: Any) -> list[Json]:
@@ -89,6 +89,7 @@ def container(restarts: int = 0, **state: Any) -> list[Json]:
         (pod(deleted=True, conditions=doomed("DeletionByTaintManager")), NodeLost),
         (pod(deleted=True, conditions=doomed("EvictionByEvictionAPI", "False")), PodGone),
         (pod("Succeeded", deleted=True, conditions=doomed("PreemptionByScheduler")), Evicted),
+        (pod(deleted=True, conditions=doomed("WorkloadEvictedDueToPreempted", kind="TerminationTarget")), Evicted),
         (pod("Succeeded"), PodGone),
         (pod("Failed", reason="Evicted", message="disk pressure"), Evicted),
         (pod("Failed", reason="DeadlineExceeded"), LifetimeExceeded),

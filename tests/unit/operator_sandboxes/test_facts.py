@@ -104,6 +104,24 @@ def test_who_takes_a_pod_away_is_told_even_if_its_process_ends_well(
     assert (done.reason, done.lost) == (doom or "Completed", bool(doom))
 
 
+@pytest.mark.parametrize(
+    ("conditions", "grace", "reason"),
+    [
+        ([], 0, "Completed"),
+        ([], 1, "PodDeleted"),
+        ([{"type": "TerminationTarget", "status": "True", "reason": "WorkloadEvictedDueToPreempted"}], 1, "Preempted"),
+    ],
+)
+def test_a_pod_that_is_deleted_before_it_has_a_node_and_held_by_a_finalizer_ends_as_it_was_meant_to(
+    conditions: list[dict[str, Any]], grace: int, reason: str
+) -> None:
+    """The garbage collector of Pods marks it as failed without a word."""
+    meta = DELETED | {"deletionGracePeriodSeconds": grace}
+    assert whole({"phase": "Failed", "conditions": conditions}, meta=meta, spec={}).reason == reason
+    on_a_node = whole({"phase": "Failed", "conditions": conditions}, meta=meta, spec={"nodeName": "n"})
+    assert on_a_node.reason == "PodLost"
+
+
 def test_names_and_owners() -> None:
     assert ordinal_of("swesb-x-12") == 12
     assert ordinal_of("swesb-x") is None

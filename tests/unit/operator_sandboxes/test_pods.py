@@ -39,7 +39,7 @@ def test_labels_pass_on_but_cannot_lie(group: Groups) -> None:
     assert labels == {
         "swerl.dev/job": "j",
         "kueue.x-k8s.io/queue-name": "q",
-        "kueue.x-k8s.io/pod-group-name": "swesb-g",
+        "kueue.x-k8s.io/pod-group-name": "swesb-g-uid-g",
         "swerl.dev/role": "sandbox",
         "swerl.dev/sandbox": "g",
         "swerl.dev/egress": "none",

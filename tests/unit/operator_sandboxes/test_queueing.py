@@ -1,0 +1,96 @@
+"""A group's name in Kueue, and Kueue's words about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from swerl_operator.errors import ApiError, Forbidden, NotFound
+from swerl_operator.sandboxes.decision import Decision, View
+from swerl_operator.sandboxes.facts import Group, Pod, PodState
+from swerl_operator.sandboxes.queueing import pod_group, with_queue_words
+from swerl_operator.sandboxes.status import desired
+
+GATES = {"reason": "SchedulingGated", "message": "kueue.x-k8s.io/admission"}
+NEW, OLD = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
+
+
+def workload(*conditions: tuple[str, str, str]) -> dict[str, Any]:
+    told = [{"type": kind, "status": status, "message": message} for kind, status, message in conditions]
+    return {"status": {"conditions": told}}
+
+
+class Kueue:
+    """Answers by API version; remembers what was asked."""
+
+    def __init__(self, **answers: list[dict[str, Any]] | ApiError) -> None:
+        self._answers = {NEW: answers.get("new", []), OLD: answers.get("old", [])}
+        self.asked: list[tuple[str, str]] = []
+
+    async def list(
+        self, api_version: str, resource: str, namespace: str | None, *, labels: str = "", fields: str = ""
+    ) -> list[dict[str, Any]]:
+        assert (resource, namespace) == ("workloads", "ns")
+        self.asked.append((api_version, fields or labels))
+        answer = self._answers[api_version]
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def gated(view: Callable[..., View], pod: Callable[..., Pod]) -> Callable[..., View]:
+    return lambda **spec: view(pod(0, PodState.WAITING, **GATES), spec=spec)
+
+
+def test_groups_of_one_name_have_pod_groups_of_their_own_that_fit_a_label(group: Callable[..., Group]) -> None:
+    first = replace(group("a" * 57), uid="01234567-89ab")
+    second = replace(first, uid="76543210-89ab")
+    assert pod_group(first) != pod_group(second)
+    assert len(pod_group(first)) == 63 and pod_group(first).endswith("-01234567")
+    assert pod_group(replace(first, key=("ns", "g.4"))) == "swesb-g.4-01234567"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"new": [workload(("QuotaReserved", "False", "1 more needed"))]}, "1 more needed"),
+        ({"new": NotFound("GET", 404, "", ""), "old": [workload(("QuotaReserved", "False", "full"))]}, "full"),
+        ({"new": [workload(("QuotaReserved", "True", ""), ("Admitted", "False", "checks pend"))]}, "checks pend"),
+        ({"new": [workload()]}, ""),
+        ({"new": []}, ""),
+        ({"new": NotFound("GET", 404, "", ""), "old": NotFound("GET", 404, "", "")}, ""),
+        ({"new": Forbidden("GET", 403, "", "")}, ""),
+    ],
+)
+async def test_who_waits_for_a_queue_is_told_in_the_queues_words(
+    gated: Callable[..., View], answers: dict[str, Any], said: str
+) -> None:
+    heard = await with_queue_words(gated(), Kueue(**answers))
+    assert heard.queue_words == said
+    admitted = desired(heard, Decision())["conditions"][0]
+    assert admitted["reason"] == "SchedulingGated"
+    assert admitted["message"].endswith(f"LocalQueue q: {said}" if said else "LocalQueue q")
+
+
+async def test_the_workload_of_a_group_has_its_name_and_that_of_a_single_pod_its_owner(
+    gated: Callable[..., View],
+) -> None:
+    api = Kueue()
+    await with_queue_words(gated(), api)
+    await with_queue_words(gated(replicas=1), api)
+    assert api.asked == [(NEW, "metadata.name=swesb-g-uid-g"), (NEW, "kueue.x-k8s.io/job-uid=pod-g-0")]
+
+
+async def test_nobody_is_asked_about_pods_that_no_queue_holds(
+    view: Callable[..., View], pod: Callable[..., Pod], gated: Callable[..., View]
+) -> None:
+    api = Kueue()
+    other = {"reason": "SchedulingGated", "message": "example.org/gate"}
+    elsewhere = gated()
+    elsewhere = replace(elsewhere, group=replace(elsewhere.group, labels={}))
+    for seen in (view(pod()), view(), view(pod(0, PodState.WAITING, **other)), elsewhere):
+        assert await with_queue_words(seen, api) is seen
+    assert not api.asked
