@@ -71,8 +71,8 @@ def remove(kubeconfig: str, manifests: str) -> None:
         _gently(kubeconfig, "patch", "crd", f"{kind}.kueue.x-k8s.io", "--type=merge", "-p", unconverted)
         _release(kubeconfig, f"{kind}.kueue.x-k8s.io")
     _release(kubeconfig, "pods", "-l", f"{MANAGED}=true")
-    _gently(kubeconfig, "delete", "--ignore-not-found", "--timeout=120s", "-f", "-", stdin=manifests)
-    _gently(kubeconfig, "delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+    _gently(kubeconfig, "delete", "--ignore-not-found", "--timeout=90s", "-f", "-", stdin=manifests)
+    _gently(kubeconfig, "delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=90s")
     left = leftovers(kubeconfig)
     assert not left, f"of Kueue there is still {left}"
 
