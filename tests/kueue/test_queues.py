@@ -54,11 +54,11 @@ async def test_a_group_waits_gated_while_the_quota_is_taken_and_is_admitted_whol
 ) -> None:
     await queue.declare("holder", labels=IN_QUEUE, replicas=2)
     await queue.phase("holder", "Ready")
-    assert await queue.used() == 2
+    await queue.until_used(2)
 
     async def work() -> list[str]:
         async with Sandbox.claim(IMAGE, 4, **options(queue, client, "four", IN_QUEUE)) as group:
-            assert await queue.used() == 4
+            await queue.until_used(4)
             return [(await sandbox.run("echo $((6 * 7))")).output.strip() for sandbox in group]
 
     working = asyncio.create_task(work())
@@ -98,15 +98,16 @@ async def test_a_group_that_the_queue_takes_back_ends_as_preempted(queue: Queue,
         commands = [asyncio.create_task(sandbox.run("sleep 300", timeout=310)) for sandbox in group]
         await queue.declare("urgent", labels=HIGH, replicas=3)
         for command in commands:
-            with pytest.raises(SandboxLost):
+            with pytest.raises(SandboxLost) as lost:
                 await command
+            print("LOST", type(lost.value), lost.value)
         status = await queue.phase("low", "Failed")
     state, reason, message = condition(status, "Finished")
     assert (state, reason) == ("True", "Preempted") and "Preempted to accommodate a workload" in message, message
     assert condition(status, "Degraded")[1] == "Preempted" and status["failed"] == 4
 
     await queue.phase("urgent", "Ready")
-    assert await queue.used() == 3
+    await queue.until_used(3)
     await queue.delete("urgent")
     await queue.empty()
 
@@ -119,7 +120,7 @@ async def test_the_place_of_a_sandbox_that_is_released_early_goes_to_others(queu
 
     await queue.release("swesb-four-0")
     await queue.phase("two", "Ready")
-    assert await queue.used() == 5
+    await queue.until_used(5)
     pods = await queue.pods("four")
     assert [pods[f"swesb-four-{i}"]["status"]["phase"] for i in (1, 2, 3)] == ["Running"] * 3
     status = await queue.until(lambda: queue.status("four"), lambda s: s["finished"] == 1, 30)
@@ -168,7 +169,7 @@ async def test_a_single_sandbox_needs_no_group_and_one_without_queue_no_kueue(qu
     assert [GROUP_LABEL in pod["metadata"]["labels"] for pod in pods.values()] == [False]
     await queue.delete("full")
     await queue.phase("single", "Ready")
-    assert await queue.used() == 1
+    await queue.until_used(1)
     await queue.delete("single")
     await queue.delete("free")
     await queue.empty()
