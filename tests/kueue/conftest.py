@@ -25,24 +25,22 @@ def kueue(kubeconfig: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def cluster_queue(kubeconfig: str, product: object, kueue: None, namespace: str) -> Iterator[str]:
-    """The namespace's ClusterQueue; what the tests left in the namespace goes while Kueue still runs."""
+def cluster_queue(kubeconfig: str, product: object, kueue: None, namespace: str) -> str:
+    """The namespace's ClusterQueue."""
     kubectl(kubeconfig, "label", "namespace", namespace, f"{LABEL}=true")
-    try:
-        yield declare(kubeconfig, namespace)
-    finally:
-        kubectl(kubeconfig, "delete", "swesandboxes", "--all", "-n", namespace, "--timeout=60s", check=False)
-        kubectl(kubeconfig, "wait", "--for=delete", "pods", "--all", "-n", namespace, "--timeout=90s", check=False)
+    return declare(kubeconfig, namespace)
 
 
 @pytest.fixture
 async def queue(
     kubeconfig: str, namespace: str, cluster_queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Queue]:
-    """The namespace's queue; empty before and after a test that passes."""
+    """The namespace's queue; no test finds the groups of another."""
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     async with Kube(Metrics()) as api:
         yield Queue(api, namespace, cluster_queue)
+    kubectl(kubeconfig, "delete", "swesandboxes", "--all", "-n", namespace, "--timeout=60s")
+    kubectl(kubeconfig, "wait", "--for=delete", "pods", "--all", "-n", namespace, "--timeout=90s")
 
 
 @pytest.fixture

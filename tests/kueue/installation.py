@@ -27,6 +27,7 @@ from tests.conftest import kubectl
 Json = dict[str, Any]
 LABEL = "swerl.dev/kueue-test"  # of the namespaces that Kueue looks at
 NAMESPACE = "kueue-system"
+CONTROLLER = "kueue-controller-manager"
 MANAGED = "kueue.x-k8s.io/managed"  # Kueue's label and finalizer of Pods
 IMAGE = "swe-rl/kueue"
 PATIENCE = 180  # seconds
@@ -57,6 +58,15 @@ def installed(kubeconfig: str) -> Iterator[None]:
         yield
     finally:
         remove(kubeconfig, manifests)
+
+
+def scale(kubeconfig: str, replicas: int) -> None:
+    """Stop the controller (0) or start it (1), and wait until that is so."""
+    kubectl(kubeconfig, "scale", f"deployment/{CONTROLLER}", f"--replicas={replicas}", "-n", NAMESPACE)
+    if replicas:
+        _until_ready(kubeconfig)
+    else:
+        kubectl(kubeconfig, "wait", "--for=delete", "pods", "--all", "-n", NAMESPACE, "--timeout=90s")
 
 
 def remove(kubeconfig: str, manifests: str) -> None:
@@ -121,7 +131,7 @@ def _pushed(programs: Path) -> tuple[str, str]:
 def _until_ready(kubeconfig: str) -> None:
     """Until the controller runs and its webhooks answer: a queue's flavor can be declared."""
     try:
-        status = ("rollout", "status", "deployment", "kueue-controller-manager", "-n", NAMESPACE)
+        status = ("rollout", "status", "deployment", CONTROLLER, "-n", NAMESPACE)
         run(["kubectl", "--kubeconfig", kubeconfig, *status, f"--timeout={PATIENCE}s"], timeout=PATIENCE + 10)
         flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "probe"}}
         deadline = time.monotonic() + PATIENCE

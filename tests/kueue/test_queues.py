@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox import Sandbox, SandboxLost
+from swerl_agent.sandbox import Evicted, Sandbox
 from swerl_agent.sandbox.claim import ClaimOptions
 
 from tests.control_plane.sandboxes.conftest import IMAGE, condition
+from tests.kueue.installation import scale
 from tests.kueue.queue import GROUP_LABEL, HIGH, IN_QUEUE, LOCAL_QUEUE, LOW, QUOTA, Body, Queue
 
 RESOURCES = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
@@ -98,9 +99,8 @@ async def test_a_group_that_the_queue_takes_back_ends_as_preempted(queue: Queue,
         commands = [asyncio.create_task(sandbox.run("sleep 300", timeout=310)) for sandbox in group]
         await queue.declare("urgent", labels=HIGH, replicas=3)
         for command in commands:
-            with pytest.raises(SandboxLost) as lost:
+            with pytest.raises(Evicted, match="Preempted to accommodate"):
                 await command
-            print("LOST", type(lost.value), lost.value)
         status = await queue.phase("low", "Failed")
     state, reason, message = condition(status, "Finished")
     assert (state, reason) == ("True", "Preempted") and "Preempted to accommodate a workload" in message, message
@@ -129,6 +129,7 @@ async def test_the_place_of_a_sandbox_that_is_released_early_goes_to_others(queu
         await queue.release(f"swesb-four-{ordinal}")
     await queue.until_used(2)
     await queue.gone("four")
+    await queue.delete("four")
     await queue.delete("two")
     await queue.empty()
 
@@ -172,4 +173,21 @@ async def test_a_single_sandbox_needs_no_group_and_one_without_queue_no_kueue(qu
     await queue.until_used(1)
     await queue.delete("single")
     await queue.delete("free")
+    await queue.empty()
+
+
+async def test_a_kueue_that_is_down_delays_groups_and_nothing_else(queue: Queue, kubeconfig: str) -> None:
+    await queue.declare("before", labels=IN_QUEUE, replicas=2)
+    await queue.phase("before", "Ready")
+    scale(kubeconfig, 0)
+    try:
+        await queue.delete("before")
+        await queue.declare("during", labels=IN_QUEUE, replicas=4)
+        await asyncio.sleep(15)
+        assert not await queue.pods("during") and (await queue.status("during")).get("phase") != "Failed"
+    finally:
+        scale(kubeconfig, 1)
+    await queue.phase("during", "Ready", 150)
+    await queue.gone("before")
+    await queue.delete("during")
     await queue.empty()
