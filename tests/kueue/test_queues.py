@@ -13,7 +13,7 @@ from swerl_agent.sandbox.claim import ClaimOptions
 
 from tests.control_plane.sandboxes.conftest import IMAGE, condition
 from tests.kueue.installation import scale
-from tests.kueue.queue import GROUP_LABEL, HIGH, IN_QUEUE, LOCAL_QUEUE, LOW, QUOTA, Body, Queue
+from tests.kueue.queue import API, GROUP_LABEL, HIGH, IN_QUEUE, LOCAL_QUEUE, LOW, QUOTA, Body, Queue
 
 RESOURCES = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
 FULL = "insufficient unused quota for pods"  # in Kueue's words
@@ -109,6 +109,18 @@ async def test_a_group_that_the_queue_takes_back_ends_as_preempted(queue: Queue,
     await queue.phase("urgent", "Ready")
     await queue.until_used(3)
     await queue.delete("urgent")
+    await queue.empty()
+
+
+async def test_a_group_whose_workload_somebody_deletes_ends_as_preempted(queue: Queue) -> None:
+    await queue.declare("pair", labels=IN_QUEUE, replicas=2)
+    await queue.phase("pair", "Ready")
+    [workload] = await queue.workloads()
+    await queue.api.delete(API, "workloads", queue.namespace, workload)
+    status = await queue.phase("pair", "Failed")
+    _, reason, message = condition(status, "Finished")
+    assert reason == "Preempted" and "Workload is deleted" in message, message
+    await queue.delete("pair")
     await queue.empty()
 
 
