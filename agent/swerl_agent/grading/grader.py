@@ -40,7 +40,7 @@ from .manifests import (
     payload_maps,
 )
 from .pods import PodWatch
-from .policy import aware_of_tests, exempt_paths, forbidden, protected_globs
+from .policy import exempt_paths, forbidden, protected_globs, steers_the_tests
 from .swebench_report import check_parser, library
 from .verdict import Verdict
 
@@ -124,7 +124,7 @@ class Grader:
 
     async def _verdict(self, task: Task, patch: str, *, fresh: bool, image: str) -> Verdict:
         """By policy, from the cache, from a Job that runs already, or from one of its own."""
-        blocked = forbidden(patch) or aware_of_tests(patch, task.evaluation)
+        blocked = forbidden(patch) or steers_the_tests(patch, task.evaluation)
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
         files = self._payload(task, patch)

@@ -52,6 +52,8 @@ def test_protected_files_are_put_back_and_new_ones_removed(repository: Path, tmp
             "tests/test_a.py": None,
             "conftest.py": "forge\n",
             "sub/sitecustomize.py": "forge\n",
+            "sub/deep/setup.cfg": "forge\n",
+            "sub/.coveragerc": "forge\n",
             "pytest.py": "forge\n",
             "locked/x.txt": "changed\n",
             "locked/open.txt": "changed\n",
@@ -67,7 +69,7 @@ def test_protected_files_are_put_back_and_new_ones_removed(repository: Path, tmp
         "?? new_module.py",
         "installed",
     ]
-    assert r"removed\ conftest.py" in report.notes
+    assert {r"removed\ conftest.py", r"removed\ sub/deep/setup.cfg"} <= set(report.notes)
     assert r"restored\ tests/test_a.py" in report.notes
 
 

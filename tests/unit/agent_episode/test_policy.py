@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
+
 import pytest
-from swerl_agent.grading.policy import aware_of_tests, changed_paths, exempt_paths, forbidden, protected_globs
+from swerl_agent.grading.diffs import added_lines, changed_paths
+from swerl_agent.grading.policy import exempt_paths, forbidden, protected_globs, steers_the_tests
 
 from .graded import task
 
@@ -51,7 +54,75 @@ def test_the_tasks_tests_are_protected_and_the_reference_fix_is_exempt() -> None
 
 def test_code_that_asks_for_the_running_test_is_blocked() -> None:
     patch = "diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -1 +1 @@\n-x\n+if 'PYTEST_CURRENT_TEST' in env: x\n"
-    assert aware_of_tests(patch, task().evaluation) == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
-    assert aware_of_tests(patch, task(patch=patch).evaluation) is None
-    assert aware_of_tests(patch.replace("c.py", "tests/conftest.py"), task().evaluation) is None
-    assert aware_of_tests(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().evaluation) is None
+    assert steers_the_tests(patch, task().evaluation) == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
+    assert steers_the_tests(patch, task(patch=patch).evaluation) is None
+    assert steers_the_tests(patch.replace("c.py", "tests/conftest.py"), task().evaluation) is None
+    assert steers_the_tests(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().evaluation) is None
+
+
+def test_a_line_that_looks_like_a_header_hides_no_code_behind_a_protected_name() -> None:
+    docstring = '+"""\n+++ b/tests/t.py\n+"""\n+x = "PYTEST_CURRENT_TEST"\n'
+    patch = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -0,0 +1,4 @@\n{docstring}"
+    assert [path for path, _ in added_lines(patch)] == ["c.py"] * 4
+    assert steers_the_tests(patch, task().evaluation) == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
+
+
+FOLDERS = ("", "pkg/", "pkg/deep/")
+DECIDING = (
+    "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", ".coveragerc",
+    "sitecustomize.py", "usercustomize.py", "x.pth", "x.egg-info/entry_points.txt", "test_x.py", "x_test.py",
+    "tests/x.py",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("name", DECIDING)
+def test_what_decides_how_tests_run_is_protected_in_every_folder(folder: str, name: str) -> None:
+    globs = protected_globs(task().evaluation, [])
+    assert any(fnmatch.fnmatchcase(folder + name, glob) for glob in globs)
+
+
+@pytest.mark.parametrize(
+    "name", ["setup_x.py", "pkg/config.py", "pkg/testing.py", "docs/pytest.rst", "src/_pytest/a.py"]
+)
+def test_ordinary_files_are_not_protected(name: str) -> None:
+    assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
+
+
+def added(path: str, *lines: str) -> str:
+    text = "".join(f"+{line}\n" for line in lines)
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -0,0 +1,{len(lines)} @@\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("setup.cfg", "addopts = -p cheat"),
+        ("pkg/tox.ini", "[pytest]"),
+        ("pyproject.toml", "[tool.pytest.ini_options]"),
+        ("setup.cfg", "pytest11 ="),
+        (".coveragerc", "plugins = cheat"),
+    ],
+)
+def test_settings_that_the_fix_changes_too_may_not_steer_the_runner(path: str, line: str) -> None:
+    fix = added(path, "version = 2")
+    assert "looks at the test run" in (steers_the_tests(added(path, line), task(patch=fix).evaluation) or "")
+    assert steers_the_tests(added(path, line), task(patch=added(path, line)).evaluation) is None
+    assert steers_the_tests(added(path, line), task().evaluation) is None, "it is put back"
+    assert steers_the_tests(added(path, "version = 3"), task(patch=fix).evaluation) is None
+
+
+@pytest.mark.parametrize(
+    ("patch", "paths"),
+    [
+        ('diff --git "a/t\\303\\251 \\"x\\".py" "b/t\\303\\251 \\"x\\".py"\nnew file mode 100644\n', ['té "x".py']),
+        ("diff --git a/a b.png b/a b.png\nGIT binary patch\nliteral 3\n", ["a b.png"]),
+        ("diff --git a/x.py b/y.py\nsimilarity index 100%\nrename from x.py\nrename to y.py\n", ["x.py", "y.py"]),
+        ("diff --git a/x.sh b/x.sh\nold mode 100644\nnew mode 100755\n", ["x.sh"]),
+        ("--- a/x.py\n+++ b/x.py\t2024-01-01\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/z.py\n", ["x.py", "z.py"]),
+        ("--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,2 @@\n--- a/no\n+++ b/no\n x\n", ["x.sql"]),
+        ("--- a/x.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", ["x.py"]),
+    ],
+)
+def test_every_way_in_which_git_names_a_file(patch: str, paths: list[str]) -> None:
+    assert changed_paths(patch) == paths

@@ -1,0 +1,69 @@
+"""What a git diff says: the paths it changes, the lines it adds.
+
+Guarantees: a line within a hunk is content, however much it looks like a header; paths are those of the repository,
+without git's quotes and escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_SIDES = re.compile(r'diff --git (?P<quote>"?)a/(?P<path>.+)(?P=quote) "?b/(?P=path)"?')
+_PATHS = ("+++ ", "--- ", "rename from ", "rename to ", "copy to ")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+
+
+def added_lines(patch: str) -> Iterator[tuple[str, str]]:
+    """(path, text) of every line that `patch` adds."""
+    path = ""
+    for content, line in _lines(patch):
+        if content and line.startswith("+"):
+            yield path, line[1:]
+        elif not content and line.startswith("+++ "):
+            path = "".join(_named(line))
+
+
+def changed_paths(patch: str) -> list[str]:
+    """Paths that a well-formed patch changes, makes or removes, in order, without repeats."""
+    return list(dict.fromkeys(path for content, line in _lines(patch) if not content for path in _named(line)))
+
+
+def _lines(patch: str) -> Iterator[tuple[bool, str]]:
+    """Whether a line is content of a hunk, and the line."""
+    old = new = 0  # lines that are left of a hunk's two sides
+    for line in patch.split("\n"):
+        content = old > 0 or new > 0
+        yield content, line
+        if content:
+            old -= line[:1] in ("-", " ", "")
+            new -= line[:1] in ("+", " ", "")
+        elif hunk := _HUNK.match(line):
+            old, new = (int(length or 1) for length in hunk.groups())
+
+
+def _named(header: str) -> list[str]:
+    """The paths that a line outside hunks names."""
+    if sides := _SIDES.fullmatch(header):
+        return [_unquoted(f'"{sides["path"]}"') if sides["quote"] else sides["path"]]
+    start = next((start for start in _PATHS if header.startswith(start)), None)
+    if start is None:
+        return []
+    path = _unquoted(header.removeprefix(start).split("\t")[0])
+    if start in ("+++ ", "--- "):
+        return [] if path == "/dev/null" else [path[2:] if path[:2] in ("a/", "b/") else path]
+    return [path]
+
+
+def _unquoted(path: str) -> str:
+    """A path as git writes it: in quotes and escaped where it has special characters."""
+    if len(path) < 2 or path[0] != '"' or path[-1] != '"':
+        return path
+    plain = _ESCAPED.sub(lambda match: _byte(match[1]), path[1:-1].encode("utf-8", "surrogateescape"))
+    return plain.decode("utf-8", "surrogateescape")
+
+
+def _byte(escaped: bytes) -> bytes:
+    return bytes([int(escaped, 8) & 255]) if len(escaped) == 3 else _LETTERS.get(escaped, escaped)
