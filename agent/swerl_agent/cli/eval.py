@@ -13,6 +13,7 @@ from swerl_api import Grading
 from swerl_agent.episode import PROMPT_FAILED
 from swerl_agent.evaluation import (
     AGREE,
+    Conclusions,
     Evaluation,
     EvaluationSettings,
     Record,
@@ -112,13 +113,14 @@ async def run_evaluation(options: argparse.Namespace) -> int:
         keep_settings(options.output, settings, agree=agree)  # now: an endpoint that refuses begins no folder
         redo = Redo(options.output)
         redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(options.samples)}, options.redo)
-        work = Evaluation(tasks, agent, how, records, options.output, on_record=_Progress(tasks, how, records).show)
+        conclusions, show = Conclusions(options.output, records, settings), _Progress(tasks, how, records).show
+        work = Evaluation(tasks, agent, how, records, options.output, on_record=show, conclude=conclusions.write)
         try:
             namespace = options.namespace or client.namespace
             await work.run(client, namespace, grader, kubeconfig=options.kubeconfig)
         finally:
             redo.done(records)
-            summary = conclude(options.output, records, settings)
+            summary = conclusions.made()
     _print(summary, options.output)
     check_prompts(records)
     return 1 if work.left else 0

@@ -3,7 +3,7 @@
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent, opened_chat_agent
 from .attempts import Attempt, Attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck, check_prompts
-from .folder import AGREE, check_agreement, conclude, keep_settings, read_settings
+from .folder import AGREE, Conclusions, check_agreement, conclude, keep_settings, read_settings
 from .records import Record, RecordError, Records
 from .redo import Redo
 from .summary import merge, predictions, summarise
@@ -15,6 +15,7 @@ __all__ = [
     "MINI_SWE_AGENT",
     "Attempt",
     "Attempts",
+    "Conclusions",
     "Evaluation",
     "EvaluationSettings",
     "EvaluationStuck",

@@ -58,11 +58,13 @@ class Evaluation:
         folder: Path,
         *,
         on_record: Callable[[Record], None] = lambda record: None,
+        conclude: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_record` gets each record that is made; `conclude` is called after it, in a thread."""
         self._tasks = {task.instance_id: task for task in tasks}
         self._agent, self._settings = agent, settings
         self._records, self._folder = records, folder
-        self._on_record = on_record
+        self._on_record, self._conclude = on_record, conclude
         self._lost = 0  # attempts in a row that say nothing about the model
 
     @property
@@ -104,6 +106,7 @@ class Evaluation:
             record = await self._attempt(trial, attempts)
             await asyncio.to_thread(self._records.add, record)
             self._on_record(record)
+            await asyncio.to_thread(self._conclude)
             self._lost = 0 if record.valid else self._lost + 1
             if self._lost >= LOST_IN_A_ROW:
                 raise _vain(record, f"the last {self._lost} attempts")

@@ -1,12 +1,14 @@
 """An evaluation's output folder: what it was begun with, and what its results amount to.
 
-Guarantees: results of different models, or of what else must agree, never mix; making attempts anew is decided once
+Guarantees: results of different models, or of what else must agree, never mix; summary and predictions are whole at
+every moment, and hold every attempt that was settled when they were last written; making attempts anew is decided once
 per run, so that a run which is killed and started again makes none of them twice.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -49,13 +51,36 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
+class Conclusions:
+    """`summary.json` and `preds.json` of `folder`: what `records` amount to, begun with `settings`."""
+
+    def __init__(self, folder: Path, records: Records, settings: Mapping[str, Any]) -> None:
+        self._folder, self._records, self._settings = folder, records, settings
+        self._patches: dict[str, str] = {}  # that were read, by folder of the attempt
+        self._lines = -1  # of the results when both were written
+        self._writing = threading.Lock()
+
+    def write(self) -> None:
+        """Write both unless nothing is new; raises OSError. Threads may call it at the same time."""
+        with self._writing:
+            lines = self._records.lines
+            if lines != self._lines:
+                self.made(durable=False)
+                self._lines = lines
+
+    def made(self, *, durable: bool = True) -> dict[str, Any]:
+        """Write both; the summary. `durable`: so that they survive the machine."""
+        model, data = self._settings.get("model", ""), self._settings.get("data", "")
+        arguments = {**self._settings.get("attempts", {}), **self._settings.get("choice", {})}
+        found = self._records.all
+        summary = summarise(found, model=model, data=data, arguments=arguments)
+        write(self._folder, summary, predictions(self._folder, found, model, self._patches), durable=durable)
+        return summary
+
+
 def conclude(folder: Path, records: Records, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Write summary and predictions; the summary."""
-    model, data = settings.get("model", ""), settings.get("data", "")
-    arguments = {**settings.get("attempts", {}), **settings.get("choice", {})}
-    summary = summarise(records.all, model=model, data=data, arguments=arguments)
-    write(folder, summary, predictions(folder, records.all, model))
-    return summary
+    return Conclusions(folder, records, settings).made()
 
 
 def begin_again(folder: Path, run: str, redo: Literal["unresolved", "all"]) -> None:

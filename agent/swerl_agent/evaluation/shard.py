@@ -25,7 +25,7 @@ from swerl_agent.tasks.selection import shard
 
 from .agents import opened_agent, opened_chat_agent
 from .evaluation import Evaluation, EvaluationSettings, check_prompts
-from .folder import AGREE, begin_again, conclude, keep_settings, read_settings
+from .folder import AGREE, Conclusions, begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
 from .records import RESULTS, Records
 from .summary import merge
@@ -70,14 +70,16 @@ async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None
     async with _agent(share) as agent, _grader(client, share) as grader:
         records = await asyncio.to_thread(_open_records, share, settings)  # an endpoint that refuses begins no folder
         report = _report(client, file, str(share.number))
-        work = Evaluation(tasks, agent, _evaluation_settings(file), records, share.folder)
+        conclusions = Conclusions(share.folder, records, settings)
+        how = _evaluation_settings(file)
+        work = Evaluation(tasks, agent, how, records, share.folder, conclude=conclusions.write)
         mine, total = {task.instance_id for task in tasks}, len(everything) * spec.samples
         following = asyncio.create_task(report.follow(lambda: progress_of(records, mine, total)))
         try:
             await work.run(client, file.namespace, grader, kubeconfig=kubeconfig)
         finally:
             following.cancel()
-            await asyncio.to_thread(conclude, share.folder, records, settings)
+            await asyncio.to_thread(conclusions.made)
         await report.tell(progress_of(records, mine, total))
     return not work.retryable
 

@@ -65,20 +65,33 @@ def summarise(records: Sequence[Record], *, model: str, data: str, arguments: Ma
     }
 
 
-def write(folder: Path, summary: Mapping[str, Any], predictions: Mapping[str, Mapping[str, str]]) -> None:
+def write(
+    folder: Path, summary: Mapping[str, Any], predictions: Mapping[str, Mapping[str, str]], *, durable: bool = True
+) -> None:
     """summary.json, and preds.json in the format of the SWE-bench harness."""
-    write_whole({folder / "summary.json": _json(summary), folder / "preds.json": _json(predictions)})
+    files = {folder / "summary.json": _json(summary), folder / "preds.json": _json(predictions)}
+    write_whole(files, durable=durable)
 
 
-def predictions(folder: Path, records: Iterable[Record], model: str) -> dict[str, dict[str, str]]:
-    """The patch of each task's first attempt; '' where there is none."""
+def predictions(
+    folder: Path, records: Iterable[Record], model: str, read: dict[str, str] | None = None
+) -> dict[str, dict[str, str]]:
+    """The patch of each task's first attempt; '' where there is none. `read` keeps them by the attempt's folder."""
     found: dict[str, dict[str, str]] = {}
+    known = {} if read is None else read
     for record in sorted(records, key=lambda record: record.trial):
-        patch = folder / record.run_dir / "patch.diff" if record.run_dir else None
-        text = patch.read_text("utf-8", "surrogateescape") if patch and patch.exists() else ""
-        row = {"model_name_or_path": model, "instance_id": record.instance_id, "model_patch": text}
-        found.setdefault(record.instance_id, row)
+        if record.instance_id in found:
+            continue
+        if record.run_dir not in known:
+            known[record.run_dir] = _patch(folder / record.run_dir) if record.run_dir else ""
+        row = {"model_name_or_path": model, "instance_id": record.instance_id, "model_patch": known[record.run_dir]}
+        found[record.instance_id] = row
     return found
+
+
+def _patch(attempt: Path) -> str:
+    path = attempt / "patch.diff"
+    return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
 
 
 def merge(folder: Path, shards: Sequence[Path]) -> Records:

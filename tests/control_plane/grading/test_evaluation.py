@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, Record, Records, predictions, summarise
+from swerl_agent.evaluation import Conclusions, Evaluation, EvaluationSettings, Record, Records, predictions, summarise
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
@@ -59,7 +59,8 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
             first.set()
 
         agent = BuiltinAgent(engine, tokenizer, Prompts.default(), limits)
-        return Evaluation(tasks, agent, settings, records, tmp_path, on_record=note)
+        conclusions = Conclusions(tmp_path, records, {"model": "m"})
+        return Evaluation(tasks, agent, settings, records, tmp_path, on_record=note, conclude=conclusions.write)
 
     cut = asyncio.create_task(
         evaluation(Records(tmp_path), solver(tokenizer)).run(client, namespace, grader, kubeconfig=kubeconfig)
@@ -80,6 +81,7 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     summary = summarise(records.all, model="m", data="d", arguments={})
     assert summary["resolve_rate"] == pytest.approx(2 / 3, abs=1e-3)
     found = predictions(tmp_path, records.all, "m")
+    assert json.loads((tmp_path / "preds.json").read_text()) == found
     assert all("min(high" in row["model_patch"] for row in found.values())
     meta = json.loads((tmp_path / records.all[0].run_dir / "meta.json").read_text())
     assert meta["verdict"]["status"] == "resolved"

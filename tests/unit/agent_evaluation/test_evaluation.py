@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from swerl_agent.episode import Episode, PromptError
 from swerl_agent.evaluation import (
     Attempt,
+    Conclusions,
     Evaluation,
     EvaluationSettings,
     EvaluationStuck,
@@ -28,6 +30,7 @@ from tests.full_disk import files_end_at
 TASK = Task("a__a-1", "a/a", "0" * 40, "1", "It breaks.", "image", Criteria("sh", "gold", "", ("t::a",), ()))
 NOTHING = cast(Any, None)
 BROKEN = "agent.instance_template does not render: UndefinedError: 'x' is undefined, in line 2: {{ x }}"
+PATCH = "diff --git a/x b/x\n"
 BUSY = "EngineError: http://e/generate gave no answer in 9 tries: HTTP 429: busy"
 
 
@@ -36,7 +39,7 @@ def tasks(count: int) -> list[Task]:
 
 
 def solved() -> Attempt:
-    return Attempt(Episode("t", "g", 0, patch="diff --git a/x b/x\n", exit_status="submitted"), Verdict("resolved"))
+    return Attempt(Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("resolved"))
 
 
 def lost() -> Attempt:
@@ -82,6 +85,43 @@ async def test_one_that_is_finished_asks_the_cluster_for_nothing(tmp_path: Path)
     work = Evaluation([TASK], NOTHING, EvaluationSettings(), records, tmp_path)
     await work.run(NOTHING, "n", NOTHING)
     assert work.left == []
+
+
+async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(
+    tmp_path: Path, attempts: type[Attempts]
+) -> None:
+    seen: list[tuple[int, list[str]]] = []
+
+    def made() -> Iterator[Attempt]:
+        for _ in range(3):
+            if (tmp_path / "preds.json").exists():
+                predicted = json.loads((tmp_path / "preds.json").read_text())
+                assert all(row["model_patch"] == PATCH for row in predicted.values())
+                seen.append((json.loads((tmp_path / "summary.json").read_text())["resolved"], sorted(predicted)))
+            yield solved()
+
+    attempts.outcomes = made()
+    records = Records(tmp_path)
+    conclusions = Conclusions(tmp_path, records, {"model": "m"})
+    how = EvaluationSettings(workers=1)
+    await Evaluation(tasks(3), NOTHING, how, records, tmp_path, conclude=conclusions.write).run(NOTHING, "n", NOTHING)
+    assert seen == [(1, ["a__a-0"]), (2, ["a__a-0", "a__a-1"])]
+    assert json.loads((tmp_path / "summary.json").read_text())["resolved"] == 3
+
+
+async def test_conclusions_that_cannot_be_written_leave_those_before_whole(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    record = Record(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "")
+    conclusions = Conclusions(tmp_path, records, {"model": "m"})
+    records.add(record)
+    conclusions.write()
+    before = (tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()
+    records.add(replace(record, sample=1))
+    with files_end_at(100), pytest.raises(OSError, match="as it was"):
+        conclusions.write()
+    assert ((tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()) == before
+    conclusions.write()
+    assert json.loads((tmp_path / "summary.json").read_text())["attempts"] == 2
 
 
 async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, attempts: type[Attempts]) -> None:
