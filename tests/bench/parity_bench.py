@@ -5,6 +5,7 @@ recorded log is graded by both sides as several tasks (which of its tests are to
 recorded exit code and with a good and a bad one.
 
     python -m tests.bench.parity_bench [FOLDER_OF_THE_SOURCE_DISTRIBUTION]
+    python -m tests.bench.parity_bench --sample COUNT      # some of them with the harness's verdict, as JSON
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
 import subprocess
 import sys
 import tarfile
@@ -140,6 +142,35 @@ def compare(tree: Path | None = None) -> Comparison:
     return Comparison(len(logs), len({parser for parser, _ in logs}), verdicts, resolved, differences)
 
 
+def sample(count: int) -> list[dict[str, Any]]:
+    """`count` runs of many parsers, every second one resolved: task, log and exit code, and what the harness says."""
+    found: dict[tuple[bool, str], list[dict[str, Any]]] = {}
+    parsers = import_module("swebench.harness.log_parsers").PARSER_REGISTRY
+    with contextlib.redirect_stdout(io.StringIO()):
+        for parser, log in recorded(source() / "tests"):
+            if START in log or END in log:
+                continue
+            for task in tasks_of(parser, dict(parsers[parser](log, None))):
+                for code in (0, 1):
+                    resolved = harness_says(task, f"{START}\n{log}\n{END}\n{EXIT_CODE}: {code}\n")
+                    row = {"parser": parser, "log": log, "exit_code": code, "resolved": resolved}
+                    evaluation = task.evaluation
+                    row |= {
+                        "fix": evaluation.fail_to_pass,
+                        "keep": evaluation.pass_to_pass,
+                        "kind": evaluation.eval_type,
+                    }
+                    found.setdefault((resolved, parser), []).append(row)
+    turns = [[rows for (resolved, _), rows in sorted(found.items()) if resolved is wanted] for wanted in (True, False)]
+    return [row for rows in turns for row in _in_turn(rows, count // 2)]
+
+
+def _in_turn(rows: list[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:
+    """The first of each list, then the second of each, until there are `count`."""
+    deepest = max(map(len, rows))
+    return [each[turn] for turn in range(deepest) for each in rows if turn < len(each)][:count]
+
+
 def _contents(log: str) -> list[str]:
     """The log as a run would leave it: without an exit code, with that of a success and of a failure."""
     end = "" if END in log else f"\n{END}\n"
@@ -148,6 +179,9 @@ def _contents(log: str) -> list[str]:
 
 def main() -> int:
     """Print the counts and every difference; 1 when there is one, or nothing to compare."""
+    if sys.argv[1:2] == ["--sample"]:
+        print(json.dumps(sample(int(sys.argv[2]))))
+        return 0
     found = compare(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
     print(*found.differences, found, sep="\n")
     return 1 if found.differences or not found.resolved else 0

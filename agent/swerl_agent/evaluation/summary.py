@@ -91,7 +91,7 @@ def predictions(
 
 def _patch(attempt: Path) -> str:
     path = attempt / "patch.diff"
-    return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+    return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
 
 
 def merge(folder: Path, shards: Sequence[Path]) -> Records:

@@ -151,6 +151,8 @@ def _pod(
                 "resources": _guaranteed(settings),
                 "volumeMounts": [{"name": "payload", "mountPath": PAYLOAD, "readOnly": True}],
                 "securityContext": {
+                    "runAsUser": 0,  # whoever the image names: scripts install, and write where they like
+                    "runAsGroup": 0,
                     "allowPrivilegeEscalation": False,
                     "capabilities": {
                         "drop": ["ALL"],

@@ -99,7 +99,7 @@ class ReportFolder:
         folder = self._folder(prediction)
         try:
             report = json.loads((folder / REPORT).read_text(encoding="utf-8"))[prediction.instance_id]
-            same = (folder / PATCH).read_text(encoding="utf-8") == prediction.patch
+            same = (folder / PATCH).read_bytes() == _bytes(prediction.patch)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return dict(report) if same and report.get("status") != "infra_error" else None
@@ -108,14 +108,13 @@ class ReportFolder:
         """Write and return the report on `verdict`; raises OSError when the disk refuses."""
         folder, report = self._folder(prediction), instance_report(prediction.patch, verdict)
         files = {folder / PATCH: prediction.patch, folder / REPORT: _indented({prediction.instance_id: report})}
-        write_whole({path: [text.encode()] for path, text in files.items()})
+        write_whole({path: [_bytes(text)] for path, text in files.items()})
         return report
 
     def write_log(self, prediction: Prediction, eval_script: str, log: bytes) -> None:
         """Write what ran and what it printed; raises OSError when the disk refuses."""
         folder = self._folder(prediction)
-        script = eval_script.encode("utf-8", "surrogateescape")
-        write_whole({folder / SCRIPT: [script], folder / LOG: [log]}, durable=False)
+        write_whole({folder / SCRIPT: [_bytes(eval_script)], folder / LOG: [log]}, durable=False)
 
     def summarise(self, model: str, reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> Path:
         """Write the run's summary, with the harness's names; its path."""
@@ -165,6 +164,10 @@ def _graded(report: Mapping[str, Any]) -> bool:
 
 def _by_the_log_alone(report: Mapping[str, Any]) -> bool:
     return bool(report["resolved"]) and not report.get("witnessed")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _indented(content: Mapping[str, Any]) -> str:

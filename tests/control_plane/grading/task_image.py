@@ -104,8 +104,8 @@ class Repository:
         return Task("calc__calc-1", "calc/calc", self.commit, "1", "clamp ignores `high`.", image, evaluation)
 
 
-def push_image(repository: Repository) -> str:
-    """Put the repository at /testbed of the sandbox base; the reference the cluster pulls."""
+def push_image(repository: Repository, *, user: str = "") -> str:
+    """Put the repository at /testbed of the sandbox base, for `user` if given; the reference the cluster pulls."""
     registry = layout.registry()
     layer = _tar(repository.folder)
     packed = gzip.compress(layer, mtime=0)
@@ -113,13 +113,14 @@ def push_image(repository: Repository) -> str:
     config = json.loads(_call(registry, "GET", f"/v2/{BASE}/blobs/{manifest['config']['digest']}"))
     config["rootfs"]["diff_ids"].append(_digest(layer))
     config.pop("history", None)
+    config["config"]["User"] = user
     blob = json.dumps(config).encode()
     manifest["config"] |= {"digest": _digest(blob), "size": len(blob)}
     media = "application/vnd.oci.image.layer.v1.tar+gzip"
     manifest["layers"].append({"mediaType": media, "digest": _digest(packed), "size": len(packed)})
     for content in (packed, blob):
         _upload(registry, content)
-    tag = f"grading-{_digest(packed)[7:19]}"
+    tag = f"grading-{_digest(blob)[7:19]}"
     _call(registry, "PUT", f"/v2/{BASE}/manifests/{tag}", json.dumps(manifest).encode(), content_type=OCI_MANIFEST)
     return f"{layout.REGISTRY_NAME}/{BASE}:{tag}"
 

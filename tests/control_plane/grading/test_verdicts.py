@@ -12,7 +12,7 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 
 from .conftest import settings
-from .task_image import FIXED, SOURCE, Repository
+from .task_image import FIXED, SOURCE, Repository, push_image
 
 
 async def test_the_reference_fix_passes_soon_after_its_tests(grader: Grader, task: Task) -> None:
@@ -58,6 +58,14 @@ async def test_an_image_that_does_not_exist_is_an_infrastructure_error(grader: G
     verdict = await grader.grade(replace(task, image="registry.swerl:5000/swe-rl/no-such-image:1"), "")
     assert verdict.status == "infra_error"
     assert "no-such-image" in verdict.detail
+
+
+async def test_an_image_of_a_user_without_rights_is_graded_by_root(
+    grader: Grader, task: Task, repository: Repository
+) -> None:
+    image = push_image(repository, user="nobody")
+    verdict = await grader.grade(replace(task, image=image), task.evaluation.patch)
+    assert (verdict.status, verdict.report["shielded"]) == ("resolved", True), verdict
 
 
 async def test_an_image_with_another_base_is_an_infrastructure_error(grader: Grader, task: Task) -> None:

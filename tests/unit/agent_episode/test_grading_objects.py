@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import pytest
-from swerl_agent.grading.manifests import PART_BYTES, Placement, grading_job, payload_maps
+from swerl_agent.grading.manifests import PART_BYTES, PULL_ALLOWANCE, Placement, grading_job, payload_maps
 from swerl_api import Grading
 from swerl_api.names import label_value
 
@@ -30,6 +31,15 @@ def test_a_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> N
     assert pod["automountServiceAccountToken"] is False
     assert container["resources"]["requests"] == container["resources"]["limits"]
     assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert container["securityContext"]["runAsUser"] == 0
+
+
+def test_a_grading_job_ends_after_the_scripts_time_and_that_of_a_pull() -> None:
+    how: dict[str, Any] = {"placement": Placement(), "labels": {}, "owners": []}
+    job = grading_job("swegr-x", "image", [], ["swegr-x"], settings=Grading(timeout_seconds=900), **how)
+    assert job["spec"]["activeDeadlineSeconds"] == 900 + PULL_ALLOWANCE
+    assert job["spec"]["ttlSecondsAfterFinished"] > 0
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
 
 
 @pytest.mark.parametrize(("text", "label"), [("o__r-1", "o__r-1"), ("a/b" + "c" * 80, "a-b" + "c" * 60), ("_x_", "x")])

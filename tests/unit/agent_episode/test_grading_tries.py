@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,6 +75,26 @@ async def test_a_verdict_on_the_patch_is_never_tried_again(
 async def test_a_patch_that_always_ends_its_job_early_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, _ = await graded(monkeypatch, *[NoReport("killed")] * 3)
     assert (verdict.status, verdict.detail) == ("unresolved", "every try was cut short: killed")
+
+
+@pytest.mark.parametrize(
+    ("patch", "sent"), [("", b""), ("+a\n", b"+a\n"), ("+a", b"+a\n"), ("+a\r\n+\udcff", b"+a\r\n+\xff\n")]
+)
+async def test_a_patch_is_sent_byte_by_byte_and_ends_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, patch: str, sent: bytes
+) -> None:
+    found: list[bytes] = []
+
+    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> Run:
+        files = {name: data for payload in maps for name, data in payload["binaryData"].items()}
+        found.append(base64.b64decode(files["patch.diff.000"]))
+        return Run(PASSED, "")
+
+    monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
+    cluster: Any = Cluster()
+    async with Grader(cluster, "n", Grading(cache=False)) as grader:
+        await grader.grade(task(eval_script="bin/test"), patch)
+    assert found == [sent]
 
 
 async def test_a_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -101,60 +100,6 @@ def test_an_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path
     )
     report = grade(repository, tmp_path / "p", patch=patch, script="cat kit.egg-info/entry_points.txt")
     assert report.log == b"installed\n"
-
-
-HUNK = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n"
-NEW = "diff --git a/new.py b/new.py\nnew file mode 100644\n--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+new\n"
-
-
-@pytest.mark.parametrize(
-    ("patch", "stage", "applied"),
-    [
-        (HUNK + " one\n-two\n+2\n three\n", "eval", "git apply --verbose"),
-        (HUNK + " zero\n-two\n+2\n three\n", "eval", "patch --batch --forward --fuzz=5"),
-        (HUNK + " x\n-y\n+2\n z\n", "apply_failed", ""),
-        (NEW + HUNK + " x\n-y\n+2\n z\n", "apply_failed", ""),
-        ("not a patch\n", "apply_failed", ""),
-        ("", "eval", ""),
-    ],
-)
-def test_the_apply_ladder(repository: Path, tmp_path: Path, patch: str, stage: str, applied: str) -> None:
-    report = grade(repository, tmp_path / "p", patch=patch)
-    assert (report.stage, report.applied) == (stage, applied)
-
-
-def test_a_patch_to_an_older_state_of_the_file_is_merged(repository: Path, tmp_path: Path) -> None:
-    """As where an image's own commit changed lines around those of the patch."""
-    long = [f"line {number}\n" for number in range(20)]
-    (repository / "a.py").write_text("".join(long))
-    git(repository, "commit", "-q", "-a", "-m", "long")
-    patch = diff_of(repository, {"a.py": "".join(long).replace("line 10\n", "line ten\n")})
-    (repository / "a.py").write_text("".join(["new\n", *long]).replace("line 8\n", "line eight\n"))
-    git(repository, "commit", "-q", "-a", "-m", "the image's own")
-    report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py")
-    assert (report.stage, report.applied) == ("eval", "git apply --verbose --3way")
-    assert b"line eight\nline 9\nline ten\n" in report.log
-
-
-def test_what_an_attempt_to_apply_left_is_gone_at_the_next(repository: Path, tmp_path: Path) -> None:
-    """git applies one of two hunks with --reject; patch then applies both, to the files as they were."""
-    patch = NEW + HUNK + " zero\n-two\n+2\n three\n"
-    report = grade(repository, tmp_path / "p", patch=patch, script="git status --porcelain; cat a.py new.py")
-    assert report.log.decode().split("\n") == [
-        " M a.py", "?? kit.egg-info/", "?? new.py", "one", "2", "three", "new", ""
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("blobs", "applied"), [(True, "git apply --verbose --3way"), (False, "before")])
-def test_a_patch_that_is_applied_already_counts_as_applied(
-    repository: Path, tmp_path: Path, blobs: bool, applied: str
-) -> None:
-    patch = diff_of(repository, {"a.py": "one\n2\nthree\n"})
-    patch = patch if blobs else re.sub("index .*\n", "", patch)
-    (repository / "a.py").write_text("one\n2\nthree\n")
-    git(repository, "commit", "-q", "-a", "-m", "same")
-    report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py")
-    assert (report.stage, report.applied, report.log) == ("eval", applied, b"one\n2\nthree\n")
 
 
 def test_the_time_limit_ends_the_script(repository: Path, tmp_path: Path) -> None:

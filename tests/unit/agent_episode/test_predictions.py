@@ -60,6 +60,17 @@ def test_a_report_is_found_again_for_the_same_patch(tmp_path: Path) -> None:
     assert folder.done(Prediction("o__r-1", "org/model", "another")) is None
 
 
+@pytest.mark.parametrize("patch", ["-a\r\n+b\r\n", "+\udcff\n", "+\u00e9\n"])
+def test_a_patch_is_kept_byte_by_byte(tmp_path: Path, patch: str) -> None:
+    (tmp_path / "p.json").write_text(json.dumps([{**ROW, "model_patch": patch}]))
+    (prediction,) = read_predictions(tmp_path / "p.json")
+    folder = ReportFolder(tmp_path)
+    report = folder.write(prediction, Verdict("unresolved"))
+    written = (tmp_path / "org__model/o__r-1/patch.diff").read_bytes()
+    assert written == patch.encode("utf-8", "surrogateescape")
+    assert folder.done(prediction) == report
+
+
 def test_what_ran_and_what_it_printed_lie_beside_the_report(tmp_path: Path) -> None:
     folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "org/model", "diff")
     folder.write_log(prediction, "pytest\n", b"PASSED \xff\n")

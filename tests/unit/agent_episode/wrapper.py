@@ -14,13 +14,14 @@ from swerl_agent.grading.policy import protected_globs
 from swerl_agent.tasks import Evaluation
 
 WRAPPER = Path(__file__).parents[3] / "agent/swerl_agent/grading/grade.sh"
+TESTS = ("check.py", "spec/new_check.py")  # that the task's tests change or make
 ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # as process 1, as in a Pod
 
 
 def grade(
     repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 120, under: tuple[str, ...] = ()
 ) -> Report:
-    test_patch = "diff --git a/check.py b/check.py\n--- a/check.py\n+++ b/check.py\n"
+    test_patch = "".join(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n" for name in TESTS)
     evaluation = Evaluation("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
     files = {
         "eval.sh": script,
@@ -32,10 +33,11 @@ def grade(
         (payload / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(WRAPPER.parent / path, payload / path)
     shutil.copy(WRAPPER.with_name("forget.sh"), payload / "forget.sh.000")
-    for name, content in files.items():
+    for name, text in files.items():
+        content = text.encode("utf-8", "surrogateescape")
         half = len(content) // 2
-        (payload / f"{name}.000").write_text(content[:half])
-        (payload / f"{name}.001").write_text(content[half:])
+        (payload / f"{name}.000").write_bytes(content[:half])
+        (payload / f"{name}.001").write_bytes(content[half:])
     base = git(repository, "rev-parse", "HEAD").strip()
     done = subprocess.run(
         [*under, "bash", str(WRAPPER), base, str(repository), str(limit), "1", str(payload)],
@@ -50,8 +52,8 @@ def grade(
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, check=True)
+    return done.stdout.decode("utf-8", "surrogateescape")
 
 
 @pytest.fixture

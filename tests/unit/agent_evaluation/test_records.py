@@ -69,6 +69,13 @@ def test_what_infrastructure_ended_enters_no_rate() -> None:
     assert summary["pass_at_k"]["2"]["rate"] == 1.0
 
 
+def test_predictions_hold_patches_byte_by_byte(tmp_path: Path) -> None:
+    (tmp_path / "run-1").mkdir()
+    (tmp_path / "run-1" / "patch.diff").write_bytes(b"-a\r\n+\xff\r\n")
+    found = predictions(tmp_path, [GOOD], "m")["a__a-1"]["model_patch"]
+    assert found == "-a\r\n+\udcff\r\n"
+
+
 def test_predictions_are_of_the_first_attempt(tmp_path: Path) -> None:
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "patch.diff").write_text("diff --git a/x b/x\n")

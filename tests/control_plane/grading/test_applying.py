@@ -1,0 +1,88 @@
+"""How a patch and a script get into a grading Pod: each way of applying, and more of both than one object holds."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading import Grader
+from swerl_agent.tasks import Task
+
+from .task_image import FIXED, SOURCE, Repository, push_image
+
+FUZZY = "patch --batch --forward --fuzz=5"
+
+
+@pytest.fixture(scope="module")
+def ahead(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository whose image has a commit after the base, on a line close to that of the fix."""
+    repository = Repository(tmp_path_factory.mktemp("ahead"))
+    repository.write("calc.py", SOURCE.replace("def double(value):", "def double(value: int):"))
+    repository.git("commit", "-q", "-a", "-m", "The image's own")
+    return repository
+
+
+@pytest.fixture(scope="module")
+def later(ahead: Repository) -> Task:
+    return ahead.task(push_image(ahead))
+
+
+def on_the_base(repository: Path) -> str:
+    """The fix as a diff of the base commit's file."""
+    base = Repository(repository)
+    return base.patch({"calc.py": FIXED})
+
+
+async def test_a_patch_of_the_files_as_they_are_is_applied_by_git(grader: Grader, task: Task) -> None:
+    verdict = await grader.grade(task, task.evaluation.patch)
+    assert (verdict.status, verdict.report["applied"]) == ("resolved", "git apply --verbose")
+
+
+async def test_a_patch_of_the_base_is_merged_with_what_the_image_changed(
+    grader: Grader, later: Task, tmp_path: Path
+) -> None:
+    verdict = await grader.grade(later, on_the_base(tmp_path / "base"))
+    assert (verdict.status, verdict.report["applied"]) == ("resolved", "git apply --verbose --3way"), verdict
+
+
+async def test_a_patch_with_other_lines_around_it_is_applied_with_fuzz_to_the_files_as_they_were(
+    grader: Grader, task: Task, repository: Repository
+) -> None:
+    """Before that git refuses it, merges nothing, and rejects one of two files' hunks having written the other's."""
+    patch = repository.patch({"calc.py": FIXED, "new.py": "import calc\n"})
+    patch = re.sub("index .*\n", "", patch).replace(" def double(value):", " def double(number):")
+    verdict = await grader.grade(task, patch)
+    assert (verdict.status, verdict.report["applied"]) == ("resolved", FUZZY), verdict
+
+
+async def test_a_patch_that_the_image_has_already_counts_as_applied(grader: Grader, tmp_path: Path, task: Task) -> None:
+    done = Repository(tmp_path / "done")
+    patch = done.patch({"calc.py": FIXED})
+    done.write("calc.py", FIXED)
+    done.git("commit", "-q", "-a", "-m", "The fix")
+    verdict = await grader.grade(done.task(push_image(done)), re.sub("index .*\n", "", patch))
+    assert (verdict.status, verdict.report["applied"]) == ("resolved", "before"), verdict
+
+
+async def test_a_patch_that_applies_in_part_is_none(grader: Grader, task: Task, repository: Repository) -> None:
+    lost = "diff --git a/gone.py b/gone.py\n--- a/gone.py\n+++ b/gone.py\n@@ -1 +1 @@\n-a\n+b\n"
+    verdict = await grader.grade(task, repository.patch({"calc.py": FIXED}) + lost)
+    assert (verdict.status, verdict.report["applied"]) == ("patch_apply_failed", "")
+    assert "gone.py" in verdict.detail
+
+
+async def test_a_script_and_a_patch_beyond_a_mebibyte_each_arrive_whole(
+    grader: Grader, task: Task, repository: Repository
+) -> None:
+    ballast = "".join(f"# {number:060x}\n" for number in range(25_000))
+    digest = hashlib.sha256(ballast.encode()).hexdigest()
+    arrived = f"[ $(sha256sum < {{}} | cut -c -64) = {digest} ] || exit 9\n"
+    here = f"cat > /tmp/ballast <<'EOF_{digest}'\n{ballast}EOF_{digest}\n" + arrived.format("/tmp/ballast")
+    script = task.evaluation.eval_script.replace("cd /testbed\n", f"cd /testbed\n{here}{arrived.format('ballast.py')}")
+    patch = repository.patch({"calc.py": FIXED, "ballast.py": ballast})
+    assert min(len(script), len(patch)) > 1 << 20
+    verdict = await grader.grade(replace(task, evaluation=replace(task.evaluation, eval_script=script)), patch)
+    assert verdict.resolved, verdict.detail
