@@ -162,15 +162,15 @@ done < <(repo ls-files --others -z)
 apply || failed apply_failed 1
 
 # All of the list before the first is put back: git diff itself writes the index, and locks it, after its last line.
-mapfile -d '' -t changed < <(repo diff --name-only --no-renames -z HEAD 2>> "$scratch/git")
-wait "$!" || failed restore_failed "$?"
+repo diff --name-only --no-renames -z HEAD > "$scratch/changed" 2>> "$scratch/git" || failed restore_failed "$?"
+mapfile -d '' -t changed < "$scratch/changed"
 for path in "${changed[@]}"; do
   protected "$path" || continue
   note "restored $path"
   put_back "$path" >> "$scratch/git" 2>&1 || failed restore_failed 1
 done
-mapfile -d '' -t added < <(repo ls-files --others -z 2>> "$scratch/git")
-wait "$!" || failed restore_failed "$?"
+repo ls-files --others -z > "$scratch/added" 2>> "$scratch/git" || failed restore_failed "$?"
+mapfile -d '' -t added < "$scratch/added"
 for path in "${added[@]}"; do
   [[ -z ${untracked[$path]+x} ]] && protected "$path" || continue
   note "removed $path"
