@@ -16,7 +16,10 @@ base=$1 tree=$2 limit=$3 sessions=$4 payload=$5
 scratch=$(mktemp -d)
 began=0 ended=0 start=${EPOCHREALTIME/,/.}
 for name in eval.sh patch.diff protected exempt; do cat "$payload/$name".* > "$scratch/$name"; done
-mapfile -t globs < "$scratch/protected"
+mapfile -t globs < <(grep -v '[()|]' "$scratch/protected")
+mapfile -t odd < <(grep '[()|]' "$scratch/protected")
+printf -v any '|%s' "${globs[@]}"
+any="@(${any#|})" # one pattern: a work tree may hold tens of thousands of files that git does not know
 mapfile -t exempt < "$scratch/exempt"
 
 repo() { git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false "$@"; }
@@ -99,11 +102,14 @@ forget_the_future() {
 }
 
 protected() { # path
-  local glob
-  for glob in "${exempt[@]}"; do [[ $1 == "$glob" ]] && return 1; done
+  local glob found=
   # shellcheck disable=SC2053
-  for glob in "${globs[@]}"; do [[ $1 == $glob ]] && return 0; done
-  return 1
+  [[ $1 == $any ]] && found=1
+  # shellcheck disable=SC2053
+  for glob in "${odd[@]}"; do [[ $1 == $glob ]] && found=1; done
+  [ -n "$found" ] || return 1
+  for glob in "${exempt[@]}"; do [[ $1 == "$glob" ]] && return 1; done
+  return 0
 }
 
 clean() { # of what was not there before: images may hold untracked environments and tests
@@ -154,10 +160,12 @@ repo merge-base --is-ancestor "$base" HEAD >> "$scratch/git" 2>&1 || failed wron
 forget_the_future
 
 declare -A untracked=()
+mkdir "$scratch/kept"
 while IFS= read -r -d '' path; do
   untracked[$path]=1
-  protected "$path" && mkdir -p "$scratch/kept" && cp -a --parents -- "$path" "$scratch/kept"
-done < <(repo ls-files --others -z)
+  ! protected "$path" || printf '%s\0' "$path"
+done < <(repo ls-files --others -z) > "$scratch/keep"
+xargs -0 -r cp -a --parents -t "$scratch/kept" -- < "$scratch/keep"
 
 apply || failed apply_failed 1
 
@@ -176,7 +184,7 @@ for path in "${added[@]}"; do
   note "removed $path"
   rm -rf -- "$path"
 done
-[ -d "$scratch/kept" ] && cp -a "$scratch/kept/." .
+cp -a "$scratch/kept/." .
 
 for ((number = 0; number < sessions; number++)); do
   read -r "keys[$number]" < /proc/sys/kernel/random/uuid

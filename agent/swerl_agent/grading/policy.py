@@ -53,7 +53,7 @@ _AWARE = re.compile(r"PYTEST_CURRENT_TEST|PYTEST_VERSION|\b_pytest\b|[\"']pytest
 _STEERING = re.compile(
     r"addopts|pytest11|required_plugins|tool:pytest|ini_options|^\s*\[pytest\]|^\s*\"?plugins\b|testpaths|python_files"
 )
-_GLOB = re.compile(r"([\\*?\[\]])")
+_GLOB = re.compile(r"([\\*?\[\]()|])")
 
 
 def forbidden(patch: str) -> str | None:

@@ -103,7 +103,7 @@ def test_files_of_any_name_and_content_arrive(repository: Path, tmp_path: Path, 
 
 def test_a_file_that_the_tasks_tests_make_too_is_out_of_their_way(repository: Path, tmp_path: Path) -> None:
     """Else the script could not apply the tests."""
-    patch = diff_of(repository, {"spec/new_check.py": "the model's\n", "a.py": "kept\n"})
+    patch = diff_of(repository, {"spec/new_check.py": "m\n", "spec/odd (1|2).py": "m\n", "a.py": "kept\n"})
     report = grade(repository, tmp_path / "p", patch=patch, script="ls spec 2> /dev/null; cat a.py")
     assert report.log == b"kept\n"
     assert r"removed\ spec/new_check.py" in report.notes

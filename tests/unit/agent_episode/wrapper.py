@@ -14,7 +14,7 @@ from swerl_agent.grading.policy import protected_globs
 from swerl_agent.tasks import Evaluation
 
 WRAPPER = Path(__file__).parents[3] / "agent/swerl_agent/grading/grade.sh"
-TESTS = ("check.py", "spec/new_check.py")  # that the task's tests change or make
+TESTS = ("check.py", "spec/new_check.py", "spec/odd (1|2).py")  # that the task's tests change or make
 ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # as process 1, as in a Pod
 
 
