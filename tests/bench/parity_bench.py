@@ -153,9 +153,12 @@ def sample(count: int) -> list[dict[str, Any]]:
             for task in tasks_of(parser, dict(parsers[parser](log, None))):
                 for code in (0, 1):
                     resolved = harness_says(task, f"{START}\n{log}\n{END}\n{EXIT_CODE}: {code}\n")
-                    row = {"parser": parser, "log": log, "exit_code": code, "resolved": resolved}
                     evaluation = task.evaluation
-                    row |= {
+                    row = {
+                        "parser": parser,
+                        "log": log,
+                        "exit_code": code,
+                        "resolved": resolved,
                         "fix": evaluation.fail_to_pass,
                         "keep": evaluation.pass_to_pass,
                         "kind": evaluation.eval_type,
