@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest -q --durations=10
 # The folders and files with the slowest first: xdist would take the files with most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
-SLOW := $(patsubst %,tests/%,control_plane/jobs chaos control_plane/grading control_plane/sandboxes control_plane/exec)
+SLOW := $(patsubst %,tests/%,control_plane/jobs chaos control_plane/grading control_plane/cluster control_plane/sandboxes control_plane/exec)
 OTHERS := $(filter-out $(SLOW) %/gvisor %/__pycache__,$(patsubst %/,%,$(wildcard tests/control_plane/*/)))
 E2E_SLOW := $(patsubst %,tests/e2e/test_%.py,training readme evaluations)
 E2E := $(E2E_SLOW) $(filter-out $(E2E_SLOW),$(wildcard tests/e2e/test_*.py))

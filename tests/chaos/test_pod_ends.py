@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.control_plane.exec.conftest import Json, MakePod
 
 TOLD = 5.0  # seconds from the end of the Pod to the error
+TIGHT = {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi", "cpu": "1"}}
 EVICTED = 90.0  # seconds the kubelet may take to measure a disk
 
 
@@ -61,7 +62,7 @@ async def test_evicted_by_a_user_or_a_drain(running: Running) -> None:
 
 async def test_out_of_memory(client: KubeClient, make_pod: MakePod) -> None:
     process_one = "until [ -e /tmp/go ]; do sleep 0.2; done; exec tail /dev/zero"
-    pod = await make_pod(command=["sh", "-c", process_one], resources={"limits": {"memory": "64Mi", "cpu": "1"}})
+    pod = await make_pod(command=["sh", "-c", process_one], resources=TIGHT)
     async with Session(connect(client, pod)) as session:
         await session.open()
         with pytest.raises(OOMKilled):
@@ -70,7 +71,7 @@ async def test_out_of_memory(client: KubeClient, make_pod: MakePod) -> None:
 
 async def test_a_command_out_of_memory_does_not_hang(client: KubeClient, make_pod: MakePod) -> None:
     """Which process dies of it is the kernel's and the kubelet's to say: the greedy one, or all of the container."""
-    pod = await make_pod(resources={"limits": {"memory": "64Mi", "cpu": "1"}})
+    pod = await make_pod(resources=TIGHT)
     async with Session(connect(client, pod)) as session:
         try:
             result = await asyncio.wait_for(session.run("tail /dev/zero", timeout=60), 30)
@@ -82,7 +83,7 @@ async def test_a_command_out_of_memory_does_not_hang(client: KubeClient, make_po
 
 async def test_evicted_by_the_kubelet_for_its_disk(client: KubeClient, make_pod: MakePod, namespace: str) -> None:
     limits = {"memory": "128Mi", "cpu": "1", "ephemeral-storage": "16Mi"}
-    pod = await make_pod(resources={"limits": limits})
+    pod = await make_pod(resources={"requests": {"cpu": "10m"}, "limits": limits})
     async with Session(connect(client, pod)) as session:
         evicted = asyncio.create_task(when(client, namespace, pod, lambda status: status.get("reason") == "Evicted"))
         with pytest.raises(Evicted):

@@ -119,7 +119,7 @@ async def test_every_test_that_passed_was_witnessed(
     def keep(task: Task, patch: str, log: bytes) -> None:
         logs.append(log.decode("utf-8", "replace"))
 
-    limits = settings(timeout_seconds=300, resources={"limits": {"cpu": "2", "memory": "1Gi"}})
+    limits = settings(timeout_seconds=300, resources={"limits": {"cpu": "400m", "memory": "1Gi"}})
     async with Grader(client, namespace, limits, keep_log=keep) as grader:
         first = django.task_of(image, parallel=parallel)
         verdict = await grader.grade(first, first.evaluation.patch)
@@ -140,7 +140,7 @@ async def test_every_test_that_passed_was_witnessed(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def verdicts(kubeconfig: str, namespace: str, django: Django, image: str) -> dict[str, Verdict]:
     """Every cheat's verdict, graded beside each other."""
-    limits = settings(timeout_seconds=300, max_concurrent=2, resources={"limits": {"cpu": "1", "memory": "1Gi"}})
+    limits = settings(timeout_seconds=300, max_concurrent=2, resources={"limits": {"cpu": "400m", "memory": "1Gi"}})
     async with KubeClient.from_environment(kubeconfig) as client, Grader(client, namespace, limits) as grader:
         patches = {name: patch_of(django, cheat) for name, cheat in CHEATS.items()}
         tasks = {name: django.task_of(image, parallel=cheat.parallel) for name, cheat in CHEATS.items()}
