@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOLERANCE = 1e-4
+UPDATE_SECONDS = 20  # longer than the router needs to give up an engine that fails its health checks
 
 
 def perturb(model: torch.nn.Module) -> None:
@@ -59,6 +60,23 @@ async def test_running_request_goes_on_with_the_new_weights(world: World) -> Non
     spans = (await running)["meta_info"]["weight_versions"]
     assert [span["version"] for span in spans] == ["1", "2"]
     assert spans[-1]["end"] == 2000
+
+
+async def test_request_during_a_long_update_waits_for_its_end(world: World) -> None:
+    engine = world.owner._server
+    assert engine is not None
+    client = EngineClient(engine.url, world.http)
+    async with world.turn:
+        await client.pause("retract")
+        waiting = asyncio.create_task(world.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))
+        await asyncio.sleep(UPDATE_SECONDS)
+        late = asyncio.create_task(world.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        assert not late.done()
+        await client.resume()
+    for request in (waiting, late):
+        assert (await request)["meta_info"]["weight_version"] == "2"
 
 
 async def test_killed_router_comes_back_with_its_engines(world: World) -> None:

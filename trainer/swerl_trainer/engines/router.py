@@ -48,7 +48,7 @@ def router_command(settings: RouterSettings) -> list[str]:
         "policy": settings.policy,
         "worker-startup-check-interval": "1",
         "health-check-interval-secs": "5",
-        "health-check-endpoint": "/ready",
+        "health-check-endpoint": "/health",  # not /ready, which an engine refuses while its weights are renewed
         "request-timeout-secs": "3600",
         "max-concurrent-requests": "0",
         "shutdown-grace-period-secs": "1",

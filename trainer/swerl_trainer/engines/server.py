@@ -74,7 +74,9 @@ def server_command(settings: ServerSettings, host: str, port: int) -> list[str]:
 
 def server_environment(settings: ServerSettings) -> dict[str, str]:
     """Environment of the server: this process's, and on CPU what SGLang needs there."""
-    extra = {"HF_HUB_OFFLINE": "1"} | ({} if settings.gpus else dict(cpu.ENVIRONMENT))
+    # /health, which the router asks, generates nothing: it has to answer while an engine is paused for new weights
+    extra = {"HF_HUB_OFFLINE": "1", "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
+    extra |= {} if settings.gpus else dict(cpu.ENVIRONMENT)
     return extra | dict(os.environ) if settings.gpus else dict(os.environ) | extra
 
 
