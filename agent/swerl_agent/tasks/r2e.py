@@ -1,7 +1,8 @@
 """R2E-Gym's columns as SWE-bench's.
 
 Guarantees: the id holds the image's tag, without which ids of one repository collide; the tests that lie in the image
-are named, so that they can be taken away from the agent; the reference fix has no test files.
+are named, so that they can be taken away from the agent; the reference fix has no test files; tests that take longer
+than R2E-Gym gives them end as a timeout.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .columns import decoded
 
 TREE = "/testbed"
 TESTS = ("r2e_tests", "run_tests.sh")
+TEST_SECONDS = 300  # that the tests have in R2E-Gym's own grading
 HIDDEN = [f"{folder}/{name}" for folder in ("", "/root", TREE) for name in TESTS]
 
 EVAL_SCRIPT = f"""#!/bin/bash
@@ -25,8 +27,10 @@ for name in {" ".join(TESTS)}; do
   for place in / /root/; do [ -e "$name" ] || [ ! -e "$place$name" ] || ln -s "$place$name" "$name"; done
 done
 : '>>>>> Start Test Output'
-bash run_tests.sh
+timeout -k 10 {TEST_SECONDS} bash run_tests.sh
+code=$?
 : '>>>>> End Test Output'
+exit "$code"
 """
 
 _ISSUE = re.compile(r"\[ISSUE\](.*)\[/ISSUE\]", re.DOTALL)
