@@ -41,7 +41,7 @@ def test_a_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, sa
         start_new_session=True,
     )  # fmt: skip
     try:
-        eventually(lambda: any(busy in line for line in processes_of(home).values()), f"make {command} builds")
+        eventually(lambda: any(busy in line for line in processes_of(home).values()), f"make {command} builds", 240)
         os.killpg(making.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
         said, _ = making.communicate(timeout=30)
     finally:

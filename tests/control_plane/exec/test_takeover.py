@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ async def main():
         async with Session(PodConnector(client, {namespace!r}, {pod!r}, uid={uid!r}), token={token!r}) as session:
             await session.run("echo prepare >>/tmp/runs; echo prepared", timeout=60, id="prepare")
             print("prepared", flush=True)
-            build = "echo build >>/tmp/runs; sleep 6; wc -c; exit 3"
+            build = "echo build >>/tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done; wc -c; exit 3"
             await session.run(build, timeout=60, id="build", stdin=bytes(5000))
 
 asyncio.run(main())
@@ -81,11 +80,14 @@ async def test_another_process_takes_a_session_over(
         first.kill()
         await first.wait()
         async with Session(connect(client, pod), token=TOKEN) as session:
-            began = time.monotonic()
             finished = await session.run("echo prepare >>/tmp/runs; echo prepared", timeout=60, id="prepare")
-            assert finished.stdout == b"prepared\n" and time.monotonic() - began < 3
-            running = await session.run("echo build >>/tmp/runs", timeout=60, id="build")
-            assert (running.exit_code, running.stdout) == (3, b"5000\n") and time.monotonic() - began > 2
+            assert finished.stdout == b"prepared\n"
+            waiting = asyncio.create_task(session.run("echo build >>/tmp/runs", timeout=60, id="build"))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            await watcher.run("touch /tmp/go", timeout=30)
+            running = await waiting
+            assert (running.exit_code, running.stdout) == (3, b"5000\n")
             new = await session.run("echo test >>/tmp/runs; echo tested", timeout=60, id="test")
             assert new.stdout == b"tested\n"
             assert await session.read_file("/tmp/runs") == b"prepare\nbuild\ntest\n"

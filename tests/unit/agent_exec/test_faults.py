@@ -152,7 +152,7 @@ async def test_a_dead_pod_is_told_at_once(session: Session, world: World, tmp_pa
     world.refuse = PodGone("pod x is gone")
     world.channel.cut()
     with pytest.raises(PodGone):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 20)
 
 
 async def test_a_pod_that_cannot_be_reached_is_given_up(
@@ -190,7 +190,7 @@ async def test_a_pod_that_ignores_the_kill_and_starts_nothing_is_given_up(
     (world.path / "sh").write_text("#!/bin/sh\nexec sleep 30\n")
     (world.path / "sh").chmod(0o755)
     with pytest.raises(Unresponsive, match="after it was killed"):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 25)
     assert len(world.channels) == 2 and (tmp_path / "runs").read_text() == "run\n"
     os.killpg(world.channels[0].pid, signal.SIGCONT)
 

@@ -187,16 +187,16 @@ async def test_a_daemon_holding_the_outputs_does_not_hold_the_command(session: S
 
 async def test_a_command_without_end_is_killed_and_its_output_kept(session: Session) -> None:
     started = time.monotonic()
-    result = await session.run("echo begun; sleep 600; echo never", timeout=1)
+    result = await session.run("echo begun; sleep 600; echo never", timeout=3)
     assert result.timed_out and result.stdout == b"begun\n" and result.exit_code != 0
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 20
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
 async def test_a_kill_reaches_every_process_of_the_command(session: Session, world: World) -> None:
     inner = "trap '' TERM; while :; do sleep 1; done"
     nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # nobody else on this machine sleeps as long
-    await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=1)
+    await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=3)
     await asyncio.sleep(2)
     left = await session.run(f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done | grep -c -e '[m]arker-"
                              f"{session.token}' -e '[s]{nap[1:]}'", timeout=20)  # fmt: skip

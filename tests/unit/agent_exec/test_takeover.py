@@ -99,9 +99,9 @@ async def test_a_result_of_a_killed_command_says_so_again(
     session: Session, heir: Session, world: World, tmp_path: Path
 ) -> None:
     text = f"echo run >>{tmp_path}/runs; echo begun; sleep 60"
-    first = await session.run(text, timeout=1, id="slow")
+    first = await session.run(text, timeout=3, id="slow")
     await die(session, world)
-    again = await heir.run(text, timeout=1, id="slow")
+    again = await heir.run(text, timeout=3, id="slow")
     assert first.timed_out and again.timed_out and again.stdout == b"begun\n"
     assert (tmp_path / "runs").read_text() == "run\n"
 
