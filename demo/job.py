@@ -42,7 +42,8 @@ def documents() -> dict[str, dict[str, Any]]:
 def job_manifest(
     images: Images, *, name: str = JOB, namespace: str = NAMESPACE, seed: int | None = None
 ) -> dict[str, Any]:
-    """The job of swerljob.yaml with the references that were built, `seed` when given, and $STEPS steps when set."""
+    """The job of swerljob.yaml with the references that were built, `seed` when given, and, when they are set, $STEPS
+    steps and $SAMPLES episodes for each held-out task."""
     job = documents()["SweRLJob"]
     job["metadata"] |= {"name": name, "namespace": namespace}
     spec = job["spec"]
@@ -55,6 +56,8 @@ def job_manifest(
         spec["tasks"]["seed"] = seed
     if steps := os.environ.get("STEPS"):
         spec["algorithm"]["steps"] = int(steps)
+    if (samples := os.environ.get("SAMPLES")) and "evaluation" in spec:
+        spec["evaluation"]["samples"] = int(samples)
     return job
 
 

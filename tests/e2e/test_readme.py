@@ -133,8 +133,8 @@ def everything(shell: Shell) -> set[str]:
 
 @pytest.fixture
 def demo_shell(product: tuple[Cluster, Images], tmp_path: Path) -> Shell:
-    """A terminal whose `make demo` takes the running cluster for a user's own, and one step."""
-    environment = {"SWERL_CLUSTER": "existing", "SWERL_REGISTRY": registry(), "STEPS": "1"}
+    """A terminal whose `make demo` takes the running cluster for a user's own, and as little as there is."""
+    environment = {"SWERL_CLUSTER": "existing", "SWERL_REGISTRY": registry(), "STEPS": "1", "SAMPLES": "1"}
     return Shell(product[0].kubeconfig, SWERL_DEMO_FOLDER=str(tmp_path / "demo"), **environment)
 
 

@@ -20,7 +20,7 @@ def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(world: World
     metadata = {"name": "mini-swe-agent", "namespace": world.namespace}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": MINI_SWE_AGENT}}
     world.cluster.apply(config)
-    job = world.manifest("mini-swe-agent", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
+    job = world.manifest("mini-swe-agent", {"steps": 1, "promptsPerStep": 2, "groupSize": 2})
     job["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
     job["spec"]["agent"]["promptTemplates"] = {"configMap": {"name": "mini-swe-agent", "key": "config.yaml"}}
     world.finish(world.apply(job), 600)
@@ -31,7 +31,7 @@ def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(world: World
 
 
 def test_what_is_trained_can_be_encoded_from_the_text(world: World) -> None:
-    job = world.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 4, "encoding": "text"})
+    job = world.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 2, "encoding": "text"})
     world.finish(world.apply(job), 600)
     (step,) = world.rows()
     assert "train/train_rollout_logprob_abs_diff_max" not in step, "the text knows no log-probabilities"

@@ -17,7 +17,7 @@ from swerl_agent.tasks.writing import grading_columns, visible_columns
 
 from .task_image import FIXED, Repository
 
-RUNS = 40
+RUNS = 24
 
 
 @pytest.fixture(scope="module")

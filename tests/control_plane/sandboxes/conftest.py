@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from swerl_operator.kube import Kube
+from swerl_operator.kube import Kube, path
 from swerl_operator.metrics import Metrics
 
 from tests.control_plane.operator_process import Operator
@@ -94,25 +94,37 @@ class User:
 
 
 class Census:
-    """Watches Pods in the background: every UID that any sandbox name ever had."""
+    """Every UID that each Pod name of the namespace ever had, as a watch tells it."""
 
-    def __init__(self, user: User, groups: list[str]) -> None:
-        self.user, self.groups = user, groups
+    def __init__(self, user: User) -> None:
+        self.user = user
         self.seen: dict[str, set[str]] = {}
-        self.task = asyncio.create_task(self._run())
+        self._task: asyncio.Task[None] | None = None
 
-    async def _run(self) -> None:
-        while True:
-            for group in self.groups:
-                for name, pod in (await self.user.pods(group)).items():
-                    self.seen.setdefault(name, set()).add(pod["metadata"]["uid"])
-            await asyncio.sleep(0.2)
+    async def start(self) -> Census:
+        """Follow all Pods made from now on."""
+        pods = path("v1", "pods", self.user.namespace)
+        listed = await self.user.api.request("GET", pods)
+        self._task = asyncio.create_task(self._run(pods, int(listed["metadata"]["resourceVersion"])))
+        return self
 
-    async def close(self) -> dict[str, int]:
-        """How often each Pod was made, of those that were made more than once."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        return {name: len(uids) for name, uids in self.seen.items() if len(uids) > 1}
+    async def _run(self, pods: str, version: int) -> None:
+        async for _, pod in self.user.api.watch(pods, version):
+            if uid := pod["metadata"].get("uid"):  # a bookmark has none
+                self.seen.setdefault(pod["metadata"]["name"], set()).add(uid)
+
+    async def close(self, groups: list[str]) -> dict[str, int]:
+        """How often each Pod of the groups was made."""
+        assert self._task is not None and not self._task.done(), "the watch has ended"
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        of_groups = tuple(f"swesb-{group}-" for group in groups)
+        return {name: len(uids) for name, uids in self.seen.items() if name.startswith(of_groups)}
+
+
+def each_once(groups: list[str], replicas: int) -> dict[str, int]:
+    """What a census of `groups` says when no Pod was made twice."""
+    return {f"swesb-{group}-{ordinal}": 1 for group in groups for ordinal in range(replicas)}
 
 
 def condition(status: Body, kind: str) -> tuple[str, str, str]:
@@ -136,6 +148,6 @@ async def user(
 
 
 @pytest.fixture
-def census(user: User) -> Callable[[list[str]], Census]:
-    """Starts to count the Pods of groups."""
-    return lambda groups: Census(user, groups)
+async def census(user: User) -> Census:
+    """A count of the Pods made from the test's start on."""
+    return await Census(user).start()

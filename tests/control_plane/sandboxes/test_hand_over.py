@@ -20,6 +20,7 @@ from swerl_operator.kube import path
 from swerl_operator.leader import API, DURATION_SECONDS
 
 from tests.control_plane.operator_process import Operator
+from tests.control_plane.sandboxes.conftest import each_once
 
 Spec = dict[str, Any]
 LEASE = "swe-rl-operator"
@@ -80,10 +81,10 @@ async def test_the_standby_takes_over_in_the_middle_of_a_burst(
     with _again(operator), Operator(kubeconfig, tmp_path / "standby", identity="standby", **options) as standby:
         groups = [f"{number.name.lower()}-{i}" for i in range(4)]
         standby.until_standing_by()
-        seen = census(groups)
         for name in groups:
             await user.declare(name, replicas=4, job=number.name.lower())
         await user.until(lambda: user.pods(groups[0]), bool, 30)
+        assert standby.metric('swerl_sandbox_api_writes_total{verb="create_pod"}') == 0
         async with versions(user) as lease:
             told = time.monotonic()
             operator.kill(number)
@@ -92,7 +93,7 @@ async def test_the_standby_takes_over_in_the_middle_of_a_burst(
         assert bounds[0] <= without_leader(lease, "test", "standby") <= bounds[1], lease
         for name in groups:
             await user.phase(name, "Ready")
-        assert await seen.close() == {}
+        assert await census.close(groups) == each_once(groups, 4)
         for name in groups:
             await user.delete(name)
 

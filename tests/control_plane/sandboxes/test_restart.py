@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.control_plane.sandboxes.conftest import each_once
+
 Body = dict[str, Any]
 
 
@@ -17,7 +19,6 @@ async def test_a_successor_finishes_the_work_and_repeats_none(
     number: signal.Signals, user: Any, operator: Any, reading: Callable[[Body, str], tuple[str, str, str]], census: Any
 ) -> None:
     groups = [f"{number.name.lower()}-{i}" for i in range(3)]
-    seen = census(groups)
     for name in groups:
         await user.declare(name, replicas=4, job=number.name.lower(), maxConcurrent=8)
     await user.until(lambda: user.pods(groups[0]), bool, 30)
@@ -43,6 +44,6 @@ async def test_a_successor_finishes_the_work_and_repeats_none(
     await user.phase(groups[2], "Ready")
     status = await user.phase(groups[0], "Finished", 30)
     assert reading(status, "Finished")[1] == "Completed"
-    assert await seen.close() == {}
+    assert await census.close(groups) == each_once(groups, 4)
     for name in groups:
         await user.delete(name)
