@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -41,6 +41,15 @@ def manifest(name: str, labels: dict[str, str] | None = None, volumes: Sequence[
             "volumes": list(volumes),
         },
     }
+
+
+async def at_once(asked: Coroutine[Any, Any, T]) -> T:
+    """What `asked` returns, which must be there already: no answer of anybody is waited for."""
+    task = asyncio.create_task(asked)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert task.done(), "what was prepared ahead is not there"
+    return task.result()
 
 
 async def until(done: Callable[[], Awaitable[T | None]], what: str, seconds: float = 180) -> T:
