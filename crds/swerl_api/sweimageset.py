@@ -45,8 +45,8 @@ class SweImageSetSpec(ApiModel):
     parallel_per_node: int = Field(default=2, ge=1, le=32)
     """Images pulled on one node at once."""
     pulls_per_minute: int = Field(default=30, ge=1, le=100_000)
-    """Pulls of this set started in a minute, over all nodes. Each asks for about three manifests, apart from its
-    layers; public registries refuse more than about 100 requests a minute."""
+    """Pulls of this set started in a minute, over all nodes; sets that pull at the same time share it. Each asks for
+    about three manifests, apart from its layers; public registries refuse more than about 100 requests a minute."""
     retries: int = Field(default=5, ge=0, le=100)
     """Further tries, each after a longer pause, before a pull counts as failed; failed ones are tried on, slowly."""
 

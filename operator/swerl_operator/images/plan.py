@@ -49,11 +49,15 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Plan:
-    """Pods to delete, then pulls to start, then seconds until the earliest further try (None: nothing waits)."""
+    """Pods to delete, then pulls to start, then seconds until the earliest further try (None: nothing waits).
+
+    `eager`: some node has room for a pull that is due, whether the budget allowed it or not.
+    """
 
     delete: tuple[str, ...]
     create: tuple[Place, ...]
     wait: float | None
+    eager: bool
 
 
 def plan(
@@ -75,16 +79,19 @@ def plan(
     running = {pull.place for pull in pulls} - {pull.place for pull in done}
     free = {node: parallel - sum(place[0] == node for place in running) for node in nodes}
     create: list[Place] = []
+    eager = False
     for place in _wanted(images, nodes, ledger):
         tries = ledger.tries.get(place)
         due = (tries is None or tries.again_at <= now) and ledger.rests_until <= now
-        if due and place not in running and free[place[0]] > 0 and len(create) < budget:
+        if due and place not in running and free[place[0]] > 0:
+            eager = True
+            if len(create) == budget:
+                break
             free[place[0]] -= 1
             create.append(place)
     times = [ledger.rests_until, *(tries.again_at for tries in ledger.tries.values())]
-    return Plan(
-        tuple(pull.pod for pull in done), tuple(create), min((time - now for time in times if time > now), default=None)
-    )
+    wait = min((time - now for time in times if time > now), default=None)
+    return Plan(tuple(pull.pod for pull in done), tuple(create), wait, eager)
 
 
 def missing(images: Sequence[str], nodes: Sequence[str], ledger: Ledger) -> Mapping[str, list[str]]:

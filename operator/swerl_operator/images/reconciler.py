@@ -1,7 +1,7 @@
 """The shell around the plan: read the set, its nodes and its Pods; delete and create Pods; write the status.
 
 Guarantees: what is pulled is known from the status after a restart, failures are counted anew; a status that says
-nothing new is not written; pulls over all nodes keep to `pullsPerMinute`.
+nothing new is not written; pulls over all nodes keep to `pullsPerMinute`, which sets that pull at the same time share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Key = tuple[str, str]  # namespace, name
 PULLING_SECONDS = 2.0  # between two looks while Pods pull
 BLOCKED_SECONDS = 10.0  # until a list that was not there is looked for again
 IDLE_SECONDS = 60.0  # until new nodes, or a list that was changed, are looked for
-BURST_SECONDS = 4.0  # of pulls that may start at once, and so the most beyond `pullsPerMinute` in any minute
+BURST_SECONDS = 4.0  # of pulls that may start at once, and so (or one a set) the most beyond the rate in any minute
 
 
 @dataclass
@@ -37,10 +37,11 @@ class _Work:
     ledger: Ledger
     tokens: float
     filled_at: float = field(default_factory=time.monotonic)
+    eager: bool = True  # it would start more pulls than its budget has
 
-    def budget(self, per_minute: int) -> int:
-        """Pulls that may start now."""
-        now, rate = time.monotonic(), per_minute / 60
+    def budget(self, per_minute: int, sharing: int) -> int:
+        """Pulls that may start now, by a set that shares the rate with `sharing` - 1 others."""
+        now, rate = time.monotonic(), per_minute / 60 / sharing
         self.tokens = min(self.tokens + rate * (now - self.filled_at), max(1.0, rate * BURST_SECONDS))
         self.filled_at = now
         return int(self.tokens)
@@ -68,6 +69,8 @@ class ImageSetReconciler:
             reason, text = ImageSetReason.LIST_MISSING, str(error)
             if isinstance(error, ValidationError):
                 reason, text = ImageSetReason.INVALID_SPEC, unreadable_spec(error)
+            if key in self._works:
+                self._works[key].eager = False
             await self._write(body, status, refused(status, reason, text, generation))
             return BLOCKED_SECONDS
         nodes = wanted_nodes(await self._api.list("v1", "nodes", None), spec)
@@ -96,9 +99,13 @@ class ImageSetReconciler:
     def _work(self, key: Key, status: SweImageSetStatus, images: list[str]) -> _Work:
         work = self._works.get(key)
         if work is None or work.list_hash != list_hash(images):
-            tokens = work.tokens if work else 1.0
+            tokens = work.tokens if work else 1.0 / (1 + self._eager())
             work = self._works[key] = _Work(list_hash(images), remembered(status, images), tokens)
         return work
+
+    def _eager(self, but: _Work | None = None) -> int:
+        """Sets that would pull more at once if they might."""
+        return sum(work.eager for work in self._works.values() if work is not but)
 
     async def _step(
         self, body: Object, spec: SweImageSetSpec, images: list[str], nodes: list[str], work: _Work
@@ -107,10 +114,12 @@ class ImageSetReconciler:
         selector = f"{IMAGE_SET_LABEL}={metadata['name']}"
         pods = await self._api.list("v1", "pods", metadata["namespace"], labels=selector)
         pulls = [read_pull(pod) for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        sharing = self._eager(but=work) + 1
         chosen = plan(
             images, nodes, pulls, work.ledger, time.monotonic(),
-            parallel=spec.parallel_per_node, budget=work.budget(spec.pulls_per_minute),
+            parallel=spec.parallel_per_node, budget=work.budget(spec.pulls_per_minute, sharing),
         )  # fmt: skip
+        work.eager = chosen.eager
         for pod in chosen.delete:
             await self._api.delete("v1", "pods", metadata["namespace"], pod, grace=0)
         for place in chosen.create:
