@@ -70,6 +70,14 @@ disabled_plugins = [
 [plugins.'io.containerd.internal.v1.opt']
   path = "{state / "opt"}"
 
+# Each unmount of a container, and each write to the database, would wait for the disk to write down all that it has.
+# What is here can be pulled again; a machine that stops on a sudden has lost its containers anyway.
+[plugins.'io.containerd.snapshotter.v1.overlayfs']
+  mount_options = ["volatile"]
+
+[plugins.'io.containerd.metadata.v1.bolt']
+  no_sync = true
+
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "overlayfs"
   discard_unpacked_layers = true
