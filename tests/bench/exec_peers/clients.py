@@ -57,6 +57,8 @@ class Client(Protocol):
 class Ours:
     """`Session.run`: one stream per slot, kept open; no login profile, as with the others."""
 
+    login = False
+
     def __init__(self, place: Place) -> None:
         self.place = place
         self._stack = AsyncExitStack()
@@ -73,7 +75,7 @@ class Ours:
         for slot in range(len(self.sessions), slots):
             index = slot % len(place.pods)
             connector = PodConnector(self._client, place.namespace, place.pods[index], uid=place.uids[index])
-            fresh.append(await self._stack.enter_async_context(Session(connector, login=False)))
+            fresh.append(await self._stack.enter_async_context(Session(connector, login=self.login)))
         for start in range(0, len(fresh), 16):  # a node that starts hundreds of shells at once does nothing else
             await asyncio.gather(*(session.open() for session in fresh[start : start + 16]))
         self.sessions += fresh
@@ -84,6 +86,12 @@ class Ours:
 
     async def close(self) -> None:
         await self._stack.aclose()
+
+
+class OursWithLogin(Ours):
+    """The same as it is by default: each command reads the login profile."""
+
+    login = True
 
 
 class Kubectl:
@@ -241,13 +249,14 @@ class SweRex:
 
 CLIENTS: dict[str, Callable[[Place], Client]] = {
     "ours": Ours,
+    "ours-login": OursWithLogin,
     "kubernetes-python": KubernetesPython,
     "kubectl": Kubectl,
     "kubernetes_asyncio": KubernetesAsyncio,
     "kr8s": Kr8s,
     "swe-rex": SweRex,
 }
-MOST_SLOTS = {"kubectl": 64}  # a process of 60 MB for every command
+MOST_SLOTS = {"kubectl": 64, "ours-login": 64}  # kubectl: a process of 60 MB for every command
 
 
 def made(name: str, place: str) -> Client:

@@ -30,7 +30,10 @@ def processor_seconds() -> float:
 
 
 async def load(client: Client, command: str, slots: int, seconds: float) -> dict[str, Any]:
-    """Every slot runs the command again and again for `seconds`, at least once; then what that came to."""
+    """Every slot runs the command again and again for `seconds`, at least once; then what that came to.
+
+    Times are those of the commands that succeeded.
+    """
     taken: list[float] = []
     failures: list[str] = []
     started, used = time.perf_counter(), processor_seconds()
@@ -42,9 +45,10 @@ async def load(client: Client, command: str, slots: int, seconds: float) -> dict
                 answer = await client.run(slot, COMMANDS[command], TIMEOUT)
                 if answer.exit_code != 0 or (command == "1MiB" and len(answer.stdout) != 1 << 20):
                     failures.append(f"exit code {answer.exit_code}, {len(answer.stdout)} bytes")
+                else:
+                    taken.append(time.perf_counter() - began)
             except Exception as error:
                 failures.append(f"{type(error).__name__}: {error}")
-            taken.append(time.perf_counter() - began)
             if time.perf_counter() - started > seconds:
                 return
 

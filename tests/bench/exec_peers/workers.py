@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import statistics
 import sys
 from collections.abc import AsyncIterator
@@ -22,7 +23,7 @@ SAMPLE_SECONDS = 0.25
 class Load:
     """A client at one concurrency, over all rounds."""
 
-    taken: list[float] = field(default_factory=list)  # seconds, command by command
+    taken: list[float] = field(default_factory=list)  # seconds, command that succeeded by command
     wall: float = 0.0  # seconds
     client: float = 0.0  # processor seconds, as are the next three
     apiserver: float = 0.0
@@ -39,17 +40,17 @@ class Load:
 
     def quantile(self, share: float) -> float:
         """Milliseconds."""
-        ordered = sorted(self.taken)
+        ordered = sorted(self.taken) or [math.nan]
         return 1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     def per_command(self, seconds: float) -> float:
         """Milliseconds of processor time."""
-        return 1e3 * seconds / len(self.taken)
+        return 1e3 * seconds / len(self.taken) if self.taken else math.nan
 
     @property
     def median(self) -> float:
         """Milliseconds."""
-        return 1e3 * statistics.median(self.taken)
+        return 1e3 * statistics.median(self.taken or [math.nan])
 
 
 class Worker:
