@@ -14,7 +14,7 @@ from cluster import build
 from cluster.errors import PrerequisiteError
 
 _FRESH_GIB = 30  # programs, images and build caches of a first start
-_FRESH_STORAGE_GIB = 20  # what of it buildah keeps, where that is another disk
+_IMAGES_GIB = 20  # images alone, where buildah keeps them and in the registry
 _LATER_GIB = 5
 _STORAGE = Path("/var/lib/containers")
 _HEADERS = "/usr/include/seccomp.h"
@@ -85,10 +85,11 @@ def _present(thing: str) -> bool:
 
 
 def _check_disk(home: Path) -> None:
-    fresh = not all(build.built(home, name) for name in build.NEEDED)
-    _check_room(home, _FRESH_GIB if fresh else _LATER_GIB, "or set SWERL_HOME to a folder on a larger disk")
+    programs = all(build.built(home, name) for name in build.NEEDED)
+    images = (home / "images" / "images.json").is_file()  # written when all were built
+    wanted = _LATER_GIB if images else _IMAGES_GIB
+    _check_room(home, wanted if programs else _FRESH_GIB, "or set SWERL_HOME to a folder on a larger disk")
     if _disk(_STORAGE) != _disk(home):
-        wanted = _FRESH_STORAGE_GIB if fresh else _LATER_GIB
         _check_room(_STORAGE, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there")
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
+from cluster import preflight
+from cluster.errors import PrerequisiteError
 from cluster.layout import swerl_home
 from demo.cluster import ROOT, Cluster
 from demo.environment import ensure
@@ -27,7 +29,12 @@ def in_environment() -> None:
 
 def main(arguments: list[str]) -> int:
     try:
+        if arguments != ["down"] and os.environ.get("SWERL_CLUSTER") != "existing":
+            preflight.check(swerl_home())
         in_environment()
+    except PrerequisiteError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return stopped("the same command goes on where it stopped")
     from demo.run import demo

@@ -52,7 +52,9 @@ class Watch:
                 if live:
                     live.update(self.panel(), refresh=True)
                 elif self.headline() != before:
-                    self.console.print(f"  {self.elapsed()}  {self.headline()}", highlight=False)
+                    self.console.print(
+                        f"  {self.elapsed()}  {self.headline()}{self.details()}", highlight=False, soft_wrap=True
+                    )
                 if self.status.get("phase") not in FINAL:
                     time.sleep(self.interval)
         finally:
@@ -99,6 +101,18 @@ class Watch:
         if not status.get("step"):
             words.append(self.waiting_for())
         return "  ".join(words)
+
+    def details(self) -> str:
+        """What of a running job changes all the time; sandboxes as pending/ready."""
+        status = self.status
+        if status.get("phase") != "Training" or not status.get("step"):
+            return ""
+        tokens = _number(status.get("tokensPerSecond"), ".0f")
+        sandboxes, grading = status.get("sandboxes") or {}, status.get("grading") or {}
+        counts = (
+            f"sandboxes {sandboxes.get('pending', 0)}/{sandboxes.get('ready', 0)}  grading {grading.get('pending', 0)}"
+        )
+        return f"  {tokens} tokens/s  {counts}  ETA {status.get('eta') or '-'}"
 
     def waiting_for(self) -> str:
         """The message of the condition that is not true yet, in the order things happen."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -128,6 +129,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(words)
     builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
     try:
+        if not shutil.which(options.engine):
+            raise BuildError(
+                f"no {options.engine} on PATH: `make cluster` installs buildah on Debian and Ubuntu; elsewhere install "
+                "one of buildah and docker (SWERL_IMAGE_ENGINE=docker)"
+            )
         if command:
             return builder.engine.run_in(builder.local(f"swe-rl/{options.names[-1]}"), ROOT, command)
         build(builder, set(options.names))

@@ -55,6 +55,8 @@ SWERLJOB = Kind(
         Column("Sandboxes", ".status.sandboxes.summary", description="Sandboxes pending/ready."),
         Column("ETA", ".status.eta", description="Time until the last step."),
         AGE,
+        Column("Tokens/s", ".status.tokensPerSecond", "number", "Trained tokens a second, last step.", priority=1),
+        Column("Grading", ".status.grading.pending", "integer", "Patches waiting for their verdict.", priority=1),
         Column("Attempt", ".status.attempt", "integer", "Number of the attempt.", priority=1),
         Column("RayCluster", ".status.rayCluster", description="RayCluster of the attempt.", priority=1),
     ),

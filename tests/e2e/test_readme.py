@@ -1,4 +1,4 @@
-"""What the README tells a stranger to type, typed: the three commands on a cluster, and `make demo` on a user's own."""
+"""What the README tells a stranger to type, typed: the three commands, and `make demo`, also on a cluster of theirs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,13 @@ from swerl_api.crd import KINDS
 from cluster.layout import registry, swerl_home
 from demo.cluster import ROOT, Cluster
 from demo.job import Images, documents
+from demo.run import fetch_output
 from demo.setup import RELEASE, SYSTEM_NAMESPACE, install_operator
 
 CRDS = [f"{kind.plural}.swerl.dev" for kind in KINDS]
 README = (ROOT / "README.md").read_text()
-THREE, DEMO = "test_three_commands", "test_make_demo_on_an_existing_cluster"
+THREE, DEMO = "test_three_commands", "test_make_demo"
+EXPORT = "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH"
 # Every command of a shell block, and what runs it.
 KNOWN = {
     "make demo": DEMO,
@@ -30,7 +33,7 @@ KNOWN = {
     "helm install swe-rl charts/": THREE,
     "kubectl apply -f swerljob.yaml": THREE,
     "kubectl get swesandboxes": THREE,
-    "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH": DEMO,
+    EXPORT: DEMO,
     "kubectl get swerl -n swerl-demo": DEMO,
     "kubectl get swesandboxes -n swerl-demo": DEMO,
 }
@@ -133,12 +136,11 @@ def everything(shell: Shell) -> set[str]:
 
 @pytest.fixture
 def demo_shell(product: tuple[Cluster, Images], tmp_path: Path) -> Shell:
-    """A terminal whose `make demo` takes the running cluster for a user's own, and as little as there is."""
-    environment = {"SWERL_CLUSTER": "existing", "SWERL_REGISTRY": registry(), "STEPS": "1", "SAMPLES": "1"}
-    return Shell(product[0].kubeconfig, SWERL_DEMO_FOLDER=str(tmp_path / "demo"), **environment)
+    """A terminal whose `make demo` takes as little as there is, and leaves what an earlier one wrote."""
+    return Shell(product[0].kubeconfig, SWERL_DEMO_FOLDER=str(tmp_path / "demo"), STEPS="1", SAMPLES="1")
 
 
-def test_make_demo_on_an_existing_cluster(demo_shell: Shell, tmp_path: Path) -> None:
+def test_make_demo(demo_shell: Shell, product: tuple[Cluster, Images], tmp_path: Path) -> None:
     said = demo_shell.type("make demo", 900)
     for words in ("held-out tasks resolved", "reward curve", "summary", "episodes"):
         assert words in said, said[-3000:]
@@ -154,19 +156,29 @@ def test_make_demo_on_an_existing_cluster(demo_shell: Shell, tmp_path: Path) -> 
     for message in json.loads((Path(solved[1]) / "traj.json").read_text())["messages"]:
         assert message["content"].rstrip() in said
     assert (Path(solved[1]) / "patch.diff").read_text() in said
-    assert "Complete" in demo_shell.type("kubectl get swerl -n swerl-demo")
-    demo_shell.type("kubectl get swesandboxes -n swerl-demo")
+    export = EXPORT.replace("~/.cache/swerl", str(swerl_home()))
+    assert "Complete" in demo_shell.type(f"unset KUBECONFIG; {export}; kubectl get swerl -n swerl-demo")
+    demo_shell.type(f"unset KUBECONFIG; {export}; kubectl get swesandboxes -n swerl-demo")
+    other = fetch_output(replace(product[0], local=False), product[1], tmp_path / "from another cluster")
+    assert files(other) == files(tmp_path / "demo" / "output")
     demo_shell.type("make demo-down")
     assert "demo" not in demo_shell.type("kubectl get swerl -n swerl-demo")
 
 
-def test_an_interrupted_demo_leaves_nothing(demo_shell: Shell) -> None:
-    with demo_shell.start("make demo") as demo:
-        demo_shell.type("until kubectl get rayclusters -n swerl-demo -o name | grep -q demo; do sleep 1; done", 180)
+def files(folder: Path) -> dict[str, int]:
+    """Sizes of the files below `folder`."""
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_interrupted_demo_on_an_existing_cluster_leaves_nothing(demo_shell: Shell) -> None:
+    existing = f"SWERL_CLUSTER=existing SWERL_REGISTRY={registry()}"
+    with demo_shell.start(f"{existing} make demo") as demo:
+        demo_shell.type("until kubectl get swesandboxes -n swerl-demo | grep -q Ready; do sleep 1; done", 240)
         os.killpg(demo.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
         said, _ = demo.communicate(timeout=120)
     assert demo.returncode != 0 and "demo: stopped; the cluster" in said
-    assert demo_shell.type("kubectl get swerl,rayclusters,pods -n swerl-demo -o name") == ""
+    kinds = "swerl,rayclusters,swesandboxes,jobs,pods,leases"
+    assert demo_shell.type(f"kubectl get {kinds} -n swerl-demo -o name") == ""
 
 
 def test_the_job_file_stands_alone() -> None:

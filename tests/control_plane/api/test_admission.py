@@ -22,10 +22,12 @@ IMMUTABLE: dict[str, Any] = {
     "algorithm.name": {"name": "gspo"},
     "algorithm.groupSize": {"groupSize": 4},
     "algorithm.promptsPerStep": {"promptsPerStep": 2},
+    "algorithm.seed": {"seed": 7},
     "checkpoint.volume": {"volume": {"hostPath": {"path": "/elsewhere"}}},
     "colocate": False,
     "evaluation": {"samples": 9},
 }
+JUDGE = {"model": {"configMap": {"name": "judge"}}}
 MUTABLE: dict[str, Any] = {
     "retries": 9,
     "suspend": True,
@@ -96,6 +98,14 @@ def test_what_cannot_change_is_refused_by_name(kubectl: Kubectl, namespace: str,
     assert code != 0 and f"{field} cannot be changed" in error, error
 
 
+@pytest.mark.parametrize(("field", "value"), [("judge", JUDGE), ("queueName", "another"), ("evaluation", None)])
+def test_what_belongs_to_a_job_from_the_start_is_neither_added_nor_removed(
+    kubectl: Kubectl, namespace: str, job: str, field: str, value: Any
+) -> None:
+    code, error = _patch(kubectl, namespace, job, field, value)
+    assert code != 0 and f"{field} cannot be added or removed" in error, error
+
+
 @pytest.mark.parametrize("field", MUTABLE)
 def test_what_may_change_is_accepted(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
     code, error = _patch(kubectl, namespace, job, field, MUTABLE[field])
@@ -120,12 +130,22 @@ def test_defaults_are_stored(kubectl: Kubectl, namespace: str, job: str) -> None
 
 
 def test_columns_are_those_promised(kubectl: Kubectl, namespace: str, job: str) -> None:
-    status = {"phase": "Training", "progress": "3/40", "rewardMean": 0.25, "resolvedRate": 0.5, "eta": "12m"}
+    status: dict[str, Any] = {
+        "phase": "Training",
+        "progress": "3/40",
+        "rewardMean": 0.25,
+        "resolvedRate": 0.5,
+        "eta": "12m",
+    }
+    status |= {"tokensPerSecond": 431.5, "grading": {"pending": 7}}
     patch = json.dumps({"status": status | {"sandboxes": {"pending": 2, "ready": 6, "summary": "2/6"}}})
     kubectl("patch", "swerl", job, "-n", namespace, "--type=merge", "--subresource=status", "-p", patch)
     header, row = kubectl("get", "swerl", job, "-n", namespace).stdout.splitlines()
     assert header.split() == ["NAME", "PHASE", "STEP", "REWARD", "RESOLVED", "SANDBOXES", "ETA", "AGE"]
     assert row.split()[:-1] == [job, "Training", "3/40", "0.25", "0.5", "2/6", "12m"]
+    header, row = kubectl("get", "swerl", job, "-n", namespace, "-o", "wide").stdout.splitlines()
+    assert header.split()[8:] == ["TOKENS/S", "GRADING", "ATTEMPT", "RAYCLUSTER"]
+    assert row.split()[8:] == ["431.5", "7"]
 
 
 def test_a_sandbox_group_cannot_change(kubectl: Kubectl, namespace: str) -> None:

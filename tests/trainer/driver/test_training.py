@@ -1,7 +1,8 @@
-"""A whole training on real ranks and a real engine; only sandboxes and tests are local."""
+"""A whole training on real ranks and a real engine, after a supervised step; only sandboxes and tests are local."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from .conftest import LocalSandboxes, LocalWorker, Watcher
 
 DISTANCE = "train/train_rollout_logprob_abs_diff_max"
+WARM_START: dict[str, Any] = {"sft": {"data": "demonstrations.jsonl", "steps": 1, "batchSize": 2, "lr": 5e-4}}
+
+
+def write_demonstrations(job: Job) -> None:
+    said = [("system", "You fix code."), ("user", "task 1"), ("assistant", "done")]
+    messages = [{"role": role, "content": content} for role, content in said]
+    job.paths.tasks.mkdir()
+    (job.paths.tasks / WARM_START["sft"]["data"]).write_text(json.dumps({"messages": messages}) + "\n")
 
 
 async def test_a_job_trains_and_an_attempt_after_it_goes_on(
@@ -28,7 +37,8 @@ async def test_a_job_trains_and_an_attempt_after_it_goes_on(
     http: aiohttp.ClientSession,
     local_ray: Any,
 ) -> None:
-    first = make_job(make_model(0))
+    first = make_job(make_model(0), algorithm=WARM_START)
+    write_demonstrations(first)
     placement = Placement(first, http, time.monotonic(), make_worker=lambda url, number, judge: make_worker(first, url))
     placement.begin()
     try:
@@ -37,12 +47,16 @@ async def test_a_job_trains_and_an_attempt_after_it_goes_on(
         assert set(watcher.rates) == {"before", "after"}
         assert (first.checkpoints / "step-0000002" / "COMPLETE").is_file()
 
-        second = make_job(make_model(0), attempt=2, algorithm={"steps": 3, "promptsPerStep": 2, "groupSize": 4})
+        second = make_job(make_model(0), attempt=2, algorithm=WARM_START | {"steps": 3})
         await Training(second, placement, watcher).run()
     finally:
         await placement.close()
 
-    figures = [row for row in rows(first.runs / "metrics.jsonl") if row["kind"] == "step"]
+    recorded = list(rows(first.runs / "metrics.jsonl"))
+    supervised = [row for row in recorded if row["kind"] == "supervised"]
+    assert [(row["step"], row["attempt"], row["train/lr"]) for row in supervised] == [(1, 1, 5e-4)]
+    figures = [row for row in recorded if row["kind"] == "step"]
+    assert {row["train/lr"] for row in figures if "train/lr" in row} == {1e-3}
     assert [(row["step"], row["attempt"]) for row in figures] == [(1, 1), (2, 1), (3, 2)]
     assert all(row[DISTANCE] <= 1e-4 for row in figures)
     assert any(row["train/grad_norm"] > 0 for row in figures if "train/grad_norm" in row)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,7 +65,7 @@ def test_the_disk_of_the_images_is_looked_at_where_it_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight, "_FRESH_GIB", 0)
-    monkeypatch.setattr(preflight, "_FRESH_STORAGE_GIB", 10**9)
+    monkeypatch.setattr(preflight, "_IMAGES_GIB", 10**9)
     monkeypatch.setattr(preflight, "_STORAGE", tmp_path / "containers")
     preflight.check(tmp_path)
     monkeypatch.setattr(preflight, "_STORAGE", Path("/dev/shm/containers"))
@@ -75,6 +77,33 @@ def test_a_user_who_is_not_root_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(PrerequisiteError, match="run as root"):
         preflight.check(tmp_path)
+
+
+def test_images_not_built_yet_need_room_although_all_programs_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "built", lambda home, name: True)
+    monkeypatch.setattr(preflight, "_IMAGES_GIB", 10**9)
+    monkeypatch.setattr(preflight, "_LATER_GIB", 0)
+    with pytest.raises(PrerequisiteError, match="1000000000 needed"):
+        preflight.check(tmp_path)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "images.json").write_text("{}")
+    preflight.check(tmp_path)
+
+
+@pytest.mark.parametrize("command", [["cluster", "up"], ["demo"]], ids=["cluster", "demo"])
+def test_a_command_without_what_it_needs_says_so_in_one_line_and_makes_nothing(
+    tmp_path: Path, command: list[str]
+) -> None:
+    environment = {"PATH": str(tmp_path / "empty"), "SWERL_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=build.SOURCES.parent, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    complaint = done.stderr.splitlines()
+    assert len(complaint) == 1 and "no Go on PATH" in complaint[0], done.stderr
+    assert not (tmp_path / "home" / "venv").exists() and "Traceback" not in done.stdout
 
 
 @pytest.mark.parametrize(("said", "complaint"), [("go1.19.8", "too old"), (None, "no Go on PATH")])

@@ -60,7 +60,8 @@ def test_elsewhere_a_line_says_what_changed() -> None:
     watched.follow(60)
     starting, training, complete = shown.getvalue().splitlines()
     assert "0 of 2 Pods" in starting
-    assert "step 3/22  reward +0.25  resolved 62 %" in training
+    figures = "431 tokens/s  sandboxes 7/25  grading 5  ETA 4m"
+    assert f"step 3/22  reward +0.25  resolved 62 %  {figures}" in training
     assert "Complete" in complete
     assert set(watched.phases) == {"Starting", "Training", "FirstStep", "Complete"}
 
