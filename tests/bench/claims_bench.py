@@ -3,7 +3,7 @@
 Groups and bare Pods are of the same manifest and take turns. Ours are claimed as a driver does it: the next group is
 declared and prepared while commands run in the present one. The peer is the agent-sandbox controller with its warm
 pool, claim by claim, until it says that a sandbox is there, and a one-shot `stream()` for the first command, as it has
-no exec of its own. QUICK=1 takes fewer of each.
+no exec of its own. Blocks of claims take turns, too. QUICK=1 takes fewer of each.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,10 @@ from tests.control_plane.operator_process import Operator
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 SIZE = 64  # of the big group; a node takes 250 Pods
 ROUNDS = 1 if QUICK else 3
-GROUPS = 4 if QUICK else 10  # claimed one after the other
+BLOCKS = 2 if QUICK else 3
+GROUPS = 3 if QUICK else 4  # claimed one after the other, in a block
 REPLICAS = 4
-CLAIMS = 8 if QUICK else 24  # of the peer
+CLAIMS = 4 if QUICK else 8  # of the peer, in a block
 POOL = 8
 WORK_SECONDS = 6.0  # commands run in a group this long before the next is claimed
 SETTLE_SECONDS = 5.0  # the node's end of a teardown
@@ -126,18 +128,41 @@ class Node:
                     return
 
 
-async def claims_ahead(client: KubeClient, namespace: str) -> tuple[list[float], list[float]]:
-    """Milliseconds from asking for a prepared sandbox to having it, and to the answer of the first command in it."""
+@dataclass
+class Claims:
+    """Of one side: times in milliseconds."""
+
+    waits: list[float] = field(default_factory=list)  # until a sandbox that was prepared is there
+    answers: list[float] = field(default_factory=list)  # until the first command's answer
+    writes: api_writes.Writes = field(
+        default_factory=api_writes.Writes
+    )  # to the API by kind and verb, with what prepares others
+    sandboxes: int = 0  # that these writes are for
+
+    @property
+    def writes_each(self) -> float:
+        return sum(self.writes.values()) / self.sandboxes
+
+    @asynccontextmanager
+    async def counted(self, client: KubeClient, sandboxes: int) -> AsyncIterator[None]:
+        """Adds what is written meanwhile, and what of it is left to do afterwards."""
+        before = await api_writes.count(client)
+        yield
+        await asyncio.sleep(SETTLE_SECONDS)
+        self.writes.update(api_writes.spent(before, await api_writes.count(client)))
+        self.sandboxes += sandboxes
+
+
+async def claim_ahead(client: KubeClient, namespace: str, block: int, claims: Claims) -> None:
+    """Groups of which each is declared and prepared while commands run in the one before."""
     spec = SweSandboxSpec.model_validate(group_body(namespace, "", REPLICAS)["spec"])
 
     async def declare(number: int) -> SandboxGroup:
-        name = f"ahead-{number}"
+        name = f"ahead-{block}-{number}"
         group = await SandboxGroup.declare(client, name=name, spec=spec, labels={JOB_LABEL: JOB}, namespace=namespace)
         group.prepare()
         return group
 
-    waits: list[float] = []
-    answers: list[float] = []
     following = await declare(0)
     for number in range(GROUPS):
         group, following = following, await declare(number + 1)
@@ -148,8 +173,8 @@ async def claims_ahead(client: KubeClient, namespace: str) -> tuple[list[float],
             claimed = time.perf_counter()
             await sessions[-1].run("true", timeout=60)
             if number:  # nobody had the time to prepare the first
-                waits.append(1e3 * (claimed - started))
-                answers.append(1e3 * (time.perf_counter() - started))
+                claims.waits.append(1e3 * (claimed - started))
+                claims.answers.append(1e3 * (time.perf_counter() - started))
         await asyncio.gather(*(session.run(f"sleep {WORK_SECONDS}", timeout=60) for session in sessions))
         for ordinal in range(REPLICAS):
             await group.release(ordinal)
@@ -158,39 +183,39 @@ async def claims_ahead(client: KubeClient, namespace: str) -> tuple[list[float],
         await following.claim(ordinal)
         await following.release(ordinal)
     await following.delete()
-    return waits, answers
 
 
-@dataclass(frozen=True)
-class Claims:
-    """The peer's, in milliseconds."""
-
-    waits: list[float]  # until a claim is Ready
-    answers: list[float]  # until the first command's answer
-    writes: float  # to the API for each claim, with what refills the pool
-
-
-async def claims_of_peer(client: KubeClient, kubeconfig: str, namespace: str) -> Claims:
-    """Claim after claim on a full warm pool."""
-    pool, one_shot = WarmPool(client, namespace, POOL), KubernetesPython(Place(kubeconfig, namespace, (), ()))
-    container = {"name": "sandbox", "image": IMAGE, "command": ["sleep", "86400"], "resources": {"requests": AMOUNTS}}
-    await pool.fill(container)
-    await asyncio.sleep(SETTLE_SECONDS)
-    before, waits, answers = await api_writes.count(client), [], []
+async def claim_of_pool(pool: WarmPool, one_shot: KubernetesPython, block: int, claims: Claims) -> None:
+    """The peer's: claim after claim on a full warm pool."""
     for number in range(CLAIMS):
-        wait, pod = await pool.claim(f"claim-{number}")
+        name = f"claim-{block}-{number}"
+        wait, pod = await pool.claim(name)
         started = time.perf_counter()
         assert (await one_shot.run_in(pod, ["true"], 60)).exit_code == 0
-        waits.append(1e3 * wait)
-        answers.append(1e3 * (wait + time.perf_counter() - started))
-        await pool.release(f"claim-{number}")
+        claims.waits.append(1e3 * wait)
+        claims.answers.append(1e3 * (wait + time.perf_counter() - started))
+        await pool.release(name)
         await pool.full()
+
+
+async def claims(client: KubeClient, kubeconfig: str, namespace: str) -> tuple[Claims, Claims]:
+    """Ours and the peer's, in blocks that take turns."""
+    ours, theirs = Claims(), Claims()
+    pool, one_shot = WarmPool(client, namespace, POOL), KubernetesPython(Place(kubeconfig, namespace, (), ()))
+    await pool.fill(
+        {"name": "sandbox", "image": IMAGE, "command": ["sleep", "86400"], "resources": {"requests": AMOUNTS}}
+    )
     await asyncio.sleep(SETTLE_SECONDS)
-    writes = api_writes.spent(before, await api_writes.count(client))
-    print(f"agent-sandbox, writes per claim:\n{api_writes.table(writes, CLAIMS)}", flush=True)
+    for block in range(BLOCKS):
+        async with ours.counted(client, (GROUPS + 1) * REPLICAS):
+            await claim_ahead(client, namespace, block, ours)
+        async with theirs.counted(client, CLAIMS):
+            await claim_of_pool(pool, one_shot, block, theirs)
     await pool.drain()
     await one_shot.close()
-    return Claims(waits, answers, sum(writes.values()) / CLAIMS)
+    print(f"ours, writes per sandbox:\n{api_writes.table(ours.writes, ours.sandboxes)}")
+    print(f"agent-sandbox, writes per claim:\n{api_writes.table(theirs.writes, theirs.sandboxes)}", flush=True)
+    return ours, theirs
 
 
 async def starts(client: KubeClient, namespace: str) -> tuple[list[float], list[float]]:
@@ -208,22 +233,16 @@ async def measure(cluster: Cluster, namespace: str, folder: Path) -> list[Figure
     """All figures; an operator serves `namespace`."""
     async with KubeClient.from_environment(str(cluster.kubeconfig)) as client:
         groups, bare = await starts(client, namespace)
-        before = await api_writes.count(client)
-        waits, answers = await claims_ahead(client, namespace)
-        await asyncio.sleep(SETTLE_SECONDS)
-        sandboxes = (GROUPS + 1) * REPLICAS
-        spent = api_writes.spent(before, await api_writes.count(client))
-        print(f"ours, writes per sandbox:\n{api_writes.table(spent, sandboxes)}", flush=True)
         with controller(cluster, folder):
-            theirs = await claims_of_peer(client, str(cluster.kubeconfig), namespace)
-    writes, median = sum(spent.values()) / sandboxes, statistics.median
+            ours, theirs = await claims(client, str(cluster.kubeconfig), namespace)
+    median = statistics.median
     return [
         Figure(f"group_of_{SIZE}_ready_s", median(groups), READY_RATIO, peer=median(bare)),
-        Figure("claim_ahead_p50_ms", median(waits), CLAIM_MS),
-        Figure("claim_against_warm_pool_ms", median(waits), CLAIM_RATIO, peer=median(theirs.waits)),
-        Figure("claim_and_first_command_ms", median(answers), CLAIM_RATIO, peer=median(theirs.answers)),
-        Figure("api_writes_per_sandbox", writes, WRITES),
-        Figure("api_writes_against_warm_pool", writes, WRITES_RATIO, peer=theirs.writes),
+        Figure("claim_ahead_p50_ms", median(ours.waits), CLAIM_MS),
+        Figure("claim_against_warm_pool_ms", median(ours.waits), CLAIM_RATIO, peer=median(theirs.waits)),
+        Figure("claim_and_first_command_ms", median(ours.answers), CLAIM_RATIO, peer=median(theirs.answers)),
+        Figure("api_writes_per_sandbox", ours.writes_each, WRITES),
+        Figure("api_writes_against_warm_pool", ours.writes_each, WRITES_RATIO, peer=theirs.writes_each),
     ]
 
 

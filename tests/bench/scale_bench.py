@@ -36,6 +36,7 @@ REPLICAS, JOBS = 4, 10
 NODES = 50
 REQUESTS = 16  # of the drivers under way at once
 READY_SECONDS, RSS_MB, RSS_DRIFT, OTHERS_SECONDS, WRITES, HAND_OVER_SECONDS = 600.0, 500.0, 0.05, 1.0, 3.0, 2.0
+KB_A_SANDBOX = 50.0  # 500 MB for 10,000
 PATIENCE = 3600.0  # seconds until a round counts as stuck
 API, GROUPS = "swerl.dev/v1alpha1", "swesandboxes"
 LEASE, FIRST, SECOND = "swe-rl-operator", "first", "second"  # of the operators
@@ -48,6 +49,7 @@ class Round:
     ready_seconds: float = 0.0
     gone_seconds: float = 0.0
     rss_mb: float = 0.0  # of the operator, with all sandboxes Ready
+    grown_kb: float = 0.0  # of it since the round began, for each sandbox
     writes: api_writes.Writes = field(default_factory=api_writes.Writes)
 
 
@@ -142,7 +144,7 @@ async def one_round(drivers: Drivers, client: KubeClient, operator: Operator, nu
     await drivers.until(lambda phases: sum(phases.get(name) == "Ready" for name in names) == groups)
     found.ready_seconds = time.monotonic() - started
     found.rss_mb = rss_mb(operator.pid)
-    grown_kb = 1e3 * (found.rss_mb - empty_mb) / sandboxes  # later rounds find most of it there
+    found.grown_kb = 1e3 * (found.rss_mb - empty_mb) / sandboxes
     started = time.monotonic()
     await drivers.release(names)
     await drivers.until(lambda phases: not phases)
@@ -151,7 +153,8 @@ async def one_round(drivers: Drivers, client: KubeClient, operator: Operator, nu
     found.writes = api_writes.spent(before, await api_writes.count(client))
     print(
         f"round {number}: Ready {found.ready_seconds:.1f} s, gone {found.gone_seconds:.1f} s, operator "
-        f"{found.rss_mb:.0f} MB, {grown_kb:.1f} kB more a sandbox, {sum(found.writes.values()) / sandboxes:.2f} writes",
+        f"{found.rss_mb:.0f} MB, {found.grown_kb:.1f} kB more a sandbox, "
+        f"{sum(found.writes.values()) / sandboxes:.2f} writes",
         flush=True,
     )
     return found
@@ -205,6 +208,7 @@ def figures(rounds: list[Round], peak_mb: float, others: list[float], handed: Ha
     return [
         Figure(f"ready_{SANDBOXES}_s_slowest", max(one.ready_seconds for one in rounds), READY_SECONDS),
         Figure("operator_rss_peak_mb", peak_mb, RSS_MB),
+        Figure("operator_kb_per_sandbox", rounds[0].grown_kb, KB_A_SANDBOX),
         Figure("operator_rss_drift", max(abs(size / fmean(sizes) - 1) for size in sizes), RSS_DRIFT),
         Figure("others_p99_s", p99(others), OTHERS_SECONDS),
         Figure("api_writes_per_sandbox_most", max(writes), WRITES),
