@@ -108,7 +108,13 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     async with (
         chosen_agent(options, prompts) as agent,
         open_client(options) as client,
-        Grader(client, options.namespace or client.namespace, grading, placement=Placement.of(sandbox)) as grader,
+        Grader(
+            client,
+            options.namespace or client.namespace,
+            grading,
+            placement=Placement.of(sandbox),
+            cache_directory=options.output / "verdicts",
+        ) as grader,
     ):
         keep_settings(options.output, settings, agree=agree)  # now: an endpoint that refuses begins no folder
         redo = Redo(options.output)

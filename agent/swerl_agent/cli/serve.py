@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 LIMITS = AgentLimits(step_limit=250, command_timeout=600, episode_timeout=3600)  # unless options say otherwise
+REPEATS = 3  # the same command in a row ends an episode, likewise
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +58,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", metavar="URL", help="SGLang server or router, for requests that name none")
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
     add_agent_options(parser, agents=[BUILTIN], limits=LIMITS)
+    parser.set_defaults(repeat_limit=REPEATS)
     add_script_options(parser)
     add_rewrite_option(parser)
     add_pull_option(parser)
@@ -80,7 +82,7 @@ async def run_server(options: argparse.Namespace) -> int:
             Grader(*place, grading, {JOB_LABEL: job}, placement=Placement.of(sandbox)) as grader,
             Attempts(*place, grader, job=job, sandbox=sandbox, kubeconfig=options.kubeconfig) as attempts,
         ):
-            model = AttemptRunner(attempts, http, tokenizer, prompts, limits)
+            model = AttemptRunner(attempts, http, tokenizer, prompts, limits, folder=options.tokenizer)
             server = _server(options, GoldenRunner(grader) if options.run_golden else model, defaults)
             stop = _stopped(attempts)
             await serve(server, options.host, options.port, stop=stop, grace=options.grace, tell=_tell)

@@ -19,6 +19,7 @@ from swerl_agent.storage import file_name, write_whole
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
+from swerl_agent.tasks.records import QUARANTINE
 
 from .options import (
     add_cluster_options,
@@ -30,7 +31,6 @@ from .options import (
 )
 
 RUNS = "runs.jsonl"
-QUARANTINE = "quarantine.jsonl"
 LOGS = "logs"
 
 

@@ -44,6 +44,8 @@ def write_artifacts(
     """
     folder = directory / artifact_name(episode)
     folder.mkdir(parents=True)
+    found = [asdict(finding) for finding in (findings(executed(episode.steps)) if audit is None else audit)]
+    rules = {"audit": sorted({str(finding["rule"]) for finding in found})}
     info = {
         "instance_id": episode.instance_id,
         "group": episode.group,
@@ -59,8 +61,8 @@ def write_artifacts(
         "format_errors": episode.format_errors,
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,
-        "verdict": verdict.public() if verdict else None,
-        "audit": [asdict(finding) for finding in (findings(executed(episode.steps)) if audit is None else audit)],
+        "verdict": verdict.public() | rules if verdict else None,
+        "audit": found,
         "timings": episode.timings,
         "usage": episode.usage,
         "agent_metrics": agent_metrics(episode, eval_time=verdict.duration if verdict else None),

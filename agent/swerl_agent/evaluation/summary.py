@@ -76,10 +76,13 @@ def write(
 def predictions(
     folder: Path, records: Iterable[Record], model: str, read: dict[str, str] | None = None
 ) -> dict[str, dict[str, str]]:
-    """The patch of each task's first attempt; '' where there is none. `read` keeps them by the attempt's folder."""
+    """The patch of each task's first valid attempt, of the first where none is; '' where there is none.
+
+    `read` keeps them by the attempt's folder.
+    """
     found: dict[str, dict[str, str]] = {}
     known = {} if read is None else read
-    for record in sorted(records, key=lambda record: record.trial):
+    for record in sorted(records, key=lambda record: (not record.valid, record.trial)):
         if record.instance_id in found:
             continue
         if record.run_dir not in known:

@@ -21,7 +21,7 @@ MAX_PATCH_BYTES = 8 << 20
 
 CONFIGURATION = (
     "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml", ".coveragerc",
-    "unittest.cfg", "nose2.cfg", "nose.cfg", ".noserc",
+    "unittest.cfg", "nose2.cfg", "nose.cfg", ".noserc", ".flake8", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml",
 )  # fmt: skip
 # Bash globs on the path inside the repository; `*` matches `/` too.
 PROTECTED = (
@@ -31,6 +31,8 @@ PROTECTED = (
     "runtests.py", "*/runtests.py", "bin/test", "bin/doctest", "unittest.py", "unittest/*",
     # what an eval script's installation runs before the tests
     "setup.py", "*/setup.py",
+    # what else an installation reads, and continuous integration
+    "requirements*.txt", "*/requirements*.txt", ".github/*", ".circleci/*", ".gitlab-ci.yml", ".travis.yml",
     # pytest: hooks, plugins by entry point, shadows of its own modules
     "conftest.py", "*/conftest.py", "*.egg-info/*", "*.dist-info/*",
     "pytest.py", "pytest/*", "_pytest/*", "pluggy.py", "pluggy/*", "iniconfig.py", "iniconfig/*",

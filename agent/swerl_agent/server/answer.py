@@ -19,6 +19,18 @@ from .request import RunRequest
 
 Json = dict[str, Any]
 PROMPT = 2  # messages before the first answer: system, user
+# How trainers of this wire format call the ends of an episode: the first is a complete sample, the others are truncated
+# ones; whatever else they read drops the whole group. Those that no answer is made of are not here.
+EXIT_STATUSES = {
+    "submitted": "Submitted",
+    "golden": "Submitted",
+    "max_steps": "LimitsExceeded",
+    "episode_timeout": "LimitsExceeded",
+    "context_overflow": "RolloutTruncated",
+    "prompt_too_long": "RolloutTruncated",
+    "repeated_format_errors": "RolloutTruncated",
+    "repeated_command": "CollapseContinued",
+}
 
 
 def answer(request: RunRequest, attempt: Attempt, model: str) -> Json:
@@ -34,7 +46,8 @@ def answer(request: RunRequest, attempt: Attempt, model: str) -> Json:
             "eval_report": {request.instance_id: instance_report(episode.patch or "", verdict)} if verdict else {}
         },
         "info": {
-            "exit_status": episode.exit_status,
+            "exit_status": EXIT_STATUSES.get(episode.exit_status, episode.exit_status),
+            "status": episode.exit_status,
             "agent_metrics": agent_metrics(episode, eval_time=verdict.duration if verdict else None),
             "patch_source": episode.patch_source,
             "verdict": verdict.status if verdict else None,

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Protocol
 
 import aiohttp
 
-from swerl_agent.episode import AgentLimits, BuiltinAgent, Episode, Prompts, SGLangEngine, Tokenizer
+from swerl_agent.episode import (
+    AgentLimits,
+    BuiltinAgent,
+    EndpointError,
+    Episode,
+    Prompts,
+    SGLangEngine,
+    Tokenizer,
+    check_served,
+)
 from swerl_agent.evaluation import Attempt, Attempts
 from swerl_agent.grading import Grader
 
-from .request import RunRequest, Sampling
+from .request import BadRequest, RunRequest, Sampling
 
 GROUP = "server"  # one for all: requests for a task share its prefix in one engine
 GOLDEN = "golden"  # exit status and source of a patch that is the reference fix
@@ -27,7 +37,10 @@ class Runner(Protocol):
 
 
 class AttemptRunner:
-    """Attempts of the model that serves at the request's engine."""
+    """Attempts of the model that serves at the request's engine.
+
+    `folder` is the tokenizer's: an engine that says that it serves another kind of model is refused.
+    """
 
     def __init__(
         self,
@@ -36,19 +49,32 @@ class AttemptRunner:
         tokenizer: Tokenizer,
         prompts: Prompts,
         limits: AgentLimits,
+        *,
+        folder: Path | None = None,
     ) -> None:
         self._attempts, self._http = attempts, http
         self._tokenizer, self._prompts, self._limits = tokenizer, prompts, limits
+        self._folder, self._known = folder, set[str]()
         self._count = count()
 
     async def run(self, request: RunRequest) -> Attempt:
-        """See Runner."""
+        """See Runner; raises BadRequest for an engine of another model."""
+        await self._check(request.engine)
         sampling = request.sampling
         engine = SGLangEngine(request.engine, self._http, top_p=sampling.top_p, top_k=sampling.top_k)
         agent = BuiltinAgent(engine, self._tokenizer, self._prompts, _limits(self._limits, sampling))
         return await self._attempts.make(
             request.task, agent, group=GROUP, index=next(self._count), temperature=sampling.temperature
         )
+
+    async def _check(self, engine: str) -> None:
+        if self._folder is None or engine in self._known:
+            return
+        try:
+            await check_served(engine, self._http, model=None, tokenizer=self._folder)
+        except EndpointError as error:
+            raise BadRequest(f"sglang_url: {error}") from error
+        self._known.add(engine)
 
 
 class GoldenRunner:

@@ -4,8 +4,9 @@ Guarantees: what the agent may see (`TaskView`) and what only grading may see (`
 `repr` shows the second; a malformed task is an error that names its place, never a silently smaller set.
 """
 
+from .benchmarks import Purpose
 from .images import image_name
-from .loading import Format, Purpose, load_tasks
+from .loading import Format, load_tasks
 from .rows import Row
 from .selection import select
 from .task import Evaluation, Task, TaskError, TaskView

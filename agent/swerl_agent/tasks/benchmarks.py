@@ -6,10 +6,12 @@ Guarantee: whoever reads tasks for training never gets one of these, unless its 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from .task import Task
+
+Purpose = Literal["train", "evaluation"]
 
 MARKER = "swe-bench"  # in a data source: SWE-bench, its Lite, Verified, Multilingual, Multimodal, and copies of them
 ONLY_TEST = "verified"  # a set without any part for training

@@ -14,8 +14,7 @@ from itertools import islice
 from swerl_api import RegistryRewrite
 from swerl_api.images import rewrite
 
-from .benchmarks import benchmark_refusal
-from .loading import Purpose
+from .benchmarks import Purpose, benchmark_refusal
 from .records import Record, task_of
 from .rendering import MISSING, rendered
 from .rows import Row

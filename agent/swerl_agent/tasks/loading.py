@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -11,14 +12,16 @@ from typing import Literal
 from swerl_api import RegistryRewrite
 from swerl_api.images import rewrite
 
-from .benchmarks import benchmark_refusal
+from .benchmarks import Purpose, benchmark_refusal
+from .quarantine import quarantined_beside
 from .records import read_records
 from .repository import read_repository
 from .selection import select
 from .task import Task, TaskError
 
+logger = logging.getLogger(__name__)
+
 Format = Literal["swebench-task-repo", "jsonl"]
-Purpose = Literal["train", "evaluation"]
 
 
 def load_tasks(
@@ -36,15 +39,19 @@ def load_tasks(
 ) -> list[Task]:
     """The chosen tasks at `path` with their images rewritten (see `select` for the choice).
 
-    `split` keeps the tasks that name this split, `exclude` leaves out ids. Raises TaskError for unreadable or malformed
-    tasks, repeated ids, an empty choice, and, for training, tasks of a benchmark.
+    `split` keeps the tasks that name this split, `exclude` leaves out ids, as does a quarantine file beside the tasks.
+    Raises TaskError for unreadable or malformed tasks, repeated ids, an empty choice, and, for training, tasks of a
+    benchmark.
     """
     tasks = read_repository(path) if format == "swebench-task-repo" else read_records(path)
     refuse_repeated(tasks, where=str(path))
     if split:
         tasks = [task for task in tasks if task.split == split]
     rules = list(registry_rewrite)
-    kept = [task for task in tasks if task.instance_id not in exclude]
+    unfit = sorted(quarantined_beside(path) & {task.instance_id for task in tasks})
+    if unfit:
+        logger.warning("%d of %d tasks at %s are in quarantine: %s", len(unfit), len(tasks), path, ", ".join(unfit))
+    kept = [task for task in tasks if task.instance_id not in {*exclude, *unfit}]
     chosen = select(kept, slice=slice, filter=filter, shuffle=shuffle, seed=seed)
     refusal = benchmark_refusal(chosen) if purpose == "train" else None
     if refusal:

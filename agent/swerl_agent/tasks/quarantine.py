@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .records import records
+from .records import QUARANTINE, records
 from .task import TaskError
 from .writing import write_whole
 
@@ -28,6 +28,12 @@ class Quarantined:
 def read_quarantine(path: Path) -> set[str]:
     """Ids of the tasks in a quarantine file; raises TaskError naming line and field."""
     return set(_rows(path))
+
+
+def quarantined_beside(tasks: Path) -> set[str]:
+    """Ids in the quarantine file in the folder of a task source; none without one. Raises TaskError."""
+    path = (tasks if tasks.is_dir() else tasks.parent) / QUARANTINE
+    return read_quarantine(path) if path.is_file() else set()
 
 
 def update_quarantine(path: Path, found: Iterable[Quarantined], *, checked: Collection[str]) -> None:

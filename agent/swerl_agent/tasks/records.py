@@ -20,6 +20,7 @@ from .task import Task, TaskError, task_from_row
 
 SUFFIXES = (".jsonl", ".parquet")
 GRADING_SUFFIX = ".grading.jsonl"
+QUARANTINE = "quarantine.jsonl"  # tasks not to be used, beside them or where `swerl tasks check` was told to write
 
 Columns = Mapping[str, Any]
 
@@ -72,10 +73,15 @@ def record_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     found = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
-    found = [file for file in found if not file.name.endswith(GRADING_SUFFIX) and not _hidden(file.relative_to(path))]
+    found = [file for file in found if not _beside_tasks(file) and not _hidden(file.relative_to(path))]
     if not found:
         raise TaskError(f"{path} holds no .jsonl or .parquet file")
     return found
+
+
+def _beside_tasks(file: Path) -> bool:
+    """Whether its rows are not tasks but say something of tasks."""
+    return file.name.endswith(GRADING_SUFFIX) or file.name == QUARANTINE
 
 
 def _hidden(path: Path) -> bool:

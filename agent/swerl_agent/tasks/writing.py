@@ -96,7 +96,8 @@ def _visible(entry: Entry, layout: Layout) -> dict[str, Any]:
         origin[TRAIN_ON_BENCHMARK] = True
     if layout.format == "text":
         return {"text": task.problem_statement, "metadata": {"instance": columns, **origin}}
-    return {"prompt": task.problem_statement, "metadata": {**columns, "subset": _subset(task.data_source), **origin}}
+    origin |= {"subset": _subset(task.data_source), "agent_name": "mini-swe-agent"}
+    return {"prompt": task.problem_statement, "metadata": {**columns, **origin}}
 
 
 def _subset(data_source: str) -> str:

@@ -1,5 +1,5 @@
-"""Scripted agents that cheat in their sandbox instead of fixing: none scores; the verdict names what a patch does, the
-audit beside it what was done in the sandbox."""
+"""Scripted agents that cheat in their sandbox instead of fixing: none scores; the verdict names what a patch does, and
+in an episode's artifacts what was done in the sandbox."""
 
 from __future__ import annotations
 
@@ -129,8 +129,10 @@ async def attempt(
     assert not episode.infrastructure_error, episode.error
     verdict = await grader.grade(task, episode.patch) if episode.patch else None
     folder = write_artifacts(out, episode, verdict)
-    found = json.loads((folder / "meta.json").read_text())["audit"]
-    return Outcome(verdict, frozenset(finding["rule"] for finding in found), episode.exit_status)
+    meta = json.loads((folder / "meta.json").read_text())
+    rules = frozenset(finding["rule"] for finding in meta["audit"])
+    assert verdict is None or set(meta["verdict"]["audit"]) == rules
+    return Outcome(verdict, rules, episode.exit_status)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

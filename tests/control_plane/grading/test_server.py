@@ -110,9 +110,9 @@ async def left(client: KubeClient, namespace: str) -> list[str]:
 async def test_a_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HFTokenizer, tmp_path: Path) -> None:
     async with started() as trainer, served(model(tokenizer)) as engine:
         (_, solved), (_, failed) = await asyncio.gather(trainer.run(engine), trainer.run(engine, instance_id=FAILS))
-    assert (solved["reward"], solved["info"]["exit_status"]) == (1, "submitted"), solved
+    assert (solved["reward"], solved["info"]["exit_status"]) == (1, "Submitted"), solved
     assert solved["metadata"]["eval_report"]["calc__calc-1"]["resolved"]
-    assert (failed["reward"], failed["info"]["exit_status"], failed["info"]["verdict"]) == (0, "max_steps", None)
+    assert (failed["reward"], failed["info"]["exit_status"], failed["info"]["verdict"]) == (0, "LimitsExceeded", None)
     assert json.loads((tmp_path / "calc/m/calc__calc-1/calc__calc-1.json").read_text()) == solved
     fix, submission = (item for item in solved["response"]["output"] if "generation_token_ids" in item)
     assert tokenizer.decode(fix["generation_token_ids"][:-1]) == block(FIX)
@@ -125,7 +125,7 @@ async def test_a_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HF
 async def test_the_reference_fix_is_rewarded_without_an_engine(started: Started) -> None:
     async with started(golden=True) as trainer:
         status, answer = await trainer.run(None)
-    assert (status, answer["reward"], answer["info"]["exit_status"], answer["messages"]) == (200, 1, "golden", [])
+    assert (status, answer["reward"], answer["info"]["exit_status"], answer["messages"]) == (200, 1, "Submitted", [])
 
 
 async def test_an_engine_that_is_down_is_no_reward(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,6 +224,7 @@ def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_
     assert sorted(path.name for path in folder.iterdir()) == ["meta.json", "patch.diff", "traj.json"]
     trajectory = json.loads((folder / "traj.json").read_text())
     assert (trajectory["info"]["verdict"]["status"], trajectory["info"]["reward"]) == ("resolved", 1.0)
+    assert trajectory["info"]["verdict"]["audit"] == ["git-all"]
     assert [(found["rule"], found["step"]) for found in trajectory["info"]["audit"]] == [("git-all", 0)]
     assert trajectory["stretches"][0]["tokens"] == episode.stretches[0].tokens
     meta = json.loads((folder / "meta.json").read_text())

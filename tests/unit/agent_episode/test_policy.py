@@ -71,7 +71,7 @@ FOLDERS = ("", "pkg/", "pkg/deep/")
 DECIDING = (
     "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", ".coveragerc",
     "sitecustomize.py", "usercustomize.py", "x.pth", "x.egg-info/entry_points.txt", "test_x.py", "x_test.py",
-    "tests/x.py",
+    "tests/x.py", ".flake8", "mypy.ini", "ruff.toml", "requirements.txt", "requirements-dev.txt",
 )  # fmt: skip
 
 
@@ -80,6 +80,11 @@ DECIDING = (
 def test_what_decides_how_tests_run_is_protected_in_every_folder(folder: str, name: str) -> None:
     globs = protected_globs(task().evaluation, [])
     assert any(fnmatch.fnmatchcase(folder + name, glob) for glob in globs)
+
+
+@pytest.mark.parametrize("name", [".github/workflows/ci.yml", ".circleci/config.yml", "requirements/test.txt"])
+def test_continuous_integration_and_requirements_are_protected_at_the_top(name: str) -> None:
+    assert any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
 
 
 @pytest.mark.parametrize(

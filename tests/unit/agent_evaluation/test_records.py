@@ -76,7 +76,7 @@ def test_predictions_hold_patches_byte_by_byte(tmp_path: Path) -> None:
     assert found == "-a\r\n+\udcff\r\n"
 
 
-def test_predictions_are_of_the_first_attempt(tmp_path: Path) -> None:
+def test_predictions_are_of_the_first_attempt_that_infrastructure_did_not_end(tmp_path: Path) -> None:
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "patch.diff").write_text("diff --git a/x b/x\n")
     found = predictions(tmp_path, [BAD, GOOD, LOST], "m")
@@ -84,6 +84,8 @@ def test_predictions_are_of_the_first_attempt(tmp_path: Path) -> None:
         "model_name_or_path": "m", "instance_id": "a__a-1", "model_patch": "diff --git a/x b/x\n",
     }  # fmt: skip
     assert found["b__b-1"]["model_patch"] == ""
+    lost, kept = replace(GOOD, valid=False, run_dir=""), replace(GOOD, sample=GOOD.sample + 5)
+    assert predictions(tmp_path, [lost, kept], "m") == {"a__a-1": found["a__a-1"]}
 
 
 def test_shards_are_merged_and_an_attempt_made_twice_is_an_error(tmp_path: Path) -> None:

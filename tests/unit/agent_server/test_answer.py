@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from swerl_agent.episode import PROTOCOLS, AgentLimits, Episode, HFTokenizer, Prompts, run_episode
 from swerl_agent.evaluation import Attempt
 from swerl_agent.server import Defaults, RunRequest, read_request
-from swerl_agent.server.answer import answer, output_items, response
+from swerl_agent.server.answer import EXIT_STATUSES, answer, output_items, response
 
 from tests.scripted_engine import Script, block
 from tests.unit.agent_episode.conftest import SUBMIT, TOOLS, Memory, make_tokenizer
@@ -122,4 +123,12 @@ def test_the_reference_fix_is_answered_without_a_conversation(request_: RunReque
     golden = Episode("getmoto__moto-5876", "server", 0, patch="p", exit_status="golden")
     made = answer(request_, Attempt(golden, SOLVED.verdict), "golden")
     assert (made["reward"], made["messages"], made["response"]["output"]) == (1, [], [])
-    assert made["info"]["exit_status"] == "golden"
+    assert (made["info"]["exit_status"], made["info"]["status"]) == ("Submitted", "golden")
+
+
+def test_every_end_that_is_answered_has_a_word_that_trainers_of_this_format_know() -> None:
+    said = re.search(r"`exit_status`: (.+?)\.\n", Episode.__doc__ or "", re.DOTALL)
+    assert said
+    answered = set(re.split(r"\s*\|\s*", said[1])) - {"prompt_failed", "infrastructure_error", "cancelled", "error"}
+    assert set(EXIT_STATUSES) == answered | {"golden"}
+    assert set(EXIT_STATUSES.values()) <= {"Submitted", "LimitsExceeded", "RolloutTruncated", "CollapseContinued"}

@@ -28,10 +28,10 @@ async def test_a_rollout_is_answered_with_its_reward(serving: Serving, runner: M
         _, third = await client.run()
     assert status == 200
     assert [one["reward"] for one in (answer, second, third)] == [1, 0, 0]
-    assert (answer["instance_id"], answer["info"]["exit_status"]) == ("getmoto__moto-5876", "submitted")
+    assert (answer["instance_id"], answer["info"]["exit_status"]) == ("getmoto__moto-5876", "Submitted")
     assert answer["metadata"]["eval_report"]["getmoto__moto-5876"]["resolved"] is True
     assert answer["info"]["agent_metrics"]["eval_time"] == 4.0
-    assert (third["info"]["exit_status"], third["info"]["verdict"]) == ("max_steps", None)
+    assert (third["info"]["exit_status"], third["info"]["verdict"]) == ("LimitsExceeded", None)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,12 +12,13 @@ import pytest
 from swerl_agent.episode import Agent, AgentLimits, BuiltinAgent, HFTokenizer, Prompts
 from swerl_agent.evaluation import Attempt, Attempts
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.server import AttemptRunner, Defaults, GoldenRunner, RunRequest, read_request
+from swerl_agent.server import AttemptRunner, BadRequest, Defaults, GoldenRunner, RunRequest, read_request
 from swerl_agent.server.answer import answer
 from swerl_agent.tasks import Task
 
 from tests.scripted_engine import Script, block, served
 from tests.unit.agent_episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
+from tests.unit.agent_episode.test_served import serving
 
 from .conftest import SOLVED, body
 
@@ -64,6 +66,18 @@ async def test_a_request_is_played_by_the_model_it_names() -> None:
     assert [how["index"] for how in asked.how] == [0, 1]
 
 
+async def test_an_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_path: Path) -> None:
+    asked = Asked()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
+    async with aiohttp.ClientSession() as http, serving({"/model_info": {"model_type": "llama"}}) as engine:
+        runner = AttemptRunner(
+            cast(Attempts, asked), http, tokenizer, Prompts.default(), AgentLimits(), folder=tmp_path
+        )
+        with pytest.raises(BadRequest, match=r"^sglang_url: .*llama"):
+            await runner.run(read(sglang_url=f"{engine}/v1"))
+    assert not asked.agents
+
+
 class Local:
     """Attempts in no sandbox, all of them solved."""
 
@@ -82,7 +96,7 @@ async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTo
     assert [tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
     assert tokenizer.decode(sampled[1]["generation_token_ids"]) == f"{block(SUBMIT)}<|im_end|>"
     assert sampled[1]["generation_log_probs"] == [-0.25] * len(sampled[1]["generation_token_ids"])
-    assert (made["reward"], made["info"]["exit_status"]) == (1, "submitted")
+    assert (made["reward"], made["info"]["exit_status"]) == (1, "Submitted")
 
 
 async def test_the_reference_fix_is_graded_in_the_models_place() -> None:

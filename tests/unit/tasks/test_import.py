@@ -75,7 +75,9 @@ def test_the_prompt_format(tmp_path: Path, out: Path, run: Run) -> None:
     )
     (line,) = read(out)
     assert line["prompt"] == sumanth()["problem_statement"]
-    assert line["metadata"].items() >= {**sumanth(), "subset": "gym", "split": "train"}.items()
+    assert line["metadata"].items() >= {
+        **sumanth(), "subset": "gym", "split": "train", "agent_name": "mini-swe-agent",
+    }.items()  # fmt: skip
 
 
 @pytest.mark.parametrize("format", ["text", "prompt"])
@@ -180,6 +182,17 @@ def test_quarantined_tasks_are_left_out(tmp_path: Path, out: Path, run: Run) -> 
     quarantine = jsonl(tmp_path / "quarantine.jsonl", {"instance_id": OTHER, "reason": "flaky"})
     run(rows, "--data-source", "swe-gym", "--quarantine", quarantine)
     assert [task.instance_id for task in load_tasks(out, "jsonl")] == ["getmoto__moto-5876"]
+
+
+@pytest.mark.parametrize("source", [".", "a.jsonl"])
+def test_a_quarantine_beside_the_tasks_holds_for_everybody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, source: str
+) -> None:
+    jsonl(tmp_path / "a.jsonl", sumanth(image="calc:1"), sumanth(OTHER, image="calc:1"))
+    jsonl(tmp_path / "quarantine.jsonl", {"instance_id": OTHER, "reason": "flaky"}, {"instance_id": "not-here"})
+    chosen = load_tasks(tmp_path / source, "jsonl", purpose="train")
+    assert [task.instance_id for task in chosen] == ["getmoto__moto-5876"]
+    assert f"1 of 2 tasks at {tmp_path / source} are in quarantine: {OTHER}" in caplog.text
 
 
 def test_export_writes_ids_images_and_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
