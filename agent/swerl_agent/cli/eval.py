@@ -59,6 +59,10 @@ ATTEMPTS = (  # options that say how an attempt is made
     "repeat_limit",
     "context_tokens",
     "context_policy",
+    "head_ratio",
+    "observation_max_chars",
+    "observation_head_chars",
+    "observation_tail_chars",
     "max_tokens",
 )
 CHOICE = ("samples", "filter", "slice", "split", "shuffle", "seed")  # and at what; a folder may grow by them

@@ -22,14 +22,19 @@ from .options import (
     open_client,
 )
 
+EMPTY = Verdict("unresolved", {"patch_is_None": True}, detail="no patch")
+CACHE = "verdicts"  # folder in that of the reports, unless another is named
+
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
     """The command has no verbs."""
     parser.add_argument("predictions", type=Path, help="SWE-bench predictions: .json (list or object) or .jsonl")
     parser.add_argument("--tasks", type=Path, nargs="+", required=True, help="task repositories or .jsonl files")
     parser.add_argument("--output", type=Path, default=Path("reports"), help="folder of reports (default ./reports)")
-    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep verdicts here, shared between runs")
-    parser.add_argument("--redo", action="store_true", help="grade again what has a report")
+    parser.add_argument(
+        "--cache", type=Path, metavar="FOLDER", help=f"of kept verdicts, may be shared (default OUTPUT/{CACHE})"
+    )
+    parser.add_argument("--redo", action="store_true", help="grade again what has a report or a kept verdict")
     add_task_options(parser)
     add_grading_options(parser)
     add_cluster_options(parser)
@@ -57,7 +62,7 @@ async def _graded(
     """The reports of `left`, each written and printed as it comes; the first error ends the others."""
     if not left:
         return {}
-    settings = grading_settings(options, cache=options.cache is not None)
+    settings = grading_settings(options, cache=True)
     asked = {prediction.instance_id: prediction for prediction in left}
     async with open_client(options) as client:
         grader = Grader(
@@ -65,14 +70,14 @@ async def _graded(
             options.namespace or client.namespace,
             settings,
             placement=Placement(workdir=options.workdir),
-            cache_directory=options.cache,
+            cache_directory=options.cache or options.output / CACHE,
             keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.evaluation.eval_script, log),
         )
 
         async def one(prediction: Prediction) -> dict[str, Any]:
-            empty = Verdict("unresolved", {"patch_is_None": True}, detail="no patch")
-            task = tasks[prediction.instance_id]
-            verdict = await grader.grade(task, prediction.patch) if prediction.patch.strip() else empty
+            task, verdict = tasks[prediction.instance_id], EMPTY
+            if prediction.patch.strip():
+                verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
             report = await asyncio.to_thread(folder.write, prediction, verdict)
             print(f"{prediction.instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
             return report

@@ -12,6 +12,7 @@ from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, AgentLimits, PromptError
 from swerl_agent.episode.configured import read_prompts
+from swerl_agent.episode.prompts import Cut
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
@@ -97,14 +98,31 @@ def add_agent_options(
         help="of the builtin agent, when the window is full: omit turns, or stop with context_overflow (default omit)",
     )
     _add_limit(parser, "--max-tokens", limits.max_tokens_per_turn, "tokens of one answer at most")
+    _add_shown_options(parser, limits)
     parser.add_argument(
         "--format-error-limit", type=int, metavar="N", help="answers without a command in a row; 0: any"
     )
     parser.add_argument("--repeat-limit", type=int, metavar="N", help="times the same command in a row; 0: any")
 
 
-def _add_limit(parser: argparse.ArgumentParser, name: str, default: int, what: str) -> None:
-    parser.add_argument(name, type=positive, default=default, metavar="N", help=f"{what} (default {default})")
+def _add_shown_options(parser: argparse.ArgumentParser, limits: AgentLimits) -> None:
+    """What the builtin agent's model is shown of long conversations and outputs."""
+    parser.add_argument(
+        "--head-ratio",
+        type=fraction,
+        default=limits.head_ratio,
+        metavar="R",
+        help=f"share of the window for the first turns when turns are omitted (default {limits.head_ratio})",
+    )
+    cut = limits.cut
+    _add_limit(parser, "--observation-max-chars", cut.max_chars, "characters of output from which on it is cut")
+    _add_limit(parser, "--observation-head-chars", cut.head_chars, "characters shown of its start", zero=True)
+    _add_limit(parser, "--observation-tail-chars", cut.tail_chars, "characters shown of its end", zero=True)
+
+
+def _add_limit(parser: argparse.ArgumentParser, name: str, default: int, what: str, *, zero: bool = False) -> None:
+    kind = natural if zero else positive
+    parser.add_argument(name, type=kind, default=default, metavar="N", help=f"{what} (default {default})")
 
 
 def add_sampling_options(parser: argparse.ArgumentParser) -> None:
@@ -114,26 +132,51 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
 
 
 def agent_limits(options: argparse.Namespace) -> AgentLimits:
-    """The limits that the options set; raises PromptError for a protocol the agent does not speak."""
+    """The limits that the options set.
+
+    Raises PromptError for what the agent does not do, ArgumentTypeError for what does not go together.
+    """
     name = options.protocol or PROTOCOL[options.agent]
-    if options.agent == MINI_SWE_AGENT and not name.startswith("mini-swe-agent-2"):
-        raise PromptError(
-            f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {name}"
-        )
-    if options.agent == MINI_SWE_AGENT and options.repeat_limit:
-        raise PromptError("--repeat-limit is of the builtin agent; mini-swe-agent lets commands be repeated")
-    if options.agent == MINI_SWE_AGENT and options.context_policy != "omit":
-        raise PromptError("--context-policy is of the builtin agent; a full window ends mini-swe-agent's anyway")
-    protocol = PROTOCOLS[name]
+    protocol, cut = PROTOCOLS[name], _cut(options)
+    if options.agent == MINI_SWE_AGENT:
+        _check_mini_swe_agent(options, name, cut)
     return AgentLimits(
         step_limit=options.step_limit,
         command_timeout=options.step_timeout,
         episode_timeout=options.episode_timeout,
         context_tokens=options.context_tokens,
         max_tokens_per_turn=options.max_tokens,
+        head_ratio=options.head_ratio,
         context_policy=options.context_policy,
+        cut=cut,
         protocol=protocol.with_limits(format_errors=options.format_error_limit, repeats=options.repeat_limit),
     )
+
+
+def _check_mini_swe_agent(options: argparse.Namespace, protocol: str, cut: Cut) -> None:
+    """Raises PromptError for what it does not do."""
+    if not protocol.startswith("mini-swe-agent-2"):
+        raise PromptError(
+            f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {protocol}"
+        )
+    if options.repeat_limit:
+        raise PromptError("--repeat-limit is of the builtin agent; mini-swe-agent lets commands be repeated")
+    if options.context_policy != "omit":
+        raise PromptError("--context-policy is of the builtin agent; a full window ends mini-swe-agent's anyway")
+    if options.head_ratio != AgentLimits.head_ratio:
+        raise PromptError("--head-ratio is of the builtin agent; mini-swe-agent omits no turns")
+    if cut != Cut():
+        raise PromptError("--observation-... are of the builtin agent; --prompts says how mini-swe-agent cuts output")
+
+
+def _cut(options: argparse.Namespace) -> Cut:
+    cut = Cut(options.observation_max_chars, options.observation_head_chars, options.observation_tail_chars)
+    if cut.head_chars + cut.tail_chars > cut.max_chars:
+        raise argparse.ArgumentTypeError(
+            "--observation-head-chars and --observation-tail-chars together must not exceed --observation-max-chars:"
+            f" {cut.head_chars} + {cut.tail_chars} > {cut.max_chars}"
+        )
+    return cut
 
 
 def sandbox_settings(options: argparse.Namespace) -> Sandbox:
@@ -178,6 +221,22 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return number
+
+
+def natural(text: str) -> int:
+    """A number from 0."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
     return number
 
 

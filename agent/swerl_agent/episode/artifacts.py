@@ -10,16 +10,14 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from swerl_agent.audit import Finding, executed, findings
+from swerl_agent.grading import NO_PATCH, Verdict
 from swerl_agent.storage import file_name, write_whole
 
 from .episode import Episode
 from .metrics import agent_metrics
-
-if TYPE_CHECKING:
-    from swerl_agent.grading import Verdict
 
 TRAJECTORY_FORMAT = "swerl-trajectory-1"
 
@@ -40,12 +38,12 @@ def write_artifacts(
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
     `meta` is added to what either JSON file says of the episode (sampling parameters, step, reward); `audit` what
-    the audit found in it, looked for here if not given. Raises OSError when the disk refuses.
+    the audit found in it, looked for here if not given. The verdict names the rules of what was found, also that of an
+    agent that left no patch to grade. Raises OSError when the disk refuses.
     """
     folder = directory / artifact_name(episode)
     folder.mkdir(parents=True)
-    found = [asdict(finding) for finding in (findings(executed(episode.steps)) if audit is None else audit)]
-    rules = {"audit": sorted({str(finding["rule"]) for finding in found})}
+    found = findings(executed(episode.steps)) if audit is None else audit
     info = {
         "instance_id": episode.instance_id,
         "group": episode.group,
@@ -61,8 +59,8 @@ def write_artifacts(
         "format_errors": episode.format_errors,
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,
-        "verdict": verdict.public() | rules if verdict else None,
-        "audit": found,
+        "verdict": _told(episode, verdict, found),
+        "audit": [asdict(finding) for finding in found],
         "timings": episode.timings,
         "usage": episode.usage,
         "agent_metrics": agent_metrics(episode, eval_time=verdict.duration if verdict else None),
@@ -80,6 +78,13 @@ def write_artifacts(
         files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
     write_whole({folder / name: [files[name]] for name in sorted(files)}, durable=False)
     return folder
+
+
+def _told(episode: Episode, verdict: Verdict | None, found: Collection[Finding]) -> dict[str, Any] | None:
+    """The verdict with the rules of what was found; None where a patch was not graded, or an error kept it away."""
+    if verdict is None and episode.patch is None and not episode.error_code:
+        verdict = NO_PATCH
+    return verdict.public() | {"audit": sorted({finding.rule for finding in found})} if verdict else None
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

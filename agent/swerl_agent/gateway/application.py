@@ -1,14 +1,13 @@
 """The gateway: an OpenAI-compatible endpoint per episode, in the process that knows the model.
 
 Guarantees: an endpoint's URL cannot be guessed and ends with its episode; keys are in no log; every error is in
-OpenAI's format, with a status that clients retry only where that helps.
+OpenAI's format, with a status that clients retry only where that helps (in a stream that has begun: `streaming`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,13 +20,12 @@ from aiohttp import web
 from swerl_agent.episode import AgentLimits, ChatCompletions, Engine, HFTokenizer
 
 from . import wire
-from .errors import Refusal, closed, invalid
+from .errors import Refusal, closed, internal, invalid
 from .recording import Recording
 from .relayed import RelayedRecording
 from .request import parse
 from .sampled import SampledRecording
-
-logger = logging.getLogger(__name__)
+from .streaming import streamed
 
 MAX_BODY = 64 << 20  # bytes of a request
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -126,16 +124,8 @@ class Endpoints(ABC):
         except ValueError as error:
             raise invalid(f"the body is not JSON: {error}", None) from error
         asked = parse(body)
-        completion = await recording.answer(asked, body)
-        if not asked.stream:
-            return web.json_response(completion)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-        with contextlib.suppress(ConnectionError):  # the client is gone; the answer is recorded
-            await response.prepare(request)
-            for chunk in wire.chunks(asked, completion):
-                await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-            await response.write(b"data: [DONE]\n\n")
-        return response
+        answer = recording.answer(asked, body)
+        return await streamed(request, asked, answer) if asked.stream else web.json_response(await answer)
 
 
 class Gateway(Endpoints):
@@ -170,6 +160,5 @@ async def _in_openai_format(request: web.Request, handler: Handler) -> web.Strea
         code = "request_too_large" if error.status == 413 else None
         refusal = Refusal(error.status, "invalid_request_error", code, error.text or error.reason)
     except Exception as error:
-        logger.exception("a request for a chat completion failed")
-        refusal = Refusal(500, "server_error", "internal", f"{type(error).__name__}: {error}")
+        refusal = internal(error)
     return web.json_response(refusal.body, status=refusal.status)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -38,3 +41,9 @@ def ended(code: str, message: str) -> Refusal:
 def closed() -> Refusal:
     """The episode is over, or never was."""
     return Refusal(404, "invalid_request_error", "episode_not_found", "no such episode, or it has ended")
+
+
+def internal(error: Exception) -> Refusal:
+    """The gateway itself has failed, which is logged."""
+    logger.error("a request for a chat completion failed", exc_info=error)
+    return Refusal(500, "server_error", "internal", f"{type(error).__name__}: {error}")

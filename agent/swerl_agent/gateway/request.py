@@ -18,6 +18,7 @@ from swerl_agent.episode.parsing import Call
 
 from .errors import Refusal, invalid
 
+UNSUPPORTED = ("extra_forbidden", "none_required")  # errors of fields that may not be there
 THOUGHT = re.compile(r"\s*<think>(.*?)</think>(.*)", re.DOTALL)
 
 
@@ -136,8 +137,8 @@ class ChatRequest(BaseModel):
     frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
     logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
     response_format: dict[Literal["type"], Literal["text"]] | None = None
+    seed: None = None
     parallel_tool_calls: Any = None
-    seed: Any = None
     user: Any = None
     store: Any = None
     metadata: Any = None
@@ -174,5 +175,5 @@ def _refusal(error: ValidationError) -> Refusal:
     first = error.errors(include_url=False)[0]
     field, *inner = first["loc"]
     where = str(field) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in inner)
-    known = first["type"] != "extra_forbidden"
+    known = first["type"] not in UNSUPPORTED
     return invalid(f"{where}: {first['msg'] if known else 'is not supported'}", str(field if not known else where))

@@ -5,6 +5,6 @@ Guarantees: the Pod that runs a patch decides nothing; it reports a log, and the
 """
 
 from .grader import Grader, GradingError, Placement
-from .verdict import Status, Verdict
+from .verdict import NO_PATCH, Status, Verdict
 
-__all__ = ["Grader", "GradingError", "Placement", "Status", "Verdict"]
+__all__ = ["NO_PATCH", "Grader", "GradingError", "Placement", "Status", "Verdict"]

@@ -39,6 +39,9 @@ class Verdict:
         return without
 
 
+NO_PATCH = Verdict("unresolved", {"patch_is_None": True}, detail="no patch")
+
+
 def _without(value: Any, names: Sequence[str]) -> Any:
     """`value` with every name in its texts replaced."""
     if isinstance(value, str):

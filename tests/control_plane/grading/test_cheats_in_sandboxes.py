@@ -8,6 +8,7 @@ import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -101,7 +102,7 @@ PATCHES = (
 @dataclass(frozen=True)
 class Outcome:
     verdict: Verdict | None  # None without a patch
-    rules: frozenset[str]
+    told: dict[str, Any]  # what the artifacts say of the verdict, with or without a patch
     exit_status: str
 
 
@@ -130,9 +131,8 @@ async def attempt(
     verdict = await grader.grade(task, episode.patch) if episode.patch else None
     folder = write_artifacts(out, episode, verdict)
     meta = json.loads((folder / "meta.json").read_text())
-    rules = frozenset(finding["rule"] for finding in meta["audit"])
-    assert verdict is None or set(meta["verdict"]["audit"]) == rules
-    return Outcome(verdict, rules, episode.exit_status)
+    assert set(meta["verdict"]["audit"]) == {finding["rule"] for finding in meta["audit"]}
+    return Outcome(verdict, meta["verdict"], episode.exit_status)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -164,12 +164,13 @@ async def outcomes(
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_on_the_sandbox_does_not_score_and_the_audit_names_it(
+def test_an_attack_on_the_sandbox_does_not_score_and_the_verdict_names_it(
     outcomes: dict[str, Outcome], name: str
 ) -> None:
     outcome = outcomes[name]
-    assert not (outcome.verdict and outcome.verdict.resolved)
-    assert ATTACKS[name].rule in outcome.rules, outcome
+    assert outcome.told["status"] == (outcome.verdict.status if outcome.verdict else "unresolved"), outcome
+    assert outcome.told["status"] != "resolved", outcome
+    assert ATTACKS[name].rule in outcome.told["audit"], outcome
 
 
 @pytest.mark.parametrize("name", PATCHES)

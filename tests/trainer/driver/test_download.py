@@ -18,7 +18,7 @@ from swerl_trainer.driver.errors import JobError
 from swerl_trainer.driver.job import Job
 from swerl_trainer.rollout.actor import _tasks
 
-from tests.unit.tasks.rows import parquet, sumanth, swe_gym, swebench
+from tests.unit.tasks.rows import jsonl, parquet, sumanth, swe_gym, swebench
 
 MakeJob = Callable[..., Job]
 MODEL = {"id": "Qwen/Qwen3-4B", "revision": "refs/pr/1"}
@@ -101,6 +101,19 @@ def test_tasks_come_split_and_the_job_reads_them(hub: Path, make_job: MakeJob) -
     (held_out,) = _tasks(job, job.spec.evaluation, job.paths.evaluation, "evaluation")
     assert (held_out.split, held_out.benchmark) == ("test", True)
     assert load_tasks(job.paths.evaluation, "jsonl") == [held_out]
+
+
+@pytest.mark.parametrize("section", ["tasks", "evaluation"])
+def test_a_job_leaves_out_what_is_in_quarantine_beside_its_tasks(
+    make_job: MakeJob, tmp_path: Path, caplog: pytest.LogCaptureFixture, section: str
+) -> None:
+    jsonl(tmp_path / "rows.jsonl", sumanth(image="calc:1"), sumanth("python__mypy-11213", image="calc:1"))
+    jsonl(tmp_path / "quarantine.jsonl", {"instance_id": "python__mypy-11213", "reason": "flaky"})
+    source = {"source": {"persistentVolumeClaim": {"claimName": "tasks"}}, "format": "jsonl"}
+    job = make_job(**{section: source})
+    (task,) = _tasks(job, getattr(job.spec, section), tmp_path, "train")
+    assert task.instance_id == "getmoto__moto-5876"
+    assert caplog.messages == [f"1 of 2 tasks at {tmp_path} are in quarantine: python__mypy-11213"]
 
 
 def fetched(hub_id: str, folder: Path, **how: Any) -> Download:

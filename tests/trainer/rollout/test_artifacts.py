@@ -61,7 +61,8 @@ async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     rollout = await run(Worker(replace(parts, agent=builtin(world, episode_timeout=0.1))), ORDER, MEMBERS, 0, 0)
     assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
     (folder,) = (tmp_path / "step-0001").iterdir()
-    assert json.loads((folder / "traj.json").read_text())["info"]["exit_status"] == "episode_timeout"
+    info = json.loads((folder / "traj.json").read_text())["info"]
+    assert (info["exit_status"], info["verdict"]["detail"], info["verdict"]["audit"]) == ("episode_timeout", "no patch", [])
 
 
 async def test_a_full_disk_costs_the_artifacts_alone(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from swerl_agent.cli import main, parser
 from swerl_agent.cli.options import agent_limits, sandbox_settings
-from swerl_agent.episode import Episode, PromptError
+from swerl_agent.episode import AgentLimits, Episode, PromptError
+from swerl_agent.episode.prompts import Cut
 from swerl_agent.evaluation import Attempt
+from swerl_agent.grading import Verdict
+from swerl_agent.tasks import Task
+from swerl_api import Grading
 
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
 CHAT = ["--engine", "http://127.0.0.1:9/v1", "--api", "chat-completions"]
@@ -68,6 +73,9 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
             ["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--repeat-limit", "3", *ENGINE],
             "--repeat-limit is of",
         ),
+        ([*RUN, *MINI, "--head-ratio", "0.5", *ENGINE], "--head-ratio is of the builtin agent"),
+        ([*RUN, *MINI, "--observation-tail-chars", "0", *ENGINE], "--prompts says how mini-swe-agent cuts output"),
+        ([*RUN, "--observation-max-chars", "9000", *ENGINE], "not exceed --observation-max-chars: 5000 + 5000 > 9000"),
         ([*RUN, "--engine", "http://127.0.0.1:9"], "--api generate needs --tokenizer"),
         ([*RUN, *ENGINE, "--api-key-env", "KEY"], "--api-key-env is of --api chat-completions"),
         ([*RUN, *CHAT], "--api chat-completions needs --model"),
@@ -155,6 +163,66 @@ def test_what_becomes_of_a_full_window_is_an_option_of_the_builtin_agent() -> No
     assert (agent_limits(options).context_policy, agent_limits(options).budget.omits) == ("stop", False)
     with pytest.raises(PromptError, match="--context-policy is of the builtin agent"):
         agent_limits(parser().parse_args([*words, *MINI, "--context-policy", "stop"]))
+
+
+def test_what_is_shown_of_long_conversations_and_outputs_are_options() -> None:
+    words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
+    limits = agent_limits(parser().parse_args(words))
+    assert (limits.head_ratio, limits.cut) == (AgentLimits().head_ratio, AgentLimits().cut)
+    cut = ["--observation-max-chars", "100", "--observation-head-chars", "0", "--observation-tail-chars", "90"]
+    limits = agent_limits(parser().parse_args([*words, "--head-ratio", "0.5", *cut]))
+    assert (limits.budget.head_ratio, limits.cut) == (0.5, Cut(100, 0, 90))
+
+
+@pytest.mark.parametrize(
+    "words", [["--head-ratio", "1.1"], ["--observation-tail-chars", "-1"], ["--observation-max-chars", "0"]]
+)
+def test_shares_and_lengths_out_of_range_are_usage_errors(words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "folder", "fresh"),
+    [([], "out/verdicts", False), (["--cache", "kept"], "kept", False), (["--redo"], "out/verdicts", True)],
+)
+def test_graded_predictions_keep_their_verdicts(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], folder: str, fresh: bool
+) -> None:
+    asked: list[Any] = []
+
+    class Noting(nullcontext[None]):
+        def __init__(self, client: Any, namespace: str, settings: Grading, **how: Any) -> None:
+            super().__init__()
+            asked.extend([settings.cache, how["cache_directory"]])
+
+        async def grade(self, task: Task, patch: str, *, fresh: bool) -> Verdict:
+            asked.append(fresh)
+            return Verdict("resolved")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("swerl_agent.cli.grade.open_client", lambda _: nullcontext(SimpleNamespace(namespace="n")))
+    monkeypatch.setattr("swerl_agent.cli.grade.Grader", Noting)
+    (tmp_path / "preds.json").write_text('[{"instance_id": "kit__kit-1", "model_patch": "diff"}]')
+    assert main(["grade", "preds.json", "--tasks", str(tasks), "--output", "out", *words]) == 0
+    assert asked == [True, Path(folder), fresh]
+
+
+def test_an_evaluation_keeps_its_verdicts_beside_its_results(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def noting(*what: Any, **how: Any) -> None:
+        asked.extend([what[2].cache, how["cache_directory"]])
+        raise PromptError("seen")
+
+    for name in ("chosen_agent", "open_client"):
+        opened = SimpleNamespace(namespace="n")
+        monkeypatch.setattr(f"swerl_agent.cli.eval.{name}", lambda *what, opened=opened: nullcontext(opened))
+    monkeypatch.setattr("swerl_agent.cli.eval.Grader", noting)
+    assert main(["eval", "run", str(tasks), "--output", str(tmp_path / "out"), *ENGINE]) == 2
+    assert asked == [True, tmp_path / "out" / "verdicts"]
 
 
 def test_a_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:

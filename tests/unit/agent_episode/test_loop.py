@@ -232,3 +232,27 @@ def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_
     assert json.loads((folder / "traj.json").read_text())["info"] == meta
     assert b"caf\xe9" in (folder / "patch.diff").read_bytes()
     assert all(GOLD.encode() not in path.read_bytes() for path in folder.iterdir())
+
+
+def verdict_told(folder: Path, episode: Episode) -> dict[str, Any] | None:
+    told: dict[str, Any] | None
+    told = json.loads((write_artifacts(folder, episode, None) / "meta.json").read_text())["verdict"]
+    return told
+
+
+def test_the_verdict_on_an_agent_that_left_no_patch_names_what_it_did(run: Run, tmp_path: Path) -> None:
+    episode, _ = run(block("echo pip download calc; git reflog; git log --all"), block(SUBMIT))
+    assert (episode.exit_status, episode.patch) == ("submitted", None)
+    told = verdict_told(tmp_path, episode)
+    assert told is not None and (told["status"], told["detail"]) == ("unresolved", "no patch")
+    assert told["audit"] == ["git-all", "git-reflog", "package-download"]
+    honest, _ = run(block("ls"), step_limit=1)
+    assert (verdict_told(tmp_path, honest) or {})["audit"] == []
+
+
+@pytest.mark.parametrize("change", [{"patch": "diff --git a/x b/x\n"}, {"error_code": "oom_killed"}])
+def test_there_is_no_verdict_where_none_was_waited_for_or_the_agent_did_not_end_it(
+    run: Run, tmp_path: Path, change: dict[str, str]
+) -> None:
+    episode, _ = run(block("git log --all"), step_limit=1)
+    assert verdict_told(tmp_path, replace(episode, **change)) is None  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ FOLDERS = ("", "pkg/", "pkg/deep/")
 DECIDING = (
     "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", ".coveragerc",
     "sitecustomize.py", "usercustomize.py", "x.pth", "x.egg-info/entry_points.txt", "test_x.py", "x_test.py",
-    "tests/x.py", ".flake8", "mypy.ini", "ruff.toml", "requirements.txt", "requirements-dev.txt",
+    "tests/x.py", ".flake8", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml", "requirements.txt", "requirements-dev.txt",
 )  # fmt: skip
 
 
@@ -82,7 +82,10 @@ def test_what_decides_how_tests_run_is_protected_in_every_folder(folder: str, na
     assert any(fnmatch.fnmatchcase(folder + name, glob) for glob in globs)
 
 
-@pytest.mark.parametrize("name", [".github/workflows/ci.yml", ".circleci/config.yml", "requirements/test.txt"])
+@pytest.mark.parametrize(
+    "name",
+    [".github/workflows/ci.yml", ".circleci/config.yml", ".gitlab-ci.yml", ".travis.yml", "requirements/test.txt"],
+)
 def test_continuous_integration_and_requirements_are_protected_at_the_top(name: str) -> None:
     assert any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
 

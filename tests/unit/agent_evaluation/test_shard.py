@@ -157,6 +157,17 @@ def test_shards_cover_the_chosen_tasks_exactly_once(tmp_path: Path) -> None:
     assert sorted(parts[0] + parts[1]) == sorted(orders[0]) and len(parts[0]) == len(parts[1]) == 3
 
 
+def test_shards_leave_out_what_is_in_quarantine_beside_the_tasks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [swebench(f"owner__repo-{number}") for number in range(4)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "quarantine.jsonl").write_text('{"instance_id": "owner__repo-1", "reason": "flaky"}\n')
+    chosen = load_share_tasks(Share(evaluation_file(), 0, Folders(tasks=tmp_path)))
+    assert [task.instance_id for task in chosen] == [f"owner__repo-{number}" for number in (0, 2, 3)]
+    assert caplog.messages == [f"1 of 4 tasks at {tmp_path} are in quarantine: owner__repo-1"]
+
+
 def test_shards_of_another_division_lie_elsewhere(tmp_path: Path) -> None:
     share = Share(evaluation_file(), 1, Folders(output=tmp_path))
     assert share.folder == tmp_path / "evaluations" / "nightly" / "shard-1-of-2"

@@ -131,6 +131,7 @@ IMAGE = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"u
     [
         ({"n": 2}, "n", "1"),
         ({"top_p": 0.5}, "top_p", "1"),
+        ({"seed": 7}, "seed", "not supported"),
         ({"tool_choice": "required"}, "tool_choice", "none"),
         ({"response_format": {"type": "json_object"}}, "response_format.type", "text"),
         ({"temperature": 9}, "temperature", "2"),

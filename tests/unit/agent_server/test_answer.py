@@ -7,13 +7,16 @@ import json
 import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+import swerl_agent
 from swerl_agent.episode import PROTOCOLS, AgentLimits, Episode, HFTokenizer, Prompts, run_episode
 from swerl_agent.evaluation import Attempt
 from swerl_agent.server import Defaults, RunRequest, read_request
 from swerl_agent.server.answer import EXIT_STATUSES, answer, output_items, response
+from swerl_agent.server.runner import GOLDEN
 
 from tests.scripted_engine import Script, block
 from tests.unit.agent_episode.conftest import SUBMIT, TOOLS, Memory, make_tokenizer
@@ -127,8 +130,20 @@ def test_the_reference_fix_is_answered_without_a_conversation(request_: RunReque
 
 
 def test_every_end_that_is_answered_has_a_word_that_trainers_of_this_format_know() -> None:
+    answered = exit_statuses() - {"prompt_failed", "infrastructure_error", "cancelled", "error"}
+    assert set(EXIT_STATUSES) == answered | {GOLDEN}
+    assert set(EXIT_STATUSES.values()) <= {"Submitted", "LimitsExceeded", "RolloutTruncated", "CollapseContinued"}
+
+
+def test_every_end_in_the_code_is_one_of_the_documented_ones() -> None:
+    code = "".join(path.read_text() for path in sorted(Path(swerl_agent.__file__).parent.rglob("*.py")))
+    ends = set(re.findall(r'(?:\bEnded\(|\bexit_status = |\brefused = )"(\w+)"', code))
+    assert {"submitted", "max_steps", "error"} | ends <= exit_statuses()
+    assert len(ends) > 5
+
+
+def exit_statuses() -> set[str]:
+    """What an Episode says that its `exit_status` may be."""
     said = re.search(r"`exit_status`: (.+?)\.\n", Episode.__doc__ or "", re.DOTALL)
     assert said
-    answered = set(re.split(r"\s*\|\s*", said[1])) - {"prompt_failed", "infrastructure_error", "cancelled", "error"}
-    assert set(EXIT_STATUSES) == answered | {"golden"}
-    assert set(EXIT_STATUSES.values()) <= {"Submitted", "LimitsExceeded", "RolloutTruncated", "CollapseContinued"}
+    return set(re.split(r"\s*\|\s*", said[1]))
