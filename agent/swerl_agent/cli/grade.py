@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.grading import NO_PATCH, Grader, Placement
 from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predictions
-from swerl_agent.grading.verdict import Verdict
 from swerl_agent.tasks import Task
 
 from .options import (
@@ -22,7 +21,6 @@ from .options import (
     open_client,
 )
 
-EMPTY = Verdict("unresolved", {"patch_is_None": True}, detail="no patch")
 CACHE = "verdicts"  # folder in that of the reports, unless another is named
 
 
@@ -75,7 +73,7 @@ async def _graded(
         )
 
         async def one(prediction: Prediction) -> dict[str, Any]:
-            task, verdict = tasks[prediction.instance_id], EMPTY
+            task, verdict = tasks[prediction.instance_id], NO_PATCH
             if prediction.patch.strip():
                 verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
             report = await asyncio.to_thread(folder.write, prediction, verdict)

@@ -33,6 +33,7 @@ BURST_SECONDS = 4.0  # of pulls that may start at once, and so (or one a set) th
 class _Work:
     """One set between two looks."""
 
+    uid: str  # of the set: one that was deleted and made anew has pulled nothing
     list_hash: str
     ledger: Ledger
     tokens: float
@@ -74,7 +75,7 @@ class ImageSetReconciler:
             await self._write(body, status, refused(status, reason, text, generation))
             return BLOCKED_SECONDS
         nodes = wanted_nodes(await self._api.list("v1", "nodes", None), spec)
-        work = self._work(key, status, images)
+        work = self._work(key, body, status, images)
         chosen = await self._step(body, spec, images, nodes, work)
         await self._write(body, status, described(status, images, nodes, work.ledger, spec.retries, generation))
         if not any(missing(images, nodes, work.ledger).values()):
@@ -96,11 +97,11 @@ class ImageSetReconciler:
             listed = text
         return spec.references(listed)
 
-    def _work(self, key: Key, status: SweImageSetStatus, images: list[str]) -> _Work:
-        work = self._works.get(key)
-        if work is None or work.list_hash != list_hash(images):
+    def _work(self, key: Key, body: Object, status: SweImageSetStatus, images: list[str]) -> _Work:
+        work, uid = self._works.get(key), str(body["metadata"]["uid"])
+        if work is None or (work.uid, work.list_hash) != (uid, list_hash(images)):
             tokens = work.tokens if work else 1.0 / (1 + self._eager())
-            work = self._works[key] = _Work(list_hash(images), remembered(status, images), tokens)
+            work = self._works[key] = _Work(uid, list_hash(images), remembered(status, images), tokens)
         return work
 
     def _eager(self, but: _Work | None = None) -> int:

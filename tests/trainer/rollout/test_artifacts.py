@@ -62,7 +62,8 @@ async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     info = json.loads((folder / "traj.json").read_text())["info"]
-    assert (info["exit_status"], info["verdict"]["detail"], info["verdict"]["audit"]) == ("episode_timeout", "no patch", [])
+    assert info["exit_status"] == "episode_timeout"
+    assert (info["verdict"]["detail"], info["verdict"]["audit"]) == ("no patch", [])
 
 
 async def test_a_full_disk_costs_the_artifacts_alone(

@@ -71,7 +71,8 @@ FOLDERS = ("", "pkg/", "pkg/deep/")
 DECIDING = (
     "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", ".coveragerc",
     "sitecustomize.py", "usercustomize.py", "x.pth", "x.egg-info/entry_points.txt", "test_x.py", "x_test.py",
-    "tests/x.py", ".flake8", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml", "requirements.txt", "requirements-dev.txt",
+    "tests/x.py", ".flake8", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml", "requirements.txt",
+    "requirements-dev.txt",
 )  # fmt: skip
 
 

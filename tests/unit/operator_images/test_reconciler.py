@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,18 +26,28 @@ class Server:
         self.nodes = [NODE]
         self.refused = refused
         self.pulled: list[str] = []
+        self.pods: list[Body] = []
 
     async def find(self, *_: object) -> Body:
         return self.set
 
     async def list(self, api_version: str, resource: str, *_: object, **__: object) -> list[Body]:
-        return self.nodes if resource == "nodes" else []
+        return self.nodes if resource == "nodes" else self.pods
 
     async def create(self, resource: str, pod: Body) -> None:
         image = pod["spec"]["containers"][0]["image"]
         if image in self.refused:
             raise self.refused[image]
         self.pulled.append(image)
+
+    async def delete(self, *_: object, **__: object) -> None:
+        self.pods = []
+
+    def pull(self, image: str) -> None:
+        """Have a Pod that has pulled this image."""
+        said = {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}
+        spec = {"nodeName": "n1", "containers": [{"image": image}]}
+        self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": spec, "status": said}]
 
     async def patch(self, *arguments: Any, **_: object) -> None:
         self.set["status"] = arguments[4]["status"]
@@ -61,20 +72,33 @@ async def test_an_image_whose_pod_is_refused_is_named_and_the_others_come(refusa
     assert f"bad on n1: the API server refuses its Pod: {refusal.message}" in condition["message"]
 
 
+async def test_a_set_that_was_deleted_and_made_anew_looks_for_its_images_again() -> None:
+    server = Server(["a"], {})
+    reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
+    server.pull("a")
+    for _ in range(2):
+        await reconciler.reconcile(("ns", "set"))
+    assert (server.pulled, server.set["status"]["missing"]) == ([], 0)
+    server.set = {"metadata": server.set["metadata"] | {"uid": "another"}, "spec": server.set["spec"]}
+    await reconciler.reconcile(("ns", "set"))
+    assert (server.pulled, server.set["status"]["missing"]) == (["a"], 1)
+
+
 @pytest.mark.parametrize("look", [0.5, PULLING_SECONDS])  # seconds between two looks
 @pytest.mark.parametrize("waits", [0, 90])  # seconds without a node
 @pytest.mark.parametrize("sets", [1, 2, 3])  # that pull at the same time
 async def test_no_minute_has_more_pulls_than_public_registries_bear(
     look: float, waits: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = SimpleNamespace(now=1000.0)
+    began = time.monotonic()  # a set that is new looks at the machine's own clock
+    clock = SimpleNamespace(now=began)
     monkeypatch.setattr("swerl_operator.images.reconciler.time.monotonic", lambda: clock.now)
     server = Server(["a", "b", "c", "d"], {}, per_minute=SweImageSetSpec(images=["a"]).pulls_per_minute)
     reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
     started: list[float] = []
     for _ in range(int(400 / look)):
         clock.now += look
-        server.nodes = [NODE] if clock.now > 1000 + waits else []
+        server.nodes = [NODE] if clock.now > began + waits else []
         for one in range(sets):
             await reconciler.reconcile(("ns", f"set-{one}"))
         started += [clock.now] * (len(server.pulled) - len(started))
