@@ -90,7 +90,7 @@ async def check(command: Command, client: KubeClient, server: ChatServer, code: 
     trajectory = json.loads((solved / "traj.json").read_text())
     assert trajectory["stretches"] == [] and trajectory["info"]["usage"]["prompt_tokens"] > 0
     assert len(trajectory["step_debug"]) == trajectory["info"]["turns"] == 2
-    assert KEY not in "".join(path.read_text() for path in out.rglob("*") if path.is_file())
+    assert not [path for path in out.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert {body["model"] for body in server.asked} == {MODEL}
     left = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
     assert not left["items"]
