@@ -123,6 +123,11 @@ def swerl_home() -> Path:
     return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl").absolute()
 
 
+def image_listing(home: Path) -> Path:
+    """Where a build of images that came to its end leaves their references."""
+    return home / "images" / "images.json"
+
+
 def state_folder(home: Path, name: str = DEFAULT_NAME) -> Path:
     """Where everything of that cluster lies."""
     return home / "cluster" if name == DEFAULT_NAME else home / "clusters" / name

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cluster import build
 from cluster.errors import PrerequisiteError
+from cluster.layout import image_listing
 
 _FRESH_GIB = 30  # programs, images and build caches of a first start
 _IMAGES_GIB = 20  # images alone, where buildah keeps them and in the registry
@@ -86,8 +87,7 @@ def _present(thing: str) -> bool:
 
 def _check_disk(home: Path) -> None:
     programs = all(build.built(home, name) for name in build.NEEDED)
-    images = (home / "images" / "images.json").is_file()  # written when all were built
-    wanted = _LATER_GIB if images else _IMAGES_GIB
+    wanted = _LATER_GIB if image_listing(home).is_file() else _IMAGES_GIB
     _check_room(home, wanted if programs else _FRESH_GIB, "or set SWERL_HOME to a folder on a larger disk")
     if _disk(_STORAGE) != _disk(home):
         _check_room(_STORAGE, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there")

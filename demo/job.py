@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from cluster.layout import state_folder, swerl_home
+from cluster.layout import image_listing, state_folder, swerl_home
 from demo.cluster import ROOT
 
 NAMESPACE = "swerl-demo"
@@ -27,8 +27,7 @@ class Images:
 
     @classmethod
     def built(cls) -> Images:
-        listing = swerl_home() / "images" / "images.json"
-        return cls(json.loads(listing.read_text()))
+        return cls(json.loads(image_listing(swerl_home()).read_text()))
 
     def __getitem__(self, name: str) -> str:
         return self.references[f"swe-rl/{name}"]

@@ -134,9 +134,7 @@ class Claims:
 
     waits: list[float] = field(default_factory=list)  # until a sandbox that was prepared is there
     answers: list[float] = field(default_factory=list)  # until the first command's answer
-    writes: api_writes.Writes = field(
-        default_factory=api_writes.Writes
-    )  # to the API by kind and verb, with what prepares others
+    writes: api_writes.Writes = field(default_factory=api_writes.Writes)  # with those that prepare others
     sandboxes: int = 0  # that these writes are for
 
     @property

@@ -26,7 +26,7 @@ from swerl_agent.evaluation import (
     merge,
     read_settings,
 )
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.grading import VERDICTS, Grader, Placement
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard
 
@@ -117,7 +117,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
             options.namespace or client.namespace,
             grading,
             placement=Placement.of(sandbox),
-            cache_directory=options.output / "verdicts",
+            cache_directory=options.output / VERDICTS,
         ) as grader,
     ):
         keep_settings(options.output, settings, agree=agree)  # now: an endpoint that refuses begins no folder

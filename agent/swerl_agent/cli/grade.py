@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.grading import NO_PATCH, Grader, Placement
+from swerl_agent.grading import NO_PATCH, VERDICTS, Grader, Placement
 from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predictions
 from swerl_agent.tasks import Task
 
@@ -21,8 +21,6 @@ from .options import (
     open_client,
 )
 
-CACHE = "verdicts"  # folder in that of the reports, unless another is named
-
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
     """The command has no verbs."""
@@ -30,7 +28,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", type=Path, nargs="+", required=True, help="task repositories or .jsonl files")
     parser.add_argument("--output", type=Path, default=Path("reports"), help="folder of reports (default ./reports)")
     parser.add_argument(
-        "--cache", type=Path, metavar="FOLDER", help=f"of kept verdicts, may be shared (default OUTPUT/{CACHE})"
+        "--cache", type=Path, metavar="FOLDER", help=f"of kept verdicts, may be shared (default OUTPUT/{VERDICTS})"
     )
     parser.add_argument("--redo", action="store_true", help="grade again what has a report or a kept verdict")
     add_task_options(parser)
@@ -68,7 +66,7 @@ async def _graded(
             options.namespace or client.namespace,
             settings,
             placement=Placement(workdir=options.workdir),
-            cache_directory=options.cache or options.output / CACHE,
+            cache_directory=options.cache or options.output / VERDICTS,
             keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.evaluation.eval_script, log),
         )
 

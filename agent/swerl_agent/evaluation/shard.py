@@ -18,7 +18,7 @@ from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
 from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine, check_served, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.grading import VERDICTS, Grader, Placement
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
 from swerl_agent.tasks.selection import shard
@@ -212,7 +212,7 @@ def _grader(client: KubeClient, share: Share) -> Grader:
         file.labels,
         [_owner(file)],
         placement=Placement.of(file.spec.sandbox),
-        cache_directory=share.folders.output / file.folder / "verdicts",
+        cache_directory=share.folders.output / file.folder / VERDICTS,
     )
 
 

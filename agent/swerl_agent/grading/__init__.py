@@ -4,7 +4,8 @@ Guarantees: the Pod that runs a patch decides nothing; it reports a log, and the
 `swebench` library. An infrastructure failure is retried on a fresh Job and is never a verdict on the patch.
 """
 
+from .cache import VERDICTS
 from .grader import Grader, GradingError, Placement
 from .verdict import NO_PATCH, Status, Verdict
 
-__all__ = ["NO_PATCH", "Grader", "GradingError", "Placement", "Status", "Verdict"]
+__all__ = ["NO_PATCH", "VERDICTS", "Grader", "GradingError", "Placement", "Status", "Verdict"]

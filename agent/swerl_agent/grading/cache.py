@@ -24,6 +24,7 @@ from swerl_agent.tasks import Evaluation
 
 from .verdict import Verdict
 
+VERDICTS = "verdicts"  # the cache's folder in that of a job's or a command's output
 MEMORY_ENTRIES = 10_000
 FILE = "verdicts.sqlite"
 BUSY_SECONDS = 10.0  # that a reader or writer waits for another one

@@ -16,6 +16,7 @@ from swerl_agent.evaluation import Attempt
 from swerl_agent.grading.predictions import instance_report
 
 from .request import RunRequest
+from .runner import GOLDEN
 
 Json = dict[str, Any]
 PROMPT = 2  # messages before the first answer: system, user
@@ -23,7 +24,7 @@ PROMPT = 2  # messages before the first answer: system, user
 # ones; whatever else they read drops the whole group. Those that no answer is made of are not here.
 EXIT_STATUSES = {
     "submitted": "Submitted",
-    "golden": "Submitted",
+    GOLDEN: "Submitted",
     "max_steps": "LimitsExceeded",
     "episode_timeout": "LimitsExceeded",
     "context_overflow": "RolloutTruncated",

@@ -51,7 +51,8 @@ def load_tasks(
     unfit = sorted(quarantined_beside(path) & {task.instance_id for task in tasks})
     if unfit:
         logger.warning("%d of %d tasks at %s are in quarantine: %s", len(unfit), len(tasks), path, ", ".join(unfit))
-    kept = [task for task in tasks if task.instance_id not in {*exclude, *unfit}]
+    left_out = {*exclude, *unfit}
+    kept = [task for task in tasks if task.instance_id not in left_out]
     chosen = select(kept, slice=slice, filter=filter, shuffle=shuffle, seed=seed)
     refusal = benchmark_refusal(chosen) if purpose == "train" else None
     if refusal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.grading import VERDICTS, Grader, Placement
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup, SandboxWatch, Session
 from swerl_agent.sandbox.spec import group_spec, queue_labels
@@ -101,7 +101,7 @@ def grader(client: KubeClient, job: Job) -> Grader:
         job.labels,
         [owner(job)],
         placement=Placement.of(job.spec.sandbox),
-        cache_directory=job.paths.output / "verdicts",
+        cache_directory=job.paths.output / VERDICTS,
     )
 
 
