@@ -59,3 +59,10 @@ def namespace(kubeconfig: str, request: pytest.FixtureRequest) -> Iterator[str]:
     kubectl(kubeconfig, "wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=110s")
     yield name
     kubectl(kubeconfig, "delete", "namespace", name, "--wait=false", check=False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why a first try failed; the report of pytest-rerunfailures names the test alone."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"first try: {report.nodeid}", sep="_")
+        terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-60:]))

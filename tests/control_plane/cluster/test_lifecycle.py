@@ -77,6 +77,7 @@ def test_a_component_started_under_nohup_heeds_a_hang_up(made: Cluster, pod: str
 
 
 def test_down_leaves_nothing_but_the_image_store(made: Cluster, pod: str) -> None:
+    cluster_command("--name", made.name, "up", "--bare")  # it runs, but where this is tried again
     _assert_removed(made, "down")
     assert [entry.name for entry in made.state.iterdir()] == ["containerd"]
 
@@ -91,6 +92,7 @@ def test_a_later_start_is_quick_and_needs_no_pull(made: Cluster, second: World) 
 
 
 def test_down_after_a_crash_leaves_nothing_at_all(running: Cluster, made: Cluster) -> None:
+    cluster_command("--name", made.name, "up", "--bare")
     for name, pid in _pids(made).items():
         if name in ("containerd", "kubelet", "etcd", "registry"):
             os.kill(pid, signal.SIGKILL)
@@ -102,12 +104,13 @@ def test_down_after_a_crash_leaves_nothing_at_all(running: Cluster, made: Cluste
 
 def _assert_removed(cluster: Cluster, *verb: str) -> None:
     """Runs `verb` and looks for whatever the cluster had on the machine."""
-    assert len(_traces(cluster)) > 10
+    before = _traces(cluster)
+    assert len(before) > 10, before
     inside = _processes(_network_namespaces(cluster))
     assert inside
     cluster_command("--name", cluster.name, *verb)
     assert _traces(cluster) == []
-    assert not [(pid, name) for pid, name in inside if _inode(Path(f"/proc/{pid}/ns/net")) == name]
+    assert not [(pid, name) for pid, name in inside if _target(Path(f"/proc/{pid}/ns/net")) == name]
 
 
 def _pids(cluster: Cluster) -> dict[str, int]:
@@ -121,10 +124,9 @@ def _traces(cluster: Cluster) -> list[str]:
     listings = ("ps -eo args", "ip netns", "ip route", "ip -o link", "nft list ruleset", "iptables-save")
     lines = [line for listing in listings for line in _output(listing.split())]
     lines += Path("/proc/mounts").read_text().splitlines()
-    folders = [*Path("/sys/fs/cgroup").glob(f"**/{cluster.label}"), *Path("/run/netns").glob(cluster.label)]
-    logs = [
-        link for link in Path("/var/log/containers").glob("*") if str(link.readlink()).startswith(str(cluster.state))
-    ]
+    groups = [Path(above) / name for above, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    folders = [group for group in groups if group.name == cluster.label] + [Path("/run/netns") / cluster.label]
+    logs = [link for link in Path("/var/log/containers").glob("*") if _target(link).startswith(str(cluster.state))]
     marked = [line for line in lines if any(word in f"{line} " for word in words)]
     return marked + [str(path) for path in (*folders, *logs, cluster.run) if path.exists() or path.is_symlink()]
 
@@ -141,11 +143,12 @@ def _network_namespaces(cluster: Cluster) -> set[str]:
 
 def _processes(namespaces: set[str]) -> list[tuple[str, str]]:
     """Pids of those in one of the namespaces, and in which: a name alone may be another one's a moment later."""
-    links = ((link.parts[2], _inode(link)) for link in Path("/proc").glob("[0-9]*/ns/net"))
+    links = ((link.parts[2], _target(link)) for link in Path("/proc").glob("[0-9]*/ns/net"))
     return [(pid, name) for pid, name in links if name in namespaces]
 
 
-def _inode(link: Path) -> str:
+def _target(link: Path) -> str:
+    """Of a symbolic link; empty where it is gone, as other clusters' are at any time."""
     try:
         return str(link.readlink())
     except OSError:
