@@ -14,7 +14,7 @@ from cluster.progress import complain, say
 def main() -> int:
     options = _parser().parse_args()
     try:
-        layout.check_name(options.name)
+        options.name = layout.cluster_name() if options.name is None else layout.check_name(options.name)
         return int(options.run(options))
     except ClusterError as error:
         complain(str(error))
@@ -59,7 +59,7 @@ def _down(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     cluster = layout.find(options.name, layout.swerl_home())
     if cluster is None:
-        say(f"cluster {options.name}: not running (make cluster starts it)")
+        say(f"cluster {options.name}: not running ({layout.make_command('cluster', options.name)} starts it)")
         return 1
     snapshot = status.of(cluster)
     say(status.as_json(snapshot) if options.json else status.text(snapshot))
@@ -91,17 +91,14 @@ def _kubeconfig(options: argparse.Namespace) -> int:
 def _running(name: str) -> Cluster:
     cluster = layout.find(name, layout.swerl_home())
     if cluster is None:
-        raise ClusterError(f"no cluster {name!r} with SWERL_HOME={layout.swerl_home()}; start it with `make cluster`")
+        start = layout.make_command("cluster", name)
+        raise ClusterError(f"no cluster {name!r} with SWERL_HOME={layout.swerl_home()}; start it with `{start}`")
     return cluster
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="cluster", description="A real single-node Kubernetes on this machine")
-    parser.add_argument(
-        "--name",
-        default=os.environ.get("SWERL_CLUSTER_NAME") or layout.DEFAULT_NAME,
-        help="which cluster (default: $SWERL_CLUSTER_NAME or 'default')",
-    )
+    parser.add_argument("--name", help="which cluster (default: $SWERL_CLUSTER_NAME or 'default')")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     up = verbs.add_parser("up", help="start it, or repair what does not run")
     up.add_argument("--bare", action="store_true", help="without CoreDNS and KubeRay")

@@ -119,8 +119,19 @@ class Cluster:
 
 
 def swerl_home() -> Path:
-    """`$SWERL_HOME`, or `~/.cache/swerl`."""
-    return Path(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl").absolute()
+    """`$SWERL_HOME`, or `~/.cache/swerl`: absolute and without `..`, as every path made from it is then."""
+    return Path(os.path.abspath(os.environ.get("SWERL_HOME") or Path.home() / ".cache" / "swerl"))  # noqa: PTH100
+
+
+def cluster_name() -> str:
+    """Which cluster every command means that is not told another: `$SWERL_CLUSTER_NAME`, or `default`; raises
+    ClusterError for a name that none can have."""
+    return check_name(os.environ.get("SWERL_CLUSTER_NAME") or DEFAULT_NAME)
+
+
+def make_command(target: str, name: str) -> str:
+    """What to type for that target and the cluster of that name."""
+    return f"make {target}" if name == DEFAULT_NAME else f"SWERL_CLUSTER_NAME={name} make {target}"
 
 
 def image_listing(home: Path) -> Path:
@@ -128,7 +139,7 @@ def image_listing(home: Path) -> Path:
     return home / "images" / "images.json"
 
 
-def state_folder(home: Path, name: str = DEFAULT_NAME) -> Path:
+def state_folder(home: Path, name: str) -> Path:
     """Where everything of that cluster lies."""
     return home / "cluster" if name == DEFAULT_NAME else home / "clusters" / name
 
@@ -154,10 +165,13 @@ def find(name: str, home: Path) -> Cluster | None:
 
 
 def registry() -> str:
-    """Where images for the default cluster are pushed: `$SWERL_REGISTRY`, else its own registry (host and port)."""
-    home = swerl_home()
-    cluster = find(DEFAULT_NAME, home) or Cluster(DEFAULT_NAME, 0, home)
-    return os.environ.get("SWERL_REGISTRY") or f"127.0.0.1:{cluster.registry_port}"
+    """Where images are pushed: `$SWERL_REGISTRY`, else the own registry of the cluster `cluster_name()` (host and
+    port)."""
+    if given := os.environ.get("SWERL_REGISTRY"):
+        return given
+    name, home = cluster_name(), swerl_home()
+    cluster = find(name, home) or Cluster(name, 0, home)
+    return f"127.0.0.1:{cluster.registry_port}"
 
 
 def claim(name: str, home: Path) -> Cluster:

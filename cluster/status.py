@@ -58,7 +58,7 @@ def of(cluster: Cluster) -> Status:
 
 def text(status: Status) -> str:
     """The snapshot for people."""
-    health = "healthy" if status.healthy else "NOT healthy: run `make cluster`"
+    health = "healthy" if status.healthy else f"NOT healthy: run `{layout.make_command('cluster', status.name)}`"
     lines = [
         f"cluster {status.name}   {status.server}   {health}",
         f"  {'component':<20}{'pid':>8}{'up':>10}{'resident':>12}",

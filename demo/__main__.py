@@ -9,30 +9,19 @@ import os
 import sys
 
 from cluster import preflight
-from cluster.errors import PrerequisiteError
-from cluster.layout import swerl_home
-from demo.cluster import ROOT, Cluster
-from demo.environment import ensure
-
-
-def in_environment() -> None:
-    """Go on inside the light environment; makes it first if need be."""
-    venv = swerl_home() / "venv"
-    python = ensure(venv, ROOT / "requirements" / "dev.txt")
-    if sys.prefix != str(venv):
-        paths = [str(swerl_home() / "bin"), os.environ.get("PATH", "")]
-        os.environ["PATH"] = os.pathsep.join(paths)
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        os.chdir(ROOT)
-        os.execv(python, [str(python), "-m", "demo", *sys.argv[1:]])
+from cluster.errors import ClusterError
+from cluster.layout import cluster_name, make_command, swerl_home
+from demo.cluster import Cluster
+from demo.environment import enter
 
 
 def main(arguments: list[str]) -> int:
     try:
+        stop = make_command("cluster-down", cluster_name())
         if arguments != ["down"] and os.environ.get("SWERL_CLUSTER") != "existing":
             preflight.check(swerl_home())
-        in_environment()
-    except PrerequisiteError as error:
+        enter("demo", arguments)
+    except ClusterError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -50,7 +39,7 @@ def main(arguments: list[str]) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return stopped("the cluster, if it was started, still runs (make cluster-down stops it)")
+        return stopped(f"the cluster, if it was started, still runs ({stop} stops it)")
 
 
 def stopped(what_now: str) -> int:

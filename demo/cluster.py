@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.layout import state_folder, swerl_home
+from cluster.layout import cluster_name, state_folder, swerl_home
 from demo.steps import StepFailed, run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,13 +25,14 @@ class Cluster:
 
     @classmethod
     def chosen(cls) -> Cluster:
-        """The user's cluster when SWERL_CLUSTER=existing, else the local one (whether it runs or not)."""
+        """The user's cluster when SWERL_CLUSTER=existing, else the local one (whether it runs or not) of
+        SWERL_CLUSTER_NAME."""
         if os.environ.get("SWERL_CLUSTER") == "existing":
             path = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
             if not path.is_file():
                 raise StepFailed(f"SWERL_CLUSTER=existing, but there is no kubeconfig at {path}; set KUBECONFIG")
             return cls(path, local=False)
-        return cls(state_folder(swerl_home()) / "kubeconfig", local=True)
+        return cls(state_folder(swerl_home(), cluster_name()) / "kubeconfig", local=True)
 
     def start(self) -> None:
         """Start or repair the local cluster; a user's own must answer."""

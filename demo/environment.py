@@ -1,20 +1,38 @@
 """`python3 -m demo.environment VENV REQUIREMENTS`: the light Python environment, from the standard library alone.
 
-Guarantees: an environment whose pins did not change is left as it is; one that failed half-way is completed next time.
+Guarantees: an environment whose pins did not change is left as it is; one that failed half-way is completed next time;
+a command that any Python >= 3.11 may start goes on in it, replaced at most once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.errors import PrerequisiteError
+from cluster.layout import swerl_home
 from cluster.preflight import install
+from demo.cluster import ROOT
 
 STAMP = ".requirements"
+
+
+def enter(module: str, arguments: Sequence[str]) -> None:
+    """Go on as `python -m module` with these arguments in the light environment, which is made first if need be;
+    returns where this process already runs in it. Raises SystemExit as `ensure` does."""
+    home = swerl_home()
+    venv = home / "venv"
+    python = ensure(venv, ROOT / "requirements" / "dev.txt")
+    if Path(sys.prefix).resolve() == venv.resolve():
+        return
+    for variable, folder in (("PATH", home / "bin"), ("PYTHONPATH", ROOT)):
+        os.environ[variable] = os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
+    os.execv(python, [str(python), "-m", module, *arguments])
 
 
 def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) -> Path:

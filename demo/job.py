@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from cluster.layout import image_listing, state_folder, swerl_home
+from cluster.layout import cluster_name, image_listing, state_folder, swerl_home
 from demo.cluster import ROOT
 
 NAMESPACE = "swerl-demo"
@@ -76,4 +76,4 @@ def namespace_manifest(namespace: str = NAMESPACE) -> dict[str, Any]:
 
 def volume_folder(namespace: str = NAMESPACE) -> Path:
     """Where the local cluster keeps the job's volume on this machine."""
-    return state_folder(swerl_home()) / "volumes" / namespace / CLAIM
+    return state_folder(swerl_home(), cluster_name()) / "volumes" / namespace / CLAIM

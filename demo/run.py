@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.layout import swerl_home
+from cluster.layout import cluster_name, make_command, swerl_home
 from demo.cluster import Cluster
 from demo.job import CLAIM, JOB, NAMESPACE, Images, job_manifest, volume_folder
 from demo.report import draw_curve, metrics_of, print_trajectory, solved_trajectory, write_summary
@@ -57,16 +57,16 @@ def train(cluster: Cluster, job: dict[str, Any]) -> tuple[dict[str, Any], Watch]
 
 
 def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
-    """A copy of the job's output below `folder`, without the checkpoints; from another cluster it comes by a Pod.
+    """A copy of the job's folder below `folder`, without the checkpoints; from another cluster it comes by a Pod.
 
     Raises StepFailed where there is none.
     """
     target = folder / "output"
     shutil.rmtree(target, ignore_errors=True)
     if cluster.local:
-        if not volume_folder().is_dir():
+        if not (written := volume_folder() / JOB).is_dir():
             raise StepFailed("the job wrote nothing: it failed before it had its volume; see what it says above")
-        return Path(shutil.copytree(volume_folder(), target, ignore=shutil.ignore_patterns("checkpoints")))
+        return Path(shutil.copytree(written, target, ignore=shutil.ignore_patterns("checkpoints")))
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -95,7 +95,8 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
 def _read(cluster: Cluster, target: Path) -> None:
     cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{READER}", "--timeout=180s")
     into = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "exec", "--namespace", NAMESPACE, READER, "--"]
-    done = subprocess.run([*into, "tar", "-c", "-C", "/output", "--exclude=checkpoints", "."], capture_output=True)
+    tar = ["tar", "-c", "-C", f"/output/{JOB}", "--exclude=checkpoints", "."]
+    done = subprocess.run([*into, *tar], capture_output=True)
     if done.returncode:
         raise StepFailed(f"could not read the output volume: {done.stderr.decode(errors='replace')[-500:]}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
@@ -127,4 +128,5 @@ def tell(summary: dict[str, Any], folder: Path, output: Path) -> None:
     print(f"kubectl get swerl {JOB} -n {NAMESPACE} -o yaml")
     print(f"kubectl get swesandboxes -n {NAMESPACE}")
     print(f"kubectl describe swerl {JOB} -n {NAMESPACE}")
-    print("make demo-down      # remove the demo, keep the cluster;  make cluster-down removes that, too")
+    clean, remove = (make_command(target, cluster_name()) for target in ("demo-down", "cluster-down"))
+    print(f"{clean}      # remove the demo, keep the cluster;  {remove} removes that, too")

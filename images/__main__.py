@@ -1,4 +1,4 @@
-"""`python3 -m images`: build what changed, push it, and print one line per image.
+"""`python3 -m images`, with any Python >= 3.11: build what changed, push it, and print one line per image.
 
 The references pushed are written to <home>/images.json as {image name: reference inside the cluster}, the one place
 that the chart's values, the demo and the tests take them from. `python3 -m images NAME -- COMMAND` runs a command in
@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cluster import layout
-from images.bundled import demo_data, task_folders, task_image
+from cluster.errors import ClusterError
+from demo.environment import enter
 from images.catalogue import BASES, ROOT, Image, content_key, project_images
 from images.engine import BuildError, Engine
 
@@ -93,6 +94,8 @@ def wanted(names: Iterable[str]) -> list[Image]:
 
 def build(builder: Builder, names: set[str]) -> None:
     """Build and push the named images (all when empty) and note their references."""
+    from images.bundled import demo_data, task_folders, task_image  # reads YAML: in the light environment only
+
     for image in wanted(names - {BUNDLED} | ({"sandbox-base"} if BUNDLED in names else set())):
         builder.ensure(image)
     if not names or BUNDLED in names:
@@ -124,20 +127,21 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
-    words, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
-    options = parse(words)
-    builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
+    given = sys.argv[1:] if arguments is None else arguments
+    words, command = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
     try:
+        options = parse(words)
         if not shutil.which(options.engine):
             raise BuildError(
                 f"no {options.engine} on PATH: `make cluster` installs buildah on Debian and Ubuntu; elsewhere install "
                 "one of buildah and docker (SWERL_IMAGE_ENGINE=docker)"
             )
+        enter("images", given)
+        builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
         if command:
             return builder.engine.run_in(builder.local(f"swe-rl/{options.names[-1]}"), ROOT, command)
         build(builder, set(options.names))
-    except BuildError as error:
+    except (BuildError, ClusterError) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.layout import state_folder, swerl_home
+from cluster.layout import cluster_name, make_command, state_folder, swerl_home
 
 # A background job of a shell starts with interrupts ignored, and so would every process the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,10 +32,10 @@ def one_at_a_time() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kubeconfig() -> str:
-    """Path of the kubeconfig: $KUBECONFIG, else the local cluster's."""
-    path = os.environ.get("KUBECONFIG") or str(state_folder(swerl_home()) / "kubeconfig")
+    """Path of the kubeconfig: $KUBECONFIG, else that of the local cluster, $SWERL_CLUSTER_NAME."""
+    path = os.environ.get("KUBECONFIG") or str(state_folder(swerl_home(), cluster_name()) / "kubeconfig")
     if not Path(path).is_file():
-        pytest.fail(f"no cluster: {path} does not exist; run `make cluster` first")
+        pytest.fail(f"no cluster: {path} does not exist; run `{make_command('cluster', cluster_name())}` first")
     return path
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from swerl_api.crd import KINDS
 
-from cluster.layout import registry, swerl_home
+from cluster.layout import cluster_name, registry, state_folder, swerl_home
 from demo.cluster import ROOT, Cluster
 from demo.job import Images, documents
 from demo.run import fetch_output
@@ -156,7 +156,9 @@ def test_make_demo(demo_shell: Shell, product: tuple[Cluster, Images], tmp_path:
     for message in json.loads((Path(solved[1]) / "traj.json").read_text())["messages"]:
         assert message["content"].rstrip() in said
     assert (Path(solved[1]) / "patch.diff").read_text() in said
-    export = EXPORT.replace("~/.cache/swerl", str(swerl_home()))
+    home = swerl_home()
+    export = EXPORT.replace("~/.cache/swerl/cluster", str(state_folder(home, cluster_name())))
+    export = export.replace("~/.cache/swerl", str(home))
     assert "Complete" in demo_shell.type(f"unset KUBECONFIG; {export}; kubectl get swerl -n swerl-demo")
     demo_shell.type(f"unset KUBECONFIG; {export}; kubectl get swesandboxes -n swerl-demo")
     other = fetch_output(replace(product[0], local=False), product[1], tmp_path / "from another cluster")

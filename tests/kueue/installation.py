@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from cluster import addons, build
-from cluster.layout import DEFAULT_NAME, REGISTRY_NAME, Cluster, find, swerl_home
+from cluster.layout import REGISTRY_NAME, Cluster, cluster_name, find, swerl_home
 from demo.steps import StepFailed, run
 from tests.conftest import kubectl
 
@@ -121,7 +121,7 @@ def _rendered(programs: Path) -> str:
 
 def _pushed(programs: Path) -> tuple[str, str]:
     """Repository and tag of the controller's image, which the local registry has now."""
-    cluster = find(DEFAULT_NAME, swerl_home()) or Cluster(DEFAULT_NAME, 0, swerl_home())
+    cluster = find(cluster_name(), swerl_home()) or Cluster(cluster_name(), 0, swerl_home())
     registry, tag = addons.registry(cluster), programs.name.rsplit("-", 1)[1]
     if not registry.has(IMAGE, tag):
         registry.push_programs(IMAGE, tag, {"manager": programs / "kueue"}, ["/manager"])

@@ -26,11 +26,11 @@ _REPOSITORY = "swe-rl/test-probe"
 
 @pytest.fixture(scope="session")
 def running() -> Cluster:
-    """The default cluster of $SWERL_HOME; `up` starts it where it does not run."""
-    found = layout.find(layout.DEFAULT_NAME, layout.swerl_home())
+    """The cluster $SWERL_CLUSTER_NAME of $SWERL_HOME; `up` starts it where it does not run."""
+    found = layout.find(layout.cluster_name(), layout.swerl_home())
     if found is None:
         cluster_command("up")
-        found = layout.find(layout.DEFAULT_NAME, layout.swerl_home())
+        found = layout.find(layout.cluster_name(), layout.swerl_home())
     assert found is not None
     return found
 

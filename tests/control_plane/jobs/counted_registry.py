@@ -73,7 +73,7 @@ class CountedRegistry:
 @contextmanager
 def counted_registry(name: str) -> Iterator[CountedRegistry]:
     """The registry `name`, as long as the context lasts."""
-    cluster = layout.find(layout.DEFAULT_NAME, layout.swerl_home())
+    cluster = layout.find(layout.cluster_name(), layout.swerl_home())
     assert cluster is not None, "the local cluster is needed: `make cluster`"
     registry = CountedRegistry(name)
     server = ThreadingHTTPServer((cluster.host_ip, 0), _front(registry.requests))

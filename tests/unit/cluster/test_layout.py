@@ -48,6 +48,44 @@ def test_images_go_to_the_registry_of_the_cluster_of_this_home(tmp_path: Path, m
     assert layout.registry() == "registry.test/path"
 
 
+def test_images_go_to_the_cluster_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "CLAIMS", tmp_path / "claims")
+    monkeypatch.setattr(layout, "_free", lambda cluster: True)
+    monkeypatch.delenv("SWERL_REGISTRY", raising=False)
+    monkeypatch.setenv("SWERL_HOME", str(tmp_path))
+    for name in ("default", "second"):
+        layout.claim(name, tmp_path)
+    monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
+    assert layout.registry() == "127.0.0.1:5001"
+    monkeypatch.setenv("SWERL_CLUSTER_NAME", "")
+    assert layout.registry() == "127.0.0.1:5000"
+
+
+def test_the_name_of_the_cluster_comes_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWERL_CLUSTER_NAME", raising=False)
+    assert layout.cluster_name() == "default"
+    monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
+    assert layout.cluster_name() == "second"
+    monkeypatch.setenv("SWERL_CLUSTER_NAME", "../second")
+    with pytest.raises(ClusterError, match="DNS label"):
+        layout.cluster_name()
+
+
+def test_only_the_default_cluster_is_meant_without_its_name(tmp_path: Path) -> None:
+    assert layout.state_folder(tmp_path, "default") == tmp_path / "cluster"
+    assert layout.state_folder(tmp_path, "second") == tmp_path / "clusters" / "second"
+    assert layout.make_command("cluster", "default") == "make cluster"
+    assert layout.make_command("cluster", "second") == "SWERL_CLUSTER_NAME=second make cluster"
+
+
+def test_the_home_has_one_way_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWERL_HOME", f"{tmp_path}/checkout/../home/")
+    assert str(layout.swerl_home()) == f"{tmp_path}/home"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SWERL_HOME", "home")
+    assert layout.swerl_home() == tmp_path / "home"
+
+
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-x", "x" * 40])
 def test_a_bad_name_is_refused(name: str) -> None:
     with pytest.raises(ClusterError, match="DNS label"):

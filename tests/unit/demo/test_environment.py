@@ -1,12 +1,18 @@
-"""The light environment on a Debian whose Python cannot make one yet."""
+"""The light environment: made on a Debian whose Python cannot make one yet, and entered by any other Python."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
+import venv
 from pathlib import Path
 
 import pytest
 
 from demo import environment
+from demo.cluster import ROOT
 
 PYTHON = """#!/bin/sh
 echo "$*" >>"$0.calls"
@@ -14,6 +20,13 @@ echo "$*" >>"$0.calls"
 """
 APT = """#!/bin/sh
 case "$*" in install*python3-venv) : >"${0%/*}/python.package" ;; esac
+"""
+
+
+# Stands for the interpreter of the light environment.
+INSIDE = """#!/bin/sh
+echo "$@"
+echo "$PYTHONPATH"
 """
 
 
@@ -36,3 +49,63 @@ def test_without_apt_the_package_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("cluster.preflight.shutil.which", lambda _: None)
     with pytest.raises(SystemExit, match="python3-venv"):
         environment._make(str(python), tmp_path / "venv")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with nothing but its standard library."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A $SWERL_HOME whose environment is made already."""
+    folder = tmp_path / "home"
+    (folder / "venv" / "bin").mkdir(parents=True)
+    pins = (ROOT / "requirements" / "dev.txt").read_bytes()
+    (folder / "venv" / environment.STAMP).write_text(hashlib.sha256(pins).hexdigest())
+    program(folder / "venv" / "bin" / "python", INSIDE)
+    monkeypatch.setenv("SWERL_HOME", str(folder))
+    return folder
+
+
+def typed(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What a user gets who types this in the checkout."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SWERL_CLUSTER_NAME")}
+    return subprocess.run([str(python), *arguments], cwd=ROOT, env=kept, capture_output=True, text=True)
+
+
+def test_a_python_without_packages_says_how_images_are_built(bare: Path, home: Path) -> None:
+    assert typed(bare, "-c", "import yaml").returncode == 1
+    done = typed(bare, "-m", "images", "--help")
+    assert done.returncode == 0 and "usage: python3 -m images" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["images", "operator", "--engine", "docker"], ["demo", "down"]], ids=["images", "demo"]
+)
+def test_a_python_without_packages_goes_on_in_the_environment(
+    bare: Path, home: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "docker", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    done = typed(bare, "-m", *command)
+    assert (done.returncode, done.stdout) == (0, f"-m {' '.join(command)}\n{ROOT}\n"), done.stderr
+
+
+def test_no_environment_is_made_for_images_that_nothing_can_build(bare: Path, tmp_path: Path) -> None:
+    kept = {"PATH": str(tmp_path / "empty"), "SWERL_HOME": str(tmp_path / "home")}
+    done = subprocess.run([bare, "-m", "images"], cwd=ROOT, env=kept, capture_output=True, text=True)
+    assert done.returncode == 1 and "no buildah on PATH" in done.stderr
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("way", ["{0}/home", "{0}/elsewhere/../home", "{0}/link"])
+def test_who_is_in_the_environment_stays(home: Path, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to(home)
+    monkeypatch.setenv("SWERL_HOME", way.format(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(home / "venv"))
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it was replaced again"))
+    environment.enter("demo", [])

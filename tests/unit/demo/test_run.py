@@ -10,7 +10,7 @@ import pytest
 import demo.__main__
 from demo import run
 from demo.cluster import Cluster
-from demo.job import Images
+from demo.job import CLAIM, Images, volume_folder
 from demo.steps import StepFailed
 
 
@@ -67,9 +67,22 @@ def test_a_job_without_output_is_one_clear_line(monkeypatch: pytest.MonkeyPatch,
         run.fetch_output(Recorded.with_job({}), Images({}), tmp_path)
 
 
+def test_what_is_fetched_is_the_jobs_folder_without_its_checkpoints(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SWERL_HOME", str(tmp_path))
+    volume = run.volume_folder()
+    for file in ("demo/metrics.jsonl", "demo/checkpoints/step-0000001/COMPLETE", "demo.0a1b2c3d/metrics.jsonl"):
+        (volume / file).parent.mkdir(parents=True, exist_ok=True)
+        (volume / file).touch()
+    output = run.fetch_output(Recorded.with_job({}), Images({}), tmp_path)
+    assert output == tmp_path / "output"
+    assert [path.name for path in output.rglob("*")] == ["metrics.jsonl"]
+
+
 @pytest.mark.parametrize(("phase", "code"), [("Complete", 0), ("Failed", 1)])
 def test_only_a_complete_job_is_a_success(monkeypatch: pytest.MonkeyPatch, phase: str, code: int) -> None:
-    monkeypatch.setattr(demo.__main__, "in_environment", lambda: None)
+    monkeypatch.setattr(demo.__main__, "enter", lambda *_: None)
     monkeypatch.setattr(run, "demo", lambda: {"phase": phase})
     assert demo.__main__.main([]) == code
 
@@ -83,7 +96,26 @@ def test_what_ends_it_is_its_exit_status(
     def fail() -> dict[str, Any]:
         raise error
 
-    monkeypatch.setattr(demo.__main__, "in_environment", lambda: None)
+    monkeypatch.setattr(demo.__main__, "enter", lambda *_: None)
     monkeypatch.setattr(run, "demo", fail)
     assert demo.__main__.main([]) == code
     assert capsys.readouterr().err.startswith("demo: ")
+
+
+def test_another_cluster_than_the_default_is_the_one_that_is_used_and_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SWERL_CLUSTER", raising=False)
+    monkeypatch.setenv("SWERL_HOME", str(tmp_path))
+    monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
+    assert Cluster.chosen() == Cluster(tmp_path / "clusters" / "second" / "kubeconfig", local=True)
+    assert volume_folder("ns") == tmp_path / "clusters" / "second" / "volumes" / "ns" / CLAIM
+
+
+def test_a_name_that_no_cluster_can_have_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SWERL_CLUSTER_NAME", "../second")
+    monkeypatch.setattr(demo.__main__, "enter", lambda *_: pytest.fail("went on"))
+    assert demo.__main__.main([]) == 1
+    assert capsys.readouterr().err.startswith("demo: cluster name '../second'")
