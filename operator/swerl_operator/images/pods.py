@@ -1,7 +1,7 @@
 """The Pods that pull: one for an image on a node, which runs nothing of the image but `true`.
 
 Guarantees: the node is named, not scheduled, so a full node pulls too; an image that cannot even run `true` counts as
-there; the Pods go with their set.
+there, and so does one that the node has, whatever its tag, without a word to its registry; the Pods go with their set.
 """
 
 from __future__ import annotations
@@ -47,7 +47,15 @@ def pull_pod(owner: Object, spec: SweImageSetSpec, place: Place) -> Object:
             "enableServiceLinks": False,
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": name} for name in spec.image_pull_secrets],
-            "containers": [{"name": "pull", "image": image, "command": ["true"], "resources": small}],
+            "containers": [
+                {
+                    "name": "pull",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["true"],
+                    "resources": small,
+                }
+            ],
         },
     }
 

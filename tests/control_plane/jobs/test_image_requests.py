@@ -40,3 +40,13 @@ def test_requests_stay_below_what_public_registries_bear_and_all_that_is_missing
     assert capsys.readouterr().out.splitlines()[-ABSENT:] == absent
     world.kubectl("delete", KIND, "counted")
     print(f"{asked} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")
+
+
+def test_an_image_that_the_node_has_is_there_although_its_registry_is_not(world: World, operator: Operator) -> None:
+    with counted_registry(f"gone-{os.getpid()}.swerl:5000") as registry:
+        image = registry.push("latest")  # which would be asked for each time if nothing were said
+        declare(world, "before", images=[image])
+        world.until_condition("before", "Ready", "AllPresent", kind=KIND)
+    declare(world, "after", images=[image], retries=0)
+    world.until_condition("after", "Ready", "AllPresent", kind=KIND)
+    world.kubectl("delete", KIND, "before", "after")

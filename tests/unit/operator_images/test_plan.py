@@ -103,6 +103,12 @@ def test_nodes_are_those_pods_could_run_on() -> None:
     assert wanted_nodes(nodes, tolerant) == ["gpu", "plain", "pool"]
 
 
+def test_a_node_that_has_the_image_asks_no_registry_whatever_the_tag() -> None:
+    owner = {"metadata": {"name": "set", "namespace": "ns", "uid": "u"}}
+    [container] = pull_pod(owner, SweImageSetSpec(images=["a:latest"]), ("n1", "a:latest"))["spec"]["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("a:latest", "IfNotPresent")
+
+
 @pytest.mark.parametrize(
     ("status", "state"),
     [
