@@ -27,6 +27,7 @@ from ..jobs.attempt import Object
 from ..jobs.capacity import capacity_problem
 from ..jobs.cleanup import count_leftovers
 from ..jobs.diagnosis import head_address
+from ..jobs.episode_capacity import episode_problems
 from ..jobs.preflight import Preflight, read_preflight
 from ..jobs.prerequisites import image_set_problem
 from ..jobs.problem import Problem
@@ -78,20 +79,25 @@ class Observer:
     async def _observe_start(self, evaluation: Evaluation, seen: Observed, problems: list[Problem]) -> Observed:
         """What must be good before something is made."""
         found = [*problems, *await missing_prerequisites(self._api, evaluation, self._settings.driver_cluster_role)]
-        preflight = None
-        if evaluation.served is not None:
-            if evaluation.starts_engines and self._settings.capacity_check == "on":
-                nodes = await self._api.list("v1", "nodes", None)
-                found += filter(None, [capacity_problem(manifests.engines_plan(evaluation), nodes)])
-            preflight = await self._preflight(evaluation)
+        if self._settings.capacity_check == "on":
+            found += await self._capacity_problems(evaluation)
         return replace(
             seen,
             leftovers=await self._strangers(evaluation),
             prerequisites=found,
             images=await image_set_problem(self._api, evaluation.namespace, evaluation.spec.sandbox),
-            preflight=preflight,
+            preflight=await self._preflight(evaluation) if evaluation.served is not None else None,
             checkpoint=evaluation.checkpoint,
         )
+
+    async def _capacity_problems(self, evaluation: Evaluation) -> list[Problem]:
+        """What the nodes could not hold even when empty: the engines, a sandbox, a grading."""
+        spec = evaluation.spec
+        nodes = await self._api.list("v1", "nodes", None)
+        found = await episode_problems(self._api, self._settings, spec.sandbox, spec.grading, nodes)
+        if evaluation.served is None or not evaluation.starts_engines:
+            return found
+        return [*filter(None, [capacity_problem(manifests.engines_plan(evaluation), nodes)]), *found]
 
     async def _preflight(self, evaluation: Evaluation) -> Preflight | None:
         pod = await self._mine(evaluation, "v1", "pods", evaluation.preflight_name)

@@ -1,7 +1,7 @@
 """Whether the nodes could hold a job at all, before anything of it is created.
 
-Guarantees: pure; a job is refused only when its Ray Pods would not fit even on empty nodes, so that what others use now
-makes it wait (the scheduler's business), never fail.
+Guarantees: pure; a job is refused only when its Ray Pods together, or one Pod of an episode alone, would not fit even
+on empty nodes, so that what others use now makes it wait (the scheduler's business), never fail.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def capacity_problem(plan: Plan, nodes: Sequence[Object]) -> Problem | None:
     """Why `nodes`, all empty, could not hold the plan's Pods together; None when they could."""
     free = [(node, _allocatable(node)) for node in nodes]
     pods = [(group, pod_template(plan, group)["spec"]) for group in plan.groups for _ in range(group.replicas)]
-    pods.sort(key=lambda pod: sorted(pod_requests(pod[1]).items(), key=_weight), reverse=True)
+    pods.sort(key=lambda pod: sorted(_ray_requests(pod[1]).items(), key=_weight), reverse=True)
     for group, pod in pods:
-        wanted = pod_requests(pod)
+        wanted = _ray_requests(pod)
         place = next((room for node, room in free if _accepts(node, pod) and _fits(wanted, room)), None)
         if place is None:
             return _problem(plan, group, pod, nodes)
@@ -36,16 +36,42 @@ def capacity_problem(plan: Plan, nodes: Sequence[Object]) -> Problem | None:
     return None
 
 
+def lone_pod_problem(kind: str, pod: Object, nodes: Sequence[Object]) -> Problem | None:
+    """Why none of `nodes`, all empty, could hold `pod` alone, whose size is spec.<kind>.resources."""
+    wanted = pod_requests(pod)
+    accepting = [node for node in nodes if _accepts(node, pod)]
+    if any(_fits(wanted, _allocatable(node)) for node in accepting):
+        return None
+    if not accepting:
+        text = f"{_refusal(kind, nodes)}; check spec.sandbox.nodeSelector and tolerations"
+        runtime = pod.get("runtimeClassName")
+        return _insufficient(f"{text}, and the scheduling of RuntimeClass {runtime!r}" if runtime else text)
+    return _insufficient(
+        f"not even one {kind} Pod with {_need(wanted)} fits one of the {len(accepting)} node(s) that accept it, even "
+        f"when these are empty (largest allocatable: {_largest(wanted, accepting)}); lower spec.{kind}.resources or "
+        "add nodes"
+    )
+
+
 def pod_requests(pod: Object) -> Amounts:
-    """What the scheduler reserves: the sum of the containers, or the biggest init container if that is more."""
+    """What the scheduler reserves: the containers' sum, or the biggest init container if that is more, and overhead."""
     total: Amounts = {"pods": Decimal(1)}
     for container in pod["containers"]:
         for name, amount in _requests(container).items():
             total[name] = total.get(name, Decimal(0)) + amount
-    for initial in [*map(_requests, pod.get("initContainers", [])), KUBERAY_INIT]:
-        for name, amount in initial.items():
-            total[name] = max(total.get(name, Decimal(0)), amount)
+    for initial in map(_requests, pod.get("initContainers", [])):
+        total = _at_least(total, initial)
+    for name, amount in parse_amounts(pod.get("overhead")).items():
+        total[name] = total.get(name, Decimal(0)) + amount
     return total
+
+
+def _ray_requests(pod: Object) -> Amounts:
+    return _at_least(pod_requests(pod), KUBERAY_INIT)
+
+
+def _at_least(total: Amounts, initial: Amounts) -> Amounts:
+    return total | {name: max(total.get(name, Decimal(0)), amount) for name, amount in initial.items()}
 
 
 def _requests(container: Object) -> Amounts:
@@ -86,21 +112,36 @@ def _fits(wanted: Amounts, room: Amounts) -> bool:
 
 
 def _problem(plan: Plan, group: Group, pod: Object, nodes: Sequence[Object]) -> Problem:
-    wanted = {name: amount for name, amount in pod_requests(pod).items() if name != "pods"}
-    need = ", ".join(say(name, amount) for name, amount in sorted(wanted.items()))
+    wanted = _ray_requests(pod)
     accepting = [node for node in nodes if _accepts(node, pod)]
     if not accepting:
-        text = (
-            f"none of the {len(nodes)} nodes accepts {group.name} Pods; "
-            f"check spec.{plan.spec_field}.nodeSelector and tolerations"
+        return _insufficient(
+            f"{_refusal(group.name, nodes)}; check spec.{plan.spec_field}.nodeSelector and tolerations"
         )
-        return Problem(JobReason.INSUFFICIENT_RESOURCES, text)
-    largest = ", ".join(
-        say(name, max(_allocatable(node).get(name, Decimal(0)) for node in accepting)) for name in sorted(wanted)
+    return _insufficient(
+        f"{group.replicas} {group.name} Pod(s) with {_need(wanted)} each do not fit, with the job's other Pods, on the "
+        f"{len(accepting)} node(s) that accept them, even when these are empty (largest allocatable: "
+        f"{_largest(wanted, accepting)}); lower spec.{group.spec_field} or add nodes"
     )
-    text = (
-        f"{group.replicas} {group.name} Pod(s) with {need} each do not fit, with the job's other Pods, on the "
-        f"{len(accepting)} node(s) that accept them, even when these are empty (largest allocatable: {largest}); "
-        f"lower spec.{group.spec_field} or add nodes"
-    )
+
+
+def _insufficient(text: str) -> Problem:
     return Problem(JobReason.INSUFFICIENT_RESOURCES, text)
+
+
+def _refusal(pods: str, nodes: Sequence[Object]) -> str:
+    return f"none of the {len(nodes)} nodes accepts {pods} Pods"
+
+
+def _need(wanted: Amounts) -> str:
+    return ", ".join(say(name, wanted[name]) for name in _told(wanted))
+
+
+def _largest(wanted: Amounts, nodes: Sequence[Object]) -> str:
+    """The most that any of `nodes` has of each resource."""
+    rooms = [_allocatable(node) for node in nodes]
+    return ", ".join(say(name, max(room.get(name, Decimal(0)) for room in rooms)) for name in _told(wanted))
+
+
+def _told(wanted: Amounts) -> list[str]:
+    return sorted(name for name in wanted if name != "pods")

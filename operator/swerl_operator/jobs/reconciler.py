@@ -24,12 +24,13 @@ from .cleanup import count_leftovers, delete_leftovers, of_attempts
 from .decision import BLOCKED_SECONDS, Action, Decision, Observed, decide, is_over
 from .diagnosis import head_address
 from .draft import Draft
+from .episode_capacity import episode_problems
 from .events import post_event
 from .objects import job_file, role_binding, service_account, submission
 from .plan import plan_of
 from .preflight import preflight_pod, read_preflight
 from .prerequisites import image_set_problem, missing_prerequisites
-from .problem import Problem
+from .problem import Problem, joined
 from .ray_jobs import Driver, RayJobs, Silence
 
 Key = tuple[str, str]  # namespace, name
@@ -84,15 +85,22 @@ class JobReconciler:
     async def _observe_start(self, attempt: Attempt, now: datetime) -> Observed:
         leftovers = await count_leftovers(self._api, attempt.namespace, of_attempts(attempt.job, attempt.number))
         missing = await missing_prerequisites(self._api, attempt, self._context.settings.driver_cluster_role)
-        problem = None
-        if self._context.settings.capacity_check == "on":
-            problem = capacity_problem(plan_of(attempt), await self._api.list("v1", "nodes", None))
+        problem = await self._capacity_problem(attempt)
         images = await image_set_problem(self._api, attempt.namespace, attempt.spec.sandbox)
         pod = await self._api.find("v1", "pods", attempt.namespace, attempt.preflight_name)
         preflight = read_preflight(pod, preflight_pod(attempt)) if pod is not None else None
         return Observed(
             now, leftovers=leftovers, prerequisites=missing, capacity=problem, images=images, preflight=preflight
         )
+
+    async def _capacity_problem(self, attempt: Attempt) -> Problem | None:
+        settings, spec = self._context.settings, attempt.spec
+        if settings.capacity_check != "on":
+            return None
+        nodes = await self._api.list("v1", "nodes", None)
+        found = [*filter(None, [capacity_problem(plan_of(attempt), nodes)])]
+        found += await episode_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
+        return joined(found) if found else None
 
     async def _ray_pods(self, attempt: Attempt) -> list[Object]:
         roles = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_TRAIN},{ROLE_ENGINE})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.control_plane.operator_process import Operator
 
 from .conftest import IMAGE, Body, World
@@ -47,6 +49,17 @@ def test_impossible_resources_take_no_cluster(world: World, operator: Operator, 
     world.apply(job)
     found = world.until_condition(_name(job), "Validated", "InsufficientResources")
     assert "8 nvidia.com/gpu" in found["message"] and "add nodes" in found["message"]
+    _no_cluster(world)
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "grading"])
+def test_episodes_that_fit_no_node_take_no_cluster(world: World, operator: Operator, job: Body, kind: str) -> None:
+    job["spec"][kind] = {"resources": {"requests": {"memory": "9Ti"}, "limits": {"memory": "9Ti"}}}
+    world.apply(job)
+    found = world.until_condition(_name(job), "Validated", "InsufficientResources")
+    for words in (f"not even one {kind} Pod with ", "9216.0 GiB memory", f"lower spec.{kind}.resources or add nodes"):
+        assert words in found["message"]
+    assert world.status(_name(job))["phase"] == "Blocked"
     _no_cluster(world)
 
 

@@ -8,6 +8,7 @@ from swerl_agent.episode import PromptError
 from swerl_agent.tasks import TaskError
 from swerl_trainer.driver.__main__ import main, wrong_input
 from swerl_trainer.driver.process import NO_RETRY, run_to_end
+from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 
 
 def raised_in_an_actor(cause: Exception) -> Exception:
@@ -28,6 +29,8 @@ async def failing(error: BaseException) -> None:
         (TaskError("a.jsonl:3: field patch is missing"), "TaskError: a.jsonl:3: field patch is missing", NO_RETRY),
         (raised_in_an_actor(TaskError("a.jsonl:3: no image")), "TaskError: a.jsonl:3: no image", NO_RETRY),
         (PromptError("agent.system_template: line 1"), "PromptError: agent.system_template: line 1", NO_RETRY),
+        (TaskImagesMissing("push no/such:1"), "TaskImagesMissing: push no/such:1", NO_RETRY),
+        (RolloutsFailed("pod_evicted: full"), "RolloutsFailed: pod_evicted: full", 1),
         (raised_in_an_actor(ValueError("x")), "ValueError: x", 1),
         (
             ExceptionGroup("unhandled errors in a TaskGroup", [raised_in_an_actor(TaskError("no task left"))]),

@@ -130,6 +130,36 @@ def test_a_broken_cluster_is_noticed_and_one_working_group_is_enough_to_go_on() 
     assert d.stuck() is None
 
 
+def unpulled(target: Dispatcher, group: str, index: int) -> None:
+    """End a member of a group for want of its image."""
+    target.finished(Rollout(group, index, "t", valid=False, error_code="image_pull_failed"))
+
+
+def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
+    d = dispatcher(redo_limit=0)
+    d.actions()
+    for index in (0, 1):
+        unpulled(d, "g0", index)
+    assert d.stuck() is None and d.lost_to_nothing_but("image_pull_failed")
+    assert started(d.actions()) == ["g2"]
+    mixed(d, ["g1", "g2"])
+    step = d.take()
+    assert step is not None and step.dropped == {"infrastructure": 1}
+    assert not d.lost_to_nothing_but("image_pull_failed")
+
+
+@pytest.mark.parametrize("other", ["pod_evicted", "", None])
+def test_one_episode_that_ends_otherwise_is_remembered(other: str | None) -> None:
+    d = dispatcher(redo_limit=0)
+    d.actions()
+    assert not d.lost_to_nothing_but("image_pull_failed")
+    unpulled(d, "g0", 0)
+    assert d.lost_to_nothing_but("image_pull_failed")
+    d.finished(Rollout("g0", 1, "t", valid=other is None, error_code=other or ""))
+    unpulled(d, "g1", 0)
+    assert not d.lost_to_nothing_but("image_pull_failed")
+
+
 def test_groups_without_signal_are_replaced_up_to_a_limit() -> None:
     d = dispatcher(steps=1)
     d.actions()

@@ -9,16 +9,19 @@ import pytest
 from swerl_agent.episode import PromptError
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.dispatcher import Dispatcher, DispatchSettings
+from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import GroupOrder, Rollout
-from swerl_trainer.rollout.runner import RolloutsFailed, Runner
+from swerl_trainer.rollout.runner import Runner
 
 
 @dataclass
 class Failing:
-    """A worker whose episodes all end with one error."""
+    """A worker whose episodes all end with one error, but for those of the group `other`."""
 
     code: str
     error: str
+    other: str = ""
+    other_code: str = ""  # "": they end well, the first of them resolved
 
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None: ...
 
@@ -26,16 +29,20 @@ class Failing:
 
     async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
         await asyncio.sleep(0)
-        return Rollout(order.id, index, "t-1", valid=False, error=self.error, error_code=self.code)
+        if order.id == self.other and not self.other_code:
+            return Rollout(order.id, index, "t-2", valid=True, reward=float(index == 0))
+        code = self.other_code if order.id == self.other else self.code
+        return Rollout(order.id, index, "t-1", valid=False, error=self.error, error_code=code)
 
 
-async def step(code: str, error: str) -> None:
-    """A step whose every episode ends so."""
+async def step(code: str, error: str, *, other: str = "", other_code: str = "") -> None:
+    """A step whose every episode ends so, but for those of the group `other`."""
 
     async def serving() -> None: ...
 
     settings = DispatchSettings(steps=2, prompts_per_step=2, group_size=2, redo_limit=1)
-    runner = Runner(Dispatcher(settings, TaskOrder(4, seed=1)), [Failing(code, error)], serving=serving)  # type: ignore[list-item]
+    worker = Failing(code, error, other, other_code)
+    runner = Runner(Dispatcher(settings, TaskOrder(4, seed=1)), [worker], serving=serving)  # type: ignore[list-item]
     try:
         async with asyncio.timeout(20):
             await runner.step()
@@ -52,3 +59,19 @@ async def test_prompts_that_render_nowhere_end_the_job_for_good() -> None:
 async def test_a_broken_cluster_ends_the_attempt() -> None:
     with pytest.raises(RolloutsFailed, match=r"infrastructure ended every group lately, .* pod_evicted: full"):
         await step("pod_evicted", "full")
+
+
+UNPULLED = "ImagePullFailed: SweSandbox ns/g ended: ImagePullFailed image no/such-image:1 cannot be used"
+
+
+async def test_tasks_none_of_whose_images_can_be_pulled_end_the_job_with_one_image_and_the_remedy() -> None:
+    with pytest.raises(TaskImagesMissing, match=r"push the images, .* task t-1: .* image no/such-image:1 ") as caught:
+        await step("image_pull_failed", UNPULLED)
+    assert "spec.sandbox.registryRewrite" in str(caught.value) and "spec.sandbox.pullSecrets" in str(caught.value)
+
+
+@pytest.mark.parametrize("code", ["", "pod_evicted"])
+async def test_images_that_fail_beside_anything_else_end_the_attempt_alone(code: str) -> None:
+    with pytest.raises(RolloutsFailed, match=r"infrastructure ended every group lately") as caught:
+        await step("image_pull_failed", UNPULLED, other="g1", other_code=code)
+    assert not isinstance(caught.value, TaskImagesMissing)

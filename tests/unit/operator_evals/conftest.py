@@ -18,7 +18,7 @@ JOB_SPEC: Spec = {
     "trainer": {"image": "trainer:1"},
     "checkpoint": {"volume": {"persistentVolumeClaim": {"claimName": "training"}}},
 }
-CHECKPOINT = "/swerl/output/checkpoints/demo/step-0000012"
+CHECKPOINT = "/swerl/output/demo/checkpoints/step-0000012"
 
 
 @pytest.fixture

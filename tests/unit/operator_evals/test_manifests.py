@@ -56,7 +56,7 @@ def test_the_file_tells_shards_where_the_router_is(engine_spec: Spec, make_evalu
     text = manifests.config_map(evaluation)["data"]["evaluation.json"]
     file = EvaluationFile.model_validate_json(text)
     assert file.engine == "http://nightly-engines-head-svc.ns.svc:30000"
-    assert file.checkpoint == "/swerl/checkpoints/checkpoints/demo/step-0000012"
+    assert file.checkpoint == "/swerl/checkpoints/demo/checkpoints/step-0000012"
     assert (file.dtype, str(file.folder)) == ("float32", "evaluations/nightly")
     head = ray_cluster(manifests.engines_plan(evaluation))["spec"]["headGroupSpec"]["template"]["spec"]
     ports = {port["name"]: port["containerPort"] for port in head["containers"][0]["ports"]}

@@ -30,7 +30,7 @@ async def find(api: Api, spec: Spec, chosen: str | None = None) -> Served | Prob
 async def test_the_newest_checkpoint_is_taken_and_kept_to(engine_spec: Spec) -> None:
     found = await find(Api(lastCheckpoint=CHECKPOINT), engine_spec)
     assert isinstance(found, Served) and (found.checkpoint, found.dtype) == (CHECKPOINT, "float32")
-    later = await find(Api(lastCheckpoint="/swerl/output/checkpoints/demo/step-0000099"), engine_spec, CHECKPOINT)
+    later = await find(Api(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000099"), engine_spec, CHECKPOINT)
     assert isinstance(later, Served) and later.checkpoint == CHECKPOINT
 
 

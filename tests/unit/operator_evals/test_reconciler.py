@@ -105,9 +105,10 @@ class Ray:
 class World:
     """The reconciler over both."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, *, capacity_check: str = "off") -> None:
         self.api, self.ray = Api(spec), Ray()
-        context = OperatorContext(Settings(capacity_check="off"), self.api, Metrics())  # type: ignore[arg-type]
+        settings = Settings(capacity_check=capacity_check)
+        context = OperatorContext(settings, self.api, Metrics())  # type: ignore[arg-type]
         self._reconciler = EvalReconciler(context, self.ray)  # type: ignore[arg-type]
 
     async def look(self, times: int = 1) -> Body:
@@ -211,3 +212,19 @@ async def test_missing_things_are_told_together(world: World) -> None:
     for words in ("'models' named by spec.model.endpoint.tokenizer", "'runs' named by spec.output.volume"):
         assert words in condition["message"]
     assert world.api.names("pods") == []
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "grading"])
+async def test_without_a_node_that_could_hold_an_episode_nothing_starts(spec: Spec, kind: str) -> None:
+    allocatable = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "50Gi", "pods": "110"}
+    node = {"metadata": {"name": "node"}, "status": {"allocatable": allocatable}}
+    world = World(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="on")
+    world.api.kept["nodes", "node"] = node
+    status = await world.look(2)
+    (condition,) = status["conditions"]
+    assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
+    assert f"lower spec.{kind}.resources" in condition["message"] and world.api.names("pods") == []
+    fitting = World(spec, capacity_check="on")
+    fitting.api.kept["nodes", "node"] = node
+    await fitting.look(2)
+    assert fitting.api.names("pods") == ["nightly-preflight"]

@@ -130,7 +130,7 @@ def test_a_driver_may_ask_for_no_further_attempt(spec: Spec) -> None:
 
 def test_input_that_a_checkpoint_was_made_from_is_tried_again(spec: Spec) -> None:
     driver = Driver("failed", "tasks.jsonl: cannot be read: Input/output error", EXIT_NO_RETRY)
-    before = running_status(lastCheckpoint="/swerl/output/checkpoints/demo/step-0000004")
+    before = running_status(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000004")
     after = step(spec, before, cluster=CLUSTER, pods=[head()], driver=driver).draft.status
     assert (after.attempt, after.phase) == (2, "Retrying")
 

@@ -26,8 +26,9 @@ def wrong_input() -> tuple[type[BaseException], ...]:
     from swerl_agent.tasks import TaskError
     from swerl_trainer.driver.errors import JobError
     from swerl_trainer.megatron.errors import ConversionError, LayoutError
+    from swerl_trainer.rollout.errors import TaskImagesMissing
 
-    return (JobError, TaskError, PromptError, TokenizerError, LayoutError, ConversionError)
+    return (JobError, TaskError, PromptError, TokenizerError, LayoutError, ConversionError, TaskImagesMissing)
 
 
 async def _run(path: Path, kubeconfig: str | None, began: float) -> None:

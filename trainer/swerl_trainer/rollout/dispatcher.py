@@ -82,6 +82,7 @@ class Dispatcher:
         self._lost: Counter[str] = Counter()
         self._actions: list[Action] = []
         self._broken: list[Rollout] = []  # one failure per group since the last group that worked
+        self._endings: set[str] = set()  # of the training episodes: error codes of the lost ones, "" for the others
         for earlier in sorted(pending):
             self._open(earlier)
 
@@ -146,6 +147,7 @@ class Dispatcher:
         if group.order.purpose == "train":
             self._episodes += 1
             self._lost.update([] if rollout.valid else [rollout.error_code or "unknown"])
+            self._endings.add("" if rollout.valid else rollout.error_code or "unknown")
         if not group.running:
             self._complete(group)
 
@@ -178,6 +180,10 @@ class Dispatcher:
         """A rollout that shows what infrastructure does to every group lately; None while some group works."""
         limit = STUCK_AFTER * self.settings.prompts_per_step
         return self._broken[-1] if len(self._broken) >= limit else None
+
+    def lost_to_nothing_but(self, code: str) -> bool:
+        """Whether every training episode that ended since the attempt began was lost, and for this error code."""
+        return self._endings == {code}
 
     # ── decisions ──
 

@@ -13,16 +13,18 @@ from typing import Any, Protocol, TypeVar
 
 from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
+from swerl_agent.sandbox import ImagePullFailed
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
+from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import Action, Declare, Discard, GroupOrder, Rollout, Start, Waste
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 WORKER_LOST = "worker_lost"
-
-
-class RolloutsFailed(RuntimeError):
-    """No group comes to an end any more; the message shows one failure."""
+IMAGE_CURE = (
+    "push the images, correct their names in the tasks or by spec.sandbox.registryRewrite, or give "
+    "spec.sandbox.pullSecrets, then make the job anew"
+)
 
 
 class WorkerHandle(Protocol):
@@ -142,7 +144,7 @@ class Runner:
         while True:
             value = probe()
             if value is None and (failure := self.dispatcher.stuck()) is not None:
-                raise _vain(failure)
+                raise _vain(failure, imageless=self.dispatcher.lost_to_nothing_but(ImagePullFailed.code))
             self.kick()
             if value is not None:
                 self._announce()
@@ -160,11 +162,14 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
 
 
-def _vain(failure: Rollout) -> Exception:
-    """Why going on is vain, as `failure` shows; with prompts that do not render another attempt would be, too."""
+def _vain(failure: Rollout, *, imageless: bool) -> Exception:
+    """Why going on is vain, as `failure` shows; another attempt would be, too, with prompts that do not render and,
+    `imageless`, where nothing but images that cannot be pulled ended what was begun."""
     example = f"for example {failure.group} of task {failure.instance_id}"
     if failure.error_code == PROMPT_FAILED:
         return PromptError(f"a template ended every group lately, {example}: {failure.error}")
+    if imageless:
+        return TaskImagesMissing(f"no task's image can be pulled; {IMAGE_CURE}; {example}: {failure.error}")
     return RolloutsFailed(f"infrastructure ended every group lately, {example}: {failure.error_code}: {failure.error}")
 
 

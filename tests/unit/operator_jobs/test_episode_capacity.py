@@ -1,0 +1,173 @@
+"""A job none of whose episodes could ever have a sandbox or a grading is refused; one that must only wait is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from swerl_api import Grading, Sandbox
+from swerl_operator.context import OperatorContext, Settings
+from swerl_operator.jobs.episode_capacity import episode_problems
+from swerl_operator.jobs.reconciler import JobReconciler
+from swerl_operator.kube import Kube
+from swerl_operator.metrics import Metrics
+
+from .conftest import Spec
+
+Object = dict[str, Any]
+BIG = {"requests": {"memory": "64Gi"}}
+
+
+def node(cpu: str = "4", memory: str = "16Gi", **extra: Any) -> Object:
+    allocatable = {"cpu": cpu, "memory": memory, "ephemeral-storage": "50Gi", "pods": "110"}
+    spec = {"taints": extra.pop("taints", [])}
+    return {"metadata": {"labels": extra.pop("labels", {})}, "spec": spec, "status": {"allocatable": allocatable}}
+
+
+@dataclass
+class Api:
+    """A cluster of these nodes and objects; whatever else a job names is there."""
+
+    nodes: list[Object] = field(default_factory=list)
+    kept: dict[tuple[str, str], Object] = field(default_factory=dict)
+
+    async def find(self, api_version: str, resource: str, namespace: str | None, name: str) -> Object | None:
+        absent = resource in ("pods", "rayclusters", "runtimeclasses")
+        return self.kept.get((resource, name), None if absent else {"metadata": {"name": name}})
+
+    async def list(self, api_version: str, resource: str, namespace: str | None, *, labels: str = "") -> list[Object]:
+        return self.nodes if resource == "nodes" else []
+
+    async def request(self, method: str, url: str, **_: Any) -> Object:
+        return {"resources": [{"name": "rayclusters"}]}
+
+    async def patch(
+        self, api_version: str, resource: str, namespace: str | None, name: str, body: Object, *, sub: str = ""
+    ) -> Object:
+        kept = self.kept[resource, name]
+        kept |= {part: {**kept.get(part, {}), **body[part]} for part in ("status", "data") if part in body}
+        return kept
+
+    async def create(self, resource: str, body: Object) -> Object:
+        return self.kept.setdefault((resource, body["metadata"]["name"]), body)
+
+    async def delete(self, *_: Any, **__: Any) -> bool:
+        return False
+
+    ensure = Kube.ensure
+
+
+async def problems(
+    *nodes: Object, sandbox: Object | None = None, grading: Object | None = None, runtime: Object | None = None,
+    **settings: str,
+) -> list[str]:  # fmt: skip
+    """What is wrong with a job of these sections."""
+    api: Any = Api(kept={("runtimeclasses", "gvisor"): runtime} if runtime else {})
+    wish, judged = Sandbox.model_validate(sandbox or {}), Grading.model_validate(grading or {})
+    found = await episode_problems(api, Settings(**settings), wish, judged, nodes)  # type: ignore[arg-type]
+    return [f"{problem.reason}: {problem.message}" for problem in found]
+
+
+async def test_the_defaults_fit_a_small_node() -> None:
+    assert await problems(node("1", "2Gi")) == []
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "grading"])
+async def test_too_much_of_it_names_field_need_largest_and_remedy(kind: str) -> None:
+    (found,) = await problems(node(), node(memory="32Gi"), **{kind: {"resources": BIG}})  # type: ignore[arg-type]
+    assert found.startswith(f"InsufficientResources: not even one {kind} Pod with ")
+    assert "64.0 GiB memory fits one of the 2 node(s) that accept it, even when these are empty" in found
+    assert "32.0 GiB memory)" in found and found.endswith(f"; lower spec.{kind}.resources or add nodes")
+
+
+async def test_both_are_told_together() -> None:
+    found = await problems(node(), sandbox={"resources": BIG}, grading={"resources": BIG})
+    assert ["spec.sandbox.resources" in found[0], "spec.grading.resources" in found[1], len(found)] == [True, True, 2]
+
+
+async def test_one_that_fits_is_enough_whatever_runs_beside_it() -> None:
+    wide = {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}, "maxConcurrent": 500}
+    assert await problems(node("1"), node("4"), sandbox=wide) == []
+
+
+async def test_no_node_needs_more_than_the_whole_of_one_resource() -> None:
+    both = {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}}
+    (found,) = await problems(node("4", "8Gi"), node("2", "16Gi"), sandbox=both)
+    assert "largest allocatable: 4 cpu" in found
+
+
+async def test_a_sandbox_is_scheduled_by_its_requests_and_a_grading_by_its_limits() -> None:
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "8", "memory": "1Gi"}}
+    assert await problems(node(), sandbox={"resources": resources}) == []
+    (found,) = await problems(node(), grading={"resources": resources})
+    assert "grading Pod with 8 cpu, 1.0 GiB memory" in found
+
+
+async def test_what_only_limits_name_is_asked_for() -> None:
+    (found,) = await problems(node(), sandbox={"resources": {"limits": {"nvidia.com/gpu": "1"}}})
+    assert "1 nvidia.com/gpu" in found and "0 nvidia.com/gpu" in found
+
+
+async def test_both_kinds_go_where_sandboxes_may() -> None:
+    tainted = node(taints=[{"key": "sandboxes", "effect": "NoSchedule"}], labels={"pool": "cpu"})
+    found = await problems(tainted)
+    assert [text.partition(";")[0] for text in found] == [
+        f"InsufficientResources: none of the 1 nodes accepts {kind} Pods" for kind in ("sandbox", "grading")
+    ]
+    assert "spec.sandbox.nodeSelector" in found[0]
+    place = {"tolerations": [{"key": "sandboxes", "operator": "Exists"}], "nodeSelector": {"pool": "cpu"}}
+    assert await problems(tainted, sandbox=place) == []
+    larger = node(memory="64Gi")
+    assert len(await problems(tainted, larger, sandbox=place | {"resources": BIG})) == 1
+
+
+async def test_a_runtime_class_says_where_its_pods_go_and_what_they_cost() -> None:
+    sandbox = {"runtimeClassName": "gvisor", "resources": {"requests": {"memory": "16Gi"}}}
+    scheduling = {"nodeSelector": {"runtime": "gvisor"}, "tolerations": [{"key": "gvisor", "operator": "Exists"}]}
+    there = node(taints=[{"key": "gvisor", "effect": "NoSchedule"}], labels={"runtime": "gvisor"})
+    assert await problems(there, sandbox=sandbox, runtime={"scheduling": scheduling}) == []
+    elsewhere = await problems(node(), sandbox=sandbox, runtime={"scheduling": scheduling})
+    assert len(elsewhere) == 2 and all("RuntimeClass 'gvisor'" in text for text in elsewhere)
+    overhead = {"scheduling": scheduling, "overhead": {"podFixed": {"memory": "1Gi"}}}
+    (found,) = await problems(there, sandbox=sandbox, runtime=overhead)
+    assert "17.0 GiB memory" in found
+
+
+async def test_what_the_operator_adds_to_sandboxes_counts() -> None:
+    pool = node(labels={"pool": "cpu"})
+    overrides = '{"nodeSelector": {"pool": "other"}}'
+    (found,) = await problems(pool, sandbox_pod_overrides=overrides)
+    assert "accepts sandbox Pods" in found
+
+
+async def test_what_is_no_quantity_is_told_with_its_field() -> None:
+    assert await problems(node(), sandbox={"resources": {"requests": {"cpu": "lots"}}}) == [
+        "InvalidSpec: spec.sandbox.resources: not a Kubernetes quantity: 'lots'"
+    ]
+
+
+async def reconciled(spec: Spec, check: str) -> Object:
+    """The status of a job after its first looks at a cluster of one node."""
+    metadata = {"name": "demo", "namespace": "ns", "uid": "uid-1", "generation": 1, "resourceVersion": "1"}
+    job = {"metadata": metadata, "spec": spec}
+    api: Any = Api([node("8", "64Gi")], {("swerljobs", "demo"): job})
+    reconciler = JobReconciler(OperatorContext(Settings(capacity_check=check), api, Metrics()), None)  # type: ignore[arg-type]
+    for _ in range(2):
+        await reconciler.reconcile(("ns", "demo"))
+    status: Object = job["status"]
+    return status
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "grading"])
+async def test_a_job_is_blocked_before_anything_is_taken(spec: Spec, kind: str) -> None:
+    status = await reconciled(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, "on")
+    (condition,) = [each for each in status["conditions"] if each["type"] == "Validated"]
+    assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
+    assert f"spec.{kind}.resources" in condition["message"]
+    assert (await reconciled(spec, "on"))["phase"] == "Starting"
+
+
+async def test_the_check_can_be_switched_off(spec: Spec) -> None:
+    status = await reconciled(spec | {"sandbox": {"resources": {"requests": {"cpu": "64"}}}}, "off")
+    assert status["phase"] == "Starting"
