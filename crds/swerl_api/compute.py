@@ -189,10 +189,13 @@ class Checkpoint(ApiModel):
     """What survives a lost attempt."""
 
     volume: OutputVolume = Field(json_schema_extra=immutable("checkpoint.volume"))
-    """Where checkpoints and episode artifacts go; it must be reachable from every Ray Pod."""
+    """Where all that the job writes goes, into a folder of its own with the job's name: checkpoints, figures, episode
+    artifacts, logs. Jobs may share a volume; it must be reachable from every Ray Pod."""
     every: Positive = 10
     """Training steps between two checkpoints; the last step always makes one."""
     keep_last: Positive = 2
     """Complete checkpoints kept; older ones are removed."""
     resume: Literal["auto", "never"] = "auto"
-    """auto: an attempt starts from this job's newest complete checkpoint, if there is one; never: from the model."""
+    """auto: an attempt starts from the newest complete checkpoint of this object's earlier attempts, if there is one;
+    never: from the model. A job that was deleted and made anew starts from its model, too: its driver first sets the
+    old job's folder aside as `<name>.<first 8 characters of the old uid>`."""

@@ -38,8 +38,8 @@ TASKS_PATH = "/swerl/tasks"
 EVALUATION_PATH = "/swerl/evaluation"
 JUDGE_PATH = "/swerl/judge"
 OUTPUT_PATH = "/swerl/output"
-CHECKPOINTS_FOLDER = "checkpoints"  # below a job's output: one folder per job of that name, one per step in it
-MODELS_FOLDER = "models"  # below a job's output: one folder per Hugging Face model that was downloaded
+CHECKPOINTS_FOLDER = "checkpoints"  # in a job's folder: one folder per step
+MODELS_FOLDER = "models"  # of an output, shared by its jobs: one folder per Hugging Face model that was downloaded
 CHECKPOINTS_PATH = "/swerl/checkpoints"  # the output of the SweRLJob whose checkpoint is evaluated
 PROMPTS_PATH = "/swerl/prompts"
 JOB_FILE_DIRECTORY = "/etc/swerl"
@@ -58,7 +58,7 @@ ENGINE_RESOURCE = "engine"
 JUDGE_RESOURCE = "judge"
 ROLLOUT_RESOURCE = "rollout"
 
-LEASE_DURATION_SECONDS = 60
+LEASE_DURATION_SECONDS = 40  # with the operator's polls and the deletion, what it held is gone within a minute
 LEASE_RENEW_SECONDS = 10
 
 
@@ -112,9 +112,19 @@ def label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
 
 
+def job_folder(job: str) -> str:
+    """Folder of all that the SweRLJob `job` writes, relative to its output, which other jobs may share."""
+    return job
+
+
+def checkpoints_folder(job: str) -> str:
+    """Folder of a SweRLJob's checkpoints, relative to its output."""
+    return f"{job_folder(job)}/{CHECKPOINTS_FOLDER}"
+
+
 def checkpoint_folder(job: str, step: int) -> str:
     """Folder of a SweRLJob's checkpoint, relative to its output."""
-    return f"{CHECKPOINTS_FOLDER}/{job}/{checkpoint_name(step)}"
+    return f"{checkpoints_folder(job)}/{checkpoint_name(step)}"
 
 
 def model_folder(repository: str, revision: str) -> str:

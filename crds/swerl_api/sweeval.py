@@ -89,7 +89,8 @@ class Results(ApiModel):
     volume: OutputVolume
     """The volume; it must be reachable from every Pod of the evaluation."""
     path: RelativePath = ""
-    """Folder inside the volume; results lie in a folder of it with the evaluation's name."""
+    """Folder inside the volume; results lie in a folder of it with the evaluation's name, which no SweRLJob that writes
+    there may have."""
 
 
 class SweEvalSpec(PodSettings):

@@ -30,7 +30,8 @@ class SweSandboxSpec(ApiModel):
     """The wish; nothing of it can change. Its Pods are single-use: a lost one is never made again."""
 
     image: ImageReference
-    """Task image; it needs `sh`, nothing else."""
+    """Task image; it needs `sh` with the tools of coreutils or busybox and, unless egress is allowed, bash, python3 or
+    nc, with which it proves its isolation."""
     replicas: int = Field(default=1, ge=1, le=1024)
     """Pods of the group, named `swesb-<name>-<ordinal>` with ordinals from 0."""
     workdir: AbsolutePath = "/testbed"
@@ -84,14 +85,18 @@ class SweSandboxSpec(ApiModel):
 class SandboxWaits(StatusModel):
     """Where the time until ready went: seconds, the mean over the group's Pods, to a second's resolution each."""
 
-    queue: float | None = None
+    queue_seconds: float | None = None
     """From the group's creation to its Pods': admission, and the pace of the node."""
-    schedule: float | None = None
-    """Until a node was found."""
-    prepare: float | None = None
-    """Until the Pod had its volumes and its network."""
-    pull: float | None = None
-    """Until the container ran: its image pulled, the container created."""
+    schedule_seconds: float | None = None
+    """From the Pod's creation until it had a node (condition PodScheduled)."""
+    prepare_seconds: float | None = None
+    """From then until it had its volumes and its network (condition PodReadyToStartContainers)."""
+    pull_seconds: float | None = None
+    """Of the time from then until the container ran (its startedAt) what its image took: as the kubelet's Event Pulled
+    says, its wait for other pulls included; 0 where the node had the image. Mean over the Pods whose Event the operator
+    heard; absent when it heard none."""
+    start_seconds: float | None = None
+    """The rest of that time: the container was created and started. All of it where `pullSeconds` is absent."""
 
 
 class SweSandboxStatus(StatusModel):
@@ -113,8 +118,9 @@ class SweSandboxStatus(StatusModel):
     waits: SandboxWaits | None = None
     """Where the time until ready went; there once the group is ready."""
     cpu_seconds: float | None = None
-    """CPU-seconds that the Pods have used, summed up from samples of the cluster's metrics API; as of the last write.
-    Absent without that API, and for Pods that lived too short for a sample."""
+    """CPU-seconds that the Pods have used, summed up from samples of the cluster's metrics API; as of the last write
+    since the group was ready. Other news take it along; without any it is written once, after five minutes (fifteen
+    where the start took several writes). Absent without that API, and for Pods that lived too short for a sample."""
     conditions: list[Condition] = Field(default_factory=list)
     """Admitted, Ready, Degraded (Pods were lost, and why), Finished."""
     observed_generation: int | None = None

@@ -195,7 +195,9 @@ class Kube:
         self._metrics.api_requests.labels(verb=method, code=f"{reply.status // 100}xx").inc()
         return _decoded(f"{method} {url}", reply.status, text, reply.headers)
 
-    async def watch(self, url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, Object]]:
+    async def watch(
+        self, url: str, version: int, *, labels: str = "", fields: str = "", seconds: int = WATCH_SECONDS
+    ) -> AsyncIterator[tuple[str, Object]]:
         """Type and object of each event after `version`, bookmarks included, until the server ends the stream.
 
         Raises Gone when the server no longer knows that version.
@@ -205,8 +207,9 @@ class Kube:
             "watch": "1",
             "resourceVersion": str(version),
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(WATCH_SECONDS),
+            "timeoutSeconds": str(seconds),
             "labelSelector": labels,
+            "fieldSelector": fields,
         }
         connection, request = self._credentials(), f"WATCH {url}"
         target, headers = str(connection.server).rstrip("/") + url, connection.as_http_headers()

@@ -1,4 +1,4 @@
-"""Kubernetes quantities as numbers."""
+"""Kubernetes quantities and durations as numbers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,18 @@ def parse_quantity(text: str | int) -> Decimal:
     if match is None:
         raise ValueError(f"not a Kubernetes quantity: {text!r}")
     return Decimal(match[1]) * _SUFFIXES[match[2] or ""]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go duration, as in `15.1s`, `1m0s`, `350ms`; less than a millisecond is 0, and so is ''."""
+    total, number = 0.0, ""
+    for letter in text.replace("ms", "_"):
+        if letter.isdigit() or letter == ".":
+            number += letter
+            continue
+        total += float(number or 0) * {"h": 3600.0, "m": 60.0, "s": 1.0, "_": 1e-3}.get(letter, 0.0)
+        number = ""
+    return total
 
 
 def parse_amounts(quantities: Mapping[str, str | int] | None) -> Amounts:

@@ -1,6 +1,7 @@
 """Sandboxes: groups of Pods, and in each Pod a session in which commands run exactly once."""
 
 from .claim import Claim, ClaimOptions, Sandbox
+from .declaration import let_go
 from .errors import (
     CapacityExhausted,
     Evicted,
@@ -65,5 +66,6 @@ __all__ = [
     "TransferFailed",
     "Unresponsive",
     "check_isolation",
+    "let_go",
     "scrub_git",
 ]

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from pydantic import ValidationError
 from swerl_api import Resources
 from swerl_api.base import PullPolicy, faults
-from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
+from swerl_api.names import JOB_LABEL, LEASE_DURATION_SECONDS, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
 
 from ..kube import Conflict, KubeClient
@@ -33,7 +33,6 @@ from .result import CommandResult
 from .session import DEFAULT_OUTPUT, Session
 
 JOB = "swerl-claim"  # value of the job label when the caller gives none
-LEASE_SECONDS = 40  # after which the sandboxes of a program that died are removed
 RETRY_PAUSE = 0.5  # seconds between looks at a group of the claim's name that is about to vanish
 
 
@@ -192,9 +191,9 @@ class Claim:
             self._labels[TASK_LABEL] = label_value(self._spec.task_id)
         self._timeout = options.get("timeout", CLAIM_TIMEOUT)
         self._login = options.get("login", True)
-        self._outlive = options.get("outlive", LEASE_SECONDS)
-        if self._outlive < LEASE_SECONDS:
-            raise ValueError(f"outlive is {LEASE_SECONDS} seconds at least: a Lease must bear a failed renewal")
+        self._outlive = options.get("outlive", LEASE_DURATION_SECONDS)
+        if self._outlive < LEASE_DURATION_SECONDS:
+            raise ValueError(f"outlive is {LEASE_DURATION_SECONDS} seconds at least: a Lease bears a failed renewal")
         self._stack = AsyncExitStack()
         self.taken_over = False  # whether the sandboxes are those of a program that died
 

@@ -8,6 +8,7 @@ what is gone, or has been made anew under its name, is no error.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import secrets
 import time
@@ -26,6 +27,7 @@ MARK = "swerl.dev/declaration"  # annotation of a SweSandbox, different for each
 PERSISTENCE = 60.0  # seconds for which a write is tried again
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0  # seconds between two tries, doubled each time
 UNDO_SECONDS = 5.0  # that a cancelled declaration waits for the server, to delete what it made
+log = logging.getLogger(__name__)
 
 
 async def declare(client: KubeClient, namespace: str, body: Json) -> Json:
@@ -62,6 +64,14 @@ async def remove(
 
     with suppress(NotFound, Conflict):
         await _persistently(delete)
+
+
+async def let_go(removal: Awaitable[None]) -> None:
+    """Await a removal; what cannot be removed now is logged, and ends with its owner's Lease."""
+    try:
+        await removal
+    except Exception as error:
+        log.warning("a sandbox could not be removed now, its lease will: %s", error)
 
 
 async def _once(client: KubeClient, namespace: str, body: Json) -> Json:

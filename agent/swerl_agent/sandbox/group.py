@@ -117,7 +117,7 @@ class SandboxGroup:
 
     @property
     def waits(self) -> dict[str, float]:
-        """Seconds of the group's start by part: queue, schedule, prepare, pull; empty until the operator tells them."""
+        """Seconds of the group's start by part, from `queue` to `start`; empty until the operator tells them."""
         return start_waits(self._watch.group(self.name))
 
     def prepare(self, timeout: float = CLAIM_TIMEOUT) -> None:

@@ -65,8 +65,9 @@ def lacks_room(group: Json | None, pod: Json | None) -> bool:
 
 
 def start_waits(group: Json | None) -> dict[str, float]:
-    """Seconds of the group's start by part (see SandboxWaits); empty until the operator has told them."""
-    return dict(((group or {}).get("status") or {}).get("waits") or {})
+    """Seconds of the group's start by part, e.g. `schedule` (see SandboxWaits); empty until the operator tells them."""
+    told = ((group or {}).get("status") or {}).get("waits") or {}
+    return {name.removesuffix("Seconds"): seconds for name, seconds in told.items()}
 
 
 def _obstacles(status: Json) -> list[tuple[str, str]]:

@@ -30,6 +30,11 @@ class CommandResult:
     def truncated(self) -> bool:
         return len(self.stdout) < self.stdout_bytes or len(self.stderr) < self.stderr_bytes
 
+    @property
+    def hidden(self) -> int:
+        """Bytes of output that stayed in the Pod."""
+        return max(0, self.stdout_bytes + self.stderr_bytes - len(self.stdout) - len(self.stderr))
+
 
 def _text(data: bytes, total: int) -> str:
     if len(data) == total:

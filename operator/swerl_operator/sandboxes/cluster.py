@@ -22,6 +22,8 @@ from .queueing import with_queue_words
 
 SANDBOXES = "swesandboxes"
 METRICS = "metrics.k8s.io/v1beta1"
+PULLED = f"reason=Pulled,involvedObject.kind=Pod,involvedObject.fieldPath=spec.containers{{{names.SANDBOX_CONTAINER}}}"
+EVENTS_SECONDS = 60  # that a watch of Events may last: it has no bookmarks, so silence is no sign that it broke
 PAGE = 500  # objects per list request, which bounds memory on both sides
 
 
@@ -76,6 +78,16 @@ class Cluster:
         except (NotFound, Forbidden):
             return None
         return list(found.get("items") or ())
+
+    async def events_version(self, namespace: str | None) -> int:
+        """The resourceVersion up to which Events have been told."""
+        page = await self._api.request("GET", path("v1", "events", namespace), query={"limit": "1"})
+        return int(page["metadata"]["resourceVersion"])
+
+    def pulls(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Object]]:
+        """The kubelets' Events, after `version`, that a sandbox's image is there; raises Gone as `events` does."""
+        url = path("v1", "events", namespace)
+        return self._api.watch(url, version, fields=PULLED, seconds=EVENTS_SECONDS)
 
     async def hear(self, view: View) -> View:
         """`view` with what the queue says that holds its Pods, if one does."""

@@ -147,6 +147,7 @@ class Controller:
             others_first=self.lines.others_first(memo.scope, record.uid),
             last_words=record.last_words,
             cpu_seconds=record.cpu_seconds,
+            pulls=record.pulls,
         )
 
     async def _isolate(self, record: Record, group: Group, memo: Memo) -> bool:
@@ -184,8 +185,7 @@ class Controller:
                 raise
             memo.accepted()
             self.store.put_pod(group.uid, pod)
-            if ordinal not in record.pods:
-                self.lines.withdraw(memo.scope, name)  # its deletion was told before its creation
+            self.lines.created(memo.scope, name, record.pods.get(ordinal))
             record.created = max(record.created, ordinal + 1)
         if record.created >= group.spec.replicas:
             self._add(self.lines.complete(memo.scope, record.uid))

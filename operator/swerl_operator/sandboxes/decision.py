@@ -41,6 +41,7 @@ class View:
     others_first: bool = False  # it waits for the Pods of other jobs, not for those of its own
     last_words: Mapping[str, str] = field(default_factory=dict)  # reason -> what was said of a Pod lost for it
     cpu_seconds: float = 0.0  # used by its Pods, as sampled
+    pulls: Mapping[str, float] = field(default_factory=dict)  # Pod UID -> seconds its image's pull took, if heard
     queue_words: str = ""  # why the queue that gates its Pods does not admit them
 
 

@@ -64,6 +64,7 @@ class Milestones(NamedTuple):
 class Pod:
     """One sandbox Pod."""
 
+    namespace: str
     name: str
     uid: str
     ordinal: int
@@ -199,6 +200,7 @@ def read_pod(body: Object) -> Pod | None:
         # node, and is held by a queue's finalizer, the garbage collector of Pods marks as failed.
         reason, message = doomed or SandboxReason.COMPLETED, verdict
     return Pod(
+        namespace=str(meta["namespace"]),
         name=str(meta["name"]),
         uid=str(meta["uid"]),
         ordinal=ordinal,

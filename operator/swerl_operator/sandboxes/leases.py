@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from swerl_api.names import LEASE_DURATION_SECONDS
+
 from .facts import Key, seconds
 from .settings import SandboxSettings
 
-DEFAULT_DURATION = 60
 GAP = 3  # polls without an answer after which time no longer counts
 
 
@@ -71,7 +72,7 @@ class Leases:
         """A Lease was read."""
         watched = self._watched.setdefault(lease, _Watched())
         spec = body.get("spec") or {}
-        duration = float(spec.get("leaseDurationSeconds") or DEFAULT_DURATION)
+        duration = float(spec.get("leaseDurationSeconds") or LEASE_DURATION_SECONDS)
         poll = min(self.settings.lease_poll, max(duration / 3, 0.5))
         renewed = (body.get("metadata", {}).get("uid"), spec.get("renewTime"), spec.get("holderIdentity"))
         if renewed != watched.renewed:

@@ -90,6 +90,15 @@ class Lines:
         """A Pod is being created."""
         self._wave(scope).started(pod, time.monotonic())
 
+    def created(self, scope: Key, name: str, pod: Pod | None) -> None:
+        """It was created, and is known as `pod` (None: it is gone already).
+
+        No event need follow that frees its place: a gate is there from the start, and so is all that was found of a Pod
+        whose creation had no answer.
+        """
+        if pod is None or pod.state is PodState.READY or _no_burden(pod):
+            self._wave(scope).release(name)
+
     def withdraw(self, scope: Key, pod: str) -> None:
         """It could not be created."""
         self._wave(scope).release(pod)

@@ -14,6 +14,7 @@ from .controller import Controller
 from .feed import Feed
 from .isolation import DenyAll
 from .metrics import SandboxMetrics
+from .pulls import Pulls
 from .settings import SandboxSettings
 from .store import Store
 from .usage import Usage
@@ -29,6 +30,8 @@ def register(
     cluster = Cluster(context.api, metrics)
     controller = Controller(cluster, DenyAll(context.api, figures), store, figures, metrics, context.metrics)
     feed = Feed(cluster, controller, figures, context.settings.namespaces, context.leads)
-    usage = Usage(cluster, store, metrics, figures, context.settings.namespaces)
+    usage = Usage(cluster, store, metrics, figures, context.settings.namespaces, controller.queue.add)
+    pulls = Pulls(cluster, store, context.settings.namespaces)
     context.run_forever("sandboxes", feed.run)
     context.run_forever("sandbox usage", usage.run)
+    context.run_forever("sandbox pulls", pulls.run)

@@ -47,8 +47,9 @@ class SandboxSettings:
     lease_poll: float = 5.0
     """A driver's Lease is read again after at most this long (at most a third of its duration)."""
 
-    lease_missing: float = 60.0
-    """A group whose Lease does not exist is kept for this long after its creation."""
+    lease_missing: float = 50.0
+    """A group whose Lease does not exist is kept for this long after its creation: its driver may have died before it
+    made one, and then, too, all is gone within a minute."""
 
     lease_stale_patience: float = 15.0
     """A Lease that already looks expired when first read, or after a gap in reading, gets this long to be renewed: the
@@ -69,6 +70,10 @@ class SandboxSettings:
 
     counts_delay: float = 10.0
     """Status: changes of counts alone are written at most this often."""
+
+    usage_delay: float = 300.0
+    """Status: CPU-seconds that no other news took along are written alone, once for a group, after this long; never for
+    a group that has had its share of writes, one whose start was slow."""
 
     completed_delay: float = 3.0
     """Status: a completed group is normally deleted by its client within this long, and then never written."""

@@ -1,8 +1,9 @@
 """The status of a group, and when it is worth a write.
 
 Guarantees: a status that says nothing new is never written; news wait for each other (an admission for the first
-Pods, counts for a condition), so that a group of four costs two or three writes over its life; `lastTransitionTime`
-moves only with its condition. Pure: time is an argument.
+Pods, counts for a condition), so that a group of four costs two or three writes over its life; CPU-seconds travel with
+other news, and are worth one write at most by themselves; `lastTransitionTime` moves only with its condition. Pure:
+time is an argument.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def desired(view: View, decision: Decision) -> Status:
         "finished": counts.finished,
         "failed": counts.failed,
         **_waits(view, ready[0]),
-        **_cpu_seconds(view),
+        **_cpu_seconds(view, over=finished is not None),
         "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in conditions],
         "observedGeneration": view.group.generation,
     }
@@ -173,24 +174,31 @@ def _degraded(view: View, counts: Tally) -> tuple[str, str] | None:
     return reason, (f"{text}; {example}" if example else text)[:1024]
 
 
-def _cpu_seconds(view: View) -> dict[str, float]:
-    known = max(view.cpu_seconds, float(view.group.status.get("cpuSeconds") or 0.0))
+def _cpu_seconds(view: View, *, over: bool) -> dict[str, float]:
+    """Told only once the group has worked: what its start used, told with that news, might be the last word."""
+    ready = find_condition(conditions_of(view.group.status), SandboxCondition.READY)
+    worked = over or (ready is not None and ready.status == "True")
+    known = max(view.cpu_seconds if worked else 0.0, float(view.group.status.get("cpuSeconds") or 0.0))
     return {"cpuSeconds": round(known, 1)} if known else {}
 
 
 def _waits(view: View, ready: str) -> dict[str, dict[str, float]]:
     """Where the time until ready went, told with the news that the group is ready."""
     known = view.group.status.get("waits")
-    found = [pod.milestones for pod in view.pods.values() if pod.milestones is not None]
-    if known or ready != "True" or not found:
+    started = {pod.uid: pod.milestones for pod in view.pods.values() if pod.milestones is not None}
+    if known or ready != "True" or not started:
         return {"waits": known} if known else {}
+    found = started.values()
+    pulls = {uid: view.pulls[uid] for uid in started if uid in view.pulls}
+    heard = [started[uid].started - started[uid].prepared - pull for uid, pull in pulls.items()]
     parts = {
-        "queue": [m.created - view.group.created for m in found],
-        "schedule": [m.scheduled - m.created for m in found],
-        "prepare": [m.prepared - m.scheduled for m in found],
-        "pull": [m.started - m.prepared for m in found],
+        "queueSeconds": [m.created - view.group.created for m in found],
+        "scheduleSeconds": [m.scheduled - m.created for m in found],
+        "prepareSeconds": [m.prepared - m.scheduled for m in found],
+        "pullSeconds": list(pulls.values()),
+        "startSeconds": heard or [m.started - m.prepared for m in found],
     }
-    return {"waits": {name: round(max(0.0, fmean(values)), 1) for name, values in parts.items()}}
+    return {"waits": {name: round(max(0.0, fmean(values)), 1) for name, values in parts.items() if values}}
 
 
 def _phase(admitted: str, ready: str, finished: tuple[str, str] | None) -> str:
@@ -215,14 +223,16 @@ def due(
     writes: Writes, written: Mapping[str, Any], wanted: Status, replicas: int, now: float, settings: SandboxSettings
 ) -> float | None:
     """When to write `wanted` over `written` (epoch seconds); None if it says nothing new. Keeps `writes` up to date."""
-    kind = _news(written, wanted)
+    kind, room = _news(written, wanted), writes.count < max(2, replicas - 2)
+    if kind == "counts" and not room:
+        kind = None
+    if kind is None and room and "cpuSeconds" in wanted and "cpuSeconds" not in written:
+        kind = "usage"
     if kind is None:
         writes.news = None
         return None
     if writes.news != kind:
         writes.news, writes.since = kind, now
-    if kind == "counts" and writes.count >= max(2, replicas - 2):
-        return None
     delay = {
         "now": 0.0,
         "completed": settings.completed_delay,
@@ -231,6 +241,7 @@ def due(
         "queued": settings.queued_delay,
         "waiting": settings.waiting_delay,
         "counts": settings.counts_delay,
+        "usage": settings.usage_delay,
     }[kind]
     return max(writes.since + delay, writes.last + settings.write_interval)
 

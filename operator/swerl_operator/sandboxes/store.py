@@ -33,6 +33,7 @@ class Record:
     lost: Counter[str] = field(default_factory=Counter)  # Pods that are gone and were lost, by reason
     last_words: dict[str, str] = field(default_factory=dict)  # reason -> what was said of a Pod that is gone for it
     cpu_seconds: float = 0.0  # used by its Pods, as sampled
+    pulls: dict[str, float] = field(default_factory=dict)  # UID of a Pod -> seconds its image's pull took, if heard
     sentenced: dict[str, str] = field(default_factory=dict)  # UID of a Pod the operator deletes -> reason
     seeded: bool = False
     ever_ready: bool = False
@@ -43,7 +44,7 @@ class Record:
         return max(0, self.created - len(self.pods))
 
     def seed(self) -> None:
-        """Take over, once, what an earlier operator process wrote about Pods that are gone."""
+        """Take over, once, what an earlier operator process wrote: of Pods that are gone, and of CPU that was used."""
         if self.seeded or self.group is None:
             return
         self.seeded = True
@@ -53,6 +54,7 @@ class Record:
         missing = min(int(told.get("failed") or 0) - known, self.gone - self.lost.total())
         if missing > 0:
             self.lost[SandboxReason.POD_LOST] += missing
+        self.cpu_seconds += float(told.get("cpuSeconds") or 0.0)
         self.ever_ready = self.ever_ready or self.gone > self.lost.total() or int(told.get("ready") or 0) > 0
 
 
@@ -151,6 +153,12 @@ class Store:
         self._pod_home[pod.uid] = (owner, pod.ordinal)
         return record
 
+    def heard_pull(self, uid: str, seconds: float) -> None:
+        """The image of the Pod with this UID was pulled in `seconds`; a Pod that is not known is none of ours."""
+        home = self._pod_home.get(uid)
+        if home is not None:
+            self._records[home[0]].pulls[uid] = seconds
+
     def drop_pod(self, uid: str, last: Pod | None = None) -> Record | None:
         """A Pod is gone; `last` is its final state if the event told it. Its record, or None if it was not known."""
         self._bury(uid)
@@ -159,6 +167,7 @@ class Store:
             return None
         record = self._records[home[0]]
         pod = record.pods.pop(home[1])
+        record.pulls.pop(uid, None)
         last = followed(pod, last) if last is not None else pod
         reason = record.sentenced.pop(uid, "") or _loss(last)
         if reason:
@@ -187,9 +196,8 @@ class Store:
         return [
             pod
             for record in self._records.values()
-            if record.group is None or namespace in (None, record.group.key[0])
             for pod in record.pods.values()
-            if pod.uid not in alive and pod.version <= version
+            if namespace in (None, pod.namespace) and pod.uid not in alive and pod.version <= version
         ]
 
     def _release_name(self, record: Record) -> None:

@@ -1,20 +1,20 @@
 """CPU-seconds of groups, summed up from the cluster's metrics API.
 
-Guarantees: one read per period for all sandboxes, and hardly any where there is no such API; no write of its own: the
-sum travels with the next news of the group, and into one counter for all. A sample stands for the time since the one
-before it, so a Pod that lived shorter than the API's own window counts as 0.
+Guarantees: one read per period for all sandboxes, and hardly any where there is no such API; the sum travels with the
+next news of the group, or once by itself (see `status`), and into one counter for all. A sample stands for the time
+since the one before it, the first for the API's own window, so a Pod that lived shorter counts as 0.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import OperatorError
-from ..quantity import parse_quantity
+from ..quantity import parse_duration, parse_quantity
 from .cluster import Cluster
 from .facts import Key, seconds
 from .metrics import SandboxMetrics
@@ -39,7 +39,7 @@ class Meter:
             moment = seconds(sample.get("timestamp"))
             if moment is None:
                 continue
-            before = self.seen.get(pod, moment - window(str(sample.get("window") or "")))
+            before = self.seen.get(pod, moment - parse_duration(str(sample.get("window") or "")))
             cores = ((c.get("usage") or {}).get("cpu", "0") for c in sample.get("containers") or ())
             used[pod] = float(sum(map(parse_quantity, cores))) * max(0.0, moment - before)
             present[pod] = max(moment, before)
@@ -48,7 +48,7 @@ class Meter:
 
 
 class Usage:
-    """Samples as long as it runs; `namespaces` are those served, empty for all."""
+    """Samples as long as it runs; `namespaces` are those served, empty for all; `look` has a group looked at."""
 
     def __init__(
         self,
@@ -57,7 +57,9 @@ class Usage:
         metrics: SandboxMetrics,
         settings: SandboxSettings,
         namespaces: Sequence[str],
+        look: Callable[[Key], None],
     ) -> None:
+        self._look = look
         self._cluster = cluster
         self._store = store
         self._metrics = metrics
@@ -92,15 +94,5 @@ class Usage:
         if record is not None:
             record.cpu_seconds += used
             self._metrics.cpu_seconds.inc(used)
-
-
-def window(text: str) -> float:
-    """Seconds of a Go duration as the metrics API writes its window: `15.1s`, `1m0s`; 0 when it says nothing."""
-    total, number = 0.0, ""
-    for letter in text.replace("ms", "_"):
-        if letter.isdigit() or letter == ".":
-            number += letter
-            continue
-        total += float(number or 0) * {"h": 3600.0, "m": 60.0, "s": 1.0, "_": 1e-3}.get(letter, 0.0)
-        number = ""
-    return total
+            if record.group is not None and record.cpu_seconds and "cpuSeconds" not in record.group.status:
+                self._look(record.group.key)

@@ -37,7 +37,8 @@ async def test_a_group_of_four_becomes_ready(user: Any, operator: Any, reading: 
     assert reading(status, "Ready")[:2] == ("True", "AllReady")
     assert reading(status, "Admitted")[0] == "True"
     assert (status["replicas"], status["ready"], status["failed"]) == (4, 4, 0)
-    assert set(status["waits"]) == {"queue", "schedule", "prepare", "pull"} and min(status["waits"].values()) >= 0
+    parts = {f"{part}Seconds" for part in ("queue", "schedule", "prepare", "pull", "start")}
+    assert set(status["waits"]) == parts and min(status["waits"].values()) >= 0
     pods = await user.pods("four")
     assert sorted(pods) == [f"swesb-four-{i}" for i in range(4)]
     assert {pod["metadata"]["labels"]["swerl.dev/egress"] for pod in pods.values()} == {"none"}
@@ -206,7 +207,7 @@ async def test_a_group_without_a_node_says_since_when_and_why_and_starts_when_th
     }, "a lifetime begins on a node"
     await place.open()
     status = await user.phase("patient", "Failed", 90)
-    assert reading(status, "Finished")[1] == "LifetimeExceeded" and status["waits"]["schedule"] >= lifetime
+    assert reading(status, "Finished")[1] == "LifetimeExceeded" and status["waits"]["scheduleSeconds"] >= lifetime
     await user.delete("patient")
 
 

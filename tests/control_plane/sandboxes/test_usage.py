@@ -1,8 +1,9 @@
-"""CPU-seconds read from a metrics API that the API server serves; the figures in it are put there by the test."""
+"""CPU-seconds from a metrics API, whose figures the test puts there, to the status of groups."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -15,16 +16,43 @@ from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.store import Store
 from swerl_operator.sandboxes.usage import Usage
 
+from tests.control_plane.operator_process import Operator
+
 pytestmark = pytest.mark.alone
 Body = dict[str, Any]
 CRDS, GROUP = "apiextensions.k8s.io/v1", "metrics.k8s.io"
+HASTY = """
+import runpy
+from dataclasses import replace
+from swerl_operator.sandboxes.settings import SandboxSettings
+asked = SandboxSettings.asked
+times = dict(usage_period=1.0, usage_absent=1.0, usage_delay=3.0, usage_late_delay=6.0, counts_delay=1.0)
+SandboxSettings.asked = lambda options: replace(asked(options), **times)
+runpy.run_module("swerl_operator", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(
+    kubeconfig: str, namespace: str, crds: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """One that has seconds where others have minutes."""
+    log = tmp_path_factory.mktemp("operator") / "log"
+    options = {"namespaces": namespace, "lease_namespace": namespace, "identity": "test"}
+    with Operator(kubeconfig, log, ("-c", HASTY), **options) as running:
+        running.until_leading()
+        yield running
 
 
 @pytest.fixture
 async def metrics_api(user: Any) -> AsyncIterator[Any]:
     """Call it to have the cluster serve a metrics API; gone after the test. The local cluster has none of its own."""
-    found = await user.api.list("apiregistration.k8s.io/v1", "apiservices", None)
-    assert not [one for one in found if one["spec"].get("group") == GROUP], "a cluster with metrics of its own"
+
+    async def services() -> list[Body]:
+        found = await user.api.list("apiregistration.k8s.io/v1", "apiservices", None)
+        return [one for one in found if one["spec"].get("group") == GROUP]
+
+    assert not await services(), "a cluster with metrics of its own"
     names = {"plural": "pods", "kind": "PodMetrics", "listKind": "PodMetricsList", "singular": "podmetrics"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
@@ -50,31 +78,75 @@ async def metrics_api(user: Any) -> AsyncIterator[Any]:
 
     yield serve
     await user.api.delete(CRDS, "customresourcedefinitions", None, f"pods.{GROUP}")
+    await user.until(services, lambda found: not found, 60)
+
+
+async def report(user: Any, group: str, *cpu: str) -> None:
+    """Have the metrics API say how much CPU each Pod of the group used over the same 15 s."""
+    for ordinal, cores in enumerate(cpu):
+        body = {
+            "apiVersion": f"{GROUP}/v1beta1",
+            "kind": "PodMetrics",
+            "metadata": {
+                "name": f"swesb-{group}-{ordinal}",
+                "namespace": user.namespace,
+                "labels": {"swerl.dev/sandbox": group},
+            },
+            "timestamp": "2026-01-01T00:00:15Z",
+            "window": "15s",
+            "containers": [{"name": "sandbox", "usage": {"cpu": cores, "memory": "1Mi"}}],
+        }
+        await user.api.create("pods", body)
 
 
 async def test_cpu_seconds_are_added_up_where_there_is_a_metrics_api(user: Any, metrics_api: Any) -> None:
     store, registry = Store(), CollectorRegistry()
     metrics = SandboxMetrics(registry, store)
-    usage = Usage(Cluster(user.api, metrics), store, metrics, SandboxSettings(), [user.namespace])
+    looked: list[tuple[str, str]] = []
+    usage = Usage(Cluster(user.api, metrics), store, metrics, SandboxSettings(), [user.namespace], looked.append)
     record = store.put_group(read_group(await user.declare("busy", replicas=2)))
     assert record is not None
     assert await usage.sample() is False, "no metrics API: nothing to read, and no error"
     await metrics_api()
-    for ordinal, cpu in enumerate(("500m", "1500000000n")):
-        body = {
-            "apiVersion": f"{GROUP}/v1beta1",
-            "kind": "PodMetrics",
-            "metadata": {
-                "name": f"swesb-busy-{ordinal}",
-                "namespace": user.namespace,
-                "labels": {"swerl.dev/sandbox": "busy"},
-            },
-            "timestamp": "2026-01-01T00:00:15Z",
-            "window": "15s",
-            "containers": [{"name": "sandbox", "usage": {"cpu": cpu, "memory": "1Mi"}}],
-        }
-        await user.api.create("pods", body)
+    await report(user, "busy", "500m", "1500000000n")
     assert await usage.sample() is True
-    assert record.cpu_seconds == pytest.approx(30.0)
+    assert record.cpu_seconds == pytest.approx(30.0) and set(looked) == {(user.namespace, "busy")}
     assert registry.get_sample_value("swerl_sandbox_cpu_seconds_total") == pytest.approx(30.0)
     await user.delete("busy")
+
+
+async def test_the_status_of_a_healthy_group_tells_its_cpu_seconds_in_one_write(
+    user: Any, operator: Operator, metrics_api: Any
+) -> None:
+    groups = {"four": ("500m", "1", "1", "1500m"), "single": ("2",)}
+    for name, cpu in groups.items():
+        await user.declare(name, replicas=len(cpu))
+    for name in groups:
+        await user.phase(name, "Ready")
+    written = 'swerl_sandbox_api_writes_total{verb="patch_status"}'
+    before = operator.metric(written)
+    await metrics_api()
+    for name, cpu in groups.items():
+        await report(user, name, *cpu)
+
+    async def told(name: str) -> float:
+        return float((await user.status(name)).get("cpuSeconds") or 0.0)
+
+    assert await user.until(lambda: told("single"), bool, 30) == pytest.approx(30.0)
+    assert await user.until(lambda: told("four"), bool, 30) == pytest.approx(60.0)
+    assert operator.metric(written) - before == len(groups)
+
+    operator.kill(signal.SIGKILL)
+    operator.start()
+    operator.until_leading()
+    counted = "swerl_sandbox_cpu_seconds_total"  # a new process takes the sample as it did the first
+    await user.until(lambda: metric(operator, counted), lambda value: value >= 90.0, 30)
+    await user.release("swesb-four-3")
+    again = await user.until(lambda: told("four"), lambda value: value > 60.0, 30)
+    assert again == pytest.approx(120.0), "a new process goes on from what was told"
+    for name in groups:
+        await user.delete(name)
+
+
+async def metric(operator: Operator, name: str) -> float:
+    return operator.metric(name)

@@ -79,7 +79,7 @@ def test_what_is_waited_for_is_said() -> None:
 
 def test_the_parts_of_a_start_are_known_once_they_are_told() -> None:
     assert start_waits(None) == start_waits(group("Pending")) == {}
-    assert start_waits(group("Ready", waits={"queue": 1.0, "pull": 4.0})) == {"queue": 1.0, "pull": 4.0}
+    assert start_waits(group("Ready", waits={"queueSeconds": 1.0, "pullSeconds": 4.0})) == {"queue": 1.0, "pull": 4.0}
 
 
 def kinds(of: type[SandboxError]) -> Iterator[type[SandboxError]]:

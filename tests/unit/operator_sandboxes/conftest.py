@@ -82,7 +82,13 @@ def group() -> Callable[..., Group]:
 @pytest.fixture
 def pod() -> Callable[..., Pod]:
     def build(ordinal: int = 0, state: PodState = PodState.READY, **facts: Any) -> Pod:
-        defaults = {"name": f"swesb-g-{ordinal}", "uid": f"pod-g-{ordinal}", "version": 1, "created": NOW}
+        defaults = {
+            "namespace": "ns",
+            "name": f"swesb-g-{ordinal}",
+            "uid": f"pod-g-{ordinal}",
+            "version": 1,
+            "created": NOW,
+        }
         running = state is PodState.READY
         return Pod(**({**defaults, "ordinal": ordinal, "state": state, "running": running} | facts))
 
@@ -133,6 +139,7 @@ class World:
         self.peak: Counter[str] = Counter()
         self._versions = itertools.count(1)
         self._uids = itertools.count(1)
+        self.gates: list[Body] = []  # that a webhook puts on each Pod as it is created
 
     # What a user, a kubelet or a client does.
 
@@ -197,6 +204,8 @@ class World:
             raise Invalid("POST", 422, "Invalid", "spec.containers[0].image: not allowed here")
         body = copy.deepcopy(body)
         body["metadata"] |= {"uid": f"pod-{next(self._uids)}", "creationTimestamp": timestamp(NOW)}
+        if self.gates:
+            body["spec"]["schedulingGates"] = self.gates
         self.pods[name] = body
         self.writes["create"] += 1
         self._count(body)

@@ -229,3 +229,12 @@ async def test_a_new_operator_counts_what_runs_before_it_lets_anybody_in(world: 
     await second.die()
     assert server.peak["j"] <= LIMIT
     assert not [name for name in server.pods if "old" in name]
+
+
+async def test_pods_that_are_gated_from_the_start_hold_no_place_in_the_wave(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    server.gates = [{"name": "kueue.x-k8s.io/admission"}]
+    operator = Operator(server, SandboxSettings(slow_start=60.0))
+    server.declare("g", replicas=64)
+    await settle(server, operator, lambda: len(server.pods) == 64, ready=False, deliver=True)
+    await operator.die()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from swerl_api.names import LEASE_DURATION_SECONDS, LEASE_RENEW_SECONDS
 from swerl_operator.sandboxes.facts import timestamp
 from swerl_operator.sandboxes.leases import Leases, LeaseState
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 LEASE = ("ns", "job-1")
 WALL = 1_000_000.0
+GONE = 60.0  # seconds after which nothing of a killed driver is left
+DELETION = 8.0  # of them, for the group and its Pods
 
 
 def body(renewed: float, duration: int = 60) -> dict[str, Any]:
@@ -37,6 +40,19 @@ def test_silence_for_the_whole_duration_expires_it(leases: Leases) -> None:
     states = [observe(leases, WALL, float(now)) for now in range(0, 65, 5)]
     assert states[:12] == [LeaseState.HELD] * 12
     assert states[12] is LeaseState.EXPIRED
+
+
+def test_a_driver_killed_right_after_its_renewal_is_missed_in_time(leases: Leases) -> None:
+    poll = SandboxSettings().lease_poll
+    now = poll - 0.1  # after the renewal, which no poll came sooner to see
+    while observe(leases, WALL, now, duration=LEASE_DURATION_SECONDS) is LeaseState.HELD:
+        now += poll
+    assert now < GONE - DELETION
+    assert SandboxSettings().lease_missing + poll < GONE - DELETION / 2, "it may have died before it made its Lease"
+
+
+def test_a_lease_bears_renewals_that_fail() -> None:
+    assert 4 * LEASE_RENEW_SECONDS <= LEASE_DURATION_SECONDS
 
 
 @pytest.mark.parametrize("instant", [59.9, 60.0, 60.1])

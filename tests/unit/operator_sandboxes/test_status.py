@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from swerl_operator.sandboxes.announcements import announcements
 from swerl_operator.sandboxes.decision import View, decide
 from swerl_operator.sandboxes.facts import Milestones, Pod, PodState
@@ -48,7 +49,12 @@ def test_where_the_time_went_is_told_when_ready(view: Views, pod: Pods) -> None:
     started = {0: at(2, 3, 5, 9), 1: at(4, 5, 6, 8)}
     assert "waits" not in status_of(view(pod(0, milestones=started[0]), spec={"replicas": 2}))
     ready = status_of(view(*[pod(i, milestones=m) for i, m in started.items()], spec={"replicas": 2}))
-    assert ready["waits"] == {"queue": 3.0, "schedule": 1.0, "prepare": 1.5, "pull": 3.0}
+    unheard = {"queueSeconds": 3.0, "scheduleSeconds": 1.0, "prepareSeconds": 1.5, "startSeconds": 3.0}
+    assert ready["waits"] == unheard
+    heard = {"pod-g-0": 3.2, "pod-g-7": 99.0}  # of two Pods; the second Event is not there
+    pods = [pod(i, milestones=m) for i, m in started.items()]
+    split = status_of(view(*pods, spec={"replicas": 2}, pulls=heard))
+    assert split["waits"] == unheard | {"pullSeconds": 3.2, "startSeconds": 0.8}
     later = status_of(view(pod(1), created=2, status=ready, spec={"replicas": 2}))
     assert later["waits"] == ready["waits"]
 
@@ -131,14 +137,31 @@ def test_events_tell_each_reason_once_and_the_end_only_as_the_end(view: Views, p
     assert not announcements(ready, done)
 
 
-def test_cpu_seconds_are_told_along_with_other_news_and_never_shrink(view: Views, pod: Pods) -> None:
-    ready = status_of(view(*[pod(i) for i in range(4)]))
-    assert "cpuSeconds" not in ready
+def test_cpu_seconds_are_told_once_a_group_is_ready_and_never_shrink(view: Views, pod: Pods) -> None:
+    ready = status_of(view(*[pod(i) for i in range(4)], cpu_seconds=0.3))
+    assert "cpuSeconds" not in ready, "it would count as told"
     later = status_of(view(*[pod(i) for i in range(4)], status=ready, cpu_seconds=12.34))
     assert later["cpuSeconds"] == 12.3
-    assert due(Writes(count=1), ready, later, 4, NOW, SETTINGS) is None
     after_a_restart = status_of(view(*[pod(i) for i in range(4)], status=later))
     assert after_a_restart["cpuSeconds"] == 12.3
+    failed = status_of(view(*[pod(i, PodState.ENDED, reason="NodeLost") for i in range(4)], cpu_seconds=3.0))
+    assert failed["cpuSeconds"] == 3.0
+
+
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_cpu_seconds_alone_are_one_write_of_a_whole_life(replicas: int, view: Views, pod: Pods) -> None:
+    def seen(status: dict[str, Any], cpu: float) -> dict[str, Any]:
+        pods = [pod(i) for i in range(replicas)]
+        return status_of(view(*pods, status=status, cpu_seconds=cpu, spec={"replicas": replicas}))
+
+    ready = seen({}, 0.0)
+    quick, slow = Writes(count=1), Writes(count=2)
+    for later in (0, 60):
+        used = seen(ready, 5.0 + later)
+        assert due(quick, ready, used, replicas, NOW + later, SETTINGS) == NOW + SETTINGS.usage_delay
+        assert due(slow, ready, used, replicas, NOW + later, SETTINGS) is None, "it has had its share of writes"
+    told = seen(ready, 65.0)
+    assert due(quick, told, seen(told, 500.0), replicas, NOW, SETTINGS) is None
 
 
 def test_a_group_stays_ready_while_its_pods_leave(view: Views, pod: Pods) -> None:

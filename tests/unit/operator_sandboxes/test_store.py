@@ -74,6 +74,9 @@ def test_a_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod
     store.put_pod("uid-g", pod(1, version=9))
     assert [p.ordinal for p in store.stale_pods([], 7, None)] == [0]
     assert store.stale_pods([], 7, "elsewhere") == []
+    store.put_pod("uid-unknown", pod(0, namespace="elsewhere", uid="orphan", version=5))
+    assert [p.ordinal for p in store.stale_pods([], 7, "ns")] == [0], "that orphan is elsewhere"
+    assert [p.uid for p in store.stale_pods([], 7, "elsewhere")] == ["orphan"]
     assert store.stale_groups([], 7, "ns") == ["uid-g"]
     assert store.stale_groups(["uid-g"], 7, "ns") == []
 
@@ -94,11 +97,24 @@ def test_a_namesake_takes_the_place_of_the_group_before_it(group: Groups, pod: P
 
 def test_a_status_from_before_a_restart_says_what_is_spent(group: Groups, pod: Pods) -> None:
     store = Store()
-    told = replace(group(), status={"replicas": 4, "failed": 1, "finished": 2})
+    told = replace(group(), status={"replicas": 4, "failed": 1, "finished": 2, "cpuSeconds": 12.3})
     record = store.put_group(told)
     assert record is not None
     store.put_pod("uid-g", pod(1))
+    record.cpu_seconds += 1.0
     record.seed()
-    assert (record.created, record.gone, record.lost.total()) == (4, 3, 1)
+    assert (record.created, record.gone, record.lost.total(), record.cpu_seconds) == (4, 3, 1, 13.3)
     record.seed()
-    assert record.lost.total() == 1
+    assert (record.lost.total(), record.cpu_seconds) == (1, 13.3)
+
+
+def test_a_pull_is_known_as_long_as_its_pod(group: Groups, pod: Pods) -> None:
+    store = Store()
+    record = store.put_group(group())
+    assert record is not None
+    store.put_pod("uid-g", pod(0))
+    store.heard_pull("pod-g-0", 1.5)
+    store.heard_pull("somebody-elses", 2.5)
+    assert record.pulls == {"pod-g-0": 1.5}
+    store.drop_pod("pod-g-0")
+    assert record.pulls == {}

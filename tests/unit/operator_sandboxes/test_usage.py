@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.facts import timestamp
-from swerl_operator.sandboxes.usage import Meter, window
+from prometheus_client import CollectorRegistry
+from swerl_operator.quantity import parse_duration
+from swerl_operator.sandboxes.facts import Group, Key, timestamp
+from swerl_operator.sandboxes.metrics import SandboxMetrics
+from swerl_operator.sandboxes.settings import SandboxSettings
+from swerl_operator.sandboxes.store import Store
+from swerl_operator.sandboxes.usage import Meter, Usage
 
 NOW = 1_000_000.0
 
@@ -17,9 +24,11 @@ def sample(pod: str, at: float, *cpu: str, span: str = "15s") -> dict[str, Any]:
     return {"metadata": meta, "timestamp": timestamp(NOW + at), "window": span, "containers": containers}
 
 
-@pytest.mark.parametrize(("text", "length"), [("15.1s", 15.1), ("1m0s", 60.0), ("500ms", 0.5), ("", 0.0)])
+@pytest.mark.parametrize(
+    ("text", "length"), [("15.1s", 15.1), ("1m0s", 60.0), ("500ms", 0.5), ("", 0.0), ("12µs", 0.0)]
+)
 def test_windows(text: str, length: float) -> None:
-    assert window(text) == pytest.approx(length)
+    assert parse_duration(text) == pytest.approx(length)
 
 
 def test_the_first_sample_stands_for_its_window_and_the_next_for_the_time_between() -> None:
@@ -34,3 +43,32 @@ def test_pods_that_are_gone_are_forgotten() -> None:
     meter.read([sample("a", 0, "1"), sample("b", 0, "1")])
     meter.read([sample("b", 60, "1")])
     assert set(meter.seen) == {("ns", "b")}
+
+
+class Sampled:
+    """A metrics API whose figures the test sets."""
+
+    def __init__(self) -> None:
+        self.samples: list[dict[str, Any]] = []
+
+    async def usage(self, namespace: str | None) -> list[dict[str, Any]]:
+        return self.samples
+
+
+async def test_a_group_is_looked_at_until_its_status_tells_cpu_seconds(group: Callable[..., Group]) -> None:
+    store, api, looked = Store(), Sampled(), list[Key]()
+    metrics = SandboxMetrics(CollectorRegistry(), store)
+    usage = Usage(api, store, metrics, SandboxSettings(), [], looked.append)  # type: ignore[arg-type]
+    record = store.put_group(group())
+    assert record is not None
+    api.samples = [sample("swesb-g-0", 0, "0")]
+    await usage.sample()
+    assert not looked, "there is nothing to tell"
+    for at in (60, 120):
+        api.samples = [sample("swesb-g-0", at, "500m")]
+        await usage.sample()
+    assert (looked, record.cpu_seconds) == ([("ns", "g")] * 2, 60.0)
+    store.put_group(replace(group(), version=2, status={"cpuSeconds": 60.0}))
+    api.samples = [sample("swesb-g-0", 180, "500m")]
+    await usage.sample()
+    assert len(looked) == 2

@@ -1,0 +1,83 @@
+"""What the kubelets' Events say of image pulls, and that nothing which happens to a watch of them loses the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from swerl_operator.errors import Gone, Unavailable
+from swerl_operator.sandboxes import pulls as pulls_module
+from swerl_operator.sandboxes.facts import Group, Pod
+from swerl_operator.sandboxes.pulls import Pulls, pull_seconds
+from swerl_operator.sandboxes.store import Store
+
+
+@pytest.mark.parametrize(
+    ("message", "took"),
+    [
+        ('Successfully pulled image "r/task:1" in 1.234s', 1.234),
+        ('Successfully pulled image "r/task:1" in 1.2s (2.5s including waiting)', 2.5),
+        ('Successfully pulled image "r/task:1" in 350ms (350ms including waiting). Image size: 12 bytes.', 0.35),
+        ('Successfully pulled image "r/task:1" in 1m2.5s (1m2.5s including waiting). Image size: 12 bytes.', 62.5),
+        ('Container image "r/task:1" already present on machine', 0.0),
+        ('Container image "r/task:1" already present on machine and can be accessed by the pod', 0.0),
+        ("", None),
+    ],
+)
+def test_the_kubelets_words(message: str, took: float | None) -> None:
+    assert pull_seconds(message) == (None if took is None else pytest.approx(took))
+
+
+class Events:
+    """Watches that end as told, one after the other: after the Events of `streams`, by the error there."""
+
+    def __init__(self, *streams: list[tuple[str, dict[str, Any]] | Exception]) -> None:
+        self.streams = list(streams)
+        self.opened: list[int] = []
+        self.all_told = asyncio.Event()
+
+    async def events_version(self, namespace: str | None) -> int:
+        return 7
+
+    async def pulls(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        self.opened.append(version)
+        if not self.streams:
+            self.all_told.set()
+            await asyncio.Event().wait()
+        for told in self.streams.pop(0):
+            if isinstance(told, Exception):
+                raise told
+            yield told
+
+
+def pulled(pod: str, version: int, kind: str = "ADDED") -> tuple[str, dict[str, Any]]:
+    message = f'Successfully pulled image "r/task:1" in {version}s'
+    meta = {"resourceVersion": str(version)}
+    return kind, {"metadata": meta, "involvedObject": {"uid": pod}, "message": message}
+
+
+async def test_a_watch_goes_on_where_it_ended_and_begins_anew_when_that_is_too_long_ago(
+    group: Callable[..., Group], pod: Callable[..., Pod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulls_module, "REOPEN", 0.0)
+    monkeypatch.setattr(pulls_module, "BROKEN", 0.0)
+    store = Store()
+    record = store.put_group(group())
+    assert record is not None
+    for ordinal in range(3):
+        store.put_pod("uid-g", pod(ordinal))
+    events = Events(
+        [pulled("pod-g-0", 11), pulled("pod-g-0", 12, "DELETED"), pulled("somebody-elses", 13)],
+        [Unavailable("the stream broke")],
+        [Gone("WATCH", 410, "Expired", "too old")],
+        [pulled("pod-g-1", 14)],
+    )
+    listening = asyncio.create_task(Pulls(events, store, []).run())  # type: ignore[arg-type]
+    async with asyncio.timeout(5):
+        await events.all_told.wait()
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    assert record.pulls == {"pod-g-0": 11.0, "pod-g-1": 14.0}
+    assert events.opened == [7, 13, 13, 7, 14]
