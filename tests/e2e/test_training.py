@@ -92,7 +92,7 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
         assert set(row) >= AGENT_FIGURES
         assert not undocumented(row)
     order = unbroken_order(job)
-    assert groups(world.output / "artifacts") == {(k, order(k), f"step-{1 + k // 2:04}") for k in range(6)}
+    assert groups(world.output / name / "artifacts") == {(k, order(k), f"step-{1 + k // 2:04}") for k in range(6)}
 
     world.cluster.kubectl("delete", "swerljob", name, "-n", world.namespace, "--wait=false")
     world.wait("clean-up", lambda: not world.objects(f"swerl.dev/job={name}"), 60)

@@ -30,7 +30,7 @@ class World:
 
     @property
     def output(self) -> Path:
-        """The jobs' output volume, as this machine sees it."""
+        """The output volume, as this machine sees it; every job has a folder of its name there."""
         return volume_folder(self.namespace)
 
     def manifest(self, name: str, algorithm: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class World:
 
     def rows(self, kind: str = "step") -> list[dict[str, Any]]:
         """What the newest job wrote of its figures, a row for each step, or for what else `kind` says."""
-        return metrics_of(self.output, kind)
+        return metrics_of(self.output / self.jobs[-1], kind)
 
     def status(self, name: str, kind: str = "swerljob") -> dict[str, Any]:
         return dict(self.cluster.get(kind, name, "-n", self.namespace).get("status") or {})

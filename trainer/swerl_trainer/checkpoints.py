@@ -87,15 +87,15 @@ class CheckpointStore:
     def _finish(self, folder: Path, step: int, state: Mapping[str, Any]) -> None:
         (folder / STATE).write_text(json.dumps(dict(state), indent=1))
         for path in sorted(folder.rglob("*"), reverse=True):
-            _sync(path)
+            sync(path)
         (folder / MARKER).write_text(f"{step}\n")
-        _sync(folder / MARKER)
-        _sync(folder)
+        sync(folder / MARKER)
+        sync(folder)
         final = self.root / checkpoint_name(step)
         if final.exists():
             shutil.rmtree(final)
         folder.rename(final)
-        _sync(self.root)
+        sync(self.root)
         self._prune()
 
     def _prune(self) -> None:
@@ -130,7 +130,8 @@ def _read(folder: Path) -> Checkpoint | None:
     return Checkpoint(folder=folder, step=_step(folder), state=state)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file, or a folder's list of names, on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

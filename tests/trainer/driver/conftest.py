@@ -115,7 +115,7 @@ class LocalWorker:
                 sandboxes=sandboxes,
                 grading=LocalGrading(),
                 agent=BuiltinAgent(engine, HFTokenizer(job.paths.model), PROMPTS, limits),
-                artifacts=job.runs / "artifacts",
+                artifacts=job.folder / "artifacts",
                 sandbox_name=job.sandbox_name,
             )
         )
@@ -163,8 +163,8 @@ class Watcher:
         self.rates |= {name: rate for name, rate in given.items() if rate is not None}
 
 
-def job_document(**changes: Any) -> dict[str, Any]:
-    """A small CPU job, as the operator writes it; `changes` are merged into the spec's sections."""
+def job_document(name: str = "demo", uid: str = "u", **changes: Any) -> dict[str, Any]:
+    """A small CPU job, as the operator writes it; `changes` are merged into the spec's sections, None takes one out."""
     spec: dict[str, Any] = {
         "model": {"source": {"configMap": {"name": "m"}}, "dtype": "float32"},
         "tasks": {"source": {"configMap": {"name": "t"}}},
@@ -175,17 +175,21 @@ def job_document(**changes: Any) -> dict[str, Any]:
         "evaluation": {"source": {"configMap": {"name": "e"}}, "samples": 2},
     }
     for section, fields in changes.items():
-        spec[section] = {**spec.get(section, {}), **fields}
-    return {"name": "demo", "namespace": "n", "uid": "u", "attempt": 1, "lease": "demo-1", "spec": spec}
+        if fields is None:
+            spec.pop(section, None)
+        else:
+            spec[section] = {**spec.get(section, {}), **fields}
+    return {"name": name, "namespace": "n", "uid": uid, "attempt": 1, "lease": f"{name}-1", "spec": spec}
 
 
 @pytest.fixture
 def make_job(tmp_path: Path) -> Callable[..., Job]:
-    """A job read from its file, with the model's folder; keyword arguments change sections of its spec, `attempt` its
-    attempt."""
+    """A job read from its file, with the model's folder; keyword arguments change sections of its spec, `name` and
+    `uid` whose it is, `attempt` its attempt."""
 
     def make(folder: Path | None = None, attempt: int = 1, **changes: Any) -> Job:
-        document = job_document(**changes) | {"attempt": attempt, "lease": f"demo-{attempt}"}
+        document = job_document(**changes)
+        document |= {"attempt": attempt, "lease": f"{document['name']}-{attempt}"}
         path = tmp_path / "job.json"
         path.write_text(json.dumps(document))
         return Job.read(

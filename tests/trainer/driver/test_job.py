@@ -18,7 +18,9 @@ MakeJob = Callable[..., Job]
 def test_a_job_knows_its_folders_and_labels(make_job: MakeJob) -> None:
     job = make_job(attempt=3)
     assert job.selector == "swerl.dev/job=demo,swerl.dev/attempt=3"
-    assert job.checkpoints == job.paths.output / "checkpoints" / "demo"
+    assert job.folder == job.paths.output / "demo"
+    assert job.checkpoints == job.folder / "checkpoints"
+    assert job.logs == job.folder / "logs" / "3"
     assert job.sandbox_name("g12-r1") == "demo-3-g12-r1"
 
 

@@ -55,6 +55,21 @@ def test_an_absent_time_is_no_zero() -> None:
     assert figures["agent/overhead_time_mean"] == 2.0
 
 
+def test_shares_and_times_of_a_turn_are_means_of_the_episodes_own() -> None:
+    long = replace(rollout(seconds={"total": 90.0, "model": 9.0, "environment": 45.0, "grading": 10.0}), turns=9)
+    short = replace(rollout(seconds={"total": 2.0, "model": 1.0, "environment": 0.5}), turns=1)
+    silent = replace(rollout(seconds={"total": 3.0, "model": 0.0, "environment": 0.0}), turns=0)
+    figures = rollout_figures([long, short, silent, rollout()])
+    assert figures["agent/time_per_turn"] == pytest.approx((10.0 + 2.0) / 2)
+    assert figures["agent/model_query_time_avg"] == pytest.approx((1.0 + 1.0) / 2)
+    assert figures["agent/env_execution_time_avg"] == pytest.approx((5.0 + 0.5) / 2)
+    assert figures["agent/model_time_ratio"] == pytest.approx((0.09 + 0.5 + 0.0) / 3)
+    assert figures["agent/env_time_ratio"] == pytest.approx((0.45 + 0.25 + 0.0) / 3)
+    assert figures["agent/eval_time_ratio"] == pytest.approx(0.1)
+    assert figures["agent/overhead_time_mean"] == pytest.approx((36.0 + 0.5 + 3.0) / 3)
+    assert figures["agent/total_time_max"] == 100.0
+
+
 def test_episodes_with_suspicious_commands_are_counted_by_rule() -> None:
     looked = replace(rollout(), suspicions=frozenset({"network", "git-all"}))
     figures = rollout_figures([looked, replace(rollout(), suspicions=frozenset({"network"})), rollout()])
@@ -82,9 +97,11 @@ def test_faults_on_the_way_into_sandboxes_are_counted_of_lost_episodes_too() -> 
 
 def test_the_parts_of_a_sandboxs_start_add_up() -> None:
     started = replace(rollout(), waits={"queue": 1.0, "schedule": 0.5, "pull": 2.5})
-    figures = rollout_figures([started, rollout()])
+    unheard = replace(rollout(), waits={"queue": 3.0, "schedule": 0.5, "start": 0.5})
+    figures = rollout_figures([started, unheard, rollout()])
     assert figures["sandbox/create_latency_mean"] == 4.0
-    assert figures["sandbox/create_latency/pull_mean"] == 2.5
+    assert figures["sandbox/create_latency/queue_mean"] == 2.0
+    assert figures["sandbox/create_latency/pull_mean"] == 2.5, "a pull that is not known is none of 0 s"
     assert not [name for name in rollout_figures([rollout()]) if "create_latency" in name]
 
 
@@ -117,7 +134,7 @@ def test_every_figure_is_in_the_docs() -> None:
         rollout(seconds=dict.fromkeys(("total", "model", "environment", "grading", "exec", "wait"), 1.0)),
         usage=dict.fromkeys(("requests", "prompt_tokens", "cached_tokens", "latency", "queue", "first_token"), 1.0)
         | {"latency": 2.0},
-        waits=dict.fromkeys(("queue", "schedule", "prepare", "pull"), 1.0),
+        waits=dict.fromkeys(("queue", "schedule", "prepare", "pull", "start"), 1.0),
         step_scores={0: 1.0},
         stretches=[Stretch([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
     )

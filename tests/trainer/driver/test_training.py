@@ -1,4 +1,5 @@
-"""A whole training on real ranks and a real engine, after a supervised step; only sandboxes and tests are local."""
+"""A whole training on real ranks and a real engine, after a supervised step; only sandboxes and tests are local. Then
+jobs on one volume, of supervised steps alone."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.job import Job
-from swerl_trainer.driver.place import Placement
+from swerl_trainer.driver.ownership import claim
+from swerl_trainer.driver.place import Placement, RolloutWorker
 from swerl_trainer.driver.training import Training
 from swerl_trainer.metrics.sinks import rows
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 DISTANCE = "train/train_rollout_logprob_abs_diff_max"
 WARM_START: dict[str, Any] = {"sft": {"data": "demonstrations.jsonl", "steps": 1, "batchSize": 2, "lr": 5e-4}}
+SUPERVISED: dict[str, Any] = {"name": "sft", "sft": WARM_START["sft"] | {"steps": 2}}
+OLD, NEW, OTHER = "00000000-old", "11111111-new", "22222222-other"  # uids
 
 
 def write_demonstrations(job: Job) -> None:
@@ -52,7 +57,7 @@ async def test_a_job_trains_and_an_attempt_after_it_goes_on(
     finally:
         await placement.close()
 
-    recorded = list(rows(first.runs / "metrics.jsonl"))
+    recorded = list(rows(first.folder / "metrics.jsonl"))
     supervised = [row for row in recorded if row["kind"] == "supervised"]
     assert [(row["step"], row["attempt"], row["train/lr"]) for row in supervised] == [(1, 1, 5e-4)]
     figures = [row for row in recorded if row["kind"] == "step"]
@@ -63,5 +68,48 @@ async def test_a_job_trains_and_an_attempt_after_it_goes_on(
     trained = [name for name, _ in sandboxes.declared if "-g" in name]
     assert [name.rsplit("-", 1)[1] for name in trained][:6] == ["g0", "g1", "g2", "g3", "g4", "g5"]
     assert not sandboxes.alive
-    traces = list((first.runs / "artifacts" / "step-0001").glob("*/traj.json"))
+    traces = list((first.folder / "artifacts" / "step-0001").glob("*/traj.json"))
     assert len(traces) == 8
+
+
+def no_worker(router: str, number: int, judge: str | None) -> RolloutWorker:
+    raise AssertionError("supervised training without evaluation makes no episodes")
+
+
+def trained(folder: Path) -> tuple[list[int], list[int]]:
+    """Steps of the figures and of the complete checkpoints in a job's folder."""
+    checkpoints = CheckpointStore(folder / "checkpoints").complete()
+    return [row["step"] for row in rows(folder / "metrics.jsonl")], [one.step for one in checkpoints]
+
+
+async def test_a_job_made_anew_starts_from_its_model_beside_others(
+    make_model: Callable[[int], Path],
+    make_job: Callable[..., Job],
+    watcher: Watcher,
+    http: aiohttp.ClientSession,
+    local_ray: Any,
+) -> None:
+    model = make_model(0)
+
+    def job(uid: str, name: str = "demo", attempt: int = 1) -> Job:
+        return make_job(model, attempt, name=name, uid=uid, algorithm=SUPERVISED, evaluation=None)
+
+    old = job(OLD)
+    write_demonstrations(old)
+    placement = Placement(old, http, time.monotonic(), make_worker=no_worker)
+    placement.begin()
+    begun: list[int] = []
+    try:
+        for each in (old, job(OTHER, "beside"), job(OLD, attempt=2), job(NEW)):
+            told = len(watcher.steps)
+            claim(each)
+            await Training(each, placement, watcher).run()
+            begun.append(watcher.steps[told]["step"])
+    finally:
+        await placement.close()
+
+    assert begun == [0, 0, 2, 0]
+    output = old.paths.output
+    assert sorted(path.name for path in output.iterdir()) == ["beside", "demo", "demo.00000000"]
+    for folder in output.iterdir():
+        assert trained(folder) == ([1, 2], [1, 2])

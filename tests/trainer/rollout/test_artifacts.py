@@ -27,6 +27,15 @@ async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path
     assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
 
 
+async def test_artifacts_have_the_keys_that_other_readers_know(parts: WorkerParts, tmp_path: Path) -> None:
+    await run(Worker(replace(parts, sampling={"top_p": 0.9, "top_k": 20})), ORDER, MEMBERS, 1, 0)
+    (folder,) = (tmp_path / "step-0001").iterdir()
+    info = json.loads((folder / "traj.json").read_text())["info"]
+    assert info["sampling_params"] == {"temperature": 1.0, "top_p": 0.9, "top_k": 20}
+    assert (info["reward"], info["group_index"], info["index"]) == (1.0, "g0", 1)
+    assert info["eval_result"] == info["verdict"] and info["verdict"]["status"] == "resolved"
+
+
 @pytest.mark.parametrize("error", [EngineError("no answer"), RuntimeError("surprise")])
 async def test_an_episode_that_failed_leaves_its_artifacts_too(
     worker: Worker, world: World, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch

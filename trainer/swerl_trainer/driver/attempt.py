@@ -1,7 +1,8 @@
 """One attempt from its job file to its end.
 
-Guarantees: parts start together and end together, whatever ends the attempt; sandboxes and the Lease are removed on the
-way out; a lost Lease, a lost training rank or a job that has moved on ends the attempt with an error that says so.
+Guarantees: the job's folder is its own before any part starts; parts start together and end together, whatever ends the
+attempt; sandboxes and the Lease are removed on the way out; a lost Lease, a lost training rank or a job that has moved
+on ends the attempt with an error that says so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from swerl_agent.kube import KubeClient, KubeError
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
 from swerl_trainer.driver.job import Job
+from swerl_trainer.driver.ownership import claim
 from swerl_trainer.driver.place import Placement
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.fixed import FixedPool
@@ -37,6 +39,7 @@ COUNTS_POLL = 1.0  # seconds between two looks at the workers' counts; the repor
 
 async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None) -> None:
     """Train the job to its end. Raises what ended it early; `began` is the process's start (time.monotonic)."""
+    await asyncio.to_thread(claim, job)
     keeper = lease_keeper(job, kubeconfig)
     keeper.start()
     async with AsyncExitStack() as stack:

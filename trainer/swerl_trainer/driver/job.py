@@ -75,19 +75,19 @@ class Job:
         return ",".join(f"{key}={value}" for key, value in self.labels.items())
 
     @property
-    def checkpoints(self) -> Path:
-        """Checkpoints of the job, of all attempts."""
-        return self.paths.output / names.CHECKPOINTS_FOLDER / self.name
+    def folder(self) -> Path:
+        """All that the job writes, of all attempts; see `ownership`."""
+        return self.paths.output / names.job_folder(self.name)
 
     @property
-    def runs(self) -> Path:
-        """Metrics and artifacts of the job, of all attempts."""
-        return self.paths.output
+    def checkpoints(self) -> Path:
+        """Checkpoints of the job, of all attempts."""
+        return self.paths.output / names.checkpoints_folder(self.name)
 
     @property
     def logs(self) -> Path:
         """Logs of this attempt's servers."""
-        return self.paths.output / "logs" / f"{self.name}-{self.attempt}"
+        return self.folder / "logs" / str(self.attempt)
 
     def sandbox_name(self, group: str) -> str:
         """Name of the SweSandbox of a group (or of a further try of it), unique in the namespace."""

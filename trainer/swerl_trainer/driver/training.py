@@ -191,7 +191,7 @@ class Training:
         state = self._state
         done = {"step": state.step, "supervised": state.supervised_step, "evaluation": state.step}
         return open_sinks(
-            self._job.runs,
+            self._job.folder,
             job=self._job.name,
             run=self._job.uid,
             attempt=self._job.attempt,

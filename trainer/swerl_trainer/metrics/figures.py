@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean, median
 
+from swerl_agent.episode import time_metrics
 from swerl_trainer.rollout.group import Rollout, Waste
 
 Figures = dict[str, float]
@@ -32,6 +33,21 @@ TRAIN_NAMES = {
     "rewards": "rollout/rewards",
     "advantages": "rollout/advantages",
     "returns": "rollout/returns",
+}
+# Times of an episode, and the names of their means.
+AGENT_TIMES = {
+    "model_query_time_sum": "model_query_time_sum_mean",
+    "env_execution_time_sum": "env_execution_time_sum_mean",
+    "eval_time": "eval_time_mean",
+    "agent_run_time": "agent_run_time_mean",
+    "overhead_time": "overhead_time_mean",
+    "total_time": "total_time_mean",
+    "time_per_turn": "time_per_turn",
+    "model_query_time_avg": "model_query_time_avg",
+    "env_execution_time_avg": "env_execution_time_avg",
+    "model_time_ratio": "model_time_ratio",
+    "env_time_ratio": "env_time_ratio",
+    "eval_time_ratio": "eval_time_ratio",
 }
 PREFETCH_HIT = 0.05  # seconds; an episode that waited no longer found its sandbox ready
 TRUNCATED = ("max_steps", "context_overflow", "prompt_too_long", "episode_timeout", "repeated_command")
@@ -162,42 +178,28 @@ def _judge(valid: Sequence[Rollout]) -> Figures:
 
 
 def _times(valid: Sequence[Rollout]) -> Figures:
-    """Seconds per episode. `total_time` is the agent's run and the grading after it."""
-    names = {
-        "model": "agent/model_query_time_sum_mean",
-        "environment": "agent/env_execution_time_sum_mean",
-        "grading": "agent/eval_time_mean",
-        "total": "agent/agent_run_time_mean",
-    }
-    figures = {}
-    for phase, name in names.items():
-        values = [rollout.seconds[phase] for rollout in valid if phase in rollout.seconds]
-        if values:
-            figures[name] = fmean(values)
-    timed = [rollout for rollout in valid if "total" in rollout.seconds]
-    totals = [rollout.seconds["total"] + rollout.seconds.get("grading", 0.0) for rollout in timed]
-    turns = sum(rollout.turns for rollout in timed)
-    if not totals or not turns:
-        return figures
-    phases = ("model", "environment", "grading", "total")
-    model, environment, grading, run = (sum(r.seconds.get(phase, 0.0) for r in timed) for phase in phases)
-    whole = max(sum(totals), 1e-9)
-    overhead = sum(rollout.seconds.get("exec", 0.0) for rollout in timed)
-    commands = sum(rollout.steps for rollout in timed)
-    return figures | {
+    """Means of the episodes' own seconds and shares; `total_time` is the agent's run and the grading after it."""
+    told = [time_metrics(r.turns, r.seconds, eval_time=r.seconds.get("grading")) for r in valid]
+    figures: Figures = {}
+    for metric, name in AGENT_TIMES.items():
+        if values := [metrics[metric] for metrics in told if metric in metrics]:
+            figures[f"agent/{name}"] = fmean(values)
+    totals = [metrics["total_time"] for metrics in told if metrics]
+    if totals:
+        figures |= {"agent/total_time_max": max(totals), "agent/total_time_min": min(totals)}
+    return figures | _ways([rollout for rollout in valid if "total" in rollout.seconds])
+
+
+def _ways(timed: Sequence[Rollout]) -> Figures:
+    """Seconds on the way into sandboxes and back, of all commands, turns and runs together."""
+    turns, commands = sum(rollout.turns for rollout in timed), sum(rollout.steps for rollout in timed)
+    if not turns:
+        return {}
+    overhead, run = (sum(rollout.seconds.get(phase, 0.0) for rollout in timed) for phase in ("exec", "total"))
+    return {
         "sandbox/exec_latency_mean": overhead / max(1, commands),
         "sandbox/exec_overhead_per_turn": overhead / turns,
         "sandbox/exec_overhead_ratio": overhead / max(run, 1e-9),
-        "agent/total_time_mean": fmean(totals),
-        "agent/total_time_max": max(totals),
-        "agent/total_time_min": min(totals),
-        "agent/overhead_time_mean": max(0.0, run - model - environment) / len(totals),
-        "agent/time_per_turn": run / turns,
-        "agent/model_query_time_avg": model / turns,
-        "agent/env_execution_time_avg": environment / turns,
-        "agent/model_time_ratio": model / whole,
-        "agent/env_time_ratio": environment / whole,
-        "agent/eval_time_ratio": grading / whole,
     }
 
 
@@ -245,7 +247,8 @@ def _starts(rollouts: Iterable[Rollout]) -> Figures:
     if not known:
         return {}
     parts = sorted({*chain.from_iterable(known)})
-    figures = {f"sandbox/create_latency/{part}_mean": fmean(waits.get(part, 0.0) for waits in known) for part in parts}
+    told = {part: [waits[part] for waits in known if part in waits] for part in parts}  # not every pull is known
+    figures = {f"sandbox/create_latency/{part}_mean": fmean(seconds) for part, seconds in told.items()}
     return figures | {"sandbox/create_latency_mean": fmean(sum(waits.values()) for waits in known)}
 
 

@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 def open_sinks(
     folder: Path, *, job: str, run: str, attempt: int, keep: Mapping[str, int], config: Mapping[str, Any]
 ) -> Sinks:
-    """JSONL at `folder`/metrics.jsonl always; the others where they work.
+    """JSONL at `folder`/metrics.jsonl always; the others where they work. Nobody else may write to `folder`.
 
     `keep`: by kind of row, the last step that is not done again; `run`: what identifies the job over its attempts.
     """
     sinks: list[Sink] = [JsonlSink(folder / "metrics.jsonl", attempt=attempt, keep=keep)]
     others: dict[str, Callable[[], Sink]] = {
-        "TensorBoard": lambda: TensorBoardSink(folder / "tensorboard" / job, first_step=keep.get("step", -1) + 1),
+        "TensorBoard": lambda: TensorBoardSink(folder / "tensorboard", first_step=keep.get("step", -1) + 1),
         "Prometheus": lambda: PrometheusSink(job),
     }
     if importlib.util.find_spec("wandb") and os.environ.get("WANDB_API_KEY"):

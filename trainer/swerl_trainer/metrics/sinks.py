@@ -33,7 +33,7 @@ class Sink(Protocol):
 
 
 class JsonlSink:
-    """One JSON object per line: kind, step, attempt, time, and the figures."""
+    """One JSON object per line: kind, step, attempt, time, and the figures. The file is that of one job alone."""
 
     def __init__(self, path: Path, *, attempt: int, keep: Mapping[str, int]) -> None:
         """`keep`: by kind, the last step whose row stays; later ones are done again."""

@@ -111,7 +111,7 @@ class RolloutActor:
             sandboxes=KubernetesSandboxes(client, job),
             grading=grading,
             agent=await self._agent(http, tokenizer),
-            artifacts=job.runs / "artifacts",
+            artifacts=job.folder / "artifacts",
             sandbox_name=job.sandbox_name,
             churn_while=spec.sandbox.churn_while,
             max_age=spec.sandbox.lifetime_seconds - spec.agent.episode_timeout_seconds - RESERVE,
@@ -119,6 +119,11 @@ class RolloutActor:
             judge_weight=spec.algorithm.stepwise.judge_weight,
             encode=_encoding(job, tokenizer),
             unresolved_reward=spec.algorithm.unresolved_reward,
+            sampling={
+                "top_p": spec.algorithm.top_p,
+                "top_k": spec.algorithm.top_k,
+                "max_new_tokens": spec.agent.max_tokens_per_turn,
+            },
         )
         return Worker(parts), TaskCounts(len(train), len(held_out))
 

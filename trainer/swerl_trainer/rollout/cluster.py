@@ -101,7 +101,7 @@ def grader(client: KubeClient, job: Job) -> Grader:
         job.labels,
         [owner(job)],
         placement=Placement.of(job.spec.sandbox),
-        cache_directory=job.paths.output / VERDICTS,
+        cache_directory=job.folder / VERDICTS,
     )
 
 

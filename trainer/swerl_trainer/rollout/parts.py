@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -87,3 +87,4 @@ class WorkerParts:
     judge_weight: float = 1.0
     encode: Callable[[Episode], Sequence[Stretch]] | None = None  # what is trained instead of what was sampled
     unresolved_reward: float = UNRESOLVED
+    sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts

@@ -15,14 +15,15 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from swerl_agent.audit import Finding, executed, findings
-from swerl_agent.episode import Episode, ReencodingError, TokenizerError, write_artifacts
+from swerl_agent.episode import Episode, ReencodingError, TokenizerError, unwritten, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
 from swerl_agent.kube import KubeError
-from swerl_agent.sandbox import SandboxError
+from swerl_agent.sandbox import SandboxError, let_go
+from swerl_agent.storage import to_disk
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
@@ -129,12 +130,9 @@ class Worker:
         return {"pending": pending, "ready": ready, "grading": self._grading}
 
     async def _member(self, member: _Member) -> Rollout:
-        try:
-            async with self._scoring(member) as member.scoring:
-                return await self._judged(member)
-        finally:
-            for episode in member.unwritten:  # it was stopped or failed, or nobody waits for its verdict any more
-                await asyncio.shield(asyncio.to_thread(self._write, member.order, episode))
+        keep = partial(self._write, member.order)  # it was stopped or failed, or nobody waits for its verdict any more
+        async with unwritten(keep) as member.unwritten, self._scoring(member) as member.scoring:
+            return await self._judged(member)
 
     async def _judged(self, member: _Member) -> Rollout:
         order, index, scoring = member.order, member.index, member.scoring
@@ -166,7 +164,7 @@ class Worker:
             audit=audit,
         )
         member.unwritten.clear()
-        await asyncio.to_thread(self._write, order, episode, verdict, rollout, scores, audit)
+        await to_disk(self._write, order, episode, verdict, rollout, scores, audit)
         return await self._encoded(rollout, episode) if rollout.valid else rollout
 
     def _scoring(self, member: _Member) -> AbstractAsyncContextManager[Scoring | None]:
@@ -243,7 +241,7 @@ class Worker:
             del self._tries[(order.id, attempt)]
             return await self._remove(attempted)
         if attempted.declared.done() and not attempted.declared.exception():
-            await _tolerant(attempted.declared.result().release(attempted.members.index(index)))
+            await let_go(attempted.declared.result().release(attempted.members.index(index)))
         return None
 
     async def _remove(self, attempted: _Try) -> None:
@@ -251,7 +249,7 @@ class Worker:
             group = await attempted.declared
         except Exception:  # who waits for its sandboxes has been told
             return
-        await _tolerant(group.delete())
+        await let_go(group.delete())
         if not attempted.used:
             self._waste += Waste(1, group.idle_seconds)
 
@@ -270,6 +268,7 @@ class Worker:
             "reward": rollout.reward if rollout else 0.0,
             "valid": rollout is not None and rollout.valid,
             "temperature": order.temperature,
+            "sampling_params": {"temperature": order.temperature, **self._parts.sampling},
             "step_scores": [asdict(score) for score in (scores or {}).values()],
         }
         try:
@@ -287,11 +286,3 @@ class Worker:
 def _age(attempted: _Try) -> float:
     declared = attempted.declared
     return declared.result().age if declared.done() and not declared.cancelled() and not declared.exception() else 0.0
-
-
-async def _tolerant(call: Any) -> None:
-    """Await a removal; what cannot be removed now ends with its owner lease."""
-    try:
-        await call
-    except Exception as error:
-        logger.warning("a sandbox could not be removed now, its lease will: %s", error)

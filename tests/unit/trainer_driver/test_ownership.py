@@ -1,0 +1,147 @@
+"""A job's folder is that of one SweRLJob object, whatever else lies on the volume and whenever its driver is killed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from swerl_agent.storage import NotWritten
+from swerl_api import SweRLJobSpec
+from swerl_trainer.driver import ownership
+from swerl_trainer.driver.errors import JobError
+from swerl_trainer.driver.job import Job, Paths
+from swerl_trainer.driver.ownership import OWNER_FILE, claim
+from swerl_trainer.metrics.sinks import JsonlSink, rows
+
+OLD, NEW = "0a1b2c3d-4e5f-0000-0000-000000000000", "ffffffff-4e5f-0000-0000-000000000000"
+ASIDE = "demo.0a1b2c3d"
+SPEC = SweRLJobSpec.model_validate(
+    {
+        "model": {"source": {"configMap": {"name": "m"}}},
+        "tasks": {"source": {"configMap": {"name": "t"}}},
+        "trainer": {"image": "trainer"},
+        "checkpoint": {"volume": {"hostPath": {"path": "/runs"}}},
+    }
+)
+MakeJob = Callable[..., Job]
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> MakeJob:
+    """An attempt of a job on the same volume."""
+
+    def make(uid: str = OLD, *, name: str = "demo", namespace: str = "n", attempt: int = 1) -> Job:
+        return Job(name, namespace, uid, attempt, f"{name}-{attempt}", SPEC, Paths(output=tmp_path))
+
+    return make
+
+
+def train(job: Job) -> Path:
+    """What a driver does with the folder of its job; returns the checkpoint."""
+    claim(job)
+    checkpoint = job.checkpoints / "step-0000001"
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    JsonlSink(job.folder / "metrics.jsonl", attempt=job.attempt, keep={}).write("step", 1, {"x": 1.0})
+    return checkpoint
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path: Path) -> None:
+    checkpoint = train(make_job())
+    before = left(checkpoint.parents[1])
+    claim(make_job(attempt=2))
+    assert left(checkpoint.parents[1]) == before == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
+    assert left(tmp_path) == ["demo"]
+
+
+def test_a_job_made_anew_begins_an_empty_folder_and_loses_nothing(
+    make_job: MakeJob, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train(make_job(OLD))
+    job = make_job(NEW)
+    with caplog.at_level(logging.WARNING):
+        claim(job)
+    assert left(job.folder) == [OWNER_FILE]
+    assert json.loads((job.folder / OWNER_FILE).read_text()) == {"namespace": "n", "uid": NEW}
+    assert left(tmp_path / ASIDE) == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
+    assert len(list(rows(tmp_path / ASIDE / "metrics.jsonl"))) == 1
+    (said,) = caplog.messages
+    assert OLD in said and str(tmp_path / ASIDE) in said and "starts from its model" in said
+
+
+def test_what_was_set_aside_before_stays(make_job: MakeJob, tmp_path: Path) -> None:
+    for _ in range(3):
+        train(make_job(OLD))
+        train(make_job(NEW))
+    assert left(tmp_path) == ["demo", ASIDE, f"{ASIDE}-2", f"{ASIDE}-3", "demo.ffffffff", "demo.ffffffff-2"]
+
+
+def test_two_jobs_on_one_volume_keep_their_figures(make_job: MakeJob, tmp_path: Path) -> None:
+    jobs = make_job(OLD), make_job(NEW, name="other")
+    for job in jobs:
+        train(job)
+    assert [len(list(rows(job.folder / "metrics.jsonl"))) for job in jobs] == [1, 1]
+    assert left(tmp_path) == ["demo", "other"]
+
+
+@pytest.mark.parametrize("kept", ["checkpoints", "metrics.jsonl"])
+def test_a_folder_that_nobody_says_is_whose_is_another_jobs(make_job: MakeJob, tmp_path: Path, kept: str) -> None:
+    (tmp_path / "demo" / kept).mkdir(parents=True)
+    claim(make_job())
+    assert left(tmp_path / "demo") == [OWNER_FILE]
+    assert left(tmp_path / "demo.unknown") == [kept]
+
+
+@pytest.mark.parametrize("text", [b"", b'{"uid": ', b"[]", b"\xff"])
+def test_so_is_one_whose_file_is_damaged(make_job: MakeJob, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / OWNER_FILE).write_bytes(text)
+    claim(make_job())
+    assert (tmp_path / "demo.unknown" / OWNER_FILE).read_bytes() == text
+
+
+@pytest.mark.parametrize("begun", [[], [f"{OWNER_FILE}.part"], ["results.jsonl", "logs"]])
+def test_a_folder_without_a_jobs_data_is_taken_as_it_is(make_job: MakeJob, tmp_path: Path, begun: list[str]) -> None:
+    (tmp_path / "demo").mkdir()
+    for name in begun:
+        (tmp_path / "demo" / name).touch()
+    claim(make_job())
+    assert (tmp_path / "demo" / OWNER_FILE).is_file()
+    assert left(tmp_path) == ["demo"]
+
+
+def test_a_crash_after_the_old_folder_was_set_aside_is_made_good(
+    make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(make_job(OLD))
+
+    def crash(files: object) -> None:
+        raise NotWritten("killed")
+
+    with monkeypatch.context() as patched, pytest.raises(NotWritten):
+        patched.setattr(ownership, "write_whole", crash)
+        claim(make_job(NEW))
+    assert left(tmp_path) == [ASIDE]
+    claim(make_job(NEW, attempt=2))
+    assert left(tmp_path) == ["demo", ASIDE]
+    assert left(tmp_path / "demo") == [OWNER_FILE]
+
+
+def test_the_folder_of_another_namespace_is_left_as_it_is(make_job: MakeJob, tmp_path: Path) -> None:
+    train(make_job(OLD))
+    with pytest.raises(JobError, match=r"demo belongs to the SweRLJob demo of namespace n.*another name"):
+        claim(make_job(NEW, namespace="m"))
+    assert left(tmp_path) == ["demo"]
+    claim(make_job(OLD, attempt=2))
+
+
+def test_no_job_takes_the_folder_of_downloads(make_job: MakeJob, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="cannot be named models"):
+        claim(make_job(name="models"))
+    assert left(tmp_path) == []
