@@ -11,7 +11,7 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from swerl_agent.kube import KubeClient
 
@@ -49,7 +49,7 @@ def demo_figures(rows: Sequence[Mapping[str, float]]) -> list[Figure]:
 
     The first step's sandboxes cannot be made ahead.
     """
-    share = seconds(rows, "sandbox/exec_overhead_per_turn") / seconds(rows, "agent/time_per_turn")
+    share = sum(map(overhead_seconds, rows)) / sum(map(run_seconds, rows))
     hits, misses = (sum(row[f"sandbox/prefetch_{what}"] for row in rows[1:]) for what in ("hits", "misses"))
     return [
         Figure("sandbox_share_of_a_turn", share, 0.05),
@@ -57,9 +57,14 @@ def demo_figures(rows: Sequence[Mapping[str, float]]) -> list[Figure]:
     ]
 
 
-def seconds(rows: Iterable[Mapping[str, float]], per_turn: str) -> float:
-    """Of all turns of these steps."""
-    return sum(row[per_turn] * row["agent/turns_sum"] for row in rows)
+def overhead_seconds(row: Mapping[str, float]) -> float:
+    """On the way to the sandboxes and back, of all turns of a step."""
+    return row["sandbox/exec_overhead_per_turn"] * row["agent/turns_sum"]
+
+
+def run_seconds(row: Mapping[str, float]) -> float:
+    """Of all turns of a step: the mean of its episodes, times their number."""
+    return row["agent/agent_run_time_mean"] * row["agent/turns_sum"] / row["agent/turns_mean"]
 
 
 async def crowd(kubeconfig: str) -> Many:

@@ -1,7 +1,7 @@
 """The `swerl` command.
 
 Exit codes: 0 everything as wished, 1 a check failed or an episode did not solve its task, 2 wrong usage or input, 3 the
-infrastructure failed.
+infrastructure failed, 130 after Ctrl-C, 143 after SIGTERM; either ends what runs in order, and what was done is kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from swerl_agent.audit import TrajectoryError
@@ -58,13 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
     options = parser().parse_args(arguments)
     try:
-        return int(asyncio.run(options.run(options)))
+        return asyncio.run(_to_its_end(options))
     except USAGE_ERRORS as error:
         print(f"swerl: {error}", file=sys.stderr)
         return 2
     except INFRASTRUCTURE_ERRORS as error:
         print(f"swerl: {type(error).__name__}: {error}", file=sys.stderr)
         return 3
+    except asyncio.CancelledError:
+        print("swerl: ended by SIGTERM; what was written is kept, run the same command again", file=sys.stderr)
+        return 143
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough; nothing more may be flushed there
@@ -73,3 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"swerl: {error}; what was written before is kept, run the same command again", file=sys.stderr)
         return 3
+
+
+async def _to_its_end(options: argparse.Namespace) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    if threading.current_thread() is threading.main_thread():  # Python lets no other one handle signals
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return int(await options.run(options))

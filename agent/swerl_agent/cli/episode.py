@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from swerl_api import Grading
 from swerl_api.names import JOB_LABEL
 
-from swerl_agent.episode import PROMPT_FAILED, write_artifacts
-from swerl_agent.evaluation import Attempts
+from swerl_agent.episode import PROMPT_FAILED, unwritten, write_artifacts
+from swerl_agent.evaluation import Attempts, made_with
 from swerl_agent.grading import Grader, Placement
+from swerl_agent.storage import to_disk
 from swerl_agent.tasks import Task, TaskError
 
-from .model import add_model_options, check_model_options, chosen_agent
+from .model import add_model_options, check_model_options, chosen_agent, model_name
 from .options import (
     add_agent_options,
     add_cluster_options,
     add_pull_option,
     add_sampling_options,
     add_task_options,
+    agent_limits,
     chosen_tasks,
     open_client,
     prompts_text,
@@ -49,6 +52,7 @@ async def run_one(options: argparse.Namespace) -> int:
     """Run and grade; 0 when the task is resolved, 2 or 3 when a template or infrastructure kept it from an answer."""
     check_model_options(options)
     task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
+    told = made_with(model_name(options), options.engine, agent_limits(options)) | {"temperature": options.temperature}
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
@@ -56,10 +60,14 @@ async def run_one(options: argparse.Namespace) -> int:
             Attempts(
                 client, namespace, grader, job=options.job, sandbox=sandbox, kubeconfig=options.kubeconfig
             ) as attempts,
+            unwritten(partial(write_artifacts, options.output, verdict=None, meta=told)) as ended,
         ):
-            attempt = await attempts.make(task, agent, group="cli", index=0, temperature=options.temperature)
-    episode, verdict = attempt.episode, attempt.verdict
-    folder = write_artifacts(options.output, episode, verdict)
+            attempt = await attempts.make(
+                task, agent, group="cli", index=0, temperature=options.temperature, on_end=ended.append
+            )
+            ended.clear()
+            episode, verdict, told["reward"] = attempt.episode, attempt.verdict, attempt.reward
+            folder = await to_disk(write_artifacts, options.output, episode, verdict, meta=told)
     print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")
     print(f"artifacts: {folder}")
     if error := attempt.lost or episode.error:

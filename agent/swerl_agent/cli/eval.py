@@ -23,6 +23,7 @@ from swerl_agent.evaluation import (
     check_prompts,
     conclude,
     keep_settings,
+    made_with,
     merge,
     read_settings,
 )
@@ -38,6 +39,7 @@ from .options import (
     add_pull_option,
     add_sampling_options,
     add_task_options,
+    agent_limits,
     chosen_tasks,
     open_client,
     part,
@@ -107,7 +109,8 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     check_agreement(options.output, read_settings(options.output), settings, agree)
     options.output.mkdir(parents=True, exist_ok=True)
     sandbox = sandbox_settings(options)
-    how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox)
+    told = made_with(settings["model"], options.engine, agent_limits(options))
+    how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox, told=told)
     grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
     async with (
         chosen_agent(options, prompts) as agent,

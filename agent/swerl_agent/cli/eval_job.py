@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import signal
-import sys
 from pathlib import Path
 
 from swerl_api import EvaluationFile, names
@@ -15,8 +12,6 @@ from swerl_agent.evaluation.shard import Share, make_share, merge_shares
 from swerl_agent.kube import KubeClient
 
 from .options import part
-
-INTERRUPTED = 143  # exit code after SIGTERM
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
@@ -31,29 +26,21 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 
 async def run_job(options: argparse.Namespace) -> int:
-    """0 when every attempt has its result or cannot be prompted, 1 when infrastructure kept some from it, 143 after
-    SIGTERM."""
+    """0 when every attempt has its result or cannot be prompted, 1 when infrastructure kept some from it."""
     try:
         file = EvaluationFile.read(options.config)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        async with KubeClient.from_environment(options.kubeconfig) as client:
-            if options.merge:
-                summary = await merge_shares(client, file)
-                print(f"{summary['resolved']} of {summary['attempts']} attempts resolved")
-                return 0
-            number, count = options.shard
-            if count != file.spec.shards:
-                raise argparse.ArgumentTypeError(f"--shard {number}/{count}: {file.name} has {file.spec.shards} shards")
-            share = Share(file, number, api_key=_api_key(file))
-            return 0 if await make_share(client, share, kubeconfig=options.kubeconfig) else 1
-    except asyncio.CancelledError:
-        print("swerl: ended by SIGTERM; started again it goes on where it stopped", file=sys.stderr)
-        return INTERRUPTED
+    async with KubeClient.from_environment(options.kubeconfig) as client:
+        if options.merge:
+            summary = await merge_shares(client, file)
+            print(f"{summary['resolved']} of {summary['attempts']} attempts resolved")
+            return 0
+        number, count = options.shard
+        if count != file.spec.shards:
+            raise argparse.ArgumentTypeError(f"--shard {number}/{count}: {file.name} has {file.spec.shards} shards")
+        share = Share(file, number, api_key=_api_key(file))
+        return 0 if await make_share(client, share, kubeconfig=options.kubeconfig) else 1
 
 
 def _api_key(file: EvaluationFile) -> str | None:

@@ -5,14 +5,14 @@ server was spoken to in messages; infrastructure failures end an episode and are
 ended it, the episode is reported whole.
 """
 
-from .artifacts import write_artifacts
+from .artifacts import artifact_prefix, unwritten, write_artifacts
 from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
 from .context import Budget
 from .engine import EndpointError, Engine, EngineError, Generation, SGLangEngine
 from .episode import PROMPT_FAILED, AgentLimits, Episode
 from .loop import BuiltinAgent, ChatAgent, run_episode
-from .metrics import agent_metrics, repeats_itself
+from .metrics import agent_metrics, repeats_itself, time_metrics
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol
@@ -53,6 +53,7 @@ __all__ = [
     "TokenizerError",
     "agent_metrics",
     "answer_tokens",
+    "artifact_prefix",
     "check_served",
     "environment_proxy",
     "find_actions",
@@ -62,5 +63,7 @@ __all__ = [
     "run_episode",
     "samples",
     "submission",
+    "time_metrics",
+    "unwritten",
     "write_artifacts",
 ]

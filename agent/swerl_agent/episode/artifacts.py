@@ -1,30 +1,56 @@
 """What an episode leaves on disk.
 
-Guarantees: one folder per episode; files appear whole or not at all; nothing of the task's Evaluation is among them.
+Guarantees: one folder per episode; files appear whole or not at all; nothing of the task's Evaluation is among them;
+an episode that ended inside `unwritten` is written, whatever came after it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from swerl_agent.audit import Finding, executed, findings
 from swerl_agent.grading import NO_PATCH, Verdict
-from swerl_agent.storage import file_name, write_whole
+from swerl_agent.storage import file_name, to_disk, write_whole
 
 from .episode import Episode
 from .metrics import agent_metrics
 
 TRAJECTORY_FORMAT = "swerl-trajectory-1"
+log = logging.getLogger(__name__)
 
 
 def artifact_name(episode: Episode) -> str:
     """Folder name: id, group, index and the time in nanoseconds, so that attempts never collide."""
-    return f"{file_name(episode.instance_id)}__g{file_name(episode.group)}__i{episode.index}__{time.time_ns()}"
+    return f"{artifact_prefix(episode)}{time.time_ns()}"
+
+
+def artifact_prefix(episode: Episode) -> str:
+    """The folder's name up to the time: characters of a file name alone."""
+    return f"{file_name(episode.instance_id)}__g{file_name(episode.group)}__i{episode.index}__"
+
+
+@asynccontextmanager
+async def unwritten(write: Callable[[Episode], object]) -> AsyncIterator[list[Episode]]:
+    """Episodes that ended and that nobody wrote: put there by `on_end`, taken out by who is about to write them.
+
+    Whatever ends the block, `write` gets each that is left, in a thread; that the disk refuses is logged.
+    """
+    left: list[Episode] = []
+    try:
+        yield left
+    finally:
+        for episode in left:
+            try:
+                await to_disk(write, episode)
+            except OSError as error:
+                log.error("the artifacts of %s are not kept: %s", artifact_prefix(episode), error)
 
 
 def write_artifacts(
@@ -37,16 +63,19 @@ def write_artifacts(
 ) -> Path:
     """Write traj.json, patch.diff (if there is a patch) and meta.json; the new folder under `directory`.
 
-    `meta` is added to what either JSON file says of the episode (sampling parameters, step, reward); `audit` what
-    the audit found in it, looked for here if not given. The verdict names the rules of what was found, also that of an
-    agent that left no patch to grade. Raises OSError when the disk refuses.
+    `meta` is added to what either JSON file says of the episode (sampling parameters, step, reward; no reward is None);
+    `audit` what the audit found in it, looked for here if not given. The verdict names the rules of what was found,
+    also that of an agent that left no patch to grade. `group_index` and `eval_result` say again what `group` and
+    `verdict` do, under the names that other readers know. Raises OSError when the disk refuses.
     """
     folder = directory / artifact_name(episode)
     folder.mkdir(parents=True)
     found = findings(executed(episode.steps)) if audit is None else audit
+    told = _told(episode, verdict, found)
     info = {
         "instance_id": episode.instance_id,
         "group": episode.group,
+        "group_index": episode.group,
         "index": episode.index,
         "agent_name": episode.agent_name,
         "image": episode.image,
@@ -59,7 +88,9 @@ def write_artifacts(
         "format_errors": episode.format_errors,
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,
-        "verdict": _told(episode, verdict, found),
+        "reward": None,
+        "verdict": told,
+        "eval_result": told,
         "audit": [asdict(finding) for finding in found],
         "timings": episode.timings,
         "usage": episode.usage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 
 from .episode import Episode
 
@@ -19,29 +20,34 @@ def repeats_itself(episode: Episode) -> bool:
 
 def agent_metrics(episode: Episode, *, eval_time: float | None = None) -> dict[str, float]:
     """Counts, seconds and shares of time; `eval_time`: seconds its grading took. What was not measured is absent."""
-    metrics: dict[str, float] = {"turns": episode.turns, "tool_calls": len(episode.steps)}
-    run = episode.timings.get("total")
+    counts: dict[str, float] = {"turns": episode.turns, "tool_calls": len(episode.steps)}
+    return counts | time_metrics(episode.turns, episode.timings, eval_time=eval_time)
+
+
+def time_metrics(turns: int, timings: Mapping[str, float], *, eval_time: float | None = None) -> dict[str, float]:
+    """Seconds and shares of an episode with these `turns` and `timings`; none when its whole time is not known."""
+    run = timings.get("total")
     if run is None:
-        return metrics
-    model, environment = episode.timings.get("model", 0.0), episode.timings.get("environment", 0.0)
+        return {}
+    model, environment = timings.get("model", 0.0), timings.get("environment", 0.0)
     total = run + (eval_time or 0.0)
-    metrics |= {
+    metrics = {
         "model_query_time_sum": model,
         "env_execution_time_sum": environment,
         "agent_run_time": run,
         "overhead_time": max(0.0, run - model - environment),
         "total_time": total,
     }
-    if "exec" in episode.timings:
-        metrics |= {"exec_overhead_time_sum": episode.timings["exec"]}
-        metrics |= {"exec_overhead_ratio": episode.timings["exec"] / run} if run else {}
+    if "exec" in timings:
+        metrics |= {"exec_overhead_time_sum": timings["exec"]}
+        metrics |= {"exec_overhead_ratio": timings["exec"] / run} if run else {}
     if eval_time is not None:
         metrics["eval_time"] = eval_time
-    if episode.turns:
+    if turns:
         metrics |= {
-            "time_per_turn": run / episode.turns,
-            "model_query_time_avg": model / episode.turns,
-            "env_execution_time_avg": environment / episode.turns,
+            "time_per_turn": run / turns,
+            "model_query_time_avg": model / turns,
+            "env_execution_time_avg": environment / turns,
         }
     if total:
         metrics |= {"model_time_ratio": model / total, "env_time_ratio": environment / total}

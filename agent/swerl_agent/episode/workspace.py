@@ -75,12 +75,11 @@ class Workspace:
 
     def shown(self, result: CommandResult) -> Output:
         """A command's result as the templates see it."""
-        hidden = result.stdout_bytes + result.stderr_bytes - len(result.stdout) - len(result.stderr)
         text = "".join(part.decode("utf-8", "replace") for part in (result.stdout, result.stderr))
         return Output.of(
             text,
             returncode=result.exit_code,
-            hidden=max(0, hidden),
+            hidden=result.hidden,
             cut=self._limits.cut,
             timed_out=result.timed_out,
             timeout=self._limits.command_timeout,
@@ -106,13 +105,17 @@ class Workspace:
 
 
 def step_record(step: int, action: str, result: CommandResult, started: float) -> dict[str, Any]:
-    """A command and its result, for artifacts and the judge; `step` counts the model's answers from 0."""
+    """A command and its result, for artifacts and the judge; `step` counts the model's answers from 0.
+
+    `output_len` counts the characters of which head and tail are ends, `output_hidden` the bytes cut before them.
+    """
     output = result.output
     return {
         "step_idx": step,
         "action": action,
         "returncode": result.exit_code,
-        "output_len": result.stdout_bytes + result.stderr_bytes,
+        "output_len": len(output),
+        "output_hidden": result.hidden,
         "output_head": output[:HEAD_AND_TAIL],
         "output_tail": output[-HEAD_AND_TAIL:],
         "start_ts": started,

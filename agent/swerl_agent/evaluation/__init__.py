@@ -1,6 +1,7 @@
 """Evaluation: many attempts at many tasks, whatever happens to the process that runs them."""
 
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent, opened_chat_agent
+from .artifacts import bare_address, made_with
 from .attempts import Attempt, Attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck, check_prompts
 from .folder import AGREE, Conclusions, check_agreement, conclude, keep_settings, read_settings
@@ -23,10 +24,12 @@ __all__ = [
     "RecordError",
     "Records",
     "Redo",
+    "bare_address",
     "check_agreement",
     "check_prompts",
     "conclude",
     "keep_settings",
+    "made_with",
     "merge",
     "opened_agent",
     "opened_chat_agent",

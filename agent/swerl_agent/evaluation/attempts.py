@@ -1,14 +1,14 @@
 """One attempt at one task: a sandbox, an episode in it, the verdict on its patch.
 
 Guarantees: a sandbox goes when its attempt ends, however it ends, and all of them go with the process, by one Lease; a
-patch is graded apart from the sandbox it was made in.
+sandbox that cannot be removed now costs no attempt; a patch is graded apart from the sandbox it was made in.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,7 +20,7 @@ from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 from swerl_agent.episode import PROMPT_FAILED, Agent, Episode
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox import SandboxGroup
+from swerl_agent.sandbox import SandboxGroup, let_go
 from swerl_agent.sandbox.lease import LeaseKeeper, this_process
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
@@ -37,6 +37,11 @@ class Attempt:
     def resolved(self) -> bool:
         """Whether the patch solves the task."""
         return self.verdict is not None and self.verdict.resolved
+
+    @property
+    def reward(self) -> int | None:
+        """1 when the task is solved, 0 when it is not, None when that is not known."""
+        return None if self.lost is not None else int(self.resolved)
 
     @property
     def lost(self) -> str | None:
@@ -98,22 +103,30 @@ class Attempts:
     ) -> None:
         await asyncio.to_thread(self._lease.stop)
 
-    async def make(self, task: Task, agent: Agent, *, group: str, index: int, temperature: float) -> Attempt:
-        """One attempt of `agent` at `task`; `group` and `index` are those of `run_episode`.
+    async def make(
+        self,
+        task: Task,
+        agent: Agent,
+        *,
+        group: str,
+        index: int,
+        temperature: float,
+        on_end: Callable[[Episode], None] | None = None,
+    ) -> Attempt:
+        """One attempt of `agent` at `task`; the other arguments are those of `run_episode`.
 
         Raises SandboxError and KubeError when no sandbox can be had, GradingError when nothing can be graded here.
         """
-        episode = await self._episode(task, agent, group, index, temperature)
-        patch = episode.patch
-        return Attempt(episode, await self._grader.grade(task, patch, image=episode.image) if patch else None)
-
-    async def _episode(self, task: Task, agent: Agent, group: str, index: int, temperature: float) -> Episode:
         sandboxes = await self._declare(task)
         try:
             session = await sandboxes.claim(0)
-            return await agent.run_episode(task, session, group=group, index=index, temperature=temperature)
+            episode = await agent.run_episode(
+                task, session, group=group, index=index, temperature=temperature, on_end=on_end
+            )
         finally:
-            await sandboxes.delete()
+            await let_go(sandboxes.delete())
+        patch = episode.patch
+        return Attempt(episode, await self._grader.grade(task, patch, image=episode.image) if patch else None)
 
     async def _declare(self, task: Task) -> SandboxGroup:
         spec = group_spec(self._sandbox, image=task.image, task_id=task.instance_id, replicas=1, owner=self._lease.name)

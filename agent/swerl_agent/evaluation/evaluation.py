@@ -1,9 +1,9 @@
 """Runs the attempts of an evaluation.
 
 Guarantees: every attempt that is not settled runs, and no settled one runs again, however often the process is killed
-in between; what is known is on disk before the next attempt of that worker starts; a lost sandbox or engine ends one
-attempt, which counts as nothing, and so does a prompt that does not render; all sandboxes go with the process, by a
-Lease.
+in between; what is known is on disk before the next attempt of that worker starts, and so is what an episode did,
+whatever ended it; a lost sandbox or engine ends one attempt, which counts as nothing, and so does a prompt that does
+not render; all sandboxes go with the process, by a Lease.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any
 
 from swerl_api import Sandbox
 
-from swerl_agent.episode import PROMPT_FAILED, Agent, PromptError, write_artifacts
+from swerl_agent.episode import PROMPT_FAILED, Agent, Episode, PromptError, unwritten
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient, KubeError
 from swerl_agent.sandbox import SandboxError
+from swerl_agent.storage import to_disk
 from swerl_agent.tasks import Task
 
+from .artifacts import write_attempt, write_interrupted
 from .attempts import Attempt, Attempts
 from .records import Record, Records, Trial
 
@@ -44,6 +46,7 @@ class EvaluationSettings:
     sandbox: Sandbox = field(default_factory=Sandbox)
     labels: Mapping[str, str] = field(default_factory=dict)  # further ones of Lease and sandboxes
     owners: Sequence[Mapping[str, Any]] = ()  # owner references of the Lease
+    told: Mapping[str, Any] = field(default_factory=dict)  # what artifacts say of all attempts, see `made_with`
 
 
 class Evaluation:
@@ -104,7 +107,6 @@ class Evaluation:
     async def _work(self, queue: Iterator[Trial], attempts: Attempts) -> None:
         for trial in queue:
             record = await self._attempt(trial, attempts)
-            await asyncio.to_thread(self._records.add, record)
             self._on_record(record)
             await asyncio.to_thread(self._conclude)
             self._lost = 0 if record.valid else self._lost + 1
@@ -112,19 +114,43 @@ class Evaluation:
                 raise _vain(record, f"the last {self._lost} attempts")
 
     async def _attempt(self, trial: Trial, attempts: Attempts) -> Record:
+        """One attempt; its record, which is on disk."""
         started = time.monotonic()
         name, sample = trial
-        temperature = self._settings.temperature
-        try:
-            attempt = await attempts.make(
-                self._tasks[name], self._agent, group=f"{name}-{sample}", index=sample, temperature=temperature
-            )
-        except (SandboxError, KubeError) as error:
-            return _lost(trial, f"{type(error).__name__}: {error}", time.monotonic() - started)
-        elapsed = time.monotonic() - started
-        meta = {"sample": sample, "temperature": temperature, "elapsed": round(elapsed, 1)}
-        folder = await asyncio.to_thread(write_artifacts, self._folder, attempt.episode, attempt.verdict, meta=meta)
-        return _record(trial, attempt, elapsed, folder.name)
+        async with unwritten(lambda episode: self._leave(trial, episode, time.monotonic() - started)) as ended:
+            try:
+                attempt = await attempts.make(
+                    self._tasks[name],
+                    self._agent,
+                    group=f"{name}-{sample}",
+                    index=sample,
+                    temperature=self._settings.temperature,
+                    on_end=ended.append,
+                )
+            except (SandboxError, KubeError) as error:
+                record = _lost(trial, f"{type(error).__name__}: {error}", time.monotonic() - started)
+                await to_disk(self._records.add, record)
+                return record
+            ended.clear()
+            return await to_disk(self._keep, trial, attempt, time.monotonic() - started)
+
+    def _keep(self, trial: Trial, attempt: Attempt, elapsed: float) -> Record:
+        folder = write_attempt(self._folder, attempt, self._meta(trial, elapsed))
+        record = _record(trial, attempt, elapsed, folder.name)
+        self._records.add(record)
+        return record
+
+    def _leave(self, trial: Trial, episode: Episode, elapsed: float) -> None:
+        write_interrupted(self._folder, episode, self._meta(trial, elapsed))
+
+    def _meta(self, trial: Trial, elapsed: float) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            **settings.told,
+            "sample": trial[1],
+            "temperature": settings.temperature,
+            "elapsed": round(elapsed, 1),
+        }
 
 
 def check_prompts(records: Records) -> None:

@@ -6,10 +6,10 @@ Guarantees: those of `storage.Journal`; of several lines about one attempt the l
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from swerl_agent.storage import Journal, JournalError
 
@@ -63,6 +63,12 @@ class Records:
         except JournalError as error:
             raise RecordError(f"not a result: {error}; remove the line or choose another output folder") from error
 
+    @classmethod
+    def of_these(cls, folder: Path, records: Sequence[Record]) -> Self:
+        """The file with these records in the place of all that was there; raises OSError."""
+        Journal(folder / RESULTS, Record.read).extend(map(asdict, records), afresh=True)
+        return cls(folder)
+
     @property
     def all(self) -> list[Record]:
         """The last record of every attempt, by task and sample."""
@@ -81,6 +87,13 @@ class Records:
         with self._adding:
             self._journal.append(asdict(record))
             self._keep(record)
+
+    def extend(self, records: Sequence[Record]) -> None:
+        """Keep them all or, however the process ends, none; raises OSError."""
+        with self._adding:
+            self._journal.extend(map(asdict, records))
+            for record in records:
+                self._keep(record)
 
     def line(self, trial: Trial) -> int:
         """Line (from 0) of the last record of an attempt, -1 when there is none."""

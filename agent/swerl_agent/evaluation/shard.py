@@ -24,6 +24,7 @@ from swerl_agent.tasks import Task, load_tasks
 from swerl_agent.tasks.selection import shard
 
 from .agents import opened_agent, opened_chat_agent
+from .artifacts import made_with
 from .evaluation import Evaluation, EvaluationSettings, check_prompts
 from .folder import AGREE, Conclusions, begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
@@ -92,8 +93,7 @@ async def merge_shares(client: KubeClient, file: EvaluationFile, folders: Folder
     """
     folder = (folders or Folders()).output / file.folder
     parts = [folder / names.shard_folder(number, file.spec.shards) for number in range(file.spec.shards)]
-    (folder / RESULTS).unlink(missing_ok=True)  # of an earlier merge
-    records = await asyncio.to_thread(merge, folder, parts)
+    records = await asyncio.to_thread(merge, folder, parts, afresh=True)
     settings = read_settings(parts[0])
     keep_settings(folder, settings, agree=())
     summary = await asyncio.to_thread(conclude, folder, records, settings)
@@ -154,6 +154,7 @@ def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
         sandbox=spec.sandbox,
         labels=file.labels,
         owners=[_owner(file)],
+        told=made_with(file.model, file.engine, _limits(file)),
     )
 
 

@@ -10,6 +10,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +18,7 @@ from typing import Any
 
 from swerl_agent.storage import write_whole
 
-from .records import RESULTS, Record, RecordError, Records
+from .records import RESULTS, Record, RecordError, Records, Trial
 
 Z = 1.959964  # standard normal quantile of a 95 % interval
 
@@ -97,21 +98,45 @@ def _patch(attempt: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
 
 
-def merge(folder: Path, shards: Sequence[Path]) -> Records:
-    """The records of finished shards in one folder, artifacts named where they lie; raises RecordError.
+def merge(folder: Path, shards: Sequence[Path], *, afresh: bool = False) -> Records:
+    """The records of shards in one folder, artifacts named where they lie; raises RecordError, OSError.
 
-    An attempt that two shards made is an error: they did not share the tasks out.
+    May be repeated, also when the shards went on meanwhile or the process was killed: each shard's newest records
+    count. What else the folder holds stays, unless `afresh`. An attempt that two shards made is an error: they did not
+    share the tasks out; so is one that the folder has from elsewhere.
     """
+    found = _of_all(folder, shards)
+    if afresh:
+        return Records.of_these(folder, list(found.values()))
     merged = Records(folder)
+    for record in found.values():
+        before = merged.of(record.trial)
+        if before is not None and before.valid and _place(before) != _place(record):
+            what = f"sample {record.sample} of {record.instance_id}"
+            raise RecordError(f"{folder} has {what} from {_place(before)!r} already; choose another folder")
+    merged.extend([record for record in found.values() if record != merged.of(record.trial)])
+    return merged
+
+
+def _of_all(folder: Path, shards: Sequence[Path]) -> dict[Trial, Record]:
+    """The newest record of every attempt of the shards, as one of `folder`."""
+    found: dict[Trial, Record] = {}
     for shard in shards:
         if not (shard / RESULTS).exists():
             raise RecordError(f"{shard} has no {RESULTS}: it is no shard, or it never began")
+        if shard.resolve() == folder.resolve():
+            raise RecordError(f"{shard} is to hold the whole and cannot be a shard of it; choose another folder")
         for record in Records(shard).all:
-            if merged.settled(record.trial):
+            if record.trial in found and found[record.trial].valid:
                 raise RecordError(f"{shard}: sample {record.sample} of {record.instance_id} is in another shard, too")
             where = os.path.relpath(shard / record.run_dir, folder) if record.run_dir else ""
-            merged.add(Record(**{**vars(record), "run_dir": where}))
-    return merged
+            found[record.trial] = replace(record, run_dir=where)
+    return found
+
+
+def _place(record: Record) -> str:
+    """The folder whose attempt it is."""
+    return str(Path(record.run_dir).parent)
 
 
 def _ks(samples: int) -> list[int]:

@@ -43,14 +43,16 @@ def judge_messages(
 
 
 def output_text(record: Mapping[str, Any]) -> str:
-    """A command's output rebuilt from the two ends a step record keeps."""
+    """A command's output rebuilt from the two ends a step record keeps; what neither holds is counted."""
     head, tail, length = str(record["output_head"]), str(record["output_tail"]), int(record["output_len"])
     gap = length - len(head) - len(tail)
     if length <= len(head):
         return head
     if gap <= 0:  # the ends overlap
         return head + tail[len(tail) - (length - len(head)) :]
-    return f"{head}\n({gap} characters left out)\n{tail}"
+    hidden = int(record.get("output_hidden", 0))
+    left_out = f"{gap} characters and {hidden} bytes" if hidden else f"{gap} characters"
+    return f"{head}\n({left_out} left out)\n{tail}"
 
 
 def _command(record: Mapping[str, Any], limit: int) -> Command:

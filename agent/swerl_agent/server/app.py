@@ -1,8 +1,8 @@
 """The HTTP application: `POST /run`, `GET /health`, `GET /metrics`.
 
 Guarantees: at most `concurrency` rollouts at once, further requests wait in line; a client that goes away takes its
-rollout along; what the infrastructure kept from being judged is answered 503, never with a reward; after `drain` no
-rollout is left.
+rollout along; what the infrastructure kept from being judged is answered 503, never with a reward; what an episode did
+that got no answer is kept; after `drain` no rollout is left.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from swerl_agent.episode import PROMPT_FAILED, PromptError
+from swerl_agent.episode import PROMPT_FAILED, Episode, PromptError, unwritten
 from swerl_agent.evaluation import Attempt
 from swerl_agent.grading import GradingError
 from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
+from swerl_agent.storage import to_disk
 
 from .answer import answer
 from .metrics import Metrics
@@ -114,10 +116,17 @@ class AgentServer:
             self._slots.release()
 
     async def _made(self, request: RunRequest) -> bytes:
+        async with unwritten(partial(self._results.leave, request)) as ended:
+            attempt = await self._counted(request, ended.append)
+            ended.clear()
+            return await to_disk(self._kept, request, attempt)
+
+    async def _counted(self, request: RunRequest, on_end: Callable[[Episode], None]) -> Attempt:
         status = "error"
         try:
-            attempt = await self._attempt(request)
+            attempt = await self._attempt(request, on_end)
             status = attempt.episode.exit_status
+            return attempt
         except asyncio.CancelledError:
             status = CANCELLED
             raise
@@ -129,11 +138,10 @@ class AgentServer:
             raise
         finally:
             self.metrics.runs.labels(status).inc()
-        return await asyncio.to_thread(self._kept, request, attempt)
 
-    async def _attempt(self, request: RunRequest) -> Attempt:
+    async def _attempt(self, request: RunRequest, on_end: Callable[[Episode], None]) -> Attempt:
         try:
-            attempt = await self._runner.run(request)
+            attempt = await self._runner.run(request, on_end)
         except (GradingError, KubeError, SandboxError) as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
         if attempt.episode.exit_status == PROMPT_FAILED:

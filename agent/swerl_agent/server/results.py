@@ -1,13 +1,18 @@
 """Answers that are kept: `<folder>/<subset>/<model>/<instance_id>/<instance_id>.json`, the newest of each task.
 
+Beside it lie folders of artifacts, one of each episode that got no answer.
+
 Guarantee: a file is whole, and nothing a client sends leads out of the folder.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
+from swerl_agent.episode import Episode, write_artifacts
+from swerl_agent.evaluation import bare_address
 from swerl_agent.storage import file_name, write_whole
 
 from .request import RunRequest
@@ -32,6 +37,12 @@ class Results:
             return data if "reward" in json.loads(data) else None
         except (OSError, ValueError, TypeError):
             return None
+
+    def leave(self, request: RunRequest, episode: Episode) -> None:
+        """Keep what an episode did that gets no answer, in a folder beside the answer's place; raises OSError."""
+        made = {"model": self._model, "api_base": bare_address(request.engine)}
+        meta = made | {"sampling_params": asdict(request.sampling)}
+        write_artifacts(self.path(request).parent, episode, None, meta=meta)
 
     def write(self, request: RunRequest, answer: bytes) -> None:
         """Keep an answer; raises OSError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -31,8 +32,11 @@ GOLDEN = "golden"  # exit status and source of a patch that is the reference fix
 class Runner(Protocol):
     """Carries requests out."""
 
-    async def run(self, request: RunRequest) -> Attempt:
-        """Raises SandboxError, KubeError, GradingError when the infrastructure fails."""
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
+        """`on_end` gets the episode whatever ends it, before it is graded.
+
+        Raises SandboxError, KubeError, GradingError when the infrastructure fails.
+        """
         ...
 
 
@@ -57,14 +61,19 @@ class AttemptRunner:
         self._folder, self._known = folder, set[str]()
         self._count = count()
 
-    async def run(self, request: RunRequest) -> Attempt:
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
         """See Runner; raises BadRequest for an engine of another model."""
         await self._check(request.engine)
         sampling = request.sampling
         engine = SGLangEngine(request.engine, self._http, top_p=sampling.top_p, top_k=sampling.top_k)
         agent = BuiltinAgent(engine, self._tokenizer, self._prompts, _limits(self._limits, sampling))
         return await self._attempts.make(
-            request.task, agent, group=GROUP, index=next(self._count), temperature=sampling.temperature
+            request.task,
+            agent,
+            group=GROUP,
+            index=next(self._count),
+            temperature=sampling.temperature,
+            on_end=on_end,
         )
 
     async def _check(self, engine: str) -> None:
@@ -83,8 +92,8 @@ class GoldenRunner:
     def __init__(self, grader: Grader) -> None:
         self._grader = grader
 
-    async def run(self, request: RunRequest) -> Attempt:
-        """See Runner."""
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
+        """See Runner; nothing is done that could be told."""
         task = request.task
         patch = task.evaluation.patch
         episode = Episode(

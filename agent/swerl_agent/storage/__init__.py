@@ -2,6 +2,7 @@
 
 from .journal import Journal, JournalError
 from .naming import file_name
+from .thread import to_disk
 from .whole import NotWritten, write_whole
 
-__all__ = ["Journal", "JournalError", "NotWritten", "file_name", "write_whole"]
+__all__ = ["Journal", "JournalError", "NotWritten", "file_name", "to_disk", "write_whole"]

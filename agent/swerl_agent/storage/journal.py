@@ -1,8 +1,8 @@
 """Rows that are kept one after the other, as lines of a file.
 
 Guarantees: a row is on disk, whole, when `append` returns, also when several threads append; one that cannot be written
-leaves the file as it was; a last line that a crash cut short is dropped, any other unreadable line is an error with its
-number.
+leaves the file as it was, and so do the rows of an `extend` that was killed; a last line that a crash cut short is
+dropped, any other unreadable line is an error with its number.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+from .whole import write_whole
 
 T = TypeVar("T")
 
@@ -37,14 +39,13 @@ class Journal(Generic[T]):
 
     def rows(self) -> Iterator[T]:
         """Every row in the order of writing; raises JournalError, OSError."""
-        whole = self._path.read_bytes().rpartition(b"\n")[0] if self._path.exists() else b""
-        for number, line in enumerate(whole.split(b"\n"), 1):
+        for number, line in enumerate(self._whole().split(b"\n"), 1):
             if line.strip():
                 yield self._row(number, line)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row; raises OSError."""
-        line = json.dumps(row).encode() + b"\n"
+        line = _line(row)
         with self._writing, self._path.open("ab+", buffering=0) as file:
             size = self._end(file)
             try:
@@ -54,6 +55,22 @@ class Journal(Generic[T]):
             except OSError:
                 file.truncate(size)
                 raise
+
+    def extend(self, rows: Iterable[Mapping[str, Any]], *, afresh: bool = False) -> None:
+        """Write rows, all of them or, however the process ends, none; `afresh`: in the place of those before.
+
+        Raises OSError.
+        """
+        with self._writing:
+            write_whole({self._path: [b"" if afresh else self._whole(), *map(_line, rows)]})
+            self._ends_whole = True
+
+    def _whole(self) -> bytes:
+        """The whole lines of the file."""
+        if not self._path.exists():
+            return b""
+        content, newline, _ = self._path.read_bytes().rpartition(b"\n")
+        return content + newline
 
     def _end(self, file: FileIO) -> int:
         """Where the next line begins; what a crash left there is dropped."""
@@ -69,3 +86,7 @@ class Journal(Generic[T]):
             return self._read(dict(json.loads(line)))
         except (KeyError, TypeError, ValueError) as error:
             raise JournalError(f"{self._path}:{number}: {type(error).__name__}: {error}") from error
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row).encode() + b"\n"

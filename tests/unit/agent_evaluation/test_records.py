@@ -11,6 +11,8 @@ import pytest
 from swerl_agent.evaluation import Record, RecordError, Records, Redo, merge, predictions, summarise
 from swerl_agent.evaluation.summary import pass_at_k, wilson
 
+from tests.full_disk import files_end_at
+
 GOOD = Record("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
 BAD = replace(GOOD, sample=1, resolved=False, verdict="unresolved")
 LOST = replace(GOOD, instance_id="b__b-1", valid=False, resolved=False, exit_status="lost", verdict="", run_dir="")
@@ -97,6 +99,50 @@ def test_shards_are_merged_and_an_attempt_made_twice_is_an_error(tmp_path: Path)
         merge(tmp_path / "twice", [one, one])
     with pytest.raises(RecordError, match="no results"):
         merge(tmp_path / "none", [tmp_path / "missing"])
+
+
+def test_a_merge_may_be_repeated_and_follows_shards_that_went_on(tmp_path: Path) -> None:
+    one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
+    Records(one).add(GOOD)
+    Records(two).add(LOST)
+    assert [merge(whole, [one, two]).all for _ in range(2)] == [merge(whole, [one, two]).all] * 2
+    assert len((whole / "results.jsonl").read_text().splitlines()) == 2
+    found = replace(LOST, valid=True, resolved=True, run_dir="run-2")
+    Records(two).add(found)
+    Records(one).add(BAD)
+    wanted = [replace(each, run_dir=f"../{shard}/{each.run_dir}") for shard, each in
+              (("one", GOOD), ("one", BAD), ("two", found))]  # fmt: skip
+    assert merge(whole, [one, two]).all == Records(whole).all == wanted
+
+
+def test_a_merge_adds_to_what_the_folder_has_and_takes_nothing_from_it(tmp_path: Path) -> None:
+    one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
+    Records(one).add(GOOD)
+    Records(two).add(BAD)
+    merge(whole, [one])
+    assert [record.trial for record in merge(whole, [two]).all] == [GOOD.trial, BAD.trial]
+    three, before = tmp_path / "three", (whole / "results.jsonl").read_bytes()
+    Records(three).add(GOOD)
+    with pytest.raises(RecordError, match=r"has sample 0 of a__a-1 from '\.\./one' already"):
+        merge(whole, [three])
+    with pytest.raises(RecordError, match="cannot be a shard of it"):
+        merge(one, [one, two])
+    assert (whole / "results.jsonl").read_bytes() == before
+    assert [record.trial for record in merge(whole, [three], afresh=True).all] == [GOOD.trial]
+
+
+def test_a_merge_that_was_killed_left_all_or_nothing_and_may_be_repeated(tmp_path: Path) -> None:
+    one, whole = tmp_path / "one", tmp_path / "all"
+    for record in (GOOD, BAD):
+        Records(one).add(record)
+    with files_end_at(300), pytest.raises(OSError, match="as it was"):
+        merge(whole, [one])
+    assert Records(whole).all == []
+    Records(whole).add(replace(GOOD, run_dir="../one/run-1"))  # as one that wrote line by line may have left it
+    with (whole / "results.jsonl").open("ab") as file:
+        file.write(b'{"instance_id": "a__a')
+    assert [record.trial for record in merge(whole, [one]).all] == [GOOD.trial, BAD.trial]
+    assert [record.trial for record in Records(whole).all] == [GOOD.trial, BAD.trial]
 
 
 def test_the_file_is_the_format_people_know(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ from swerl_agent.episode import PromptError
 from swerl_agent.evaluation import AGREE, Record, RecordError, Records, keep_settings
 from swerl_agent.evaluation.folder import begin_again
 from swerl_agent.evaluation.progress import ProgressReport, progress_of
-from swerl_agent.evaluation.shard import Folders, Share, load_share_tasks, make_share, merge_shares
+from swerl_agent.evaluation.shard import (
+    Folders,
+    Share,
+    _evaluation_settings,
+    load_share_tasks,
+    make_share,
+    merge_shares,
+)
 from swerl_agent.kube import NotFound
 from swerl_agent.tasks.selection import shard
 from swerl_api import EvaluationFile
@@ -129,6 +136,8 @@ def test_shares_are_merged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFi
     assert (summary["attempts"], summary["resolved"], summary["model"]) == (2, 1, "m")
     assert summary["args"] == {"agent": "builtin", "temperature": 0.0}
     assert "50" in capsys.readouterr().out
+    assert main(["eval", "merge", str(tmp_path / "whole"), *shares]) == 0
+    assert found(tmp_path / "whole") == ["a__a-1", "b__b-1"]
 
 
 def test_shares_made_in_different_ways_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,6 +175,14 @@ def test_shards_leave_out_what_is_in_quarantine_beside_the_tasks(
     chosen = load_share_tasks(Share(evaluation_file(), 0, Folders(tasks=tmp_path)))
     assert [task.instance_id for task in chosen] == [f"owner__repo-{number}" for number in (0, 2, 3)]
     assert caplog.messages == [f"1 of 4 tasks at {tmp_path} are in quarantine: owner__repo-1"]
+
+
+def test_the_artifacts_of_a_shard_name_model_address_and_limits_and_no_key() -> None:
+    file = evaluation_file(agent={"stepLimit": 7, "maxTokensPerTurn": 99})
+    file = file.model_copy(update={"engine": "https://user:secret@host:8/v1?key=secret"})
+    assert _evaluation_settings(file).told == {
+        "model": "nightly", "api_base": "https://host:8/v1", "step_limit": 7, "max_tokens": 99,
+    }  # fmt: skip
 
 
 def test_shards_of_another_division_lie_elsewhere(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from swerl_agent.episode.workspace import MAX_OUTPUT, step_record
 from swerl_agent.judge import aggregate, parse_vote
 from swerl_agent.judge.prompt import judge_messages, output_text
+from swerl_agent.sandbox import CommandResult
 from swerl_api import JudgeView
 
 
@@ -49,18 +51,50 @@ def test_votes_together(votes: list[int | None], mean: float | None, majority: f
 
 
 def record(step: int, output: str = "out", command: str = "ls") -> dict[str, Any]:
-    ends = {"output_len": len(output), "output_head": output[:2_000], "output_tail": output[-2_000:]}
-    return {"step_idx": step, "action": command, "returncode": 0, **ends}
+    data = output.encode()
+    return step_record(step, command, result(data, len(data)), started=0.0)
 
 
-@pytest.mark.parametrize("length", [0, 1_999, 2_000, 2_001, 3_999, 4_000])
-def test_an_output_that_its_ends_cover_is_whole(length: int) -> None:
-    text = "".join(chr(97 + i % 26) for i in range(length))
-    assert output_text(record(0, text)) == text
+def result(stdout: bytes, printed: int) -> CommandResult:
+    """A command that printed `printed` bytes, of which `stdout` came here."""
+    return CommandResult("c", 0, stdout, b"", printed, 0, False, 0.1)
 
 
-def test_what_no_end_covers_is_counted() -> None:
-    assert output_text(record(0, "a" * 5_000)) == f"{'a' * 2_000}\n(1000 characters left out)\n{'a' * 2_000}"
+LETTERS = ["abcdefghijklmnopqrstuvwxyz", "éüß中文字日本語øåæ"]  # of one byte, of two and three
+
+
+def text(letters: str, length: int) -> str:
+    return "".join(letters[i % len(letters)] for i in range(length))
+
+
+@pytest.mark.parametrize("letters", LETTERS)
+@pytest.mark.parametrize("length", [0, 50, 1_999, 2_000, 2_001, 3_000, 3_999, 4_000])
+def test_an_output_that_its_ends_cover_is_whole(letters: str, length: int) -> None:
+    output = text(letters, length)
+    assert output_text(record(0, output)) == output
+
+
+@pytest.mark.parametrize("letters", LETTERS)
+def test_what_no_end_covers_is_counted(letters: str) -> None:
+    output = text(letters, 5_000)
+    assert output_text(record(0, output)) == f"{output[:2_000]}\n(1000 characters left out)\n{output[-2_000:]}"
+
+
+@pytest.mark.parametrize("letters", LETTERS)
+def test_what_never_left_the_sandbox_is_counted_too(letters: str) -> None:
+    printed = text(letters, 100_000).encode()
+    half = MAX_OUTPUT // 2
+    cut = result(printed[:half] + printed[-half:], len(printed))
+    told = output_text(step_record(0, "ls", cut, started=0.0))
+    head, tail = text(letters, 2_000), text(letters, 100_000)[-2_000:]
+    gap = len(cut.output) - 4_000
+    assert told == f"{head}\n({gap} characters and {len(printed) - MAX_OUTPUT} bytes left out)\n{tail}"
+
+
+def test_errors_are_shown_after_what_was_printed_and_counted_alike() -> None:
+    both = CommandResult("c", 1, "é".encode() * 3_000, "中".encode() * 3_000, 6_000, 9_000, False, 0.1)
+    told = output_text(step_record(0, "ls", both, started=0.0))
+    assert told == f"{'é' * 2_000}\n(2000 characters left out)\n{'中' * 2_000}"
 
 
 def test_the_judge_sees_the_last_steps_only() -> None:

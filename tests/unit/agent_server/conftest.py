@@ -68,11 +68,13 @@ class MadeUp:
         self.cancelled: asyncio.Queue[RunRequest] = asyncio.Queue()
         self.requests: list[RunRequest] = []
 
-    async def run(self, request: RunRequest) -> Attempt:
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
+        assert on_end is not None
         self.requests.append(request)
         self.running += 1
         self.most = max(self.most, self.running)
         self.begun.put_nowait(request)
+        on_end(SOLVED.episode)
         try:
             await self.go.wait()
         except asyncio.CancelledError:

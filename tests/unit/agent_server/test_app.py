@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -16,6 +17,7 @@ from swerl_agent.sandbox import ImagePullFailed
 
 from .conftest import FAILED, SOLVED, MadeUp, Serving, episode
 
+LOST = Attempt(episode(), Verdict("infra_error", detail="node lost"))
 RESULT = Path("results", "gym", "org_m", "getmoto__moto-5876", "getmoto__moto-5876.json")
 
 
@@ -98,6 +100,37 @@ async def test_more_than_fit_wait_in_line(serving: Serving, runner: MadeUp) -> N
     assert "swerl_server_in_flight 0.0" in after and "swerl_server_waiting 0.0" in after
     assert 'swerl_server_runs_total{exit_status="submitted"} 5.0' in after
     assert "swerl_server_run_seconds_count 5.0" in after
+
+
+def left(folder: Path) -> list[dict[str, Any]]:
+    """What the artifacts of episodes without an answer say."""
+    beside = (folder / RESULT).parent
+    return [json.loads(path.read_text()) for path in beside.glob("*/meta.json") if (path.parent / "traj.json").exists()]
+
+
+@pytest.mark.parametrize("outcome", [GradingError("no permission"), ZeroDivisionError("oh"), LOST, SOLVED])
+async def test_what_an_episode_did_is_kept_when_it_gets_no_answer(
+    serving: Serving, runner: MadeUp, tmp_path: Path, outcome: Attempt | Exception
+) -> None:
+    runner.outcome = outcome
+    async with serving() as client:
+        status, _ = await client.run()
+    assert (status == 200, (tmp_path / RESULT).exists()) == (outcome is SOLVED, outcome is SOLVED)
+    kept = left(tmp_path)
+    assert [meta["instance_id"] for meta in kept] == ([] if outcome is SOLVED else ["getmoto__moto-5876"])
+    for meta in kept:
+        assert (meta["model"], meta["api_base"], meta["verdict"]) == ("org/m", "http://127.0.0.1:9", None)
+        assert meta["sampling_params"] == {"temperature": 0.8, "top_p": 1.0, "top_k": -1, "max_new_tokens": 512}
+
+
+async def test_what_a_cancelled_rollout_did_is_kept(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
+    runner.go.clear()
+    async with serving(grace=0.1) as client:
+        asked = asyncio.create_task(client.run())
+        await runner.begun.get()
+        client.stop.set()
+        assert (await asked)[0] == 503
+    assert len(left(tmp_path)) == 1
 
 
 async def test_a_client_that_goes_away_takes_its_rollout_along(serving: Serving, runner: MadeUp) -> None:

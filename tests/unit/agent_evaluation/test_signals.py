@@ -1,0 +1,35 @@
+"""The `swerl` command ends in order when it is told to."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import argparse, asyncio, sys
+from swerl_agent import cli
+
+async def work(options):
+    print("begun", flush=True)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        print("written", flush=True)
+
+command = argparse.ArgumentParser()
+command.set_defaults(run=work)
+cli.parser = lambda: command
+sys.exit(cli.main([]))
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_what_runs_is_ended_in_order(number: signal.Signals, code: int) -> None:
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
+    assert program.stdout is not None and program.stdout.readline() == "begun\n"
+    program.send_signal(number)
+    assert program.communicate(timeout=30)[0] == "written\n"
+    assert program.returncode == code
