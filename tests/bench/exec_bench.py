@@ -1,8 +1,9 @@
-"""Exec of `true`: a warm session against kubernetes-python's one-shot `stream()`, call by call in turn.
+"""Exec of a short command: a warm session against kubernetes-python's one-shot `stream()`, call by call in turn.
 
-Medians in milliseconds. QUICK=1 makes it short. Both sides run in one Pod, on one cluster, in the same minute;
-ours is the public `Session.run` with all its bookkeeping, the peer is the call its documentation shows, with a client
-of its own. `sandbox_bench` compares more peers and more than time.
+Like against like: `true` without a login shell on either side, and `echo` in a login shell on both (the default of a
+session; `bash -lc` for the peer). Medians in milliseconds. QUICK=1 makes it short. Both sides run in one Pod, on one
+cluster, in the same minute; ours is the public `Session.run` with all its bookkeeping, the peer is the call its
+documentation shows, with a client of its own. `sandbox_bench` compares more peers and more than time.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from swerl_agent.kube import KubeClient
 
 from demo.cluster import Cluster
-from tests.bench.exec_peers.clients import Client, KubernetesPython, Ours
+from tests.bench.exec_peers.clients import (
+    Client,
+    KubernetesPython,
+    KubernetesPythonWithLogin,
+    Ours,
+    OursWithLogin,
+    Place,
+)
 from tests.bench.exec_peers.place import pods
 from tests.bench.figures import QUICK, Figure, conclude
 
 ROUNDS = 15 if QUICK else 100
-COMMANDS = {  # in the login shell of ours, as the peer needs it, and the ratio of the medians that is promised
-    "exec_true_ms": (("true",), ("true",), 0.1),
-    "exec_echo_ms": (("echo", "hello"), ("bash", "-lc", "echo hello"), 0.2),  # output: two more processes in the Pod
+Kind = Callable[[Place], Client]
+COMPARED: dict[str, tuple[Kind, Kind, tuple[str, ...], float]] = {  # ours, the peer, command, promised ratio of medians
+    "exec_true_ms": (Ours, KubernetesPython, ("true",), 0.1),
+    "exec_echo_login_ms": (OursWithLogin, KubernetesPythonWithLogin, ("echo", "hello"), 0.2),
 }
 Call = Callable[[], Awaitable[None]]
 
@@ -31,18 +40,18 @@ Call = Callable[[], Awaitable[None]]
 async def figures(kubeconfig: str) -> list[Figure]:
     """The compared figures, from a Pod of their own."""
     async with KubeClient.from_environment(kubeconfig) as client, pods(client, kubeconfig, 1) as place:
-        ours, peer = Ours(place), KubernetesPython(place)
-        await ours.open(1)
-        try:
-            return [await _compare(name, ours, peer) for name in COMMANDS]
-        finally:
-            await ours.close()
-            await peer.close()
+        return [await _compare(name, place) for name in COMPARED]
 
 
-async def _compare(name: str, ours: Client, peer: Client) -> Figure:
-    command, one_shot, goal = COMMANDS[name]
-    mine, theirs = await _medians(_call(ours, command), _call(peer, one_shot))
+async def _compare(name: str, place: Place) -> Figure:
+    kind, peers, command, goal = COMPARED[name]
+    ours, peer = kind(place), peers(place)
+    await ours.open(1)
+    try:
+        mine, theirs = await _medians(_call(ours, command), _call(peer, command))
+    finally:
+        await ours.close()
+        await peer.close()
     return Figure(name, mine, goal, peer=theirs)
 
 

@@ -1,7 +1,9 @@
 """Commands in sandboxes: the session against every other way into a Pod, on the same Pods, turn by turn.
 
-Each client has a process of its own; rounds are interleaved. QUICK=1 has one round, fewer Pods and callers, and holds
-the sessions for two minutes instead of thirty.
+Each client has a process of its own, a fresh one for every load (a command at one number of callers), so that sockets
+and memory are that load's; within a load the rounds of the clients are interleaved. What is promised compares plain
+commands on both sides; a session's default, the login shell, stands beside a peer that asks for one, too. QUICK=1 has
+one round, fewer Pods and callers, and holds the sessions for two minutes instead of thirty.
 """
 
 from __future__ import annotations
@@ -9,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from swerl_agent.kube import KubeClient
 
-from cluster import layout, lifecycle
+from cluster import layout
 from demo.cluster import Cluster
 from tests.bench.exec_peers.clients import CLIENTS, MOST_SLOTS, Place
-from tests.bench.exec_peers.correctness import CHECKS, RESTART
+from tests.bench.exec_peers.correctness import CHECKS, KILLED
 from tests.bench.exec_peers.held import Held, held
 from tests.bench.exec_peers.place import pods
 from tests.bench.exec_peers.rex import servers
 from tests.bench.exec_peers.workers import Load, Worker, worker
 from tests.bench.figures import QUICK, Figure, conclude
+from tests.chaos.components import Components
 
 PODS = 16 if QUICK else 32
 SLOTS = (1, 16, 64) if QUICK else (1, 16, 64, 128, 512)
@@ -31,44 +34,52 @@ SECONDS = 3.0 if QUICK else 6.0  # of every load
 HOLD_SECONDS = 120 if QUICK else 1800
 OURS, PEER = "ours", "kubernetes-python"
 MIB_SLOTS = 16
-RESTART_AFTER = 2.0  # seconds from the start of the command
+PLAN = [("true", slots) for slots in SLOTS] + [("1MiB", 1), ("1MiB", MIB_SLOTS)]
+KILL_AFTER = 2.0  # seconds from the start of the command
 COLUMNS = "command callers client p50_ms p99_ms per_s cpu_ms apiserver_ms kubelet_ms machine_ms sockets rss_mib failed"
 Loads = Mapping[tuple[str, str, int], Load]
 Matrix = Mapping[str, Mapping[str, bool]]
 
 
-async def measure(workers: list[Worker]) -> Loads:
-    """Every client at every concurrency."""
-    plan = [("true", slots) for slots in SLOTS] + [("1MiB", 1), ("1MiB", MIB_SLOTS)]
-    loads = {
-        (one.name, command, slots): Load()
-        for command, slots in plan
-        for one in workers
-        if slots <= MOST_SLOTS.get(one.name, slots)
-    }
-    for _ in range(ROUNDS):
-        for command, slots in plan:
+async def measure(cluster: layout.Cluster, place: Place) -> Loads:
+    """Every client at every concurrency, all clients of a load in turn, round by round."""
+    loads: dict[tuple[str, str, int], Load] = {}
+    for command, slots in PLAN:
+        names = [name for name in CLIENTS if slots <= MOST_SLOTS.get(name, slots)]
+        async with _workers(names, cluster, place) as workers:
             for one in workers:
-                if load := loads.get((one.name, command, slots)):
+                await one.ask(do="open", slots=slots, command=command)
+            for _ in range(ROUNDS):
+                for one in workers:
+                    load = loads.setdefault((one.name, command, slots), Load())
                     await one.load(load, command, slots, SECONDS)
                     print(f"{command} {slots} {one.name}: {load.median:.1f} ms, {load.rate:.1f}/s", flush=True)
     return loads
 
 
-async def judge(workers: list[Worker], cluster: layout.Cluster) -> Matrix:
-    """What each client does right; nothing is timed here, so all at once, and one restart of the API server for all."""
-    found = dict(zip([one.name for one in workers], await asyncio.gather(*map(_judged, workers)), strict=True))
-    checks = [asyncio.create_task(one.ask(do="check", name=RESTART)) for one in workers]
-    await asyncio.sleep(RESTART_AFTER)
-    await asyncio.to_thread(lifecycle.restart, cluster, "apiserver")
-    for one, answer in zip(workers, await asyncio.gather(*checks), strict=True):
-        found[one.name][RESTART] = answer["right"]
+async def judge(cluster: layout.Cluster, place: Place) -> Matrix:
+    """What each client does right; nothing is timed here, so all at once, and one end of the API server for all."""
+    components = Components(place.kubeconfig)
+    async with _workers(CLIENTS, cluster, place) as workers:
+        found = dict(zip([one.name for one in workers], await asyncio.gather(*map(_judged, workers)), strict=True))
+        checks = [asyncio.create_task(one.ask(do="check", name=KILLED)) for one in workers]
+        await asyncio.sleep(KILL_AFTER)
+        components.kill("apiserver")
+        await components.start("apiserver")
+        for one, answer in zip(workers, await asyncio.gather(*checks), strict=True):
+            found[one.name][KILLED] = answer["right"]
     return found
 
 
 async def _judged(one: Worker) -> dict[str, bool]:
     await one.ask(do="open", slots=1)
-    return {name: (await one.ask(do="check", name=name))["right"] for name in CHECKS if name != RESTART}
+    return {name: (await one.ask(do="check", name=name))["right"] for name in CHECKS if name != KILLED}
+
+
+@asynccontextmanager
+async def _workers(names: Iterable[str], cluster: layout.Cluster, place: Place) -> AsyncIterator[list[Worker]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(worker(name, cluster, place)) for name in names]
 
 
 def table(loads: Loads) -> str:
@@ -117,7 +128,7 @@ async def run(kubeconfig: str, cluster: layout.Cluster) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     async with KubeClient.from_environment(kubeconfig) as client, pods(client, kubeconfig, PODS) as bare:
         place = await servers(client, bare)
-        loads, found = await _compared(cluster, place)
+        loads, found = await measure(cluster, place), await judge(cluster, place)
         (folder / "matrix.json").write_text(json.dumps(found, indent=1))
         (folder / "table.txt").write_text(table(loads) + "\n")
         print(f"\n{table(loads)}\n\n{matrix(found)}\n", flush=True)
@@ -126,19 +137,13 @@ async def run(kubeconfig: str, cluster: layout.Cluster) -> int:
     return conclude(figures(loads, found, kept), folder / "figures.json")
 
 
-async def _compared(cluster: layout.Cluster, place: Place) -> tuple[Loads, Matrix]:
-    async with AsyncExitStack() as stack:
-        workers = [await stack.enter_async_context(worker(name, cluster, place)) for name in CLIENTS]
-        return await measure(workers), await judge(workers, cluster)
-
-
 def _aligned(rows: list[list[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
 if __name__ == "__main__":
-    chosen = layout.find(layout.DEFAULT_NAME, layout.swerl_home())
+    chosen = layout.find(layout.cluster_name(), layout.swerl_home())
     if chosen is None:
         sys.exit("bench-sandbox measures the daemons of the local cluster: start it with `make cluster`")
     sys.exit(asyncio.run(run(str(Cluster.chosen().kubeconfig), chosen)))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.ports import free_port
@@ -16,17 +17,20 @@ from tests.ports import free_port
 class Operator:
     """`python -m swerl_operator`; `options` are its command line. Started anew it takes over from a killed one at once.
 
+    `program`: what Python runs instead, an operator with figures that are no option.
+
     As a context it starts, and ends with the signal that Kubernetes sends.
     """
 
-    def __init__(self, kubeconfig: str, log: Path, **options: str) -> None:
+    def __init__(
+        self, kubeconfig: str, log: Path, program: Sequence[str] = ("-m", "swerl_operator"), **options: str
+    ) -> None:
         self._health, self._metrics = free_port(), free_port()
         ports = {"health_port": str(self._health), "metrics_port": str(self._metrics)}
         named = {name.replace("_", "-"): value for name, value in (options | ports).items()}
         self._command = [
             sys.executable,
-            "-m",
-            "swerl_operator",
+            *program,
             *(f"--{name}={value}" for name, value in named.items()),
         ]
         self._environment = os.environ | {"KUBECONFIG": kubeconfig}

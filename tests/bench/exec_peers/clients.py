@@ -40,6 +40,7 @@ class Answer:
     exit_code: int | None
     stdout: bytes
     stderr: bytes
+    cuts: int | None = None  # streams that were lost and replaced meanwhile; None: the client does not tell
 
 
 class Client(Protocol):
@@ -82,7 +83,8 @@ class Ours:
 
     async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
         result = await self.sessions[slot].run(shlex.join(command), timeout=timeout, max_output=64 << 20)
-        return Answer(None if result.timed_out else result.exit_code, result.stdout, result.stderr)
+        exit_code = None if result.timed_out else result.exit_code
+        return Answer(exit_code, result.stdout, result.stderr, cuts=result.retries)
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -158,6 +160,13 @@ class KubernetesPython:
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False)
+
+
+class KubernetesPythonWithLogin(KubernetesPython):
+    """The same for `bash -lc` with the command: what a command in a login shell costs without a session."""
+
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+        return await super().run(slot, ("bash", "-lc", shlex.join(command)), timeout)
 
 
 class KubernetesAsyncio:
@@ -251,12 +260,14 @@ CLIENTS: dict[str, Callable[[Place], Client]] = {
     "ours": Ours,
     "ours-login": OursWithLogin,
     "kubernetes-python": KubernetesPython,
+    "kubernetes-python-login": KubernetesPythonWithLogin,
     "kubectl": Kubectl,
     "kubernetes_asyncio": KubernetesAsyncio,
     "kr8s": Kr8s,
     "swe-rex": SweRex,
 }
-MOST_SLOTS = {"kubectl": 64, "ours-login": 64}  # kubectl: a process of 60 MB for every command
+# kubectl: a process of 60 MB for every command
+MOST_SLOTS = {"kubectl": 64, "ours-login": 64, "kubernetes-python-login": 64}
 
 
 def made(name: str, place: str) -> Client:

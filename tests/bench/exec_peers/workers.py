@@ -1,4 +1,7 @@
-"""The processes that hold a client each, and what a load through one of them costs whom."""
+"""The processes that hold a client each, and what a load through one of them costs whom.
+
+Sockets and memory are a process's own: a load has them to itself only where its workers are started for it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from tests.bench.exec_peers import machine
 from tests.bench.exec_peers.clients import Place
 
 SAMPLE_SECONDS = 0.25
+CLOSE_SECONDS = 15.0  # that a client gets to close what it has open
 
 
 @dataclass
@@ -70,8 +74,7 @@ class Worker:
         return dict(json.loads(line))
 
     async def load(self, into: Load, command: str, slots: int, seconds: float) -> None:
-        """Run the command in all slots and add what it cost."""
-        await self.ask(do="open", slots=slots)
+        """Run the command in all slots, which are open, and add what it cost."""
         sampling = asyncio.create_task(self._sample(into))
         before = machine.spent(self._cluster)
         answer = await self.ask(do="load", command=command, slots=slots, seconds=seconds)
@@ -94,7 +97,7 @@ class Worker:
 
 @asynccontextmanager
 async def worker(name: str, cluster: Cluster, place: Place) -> AsyncIterator[Worker]:
-    """A running client; its process ends with the context."""
+    """A running client; it closes what it has open and its process ends with the context."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.bench.exec_peers.worker", name, json.dumps(asdict(place)),
@@ -103,5 +106,10 @@ async def worker(name: str, cluster: Cluster, place: Place) -> AsyncIterator[Wor
     try:
         yield Worker(name, cluster, process)
     finally:
-        process.kill()
-        await process.wait()
+        assert process.stdin
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), CLOSE_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.writing import grading_columns, visible_columns
+from swerl_api.names import SANDBOX_LABEL
 
 from tests.chat_server import MODEL, Body, ChatServer, Reply, error, scripted, serving, turn
 from tests.control_plane.operator_process import Operator
@@ -22,6 +24,7 @@ from .test_episode import FIX, SUBMIT
 
 KEY = "sk-very-secret-0123456789"
 SECONDS = 400.0  # for one command
+GONE = 60.0  # seconds until a killed one has no sandbox left
 GIVES_UP = "calc__calc-2"
 
 
@@ -35,20 +38,24 @@ class Command:
 
     async def __call__(self, server: ChatServer, *words: str) -> tuple[int, str]:
         """Exit code and what it said."""
-        where = ["--output", str(self.folder / "out"), "--kubeconfig", self.kubeconfig, "--namespace", self.namespace]
-        model = ["--engine", server.url, "--api", "chat-completions", "--api-key-env", "MODEL_KEY"]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "MODEL_KEY": KEY}
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "swerl_agent.cli", "eval", "run", str(self.folder / "tasks.jsonl"), *where, *model,
-            "--workers", "2", "--step-limit", "4", *words,
-            env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
+        process = await self.start(server, *words)
         try:
             said, _ = await asyncio.wait_for(process.communicate(), SECONDS)
         finally:
             if process.returncode is None:
                 process.kill()
         return process.returncode or 0, said.decode()
+
+    async def start(self, server: ChatServer, *words: str) -> asyncio.subprocess.Process:
+        """The process, as it runs."""
+        where = ["--output", str(self.folder / "out"), "--kubeconfig", self.kubeconfig, "--namespace", self.namespace]
+        model = ["--engine", server.url, "--api", "chat-completions", "--api-key-env", "MODEL_KEY"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "MODEL_KEY": KEY}
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "swerl_agent.cli", "eval", "run", str(self.folder / "tasks.jsonl"), *where, *model,
+            "--workers", "2", "--step-limit", "4", *words,
+            env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -105,6 +112,39 @@ async def test_the_builtin_agent_is_evaluated(operator: Operator, command: Comma
         assert not found["items"], "no sandbox is claimed for a model that is not there"
         code, said = await command(server, "--model", MODEL)
     await check(command, client, server, code, said)
+
+
+async def test_a_killed_evaluation_leaves_no_sandbox(operator: Operator, command: Command, client: KubeClient) -> None:
+    busy = asyncio.Event()
+
+    def keep_busy(body: Body) -> Reply:
+        if turn(body) == 0:
+            return block("true")
+        busy.set()  # one command has run in a sandbox, and the next is about to
+        return block("sleep 300")
+
+    async with serving(ChatServer(keep_busy, key=KEY)) as server:
+        process = await command.start(server, "--model", MODEL)
+        try:
+            await asyncio.wait_for(busy.wait(), SECONDS)
+            assert process.returncode is None and await sandboxes(client, command.namespace)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            killed = time.monotonic()
+            said, _ = await process.communicate()
+            print(said.decode())
+    while left := await sandboxes(client, command.namespace):
+        assert time.monotonic() < killed + GONE, f"{GONE:.0f} s after the end of their program there are still {left}"
+        await asyncio.sleep(0.5)
+    print(f"gone after {time.monotonic() - killed:.0f} s")
+
+
+async def sandboxes(client: KubeClient, namespace: str) -> list[str]:
+    """Names of the SweSandboxes and of their Pods."""
+    groups = await client.list("swerl.dev/v1alpha1", "swesandboxes", namespace)
+    pods = await client.list("v1", "pods", namespace, label_selector=SANDBOX_LABEL)
+    return [item["metadata"]["name"] for item in (*groups["items"], *pods["items"])]
 
 
 async def test_mini_swe_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
