@@ -1,18 +1,29 @@
 """What a git diff says: the paths it changes, the lines it adds.
 
 Guarantees: a line within a hunk is content, however much it looks like a header; paths are those of the repository,
-without git's quotes and escapes.
+without git's quotes and escapes. What git or patch(1) may take for a file's name, in any diff, is among `named_paths`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
+from posixpath import normpath
 
 _SIDES = re.compile(r'diff --git (?P<quote>"?)a/(?P<path>.+)(?P=quote) "?b/(?P=path)"?')
 _PATHS = ("+++ ", "--- ", "rename from ", "rename to ", "copy to ")
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _ESCAPED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+# Lines from which git or patch(1), which reads indented diffs and mixed headers too, takes a file's name.
+_NAMING = re.compile(
+    r"^[ \tX]*(?:(?P<both>diff --git )|(?:rename|copy) (?:from|to) |Index:|--- |\+\+\+ |\*\*\* )(?P<names>.*)$",
+    re.MULTILINE,
+)
+_INDENTED = re.compile(r"[ \tX]+(?:diff --git |@@ -)")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_SPACES = re.compile(r"\s+")
+MAX_SPACES = 8  # of a header at which a name may end
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
@@ -29,6 +40,46 @@ def added_lines(patch: str) -> Iterator[tuple[str, str]]:
 def changed_paths(patch: str) -> list[str]:
     """Paths that a well-formed patch changes, makes or removes, in order, without repeats."""
     return list(dict.fromkeys(path for content, line in _lines(patch) if not content for path in _named(line)))
+
+
+def headers(patch: str) -> Iterator[str]:
+    """What stands in every line outside hunks that names a file for git or patch(1)."""
+    named = (_NAMING.match(line) for content, line in _lines(patch) if not content)
+    return (header["names"] for header in named if header)
+
+
+def is_indented(patch: str) -> bool:
+    """Whether it holds a diff that patch(1) reads and git does not."""
+    return any(_INDENTED.match(line) for content, line in _lines(patch) if not content)
+
+
+def named_paths(patch: str) -> Iterator[str]:
+    """Every path that git or patch(1) might take from a header of `patch`, each once, and some that they would not."""
+    found: set[str] = set()
+    for header in _NAMING.finditer(patch):
+        for name in _readings(header["names"].strip(), both=bool(header["both"])):
+            for path in _stripped(name):
+                if path not in found:
+                    found.add(path)
+                    yield path
+
+
+def _readings(names: str, *, both: bool) -> Iterator[str]:
+    """What a header names, wherever its name ends; `both`: it has two, one after the other."""
+    yield names
+    yield from map(_unquoted, _QUOTED.findall(names))
+    for space in islice(_SPACES.finditer(names), MAX_SPACES):
+        yield names[: space.start()]
+        if both:
+            yield names[space.end() :]
+
+
+def _stripped(name: str) -> Iterator[str]:
+    """`name` as a path of the repository, with its first folder and without."""
+    for each in (name, name.partition("/")[2]):
+        path = normpath(each.lstrip("/"))
+        if path.partition("/")[0] not in (".", "..", ".git") and "\0" not in path:
+            yield path
 
 
 def _lines(patch: str) -> Iterator[tuple[bool, str]]:

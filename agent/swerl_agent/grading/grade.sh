@@ -15,14 +15,16 @@ printf 'swerl-grading %s\n' "$nonce"
 base=$1 tree=$2 limit=$3 sessions=$4 payload=$5
 scratch=$(mktemp -d)
 began=0 ended=0 start=${EPOCHREALTIME/,/.}
-for name in eval.sh patch.diff protected exempt; do cat "$payload/$name".* > "$scratch/$name"; done
+for name in eval.sh patch.diff protected exempt named; do cat "$payload/$name".* > "$scratch/$name"; done
 mapfile -t globs < <(grep -v '[()|]' "$scratch/protected")
 mapfile -t odd < <(grep '[()|]' "$scratch/protected")
 printf -v any '|%s' "${globs[@]}"
 any="@(${any#|})" # one pattern: a work tree may hold tens of thousands of files that git does not know
 mapfile -t exempt < "$scratch/exempt"
+mapfile -d '' -t named < "$scratch/named"
 
-repo() { git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false "$@"; }
+git=(git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false)
+repo() { "${git[@]}" "$@"; }
 
 note() { printf 'swerl-grading %s note %q\n' "$nonce" "$1"; }
 
@@ -107,9 +109,85 @@ protected() { # path
   [[ $1 == $any ]] && found=1
   # shellcheck disable=SC2053
   for glob in "${odd[@]}"; do [[ $1 == $glob ]] && found=1; done
-  [ -n "$found" ] || return 1
-  for glob in "${exempt[@]}"; do [[ $1 == "$glob" ]] && return 1; done
-  return 0
+  [ -n "$found" ] && ! exempted "$1"
+}
+
+exempted() { # path
+  local path
+  for path in "${exempt[@]}"; do [[ $1 == "$path" ]] && return; done
+  return 1
+}
+
+# Sets `place` to where a patch that names the path $1 writes: links to folders are followed.
+declare -A real=()
+locate() {
+  local folder=./$1
+  folder=${folder%/*}
+  until [[ -d $folder ]]; do folder=${folder%/*}; done
+  [[ -n ${real[$folder]+x} ]] || real[$folder]=$(cd -P -- "$folder" && pwd)
+  place=./$1
+  place=${real[$folder]}/${place#"$folder"/}
+}
+
+# Whether the path $1 lies in a folder that holds files, and none that git knows. What Python compiled is no file here.
+declare -A foreign=()
+in_a_foreign_folder() {
+  local folder=. rest=$1
+  while [[ $rest == */* ]]; do
+    folder+=/${rest%%/*} rest=${rest#*/}
+    [[ -d $folder ]] || return 1
+    [[ -n ${foreign[$folder]+x} ]] ||
+      foreign[$folder]=$(repo ls-files -- "$folder" | read -r || repo ls-files --others -- "$folder" | grep -vm 1 '\.pyc$')
+    [ -z "${foreign[$folder]}" ] || return 0
+  done
+  return 1
+}
+
+state() { stat -c '%y %z %s %f' -- "$1" 2> /dev/null; } # of a file: another one when it was written to
+
+# Files of the image that the patch names and git does not know (untracked, ignored, of a repository within) are kept
+# aside, since nothing else could put them back. It may add none beside them either, where git knows no file.
+declare -A was=()
+barred=()
+keep_the_unknown() {
+  local path place within there=()
+  local -A tracked=()
+  for path in "${named[@]}"; do
+    locate "$path"
+    within=${place#"$root"/}
+    ! exempted "$path" && ! exempted "$within" || continue
+    if [[ -L $place || -e $place ]]; then
+      [[ -d $place && ! -L $place ]] || there+=("$place")
+    elif [[ $within == /* ]] || in_a_foreign_folder "$within"; then
+      barred+=("$place")
+    fi
+  done
+  for path in "${there[@]}"; do [[ $path != "$root"/* ]] || printf '%s\0' "${path#"$root"/}"; done |
+    xargs -0 -r "${git[@]}" ls-files -z -- > "$scratch/tracked" || return
+  while IFS= read -r -d '' path; do tracked[$root/$path]=1; done < "$scratch/tracked"
+  for path in "${there[@]}"; do [[ -n ${tracked[$path]+x} ]] || was[$path]=$(state "$path"); done
+  for path in "${!was[@]}"; do printf '%s\0' ".$path"; done |
+    (cd / && xargs -0 -r cp -a --parents -t "$scratch/kept" --)
+}
+
+put_the_unknown_back() { # command that is told of each
+  local path folder rest
+  for path in "${!was[@]}"; do
+    [ "$(state "$path")" != "${was[$path]}" ] || continue
+    "$1" "restored ${path#"$root"/}"
+    folder= rest=${path#/}
+    while [[ $rest == */* ]]; do # a link in the place of a folder would lead elsewhere
+      folder+=/${rest%%/*} rest=${rest#*/}
+      [[ -d $folder && ! -L $folder ]] || rm -rf -- "$folder"
+    done
+    rm -rf -- "$path" && (cd "$scratch/kept" && cp -a --parents -t / -- ".$path") || return
+    was[$path]=$(state "$path")
+  done
+  for path in "${barred[@]}"; do
+    [[ -L $path || -e $path ]] || continue
+    "$1" "removed ${path#"$root"/}"
+    rm -rf -- "$path"
+  done
 }
 
 clean() { # of what was not there before: images may hold untracked environments and tests
@@ -129,6 +207,7 @@ apply() {
       >> "$scratch/git" 2>&1 && applied "${rung%% --unified*}" && return
     repo reset -q --hard HEAD
     clean
+    put_the_unknown_back : 2>> "$scratch/git" || failed restore_failed 1
   done
   repo apply --check --reverse "$scratch/patch.diff" >> "$scratch/git" 2>&1 && applied before
 }
@@ -159,15 +238,14 @@ cd "$tree" || finish no_work_tree 1
 repo merge-base --is-ancestor "$base" HEAD >> "$scratch/git" 2>&1 || failed wrong_base $?
 forget_the_future
 
+root=$(pwd -P)
 declare -A untracked=()
 mkdir "$scratch/kept"
-while IFS= read -r -d '' path; do
-  untracked[$path]=1
-  ! protected "$path" || printf '%s\0' "$path"
-done < <(repo ls-files --others -z) > "$scratch/keep"
-xargs -0 -r cp -a --parents -t "$scratch/kept" -- < "$scratch/keep"
+while IFS= read -r -d '' path; do untracked[$path]=1; done < <(repo ls-files --others -z)
+keep_the_unknown 2>> "$scratch/git" || failed restore_failed 1
 
 apply || failed apply_failed 1
+put_the_unknown_back note 2>> "$scratch/git" || failed restore_failed 1
 
 # All of the list before the first is put back: git diff itself writes the index, and locks it, after its last line.
 repo diff --name-only --no-renames -z HEAD > "$scratch/changed" 2>> "$scratch/git" || failed restore_failed "$?"
@@ -184,7 +262,6 @@ for path in "${added[@]}"; do
   note "removed $path"
   rm -rf -- "$path"
 done
-cp -a "$scratch/kept/." .
 
 for ((number = 0; number < sessions; number++)); do
   read -r "keys[$number]" < /proc/sys/kernel/random/uuid

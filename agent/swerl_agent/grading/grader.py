@@ -25,6 +25,7 @@ from swerl_agent.kube import Conflict, Forbidden, KubeClient, KubeError, NotFoun
 from swerl_agent.tasks import Task
 
 from .cache import VerdictCache, cache_key, criteria
+from .diffs import named_paths
 from .eval_script import instrumented
 from .framing import Report
 from .job import Infrastructure, NoReport, Run, run_job
@@ -40,7 +41,7 @@ from .manifests import (
     payload_maps,
 )
 from .pods import PodWatch
-from .policy import exempt_paths, forbidden, protected_globs, steers_the_tests
+from .policy import exempt_paths, forbidden, paths_within, protected_globs, steers_the_tests
 from .swebench_report import check_parser, library
 from .verdict import Verdict
 
@@ -124,7 +125,7 @@ class Grader:
 
     async def _verdict(self, task: Task, patch: str, *, fresh: bool, image: str) -> Verdict:
         """By policy, from the cache, from a Job that runs already, or from one of its own."""
-        blocked = forbidden(patch) or steers_the_tests(patch, task.evaluation)
+        blocked = forbidden(patch) or steers_the_tests(patch, task.evaluation, task.repo)
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
         files = self._payload(task, patch)
@@ -149,13 +150,15 @@ class Grader:
 
     def _payload(self, task: Task, patch: str) -> dict[str, bytes]:
         evaluation = task.evaluation
-        globs = protected_globs(evaluation, self._settings.protected_paths)
+        hidden = paths_within(self._placement.workdir, task.hidden_paths)
+        globs = protected_globs(evaluation, self._settings.protected_paths, hidden)
         return {
             **self._programs,
             "eval.sh": _bytes(instrumented(evaluation.eval_script)),
             "patch.diff": _bytes(patch if patch.endswith("\n") or not patch else patch + "\n"),
             "protected": _bytes("".join(glob + "\n" for glob in globs)),
-            "exempt": _bytes("".join(path + "\n" for path in exempt_paths(evaluation))),
+            "exempt": _bytes("".join(path + "\n" for path in exempt_paths(evaluation, hidden))),
+            "named": _bytes("".join(path + "\0" for path in named_paths(patch))),
         }
 
     async def _grade(

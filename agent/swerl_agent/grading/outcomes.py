@@ -30,16 +30,19 @@ def outcome_map(log: str) -> dict[str, str]:
 
 
 def outcome_report(task: Task, log: bytes) -> dict[str, Any]:
-    """A report as swebench gives one, on a task that names every test's outcome."""
+    """A report as swebench gives one, on a task that names every test's outcome.
+
+    Tests run on an applied patch alone, so it is told as applied.
+    """
     found = outcome_map(log.decode("utf-8", "replace"))
     expected = dict(task.evaluation.expected_output)
     if not found:
-        return {"resolved": False}
+        return {"patch_successfully_applied": True, "resolved": False}
     same = [test for test in expected if _as_expected(test, found, expected)]
     other = [test for test in {**expected, **found} if test not in same]
     nothing: dict[str, list[str]] = {"success": [], "failure": []}
     status = {"FAIL_TO_PASS": {"success": same, "failure": other}, "PASS_TO_PASS": nothing}
-    return {"resolved": not other, "tests_status": status}
+    return {"patch_successfully_applied": True, "resolved": not other, "tests_status": status}
 
 
 def _as_expected(test: str, found: Mapping[str, str], expected: Mapping[str, str]) -> bool:

@@ -1,8 +1,8 @@
 """R2E-Gym's columns as SWE-bench's.
 
 Guarantees: the id holds the image's tag, without which ids of one repository collide; the tests that lie in the image
-are named, so that they can be taken away from the agent; the reference fix has no test files; tests that take longer
-than R2E-Gym gives them end as a timeout.
+are named, so that they can be taken away from the agent, and win over what lies in the work tree under their names; the
+reference fix has no test files; tests that take longer than R2E-Gym gives them end as a timeout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ set -uxo pipefail
 cd {TREE}
 export PATH={TREE}/.venv/bin:$PATH
 for name in {" ".join(TESTS)}; do
-  for place in / /root/; do [ -e "$name" ] || [ ! -e "$place$name" ] || ln -s "$place$name" "$name"; done
+  for place in / /root/; do
+    [ -e "$place$name" ] || continue
+    [ "$place$name" -ef "$name" ] || {{ rm -rf "$name" && ln -s "$place$name" "$name"; }}
+    break
+  done
 done
 : '>>>>> Start Test Output'
 timeout -k 10 {TEST_SECONDS} bash run_tests.sh

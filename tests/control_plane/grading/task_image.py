@@ -104,10 +104,13 @@ class Repository:
         return Task("calc__calc-1", "calc/calc", self.commit, "1", "clamp ignores `high`.", image, evaluation)
 
 
-def push_image(repository: Repository, *, user: str = "") -> str:
-    """Put the repository at /testbed of the sandbox base, for `user` if given; the reference the cluster pulls."""
+def push_image(repository: Repository, *, user: str = "", outside: Path | None = None) -> str:
+    """Put the repository at /testbed of the sandbox base, for `user` if given; the reference the cluster pulls.
+
+    `outside`: a folder whose files lie at the image's top.
+    """
     registry = layout.registry()
-    layer = _tar(repository.folder)
+    layer = _tar({repository.folder: "testbed/", **({outside: ""} if outside else {})})
     packed = gzip.compress(layer, mtime=0)
     manifest = json.loads(_call(registry, "GET", f"/v2/{BASE}/manifests/latest", accept=OCI_MANIFEST))
     config = json.loads(_call(registry, "GET", f"/v2/{BASE}/blobs/{manifest['config']['digest']}"))
@@ -125,14 +128,16 @@ def push_image(repository: Repository, *, user: str = "") -> str:
     return f"{layout.REGISTRY_NAME}/{BASE}:{tag}"
 
 
-def _tar(folder: Path) -> bytes:
+def _tar(folders: dict[Path, str]) -> bytes:
+    """What each folder holds, under the name that belongs to it."""
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w") as archive:
-        for path in sorted(folder.rglob("*")):
-            entry = archive.gettarinfo(path, f"testbed/{path.relative_to(folder)}")
-            entry.uid = entry.gid = 0
-            entry.uname = entry.gname = "root"
-            archive.addfile(entry, path.open("rb") if entry.isfile() else None)
+        for folder, name in folders.items():
+            for path in sorted(folder.rglob("*")):
+                entry = archive.gettarinfo(path, f"{name}{path.relative_to(folder)}")
+                entry.uid = entry.gid = 0
+                entry.uname = entry.gname = "root"
+                archive.addfile(entry, path.open("rb") if entry.isfile() else None)
     return output.getvalue()
 
 

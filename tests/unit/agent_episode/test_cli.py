@@ -14,7 +14,7 @@ from swerl_agent.cli.options import agent_limits, sandbox_settings
 from swerl_agent.episode import AgentLimits, Episode, PromptError
 from swerl_agent.episode.prompts import Cut
 from swerl_agent.evaluation import Attempt
-from swerl_agent.grading import Verdict
+from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.tasks import Task
 from swerl_api import Grading
 
@@ -129,6 +129,34 @@ def test_an_episode_that_came_to_nothing_says_why(
     words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path / "out"), *ENGINE]
     assert main(words) == code
     assert capsys.readouterr().err.splitlines() == said
+
+
+@pytest.mark.parametrize("fault", [GradingError("no permission"), None])
+def test_an_episode_leaves_what_it_did_and_how_it_was_made_whatever_came_after_it(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    class Opened:
+        namespace = "n"
+
+        async def make(self, *what: Any, on_end: Any, **how: Any) -> Attempt:
+            episode = Episode("kit__kit-1", "cli", 0, patch="diff --git a/x b/x\n", exit_status="submitted")
+            on_end(episode)
+            if fault:
+                raise fault
+            return Attempt(episode, Verdict("unresolved"))
+
+    for name in ("chosen_agent", "open_client", "Grader", "Attempts"):
+        monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
+    words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path), "--max-tokens", "99"]
+    endpoint = ["--engine", "http://user:secret@host:1/v1?key=secret", "--api", "chat-completions", "--model", "m"]
+    assert main([*words, *endpoint]) == (3 if fault else 1)
+    (path,) = tmp_path.glob("*/meta.json")
+    meta = json.loads(path.read_text())
+    assert {name: meta[name] for name in ("model", "api_base", "step_limit", "max_tokens")} == {
+        "model": "m", "api_base": "http://host:1/v1", "step_limit": 20, "max_tokens": 99,
+    }  # fmt: skip
+    assert (meta["exit_status"], meta["reward"]) == ("submitted", None if fault else 0)
+    assert b"secret" not in path.read_bytes() + path.with_name("traj.json").read_bytes()
 
 
 LIMITS = ["--step-timeout", "30", "--episode-timeout", "7200", "--format-error-limit", "5", "--repeat-limit", "3"]

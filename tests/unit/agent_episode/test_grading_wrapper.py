@@ -139,7 +139,7 @@ def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None
     other.mkdir()
     git(other, "init", "-q")
     (tmp_path / "p").mkdir()
-    for name in ("eval.sh", "patch.diff", "protected", "exempt"):
+    for name in ("eval.sh", "patch.diff", "protected", "exempt", "named"):
         (tmp_path / "p" / f"{name}.000").write_text("")
     for folder, stage in ((other, "wrong_base"), (tmp_path / "nowhere", "no_work_tree")):
         command = ["bash", str(WRAPPER), "a" * 40, str(folder), "5", "1", str(tmp_path / "p")]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import pytest
+from swerl_agent.grading import Verdict
+from swerl_agent.grading.predictions import instance_report
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.tasks import Evaluation, Task
 
@@ -19,9 +23,19 @@ PASSED r2e_tests/test_1.py::TestTable::test_late
 EXPECTED = {"TestTable.test_new": "PASSED", "TestTable.test_old": "FAILED", "": "ERROR"}
 
 
-def resolved(expected: dict[str, str], log: str = LOG) -> bool:
+def report(expected: dict[str, str], log: str = LOG) -> dict[str, Any]:
     evaluation = Evaluation("", "", "", ("TestTable.test_new",), (), expected_output=tuple(expected.items()))
-    return bool(grade_log(Task("o-1", "o", "0" * 40, "", "text", "image", evaluation), log.encode())["resolved"])
+    return grade_log(Task("o-1", "o", "0" * 40, "", "text", "image", evaluation), log.encode())
+
+
+def resolved(expected: dict[str, str], log: str = LOG) -> bool:
+    return bool(report(expected, log)["resolved"])
+
+
+@pytest.mark.parametrize(("log", "status"), [(LOG, "resolved"), ("", "unresolved")])
+def test_a_patch_whose_tests_ran_is_told_as_applied(log: str, status: Literal["resolved", "unresolved"]) -> None:
+    told = instance_report("diff", Verdict(status, report(EXPECTED, log)))
+    assert (told["patch_successfully_applied"], told["resolved"]) == (True, status == "resolved")
 
 
 def test_every_outcome_as_expected_is_resolved() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import fnmatch
 
 import pytest
-from swerl_agent.grading.diffs import added_lines, changed_paths
-from swerl_agent.grading.policy import exempt_paths, forbidden, protected_globs, steers_the_tests
+from swerl_agent.grading import policy
+from swerl_agent.grading.diffs import added_lines, changed_paths, named_paths
+from swerl_agent.grading.policy import exempt_paths, forbidden, paths_within, protected_globs, steers_the_tests
 
 from .graded import task
 
@@ -21,6 +22,12 @@ from .graded import task
         "Index: .git/config\n",
         'diff --git "a/.git/x y" "b/.git/x y"\n',
         "diff --git a/x b/y\nrename from x\nrename to .git/config\n",
+        # of these git makes nothing, but patch(1) does
+        "*** a/.git/config\n--- b/.git/config\n@@ -0,0 +1 @@\n+x\n",
+        "--- x/.git/config\n@@ -0,0 +1 @@\n+x\n",
+        "  --- a/.git/config\n  +++ b/.git/config\n  @@ -0,0 +1 @@\n  +x\n",
+        "X--- a/ok.py\nX+++ b/ok.py\nX@@ -0,0 +1 @@\nX+if 'PYTEST_CURRENT_TEST' in env: x\n",
+        "\tdiff --git a/x b/y\n\trename from x\n\trename to z\n",
     ],
 )
 def test_paths_outside_the_work_tree_are_blocked(patch: str) -> None:
@@ -35,6 +42,7 @@ def test_paths_outside_the_work_tree_are_blocked(patch: str) -> None:
         "diff --git a/.gitignore b/.gitignore\n--- /dev/null\n+++ b/.gitignore\n",
         "diff --git a/q.sql b/q.sql\n--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1 @@\n x\n--- /etc is a comment\n",
         "diff --git a/a..b b/a..b\n",
+        "--- a/d.rst\n+++ b/d.rst\n@@ -1,4 +1,5 @@\n a\n --- a/.git/config\n @@ -1 +1 @@\n b\n+c\n",
     ],
 )
 def test_ordinary_paths_are_not(patch: str) -> None:
@@ -50,6 +58,74 @@ def test_the_tasks_tests_are_protected_and_the_reference_fix_is_exempt() -> None
     assert "docs/*" in protected_globs(evaluation, ["docs/*"])
     assert exempt_paths(evaluation) == ["setup.cfg"]
     assert changed_paths(evaluation.test_patch) == ["spec/check[1].py"]
+
+
+def test_tests_that_an_image_holds_are_protected_even_from_the_reference_fix() -> None:
+    hidden = paths_within(
+        "/testbed/", ["/r2e_tests", "/testbed/r2e_tests", "/testbed/run [1].sh", "/testbed/", "/testbed2/x"]
+    )
+    assert hidden == ["r2e_tests", "run [1].sh"]
+    globs = protected_globs(task().evaluation, [], hidden)
+    assert {"r2e_tests", "r2e_tests/*", r"run \[1\].sh"} <= set(globs)
+    fix = added("run [1].sh", "x") + added("r2e_tests/a.py", "x") + added("r2e_tests_too.py", "x")
+    assert exempt_paths(task(patch=fix).evaluation, hidden) == ["r2e_tests_too.py"]
+
+
+def test_a_patch_that_names_more_than_can_travel_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    patch = "".join(added(f"{number}.py", "x") for number in range(100))
+    assert forbidden(patch) is None
+    monkeypatch.setattr(policy, "MAX_NAMED_CHARACTERS", 500)
+    assert "too many paths" in (forbidden(patch) or "")
+
+
+IMPORT = "from _pytest.compat import getfuncargnames"
+ASKS = "name = os.environ['PYTEST_CURRENT_TEST']"
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "repo", "fix", "blocked"),
+    [
+        ("src/_pytest/fixtures.py", IMPORT, "pytest-dev/pytest", "", False),
+        ("src/pytest/__init__.py", IMPORT, "swesmith/pytest-dev__pytest.58e6a09d", "", False),
+        ("src/_pytest/runner.py", ASKS, "pytest-dev/pytest", "", False),
+        ("src/pytest/__init__.py", ASKS, "pytest-dev/pytest", "", True),
+        ("src/_pytest/runner.py", ASKS, "a/fork", "src/_pytest/python.py", False),
+        ("_pytest/runner.py", IMPORT, "a/fork", "_pytest/python.py", False),
+        ("pytest_mock/plugin.py", IMPORT, "pytest-dev/pytest-mock", "", False),
+        ("pytest_mock/_pytest/plugin.py", ASKS, "pytest-dev/pytest-mock", "", True),
+        ("pytest_mock/plugin.py", f"{IMPORT}; {ASKS}", "pytest-dev/pytest-mock", "", True),
+        ("src/_pytest/fixtures.py", IMPORT, "psf/requests", "", True),
+        ("src/_pytest/fixtures.py", ASKS, "psf/requests", "requests/api.py", True),
+        ("requests/api.py", IMPORT, "psf/requests", "requests/pytests.py", True),
+        ("django/test/runner.py", "from unittest.runner import registerResult", "django/django", "", False),
+        ("nose2/result.py", "import unittest", "nose-devs/nose2", "", False),
+    ],
+)
+def test_code_of_a_runner_may_reach_into_it(path: str, line: str, repo: str, fix: str, blocked: bool) -> None:
+    evaluation = task(patch=added(fix, "x = 1") if fix else "").evaluation
+    assert bool(steers_the_tests(added(path, line), evaluation, repo)) is blocked
+
+
+def test_a_fix_beside_code_that_reaches_into_pytest_lets_others_do_so() -> None:
+    fix = "--- a/h.py\n+++ b/h.py\n@@ -1,2 +1,3 @@\n import _pytest\n x\n+y\n"
+    assert steers_the_tests(added("h.py", IMPORT), task(patch=fix).evaluation) is None
+    assert steers_the_tests(added("h.py", ASKS), task(patch=fix).evaluation)
+
+
+@pytest.mark.parametrize("name", ["pytest.py", "_pytest/a.py", "pluggy/x.py", "iniconfig.py", "unittest/case.py"])
+def test_what_would_shadow_a_runner_is_protected_but_in_the_runners_own_repository(name: str) -> None:
+    def protected(fix: str) -> bool:
+        globs = protected_globs(task(patch=added(fix, "x")).evaluation, [])
+        return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+    assert protected("a.py")
+    assert protected(f"src/{name}")
+    assert not protected(f"{name.partition('/')[0].removesuffix('.py')}/other.py")
+
+
+@pytest.mark.parametrize("name", ["django/test/runner.py", "nose2/result.py", "twisted/trial/runner.py"])
+def test_other_runners_code_is_not_protected(name: str) -> None:
+    assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
 
 
 def test_code_that_asks_for_the_running_test_is_blocked() -> None:
@@ -135,3 +211,30 @@ def test_settings_that_the_fix_changes_too_may_not_steer_the_runner(path: str, l
 )
 def test_every_way_in_which_git_names_a_file(patch: str, paths: list[str]) -> None:
     assert changed_paths(patch) == paths
+    assert set(paths) <= set(named_paths(patch))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "+++ b/run it.sh", "+++ b/run it.sh\t2024-01-01", "--- b//run it.sh 2024-01-01 00:00:00", "*** x/./run it.sh",
+        'rename to "run it.sh"', "rename from run it.sh", "Index:run it.sh\r", "  --- b/run it.sh",
+        "diff --git a/run it.sh b/run it.sh", 'diff --git "a/run it.sh" b/x', "--- /run it.sh", "copy from run it.sh x",
+    ],
+)  # fmt: skip
+def test_every_header_from_which_a_program_may_take_a_name(header: str) -> None:
+    assert "run it.sh" in set(named_paths(f"{header}\n"))
+
+
+def test_no_name_leads_out_of_the_work_tree_or_into_git() -> None:
+    headers = [
+        "--- ../x",
+        "+++ a/../../x",
+        "Index: .git/config",
+        "rename to a/..",
+        'Index: "a/\\000"',
+        "--- /etc/x",
+        "+++ /",
+    ]
+    named = set(named_paths("".join(f"{header}\n" for header in headers)))
+    assert not [path for path in named if path.startswith(("/", "..", ".git")) or "\0" in path or path in (".", "")]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
+import _pytest
 import pytest
 from swerl_agent.grading import testimony
 from swerl_agent.grading.eval_script import instrumented
@@ -142,6 +144,27 @@ def test_a_run_of_pytest_is_witnessed_and_sees_nothing_of_it(repository: Path, t
         "t.py::TestClass::test_method": "PASSED",
         "t.py::test_setup": "ERROR",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "before"), [("outcomes", "class OutcomeException("), ("logging", "class LoggingPlugin:")]
+)
+def test_a_fix_of_pytest_in_its_own_repository_is_no_cheat(
+    repository: Path, tmp_path: Path, name: str, before: str
+) -> None:
+    """Its files register hooks and raise the outcome of an expected failure."""
+    for module in (_pytest, pytest):
+        folder = Path(str(module.__file__)).parent
+        shutil.copytree(folder, repository / "src" / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (repository / "t.py").write_text("import pytest\ndef test_expected():\n    pytest.xfail('later')\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "pytest")
+    path = f"src/_pytest/{name}.py"
+    patch = diff_of(repository, {path: (repository / path).read_text().replace(before, f"FIXED = 1\n\n\n{before}")})
+    command = f"{sys.executable} -m pytest -rA t.py"
+    report = run(repository, tmp_path / "p", command, patch, before="export PYTHONPATH=$PWD/src")
+    seen = witnessed(report, "pytest")
+    assert (seen.alarms, seen.log) == ((), "XFAIL t.py::test_expected\n"), report.log.decode()
 
 
 @pytest.fixture

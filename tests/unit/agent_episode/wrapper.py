@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from swerl_agent.grading.diffs import named_paths
 from swerl_agent.grading.framing import Framer, Report
 from swerl_agent.grading.manifests import WITNESS
 from swerl_agent.grading.policy import protected_globs
@@ -19,15 +20,23 @@ ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # as pro
 
 
 def grade(
-    repository: Path, payload: Path, *, patch: str, script: str = "true", limit: int = 120, under: tuple[str, ...] = ()
+    repository: Path,
+    payload: Path,
+    *,
+    patch: str,
+    script: str = "true",
+    limit: int = 120,
+    under: tuple[str, ...] = (),
+    hidden: tuple[str, ...] = (),
 ) -> Report:
     test_patch = "".join(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n" for name in TESTS)
     evaluation = Evaluation("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
     files = {
         "eval.sh": script,
         "patch.diff": patch,
-        "protected": "".join(glob + "\n" for glob in protected_globs(evaluation, ["locked/*"])),
+        "protected": "".join(glob + "\n" for glob in protected_globs(evaluation, ["locked/*"], hidden)),
         "exempt": "locked/open.txt\n",
+        "named": "".join(path + "\0" for path in named_paths(patch)),
     }
     for path in WITNESS.values():
         (payload / path).parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
+import _pytest
 import pytest
 from swerl_record import (
     Facts,
@@ -29,10 +30,16 @@ from swerl_record import (
 )
 
 MACHINERY = ("_pytest", "pytest", "pluggy", unittest.__name__)
+INSIDE = os.path.dirname(os.path.realpath(str(_pytest.__file__))) + os.sep
 OUTCOME_HOOKS = (
     "pytest_collection_modifyitems", "pytest_pycollect_makeitem", "pytest_pyfunc_call", "pytest_report_teststatus",
     "pytest_runtest_call", "pytest_runtest_logreport", "pytest_runtest_makereport", "pytest_runtest_protocol",
 )  # fmt: skip
+
+
+def blamed(path: str, facts: Facts) -> bool:
+    """Whether `path` is a file of the patch and not of the pytest that runs here, which its own repository holds."""
+    return facts.blames(path) and not os.path.realpath(path).startswith(INSIDE)
 
 
 def outcome_hooks(config: Any) -> "Iterator[tuple[str, Any]]":
@@ -81,7 +88,7 @@ def raised_by_patch(error: Any, facts: Facts) -> "str | None":
         return None
     trace = error.tb
     while trace is not None:
-        if facts.blames(trace.tb_frame.f_code.co_filename):
+        if blamed(trace.tb_frame.f_code.co_filename, facts):
             return str(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     return None
@@ -97,7 +104,7 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
         for alarm in replaced(before, facts):
             record.write("alarm", alarm)
         for name, function in outcome_hooks(config):
-            if id(function) not in known and facts.blames(code_file(function)):
+            if id(function) not in known and blamed(code_file(function), facts):
                 record.write("alarm", f"{facts.short(code_file(function))} registered the hook {name}")
         for name, function, code in tests:
             if function.__code__ is not code:
