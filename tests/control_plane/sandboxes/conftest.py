@@ -25,6 +25,7 @@ class User:
 
     def __init__(self, api: Kube, namespace: str) -> None:
         self.api, self.namespace = api, namespace
+        self._declared: set[str] = set()
 
     async def declare(self, name: str, *, job: str = "test", labels: dict[str, str] | None = None, **spec: Any) -> Body:
         body = {
@@ -38,6 +39,7 @@ class User:
             }
             | spec,
         }
+        self._declared.add(name)
         return await self.api.create("swesandboxes", body)
 
     async def sandbox(self, name: str) -> Body | None:
@@ -63,6 +65,13 @@ class User:
 
     async def delete(self, name: str) -> None:
         await self.api.delete(API, "swesandboxes", self.namespace, name)
+
+    async def clear(self) -> None:
+        """Remove the groups that a test has left, as one that failed does: it may be tried again."""
+        for name in self._declared:
+            if await self.sandbox(name) is not None:
+                await self.delete(name)
+                await self.until(lambda name=name: self.pods(name), lambda pods: not pods, 60)  # type: ignore[misc]
 
     async def renew(self, lease: str, duration: int) -> None:
         """Create or renew a Lease as a driver does."""
@@ -144,7 +153,9 @@ async def user(
 ) -> AsyncIterator[User]:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     async with Kube(Metrics()) as api:
-        yield User(api, namespace)
+        user = User(api, namespace)
+        yield user
+        await user.clear()
 
 
 @pytest.fixture
