@@ -36,6 +36,7 @@ OURS, PEER = "ours", "kubernetes-python"
 MIB_SLOTS = 16
 PLAN = [("true", slots) for slots in SLOTS] + [("1MiB", 1), ("1MiB", MIB_SLOTS)]
 KILL_AFTER = 2.0  # seconds from the start of the command
+DEAD_SECONDS = 1.0  # until it is started again: one that is killed holds its port until all its threads have ended
 COLUMNS = "command callers client p50_ms p99_ms per_s cpu_ms apiserver_ms kubelet_ms machine_ms sockets rss_mib failed"
 Loads = Mapping[tuple[str, str, int], Load]
 Matrix = Mapping[str, Mapping[str, bool]]
@@ -65,6 +66,7 @@ async def judge(cluster: layout.Cluster, place: Place) -> Matrix:
         checks = [asyncio.create_task(one.ask(do="check", name=KILLED)) for one in workers]
         await asyncio.sleep(KILL_AFTER)
         components.kill("apiserver")
+        await asyncio.sleep(DEAD_SECONDS)
         await components.start("apiserver")
         for one, answer in zip(workers, await asyncio.gather(*checks), strict=True):
             found[one.name][KILLED] = answer["right"]
