@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
-from swerl_trainer.rollout.cursor import TaskOrder
-from swerl_trainer.rollout.dispatcher import Dispatcher, DispatchSettings, StepGroups
+from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.group import Declare, Discard, Group, Rollout, Start
 
-SETTINGS = DispatchSettings(steps=4, prompts_per_step=2, group_size=2, prefetch=1, max_concurrent=100)
-
-
-def dispatcher(tasks: int = 5, **changes: object) -> Dispatcher:
-    return Dispatcher(replace(SETTINGS, **changes), TaskOrder(tasks, shuffle=False))
-
-
-def started(actions: Sequence[object]) -> list[str]:
-    return [action.order.id for action in actions if isinstance(action, Start)]
-
-
-def finish(target: Dispatcher, group: str, rewards: Sequence[float | None]) -> None:
-    """End the members of a group; None is a member that infrastructure ended."""
-    for index, reward in enumerate(rewards):
-        valid = reward is not None
-        target.finished(Rollout(group, index, "t", valid=valid, reward=reward or 0.0))
-
-
-def mixed(target: Dispatcher, groups: Sequence[str]) -> None:
-    for group in groups:
-        finish(target, group, [1.0, -1.0])
+from .dispatching import dispatcher, finish, mixed, started
 
 
 def test_a_step_is_made_of_the_next_prompts_in_order() -> None:
@@ -128,36 +106,6 @@ def test_a_broken_cluster_is_noticed_and_one_working_group_is_enough_to_go_on() 
     d.actions()
     mixed(d, ["g4"])
     assert d.stuck() is None
-
-
-def unpulled(target: Dispatcher, group: str, index: int) -> None:
-    """End a member of a group for want of its image."""
-    target.finished(Rollout(group, index, "t", valid=False, error_code="image_pull_failed"))
-
-
-def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
-    d = dispatcher(redo_limit=0)
-    d.actions()
-    for index in (0, 1):
-        unpulled(d, "g0", index)
-    assert d.stuck() is None and d.lost_to_nothing_but("image_pull_failed")
-    assert started(d.actions()) == ["g2"]
-    mixed(d, ["g1", "g2"])
-    step = d.take()
-    assert step is not None and step.dropped == {"infrastructure": 1}
-    assert not d.lost_to_nothing_but("image_pull_failed")
-
-
-@pytest.mark.parametrize("other", ["pod_evicted", "", None])
-def test_one_episode_that_ends_otherwise_is_remembered(other: str | None) -> None:
-    d = dispatcher(redo_limit=0)
-    d.actions()
-    assert not d.lost_to_nothing_but("image_pull_failed")
-    unpulled(d, "g0", 0)
-    assert d.lost_to_nothing_but("image_pull_failed")
-    d.finished(Rollout("g0", 1, "t", valid=other is None, error_code=other or ""))
-    unpulled(d, "g1", 0)
-    assert not d.lost_to_nothing_but("image_pull_failed")
 
 
 def test_groups_without_signal_are_replaced_up_to_a_limit() -> None:
