@@ -201,6 +201,18 @@ def test_turns_count_answers_without_a_command() -> None:
     assert figures["rollout/response_len/mean"] == 2
 
 
+def test_a_rate_is_the_mean_of_the_episodes_own() -> None:
+    wordy = replace(rollout(seconds={"total": 10.0, "exec": 1.0}), turns=9, steps=8, format_errors=9)
+    short = replace(rollout(seconds={"total": 10.0, "exec": 0.5}), turns=1, steps=1, format_errors=0)
+    silent = replace(rollout(seconds={"total": 1.0}), turns=0, steps=0, format_errors=0)
+    figures = rollout_figures([wordy, short, silent])
+    assert figures["agent/format_error_rate"] == 0.5
+    assert figures["sandbox/exec_overhead_ratio"] == pytest.approx((0.1 + 0.05) / 2)
+    assert figures["sandbox/exec_overhead_per_turn"] == pytest.approx(1.5 / 10), "a mean over the turns"
+    assert figures["sandbox/exec_latency_mean"] == pytest.approx(1.5 / 9), "a mean over the commands"
+    assert "agent/format_error_rate" not in rollout_figures([silent])
+
+
 def test_endings_count_what_infrastructure_ended_too() -> None:
     figures = rollout_figures([rollout(), rollout(valid=False)])
     assert figures["agent/exit_status/submitted"] == 2

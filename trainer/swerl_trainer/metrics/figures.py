@@ -154,9 +154,10 @@ def _agent(valid: Sequence[Rollout]) -> Figures:
         "agent/turns_sum": float(sum(turns)),
         "agent/tool_calls_mean": fmean(calls),
         "agent/tool_calls_sum": float(sum(calls)),
-        "agent/format_error_rate": sum(r.format_errors for r in valid) / max(1, sum(turns)),
         "agent/context_omitted_turns_mean": fmean(r.omitted_turns for r in valid),
     }
+    if rates := [r.format_errors / r.turns for r in valid if r.turns]:
+        figures["agent/format_error_rate"] = fmean(rates)
     counts = Counter(f"agent/patch_source/{rollout.patch_source or 'none'}" for rollout in valid)
     counts.update(f"agent/suspicion/{rule}" for rollout in valid for rule in rollout.suspicions)
     return figures | {name: float(count) for name, count in counts.items()}
@@ -187,20 +188,17 @@ def _times(valid: Sequence[Rollout]) -> Figures:
     totals = [metrics["total_time"] for metrics in told if metrics]
     if totals:
         figures |= {"agent/total_time_max": max(totals), "agent/total_time_min": min(totals)}
-    return figures | _ways([rollout for rollout in valid if "total" in rollout.seconds])
+    if ratios := [metrics["exec_overhead_ratio"] for metrics in told if "exec_overhead_ratio" in metrics]:
+        figures["sandbox/exec_overhead_ratio"] = fmean(ratios)
+    return figures | _ways([rollout for rollout in valid if "exec" in rollout.seconds])
 
 
 def _ways(timed: Sequence[Rollout]) -> Figures:
-    """Seconds on the way into sandboxes and back, of all commands, turns and runs together."""
+    """Seconds on the way into sandboxes and back, as means over all turns and over all commands."""
     turns, commands = sum(rollout.turns for rollout in timed), sum(rollout.steps for rollout in timed)
-    if not turns:
-        return {}
-    overhead, run = (sum(rollout.seconds.get(phase, 0.0) for rollout in timed) for phase in ("exec", "total"))
-    return {
-        "sandbox/exec_latency_mean": overhead / max(1, commands),
-        "sandbox/exec_overhead_per_turn": overhead / turns,
-        "sandbox/exec_overhead_ratio": overhead / max(run, 1e-9),
-    }
+    overhead = sum(rollout.seconds["exec"] for rollout in timed)
+    figures = {"sandbox/exec_overhead_per_turn": overhead / turns} if turns else {}
+    return figures | ({"sandbox/exec_latency_mean": overhead / commands} if commands else {})
 
 
 def _engine(valid: Sequence[Rollout]) -> Figures:
