@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import yaml
 from aiohttp import WSMsgType, web
+
+from tests.kubeconfig import write_kubeconfig
 
 OK = (200, "")
 BODY: dict[str, Any] = {"metadata": {"name": "x", "namespace": "ns", "resourceVersion": "7"}, "items": []}
@@ -42,16 +43,7 @@ class BusyServer:
 
     def kubeconfig(self, path: Path) -> str:
         """A kubeconfig for this server, written to `path`."""
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "ns"}}],
-            "clusters": [{"name": "k", "cluster": {"server": self.url}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-        }
-        path.write_text(yaml.safe_dump(document))
-        return str(path)
+        return write_kubeconfig(path, self.url, namespace="ns")
 
     @property
     def pauses(self) -> list[float]:

@@ -16,10 +16,11 @@ from swerl_agent.evaluation.shard import Folders, Share, make_share
 from swerl_api import EvaluationFile
 
 from tests.chat_server import MODEL, ChatServer, scripted, serving
+from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent_episode.conftest import PLAIN, make_tokenizer
 from tests.unit.tasks.rows import swebench
 
-from .test_shard import KUBECONFIG, SOLVED, Maps, evaluation_file, fill
+from .test_shard import SOLVED, Maps, evaluation_file, fill
 
 KEY = "sk-very-secret-0123456789"
 
@@ -33,9 +34,8 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def words(tasks: Path, url: str, *more: str) -> list[str]:
-    config = tasks.parent / "kubeconfig"
-    config.write_text(json.dumps(KUBECONFIG))
-    where = ["--output", str(tasks.parent / "out"), "--kubeconfig", str(config), "--namespace", "n"]
+    config = write_kubeconfig(tasks.parent / "kubeconfig", "http://127.0.0.1:1")
+    where = ["--output", str(tasks.parent / "out"), "--kubeconfig", config, "--namespace", "n"]
     return ["eval", "run", str(tasks / "rows.jsonl"), *where, "--engine", url, "--api", "chat-completions", *more]
 
 

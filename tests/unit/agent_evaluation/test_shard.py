@@ -26,6 +26,7 @@ from swerl_agent.kube import NotFound
 from swerl_agent.tasks.selection import shard
 from swerl_api import EvaluationFile
 
+from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent_episode.conftest import PLAIN, make_tokenizer
 from tests.unit.tasks.rows import swebench
 
@@ -270,15 +271,6 @@ def test_a_share_of_another_division_is_wrong_usage(tmp_path: Path, capsys: pyte
     path = tmp_path / "evaluation.json"
     path.write_text(evaluation_file().model_dump_json(by_alias=True, exclude_none=True))
     assert EvaluationFile.read(path) == evaluation_file()
-    config = tmp_path / "kubeconfig"
-    config.write_text(json.dumps(KUBECONFIG))
-    assert main(["eval", "job", "--config", str(path), "--shard", "0/3", "--kubeconfig", str(config)]) == 2
+    config = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    assert main(["eval", "job", "--config", str(path), "--shard", "0/3", "--kubeconfig", config]) == 2
     assert "has 2 shards" in capsys.readouterr().err
-
-
-KUBECONFIG = {
-    "current-context": "c",
-    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-    "users": [{"name": "u", "user": {}}],
-}

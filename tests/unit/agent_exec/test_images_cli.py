@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
@@ -15,6 +14,8 @@ from swerl_agent.cli import main
 from swerl_api import SweImageSetSpec, SweImageSetStatus
 from swerl_operator.images.plan import Ledger
 from swerl_operator.images.status import described
+
+from tests.kubeconfig import write_kubeconfig
 
 SET = "/apis/swerl.dev/v1alpha1/namespaces/rl/sweimagesets/gym"
 MAP = "/api/v1/namespaces/rl/configmaps/list"
@@ -48,13 +49,7 @@ class Cluster:
     def start(self) -> None:
         self._thread.start()
         port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
-        content = {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "rl"}}],
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-            "users": [{"name": "u", "user": {}}],
-        }
-        self.kubeconfig.write_text(json.dumps(content))
+        write_kubeconfig(self.kubeconfig, f"http://127.0.0.1:{port}", namespace="rl")
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)

@@ -7,24 +7,17 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
 from swerl_agent.kube import ApiError, BadRequest, ConfigError, Conflict, ExitStatus, NotFound, ServerError, Token
 from swerl_agent.kube.config import from_kubeconfig
 from swerl_agent.kube.errors import api_error
 from swerl_agent.kube.exec import parse_status
 from swerl_agent.kube.paths import resource_path
 
+from tests.kubeconfig import write_kubeconfig
+
 
 def kubeconfig(folder: Path, **user: str) -> Path:
-    path = folder / "config"
-    document = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "here"}}],
-        "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:8080/"}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return path
+    return Path(write_kubeconfig(folder / "config", "http://127.0.0.1:8080/", namespace="here", user=user))
 
 
 def test_a_kubeconfig_gives_server_namespace_and_token(tmp_path: Path) -> None:
