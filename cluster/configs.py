@@ -198,7 +198,6 @@ def kubelet(cluster: Cluster) -> str:
             "serializeImagePulls": False,
             "maxParallelImagePulls": 4,
             "registryPullQPS": 0,
-            "eventRecordQPS": 0,
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1Gi"},
