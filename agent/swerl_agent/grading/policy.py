@@ -48,7 +48,8 @@ PROTECTED = (
 # Modules at the top that would shadow a runner's own, by the project that they are of: there they are the code to fix.
 RUNNERS = (("pytest", "_pytest"), ("pluggy",), ("iniconfig",), ("unittest",))
 
-# Every line from which git or patch takes a file's name.
+# Lines from which git or patch takes a file's name, also where a hunk's counts claim them for its content: counts may
+# lie, so these are looked for everywhere, and by marks that honest content hardly has. `headers` tells of all others.
 _HEADER = re.compile(
     r"^(?:diff --git |rename (?:from|to) |copy (?:from|to) |Index: |--- (?=.*\n\+\+\+ )|(?<=\n)\+\+\+ )(.*)$",
     re.MULTILINE,
