@@ -15,6 +15,7 @@ EVALUATION_LABEL = "swerl.dev/evaluation"
 IMAGE_SET_LABEL = "swerl.dev/image-set"
 TASK_LABEL = "swerl.dev/task"
 EGRESS_LABEL = "swerl.dev/egress"
+LEASE_LABEL = "swerl.dev/lease"  # UID of the Lease of the program that made it, and without which it must not be
 
 ROLE_SANDBOX = "sandbox"
 ROLE_GRADING = "grading"
@@ -25,6 +26,7 @@ ROLE_PULL = "pull"
 ROLE_PREFLIGHT = "preflight"
 ROLE_SHARD = "shard"
 ROLE_MERGE = "merge"
+ROLE_CLIENT = "client"  # a Lease with which all that its program made goes
 
 SANDBOX_POD_PREFIX = "swesb-"
 SANDBOX_CONTAINER = "sandbox"

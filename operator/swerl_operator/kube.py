@@ -136,14 +136,15 @@ class Kube:
         *,
         grace: int | None = None,
         uid: str | None = None,
+        version: str | None = None,
         propagation: str = "Background",
     ) -> bool:
-        """Delete it (only the one with `uid`, when given); False when it was gone already."""
+        """Delete it; False when it was gone already. Raises Conflict where it has not the `uid` or `version` given."""
         body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
-        if uid is not None:
-            body["preconditions"] = {"uid": uid}
+        conditions = {"uid": uid, "resourceVersion": version}
+        body["preconditions"] = {name: value for name, value in conditions.items() if value is not None}
         try:
             await self.request("DELETE", path(api_version, resource, namespace, name), body=body)
         except NotFound:

@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from swerl_api import Grading
-from swerl_api.names import JOB_LABEL
 
 from swerl_agent.episode import PROMPT_FAILED, unwritten, write_artifacts
-from swerl_agent.evaluation import Attempts, made_with
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.evaluation import made_with, opened_attempts
 from swerl_agent.storage import to_disk
 from swerl_agent.tasks import Task, TaskError
 
@@ -56,9 +54,8 @@ async def run_one(options: argparse.Namespace) -> int:
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
-            Grader(client, namespace, Grading(), {JOB_LABEL: options.job}, placement=Placement.of(sandbox)) as grader,
-            Attempts(
-                client, namespace, grader, job=options.job, sandbox=sandbox, kubeconfig=options.kubeconfig
+            opened_attempts(
+                client, namespace, Grading(), sandbox, job=options.job, kubeconfig=options.kubeconfig
             ) as attempts,
             unwritten(partial(write_artifacts, options.output, verdict=None, meta=told)) as ended,
         ):

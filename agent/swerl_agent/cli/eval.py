@@ -25,9 +25,10 @@ from swerl_agent.evaluation import (
     keep_settings,
     made_with,
     merge,
+    opened_attempts,
     read_settings,
 )
-from swerl_agent.grading import VERDICTS, Grader, Placement
+from swerl_agent.grading import VERDICTS
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.selection import shard
 
@@ -110,27 +111,26 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     sandbox = sandbox_settings(options)
     told = made_with(settings["model"], options.engine, agent_limits(options))
-    how = EvaluationSettings(options.samples, options.workers, options.temperature, options.job, sandbox, told=told)
+    how = EvaluationSettings(options.samples, options.workers, options.temperature, told=told)
     grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
-    async with (
-        chosen_agent(options, prompts) as agent,
-        open_client(options) as client,
-        Grader(
-            client,
-            options.namespace or client.namespace,
-            grading,
-            placement=Placement.of(sandbox),
-            cache_directory=options.output / VERDICTS,
-        ) as grader,
-    ):
+    async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         keep_settings(options.output, settings, agree=agree)  # now: an endpoint that refuses begins no folder
         redo = Redo(options.output)
         redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(options.samples)}, options.redo)
         conclusions, show = Conclusions(options.output, records, settings), _Progress(tasks, how, records).show
         work = Evaluation(tasks, agent, how, records, options.output, on_record=show, conclude=conclusions.write)
         try:
-            namespace = options.namespace or client.namespace
-            await work.run(client, namespace, grader, kubeconfig=options.kubeconfig)
+            if work.left:
+                async with opened_attempts(
+                    client,
+                    options.namespace or client.namespace,
+                    grading,
+                    sandbox,
+                    job=options.job,
+                    cache_directory=options.output / VERDICTS,
+                    kubeconfig=options.kubeconfig,
+                ) as attempts:
+                    await work.run(attempts)
         finally:
             redo.done(records)
             summary = conclusions.made()

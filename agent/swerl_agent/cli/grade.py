@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from swerl_api.names import JOB_LABEL
+
 from swerl_agent.grading import NO_PATCH, VERDICTS, Grader, Placement
 from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predictions
+from swerl_agent.sandbox.lease import anchored
 from swerl_agent.tasks import Task
 
 from .options import (
@@ -20,6 +23,8 @@ from .options import (
     grading_settings,
     open_client,
 )
+
+JOB = "swerl-grade"  # name in the job label of what is created
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
@@ -58,31 +63,36 @@ async def _graded(
     """The reports of `left`, each written and printed as it comes; the first error ends the others."""
     if not left:
         return {}
-    settings = grading_settings(options, cache=True)
     asked = {prediction.instance_id: prediction for prediction in left}
     async with open_client(options) as client:
-        grader = Grader(
-            client,
-            options.namespace or client.namespace,
-            settings,
-            placement=Placement(workdir=options.workdir),
-            cache_directory=options.cache or options.output / VERDICTS,
-            keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.evaluation.eval_script, log),
-        )
+        namespace = options.namespace or client.namespace
+        async with anchored(namespace, JOB, kubeconfig=options.kubeconfig) as lease:
+            grader = Grader(
+                client,
+                namespace,
+                grading_settings(options, cache=True),
+                {JOB_LABEL: JOB},
+                placement=Placement(workdir=options.workdir),
+                cache_directory=options.cache or options.output / VERDICTS,
+                lease=lease,
+                keep_log=lambda task, _, log: folder.write_log(
+                    asked[task.instance_id], task.evaluation.eval_script, log
+                ),
+            )
 
-        async def one(prediction: Prediction) -> dict[str, Any]:
-            task, verdict = tasks[prediction.instance_id], NO_PATCH
-            if prediction.patch.strip():
-                verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
-            report = await asyncio.to_thread(folder.write, prediction, verdict)
-            print(f"{prediction.instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
-            return report
+            async def one(prediction: Prediction) -> dict[str, Any]:
+                task, verdict = tasks[prediction.instance_id], NO_PATCH
+                if prediction.patch.strip():
+                    verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
+                report = await asyncio.to_thread(folder.write, prediction, verdict)
+                print(f"{prediction.instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
+                return report
 
-        try:
-            async with grader, asyncio.TaskGroup() as group:
-                running = {each.instance_id: group.create_task(one(each)) for each in left}
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            try:
+                async with grader, asyncio.TaskGroup() as group:
+                    running = {each.instance_id: group.create_task(one(each)) for each in left}
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
     return {name: task.result() for name, task in running.items()}
 
 

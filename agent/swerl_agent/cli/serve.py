@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from swerl_api import Grading
-from swerl_api.names import JOB_LABEL
 
 from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
-from swerl_agent.evaluation import BUILTIN, Attempts
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.evaluation import BUILTIN, Attempts, opened_attempts
 from swerl_agent.tasks.importing import Wish
 
 from .options import (
@@ -77,13 +75,12 @@ async def run_server(options: argparse.Namespace) -> int:
     grading = Grading(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
     sandbox = sandbox_settings(options).model_copy(update={"max_concurrent": options.concurrency})
     async with open_client(options) as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        place, job = (client, options.namespace or client.namespace), options.job
-        async with (
-            Grader(*place, grading, {JOB_LABEL: job}, placement=Placement.of(sandbox)) as grader,
-            Attempts(*place, grader, job=job, sandbox=sandbox, kubeconfig=options.kubeconfig) as attempts,
-        ):
+        namespace = options.namespace or client.namespace
+        async with opened_attempts(
+            client, namespace, grading, sandbox, job=options.job, kubeconfig=options.kubeconfig
+        ) as attempts:
             model = AttemptRunner(attempts, http, tokenizer, prompts, limits, folder=options.tokenizer)
-            server = _server(options, GoldenRunner(grader) if options.run_golden else model, defaults)
+            server = _server(options, GoldenRunner(attempts.grader) if options.run_golden else model, defaults)
             stop = _stopped(attempts)
             await serve(server, options.host, options.port, stop=stop, grace=options.grace, tell=_tell)
             if attempts.lost.done():

@@ -12,9 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from swerl_api.names import JOB_LABEL
+
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.grading.checking import Ledger, check
 from swerl_agent.grading.soundness import KINDS, Checked
+from swerl_agent.sandbox.lease import anchored
 from swerl_agent.storage import file_name, write_whole
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.loading import refuse_repeated
@@ -30,6 +33,7 @@ from .options import (
     open_client,
 )
 
+JOB = "swerl-tasks-check"  # name in the job label of what is created
 RUNS = "runs.jsonl"
 LOGS = "logs"
 
@@ -72,11 +76,18 @@ async def _run(options: argparse.Namespace, tasks: Sequence[Task], ledger: Ledge
 
     async with open_client(options) as client:
         namespace = options.namespace or client.namespace
-        placement = Placement(workdir=options.workdir)
-        keep_log = partial(_keep_log, options.output / LOGS)
-        async with Grader(
-            client, namespace, grading_settings(options), placement=placement, keep_log=keep_log
-        ) as grader:
+        async with (
+            anchored(namespace, JOB, kubeconfig=options.kubeconfig) as lease,
+            Grader(
+                client,
+                namespace,
+                grading_settings(options),
+                {JOB_LABEL: JOB},
+                placement=Placement(workdir=options.workdir),
+                lease=lease,
+                keep_log=partial(_keep_log, options.output / LOGS),
+            ) as grader,
+        ):
             await check(grader, tasks, ledger, repeat=options.repeat, tell=tell)
 
 

@@ -2,7 +2,7 @@
 
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent, opened_chat_agent
 from .artifacts import bare_address, made_with
-from .attempts import Attempt, Attempts
+from .attempts import Attempt, Attempts, opened_attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck, check_prompts
 from .folder import AGREE, Conclusions, check_agreement, conclude, keep_settings, read_settings
 from .records import Record, RecordError, Records
@@ -32,6 +32,7 @@ __all__ = [
     "made_with",
     "merge",
     "opened_agent",
+    "opened_attempts",
     "opened_chat_agent",
     "predictions",
     "read_settings",

@@ -1,27 +1,27 @@
 """One attempt at one task: a sandbox, an episode in it, the verdict on its patch.
 
-Guarantees: a sandbox goes when its attempt ends, however it ends, and all of them go with the process, by one Lease; a
+Guarantees: a sandbox goes when its attempt ends, however it ends, and everything goes with the process, by one Lease; a
 sandbox that cannot be removed now costs no attempt; a patch is graded apart from the sandbox it was made in.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
-from swerl_api import Sandbox
+from swerl_api import Grading, Sandbox
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 
 from swerl_agent.episode import PROMPT_FAILED, Agent, Episode
-from swerl_agent.grading import Grader, Verdict
+from swerl_agent.grading import Grader, Placement, Verdict
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup, let_go
-from swerl_agent.sandbox.lease import LeaseKeeper, this_process
+from swerl_agent.sandbox.lease import LeaseKeeper, anchored
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
 
@@ -54,10 +54,9 @@ class Attempt:
 
 
 class Attempts:
-    """Makes attempts in `namespace`; use with `async with`, which raises LeaseLost when the Lease cannot be had.
+    """Makes attempts in `namespace`, whose sandboxes name `lease`.
 
-    `job` is the name in the job label of what is created, `labels` are further ones of it; `owners` are the owner
-    references of the Lease, `kubeconfig` is that of `client`.
+    `job` is the name in the job label of what is created, `labels` are further ones of it.
     """
 
     def __init__(
@@ -65,43 +64,21 @@ class Attempts:
         client: KubeClient,
         namespace: str,
         grader: Grader,
+        lease: LeaseKeeper,
         *,
         job: str,
         sandbox: Sandbox | None = None,
         labels: Mapping[str, str] | None = None,
-        owners: Sequence[Mapping[str, Any]] = (),
-        kubeconfig: str | None = None,
     ) -> None:
-        self._client, self._namespace, self._grader = client, namespace, grader
+        self.grader = grader
+        self._client, self._namespace, self._lease = client, namespace, lease
         self._sandbox = sandbox or Sandbox()
         self._labels = {JOB_LABEL: job, **(labels or {})}
-        self._lease = LeaseKeeper(
-            namespace,
-            f"{job}-{os.urandom(4).hex()}",
-            holder=this_process(),
-            labels=self._labels,
-            owner_refs=owners,
-            kubeconfig=kubeconfig,
-        )
 
     @property
     def lost(self) -> Future[None]:
         """Fails with LeaseLost when the Lease could not be kept: what runs, and every attempt after it, is in vain."""
         return self._lease.lost
-
-    async def __aenter__(self) -> Self:
-        self._lease.start()
-        try:
-            await asyncio.to_thread(self._lease.wait_held)
-        except BaseException:
-            await asyncio.to_thread(self._lease.stop)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self._lease.stop)
 
     async def make(
         self,
@@ -126,10 +103,38 @@ class Attempts:
         finally:
             await let_go(sandboxes.delete())
         patch = episode.patch
-        return Attempt(episode, await self._grader.grade(task, patch, image=episode.image) if patch else None)
+        return Attempt(episode, await self.grader.grade(task, patch, image=episode.image) if patch else None)
 
     async def _declare(self, task: Task) -> SandboxGroup:
         spec = group_spec(self._sandbox, image=task.image, task_id=task.instance_id, replicas=1, owner=self._lease.name)
         labels = self._labels | {TASK_LABEL: label_value(task.instance_id)} | queue_labels(self._sandbox)
         name = f"attempt-{os.urandom(6).hex()}"
         return await SandboxGroup.declare(self._client, name=name, spec=spec, labels=labels, namespace=self._namespace)
+
+
+@asynccontextmanager
+async def opened_attempts(
+    client: KubeClient,
+    namespace: str,
+    grading: Grading,
+    sandbox: Sandbox,
+    *,
+    job: str,
+    labels: Mapping[str, str] | None = None,
+    owners: Sequence[Mapping[str, Any]] = (),
+    cache_directory: Path | None = None,
+    kubeconfig: str | None = None,
+) -> AsyncIterator[Attempts]:
+    """Attempts with a Grader and a Lease of their own, which `owners` own; `kubeconfig` is that of `client`.
+
+    The other arguments are those of Grader and Attempts. Raises LeaseLost when the Lease cannot be had.
+    """
+    every = {JOB_LABEL: job, **(labels or {})}
+    placement = Placement.of(sandbox)
+    async with (
+        anchored(namespace, job, labels=labels, owners=owners, kubeconfig=kubeconfig) as lease,
+        Grader(
+            client, namespace, grading, every, placement=placement, cache_directory=cache_directory, lease=lease
+        ) as grader,
+    ):
+        yield Attempts(client, namespace, grader, lease, job=job, sandbox=sandbox, labels=labels)

@@ -3,7 +3,7 @@
 Guarantees: every attempt that is not settled runs, and no settled one runs again, however often the process is killed
 in between; what is known is on disk before the next attempt of that worker starts, and so is what an episode did,
 whatever ended it; a lost sandbox or engine ends one attempt, which counts as nothing, and so does a prompt that does
-not render; all sandboxes go with the process, by a Lease.
+not render; no attempt begins without the Lease.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from swerl_api import Sandbox
-
 from swerl_agent.episode import PROMPT_FAILED, Agent, Episode, PromptError, unwritten
-from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient, KubeError
+from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import to_disk
 from swerl_agent.tasks import Task
@@ -42,10 +39,6 @@ class EvaluationSettings:
     samples: int = 1  # attempts per task
     workers: int = 4  # attempts at the same time
     temperature: float = 0.0
-    job: str = "swerl-eval"  # name in the job label of what is created
-    sandbox: Sandbox = field(default_factory=Sandbox)
-    labels: Mapping[str, str] = field(default_factory=dict)  # further ones of Lease and sandboxes
-    owners: Sequence[Mapping[str, Any]] = ()  # owner references of the Lease
     told: Mapping[str, Any] = field(default_factory=dict)  # what artifacts say of all attempts, see `made_with`
 
 
@@ -82,33 +75,23 @@ class Evaluation:
         known = {trial: self._records.of(trial) for trial in self.left}
         return [trial for trial, record in known.items() if record is None or record.exit_status != PROMPT_FAILED]
 
-    async def run(self, client: KubeClient, namespace: str, grader: Grader, *, kubeconfig: str | None = None) -> None:
-        """Make them all; what is recorded stays whatever is raised. `kubeconfig` is that of `client`.
+    async def run(self, attempts: Attempts) -> None:
+        """Make them all; what is recorded stays whatever is raised.
 
         Raises EvaluationStuck, PromptError when no prompt renders any more, LeaseLost, GradingError, OSError.
         """
-        left, settings = self.left, self._settings
-        if not left:
-            return
+        left = self.left
         queue = iter(left)
-        place = Attempts(
-            client,
-            namespace,
-            grader,
-            job=settings.job,
-            sandbox=settings.sandbox,
-            labels=settings.labels,
-            owners=settings.owners,
-            kubeconfig=kubeconfig,
-        )
-        async with place as attempts:
-            await _all([self._work(queue, attempts) for _ in range(min(settings.workers, len(left)))])
+        if left:
+            await _all([self._work(queue, attempts) for _ in range(min(self._settings.workers, len(left)))])
 
     async def _work(self, queue: Iterator[Trial], attempts: Attempts) -> None:
         for trial in queue:
             record = await self._attempt(trial, attempts)
             self._on_record(record)
             await asyncio.to_thread(self._conclude)
+            if attempts.lost.done():
+                attempts.lost.result()
             self._lost = 0 if record.valid else self._lost + 1
             if self._lost >= LOST_IN_A_ROW:
                 raise _vain(record, f"the last {self._lost} attempts")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
 from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine, check_served, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
-from swerl_agent.grading import VERDICTS, Grader, Placement
+from swerl_agent.grading import VERDICTS
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
 from swerl_agent.tasks.selection import shard
 
 from .agents import opened_agent, opened_chat_agent
 from .artifacts import made_with
+from .attempts import Attempts, opened_attempts
 from .evaluation import Evaluation, EvaluationSettings, check_prompts
 from .folder import AGREE, Conclusions, begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
@@ -68,7 +69,7 @@ async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None
     everything = await asyncio.to_thread(load_share_tasks, share)
     tasks = everything[shard(share.number, spec.shards, len(everything))]
     settings = _settings(file)
-    async with _agent(share) as agent, _grader(client, share) as grader:
+    async with _agent(share) as agent:
         records = await asyncio.to_thread(_open_records, share, settings)  # an endpoint that refuses begins no folder
         report = _report(client, file, str(share.number))
         conclusions = Conclusions(share.folder, records, settings)
@@ -77,7 +78,9 @@ async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None
         mine, total = {task.instance_id for task in tasks}, len(everything) * spec.samples
         following = asyncio.create_task(report.follow(lambda: progress_of(records, mine, total)))
         try:
-            await work.run(client, file.namespace, grader, kubeconfig=kubeconfig)
+            if work.left:
+                async with _attempts(client, share, kubeconfig) as attempts:
+                    await work.run(attempts)
         finally:
             following.cancel()
             await asyncio.to_thread(conclusions.made)
@@ -150,10 +153,6 @@ def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
         spec.samples,
         spec.workers,
         spec.temperature,
-        job=names.evaluation_scope(file.name),
-        sandbox=spec.sandbox,
-        labels=file.labels,
-        owners=[_owner(file)],
         told=made_with(file.model, file.engine, _limits(file)),
     )
 
@@ -204,16 +203,18 @@ def _prompts(share: Share) -> str | None:
     return prompts_text(share.file.spec.agent, share.folders.prompts)
 
 
-def _grader(client: KubeClient, share: Share) -> Grader:
+def _attempts(client: KubeClient, share: Share, kubeconfig: str | None) -> AbstractAsyncContextManager[Attempts]:
     file = share.file
-    return Grader(
+    return opened_attempts(
         client,
         file.namespace,
         file.spec.grading,
-        file.labels,
-        [_owner(file)],
-        placement=Placement.of(file.spec.sandbox),
+        file.spec.sandbox,
+        job=names.evaluation_scope(file.name),
+        labels=file.labels,
+        owners=[_owner(file)],
         cache_directory=share.folders.output / file.folder / VERDICTS,
+        kubeconfig=kubeconfig,
     )
 
 

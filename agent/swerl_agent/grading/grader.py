@@ -2,7 +2,8 @@
 
 Guarantees: identical requests in flight share one Job; a verdict on the patch is never retried, an infrastructure
 failure is, on a fresh Job; at most `settings.max_concurrent` Jobs of one Grader exist at once; before the first Job
-there is a NetworkPolicy that cuts this Grader's Pods off the network, which `close` removes.
+there is a NetworkPolicy that cuts this Grader's Pods off the network, which `close` removes; with a Lease, no Job is
+made that could outlive both.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from swerl_api import Grading
 from swerl_api.names import GRADING_PREFIX
 
 from swerl_agent.kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
+from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_agent.tasks import Task
 
 from .cache import VerdictCache, cache_key, criteria
@@ -58,9 +60,9 @@ class GradingError(Exception):
 class Grader:
     """Grades patches in `namespace`; use with `async with`.
 
-    `labels` and `owner_refs` go onto every object, so that nothing outlives the job; `cache_directory` keeps verdicts
-    across processes. `keep_log` gets, in a thread, task, patch and what the eval script printed, or git where the
-    patch did not apply.
+    `labels` and `owner_refs` go onto every object, so that nothing outlives the job; a `lease` that is held owns them,
+    too, and takes them along when the program is killed. `cache_directory` keeps verdicts across processes. `keep_log`
+    gets, in a thread, task, patch and what the eval script printed, or git where the patch did not apply.
     """
 
     def __init__(
@@ -73,10 +75,15 @@ class Grader:
         *,
         placement: Placement | None = None,
         cache_directory: Path | None = None,
+        lease: LeaseKeeper | None = None,
         keep_log: Callable[[Task, str, bytes], None] | None = None,
     ) -> None:
         self._client, self._namespace, self._settings = client, namespace, settings
         self._labels, self._owners = dict(labels or {}), [dict(owner) for owner in owner_refs]
+        self._lease = lease
+        if lease:
+            self._labels |= lease.labels
+            self._owners.append(lease.reference)
         self._placement = placement or Placement()
         self._keep_log = keep_log
         self._id = os.urandom(6).hex()
@@ -117,7 +124,7 @@ class Grader:
         `fresh`: from a Job of its own, neither kept nor shared. `image`: what the task's image is now, as a node
         resolved it; a verdict of a Job that ran another one under that name is not taken from the cache.
 
-        Raises GradingError when the cluster or the task's parser makes grading impossible.
+        Raises GradingError when the cluster or the task's parser makes grading impossible, LeaseLost without its Lease.
         """
         began = time.monotonic()
         verdict = await self._verdict(task, patch, fresh=fresh, image=image)
@@ -206,6 +213,8 @@ class Grader:
             owners=self._owners,
         )
         deadline = timeout + PULL_ALLOWANCE + DEADLINE_SLACK
+        if self._lease:
+            await self._lease.until_sure()
         return await run_job(self._client, self._watch, self._namespace, job, maps, deadline=deadline)
 
     async def _make_ready(self) -> None:

@@ -3,7 +3,8 @@
 Guarantees: renewing happens in a thread with an event loop of its own, so nothing its user computes or waits for can
 starve it; a renewal that fails is tried again for as long as a session tries to reach its sandbox (an API server that
 nobody reaches lets nothing expire), then `lost` completes, as it does at once when another program has taken the Lease
-over; the Lease is deleted on a clean end, so that what was left behind goes at once.
+over; the Lease is deleted on a clean end, so that what was left behind goes at once. An anchor is never made anew: what
+it owns must not outlive it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,22 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from swerl_api.names import LEASE_DURATION_SECONDS, LEASE_RENEW_SECONDS
+from swerl_api.names import (
+    JOB_LABEL,
+    LEASE_DURATION_SECONDS,
+    LEASE_LABEL,
+    LEASE_RENEW_SECONDS,
+    ROLE_CLIENT,
+    ROLE_LABEL,
+)
 
-from ..kube import Conflict, KubeClient, KubeError, NotFound
+from ..kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
 from .errors import SandboxError
 from .session import RECONNECT_WINDOW
 
@@ -31,7 +40,9 @@ logger = logging.getLogger(__name__)
 API, RESOURCE = "coordination.k8s.io/v1", "leases"
 RETRY_SECONDS = 2.0  # between two tries of a renewal
 MAKE_TIMEOUT = 120.0  # seconds until it must have been made
+ANCHOR_TIMEOUT = 30.0  # and for an anchor, at which a person may be looking
 RENEW_TIMEOUT = 5.0  # seconds for one try; a connection that carries nothing any more must not cost the Lease
+MARGIN = 10.0  # seconds that a Lease must last still for something to be made that must not outlive it
 
 
 class LeaseLost(SandboxError):
@@ -75,7 +86,10 @@ def this_process() -> str:
 
 
 class LeaseKeeper:
-    """Holds the Lease `name` from `start` to `stop`; `holder` tells people who does."""
+    """Holds the Lease `name` from `start` to `stop`; `holder` tells people who does.
+
+    `anchor`: things are owned by it, and the operator deletes it, and them, when it has expired.
+    """
 
     def __init__(
         self,
@@ -88,6 +102,7 @@ class LeaseKeeper:
         kubeconfig: str | None = None,
         interval: float = LEASE_RENEW_SECONDS,
         duration: int = LEASE_DURATION_SECONDS,
+        anchor: bool = False,
     ) -> None:
         self.lost: Future[None] = Future()  # fails with LeaseLost when the Lease could not be kept
         self.name = name
@@ -96,6 +111,9 @@ class LeaseKeeper:
         self._holder = holder
         self._kubeconfig = kubeconfig
         self._interval, self._duration = interval, duration
+        self._anchor = anchor
+        self._renewed = 0.0  # when the last renewal that succeeded was begun, by time.monotonic
+        self._uid = ""  # once it was made
         self._version: str | None = None  # of the Lease as we wrote it; another writer has taken it over
         self._trouble: Exception | None = None  # why the last try failed
         self._held = threading.Event()
@@ -112,8 +130,26 @@ class LeaseKeeper:
         if self.lost.done():
             self.lost.result()
         if not held:
-            cause = f": {self._trouble!r}" if self._trouble else ""
+            cause = f": {self._trouble or repr(self._trouble)}" if self._trouble else ""
             raise LeaseLost(f"Lease {self._namespace}/{self.name} could not be made in {timeout:.0f} s{cause}")
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Of what must be gone before the Lease is; once it is held."""
+        return {LEASE_LABEL: self._uid}
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """Owner reference, once it is held."""
+        return {"apiVersion": API, "kind": "Lease", "name": self.name, "uid": self._uid}
+
+    async def until_sure(self) -> None:
+        """Return when it cannot expire for another MARGIN seconds; raises LeaseLost when it is lost."""
+        while not self.lost.done():
+            if time.monotonic() - self._renewed < self._duration - MARGIN:
+                return
+            await asyncio.sleep(0.5)
+        self.lost.result()
 
     def stop(self) -> None:
         """Delete the Lease and end the thread."""
@@ -124,24 +160,34 @@ class LeaseKeeper:
         try:
             asyncio.run(self._hold())
         except Exception as error:
-            if not self.lost.done():
-                self.lost.set_exception(LeaseLost(f"Lease {self._namespace}/{self.name} was lost: {error!r}"))
+            self.lost.set_exception(LeaseLost(self._lament(error)))
             self._held.set()  # nobody need wait for it
+
+    def _lament(self, error: Exception) -> str:
+        fate = "was lost" if self._uid else "cannot be made"
+        remedy = "; let this account create, patch and delete leases there" if isinstance(error, Forbidden) else ""
+        return f"Lease {self._namespace}/{self.name} {fate}: {error or repr(error)}{remedy}"
+
+    def _in_vain(self, error: Exception) -> bool:
+        """Whether it is too late for another try, or a person must act first."""
+        if self._anchor and not self._uid and isinstance(error, (Forbidden, NotFound)):
+            return True
+        return time.monotonic() - self._renewed > max(RECONNECT_WINDOW, self._duration)
 
     async def _hold(self) -> None:
         async with KubeClient.from_environment(self._kubeconfig) as client:
-            renewed = time.monotonic()
+            self._renewed = time.monotonic()
             while not self._stopping.is_set():
-                pause = self._interval
+                pause, begun = self._interval, time.monotonic()
                 try:
                     async with asyncio.timeout(RENEW_TIMEOUT):
                         await self._renew(client)
-                    renewed = time.monotonic()
+                    self._renewed = begun
                     self._held.set()
                 except (KubeError, TimeoutError) as error:
                     logger.warning("Lease %s not renewed: %r", self.name, error)
                     self._trouble = error
-                    if time.monotonic() - renewed > max(RECONNECT_WINDOW, self._duration):
+                    if self._in_vain(error):
                         raise
                     pause = RETRY_SECONDS
                 await asyncio.to_thread(self._stopping.wait, pause)
@@ -156,6 +202,8 @@ class LeaseKeeper:
         try:
             lease = await self._write(client)
         except NotFound:
+            if self._anchor and self._uid:
+                raise LeaseLost("it was deleted, as one is that was not renewed in time") from None
             lease = await client.create(API, RESOURCE, self._namespace, self._manifest())
         except Conflict:
             holder = (await client.get(API, RESOURCE, self._namespace, self.name))["spec"].get("holderIdentity")
@@ -163,7 +211,7 @@ class LeaseKeeper:
                 raise LeaseHeld(f"Lease {self._namespace}/{self.name} was taken over by {holder}") from None
             self._version = None
             lease = await self._write(client)
-        self._version = lease["metadata"]["resourceVersion"]
+        self._version, self._uid = lease["metadata"]["resourceVersion"], lease["metadata"]["uid"]
 
     async def _write(self, client: KubeClient) -> dict[str, Any]:
         only_then = {"metadata": {"resourceVersion": self._version}} if self._version else {}
@@ -175,3 +223,33 @@ class LeaseKeeper:
 
     def _manifest(self) -> dict[str, Any]:
         return {"apiVersion": API, "kind": "Lease", "metadata": self._metadata, "spec": self._spec()}
+
+
+@asynccontextmanager
+async def anchored(
+    namespace: str,
+    job: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    owners: Sequence[Mapping[str, Any]] = (),
+    kubeconfig: str | None = None,
+) -> AsyncIterator[LeaseKeeper]:
+    """A Lease of this program, held; what is owned by it is gone within a minute when the program is killed.
+
+    `job` is the name in its job label, `labels` are further ones. Raises LeaseLost when it cannot be made.
+    """
+    keeper = LeaseKeeper(
+        namespace,
+        f"{job}-{os.urandom(4).hex()}",
+        holder=this_process(),
+        labels={JOB_LABEL: job, ROLE_LABEL: ROLE_CLIENT, **(labels or {})},
+        owner_refs=owners,
+        kubeconfig=kubeconfig,
+        anchor=True,
+    )
+    keeper.start()
+    try:
+        await asyncio.to_thread(keeper.wait_held, ANCHOR_TIMEOUT)
+        yield keeper
+    finally:
+        await asyncio.to_thread(keeper.stop)

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts
-from swerl_agent.evaluation import Conclusions, Evaluation, EvaluationSettings, Record, Records, predictions, summarise
-from swerl_agent.grading import Grader
+from swerl_agent.evaluation import (
+    Conclusions,
+    Evaluation,
+    EvaluationSettings,
+    Record,
+    Records,
+    opened_attempts,
+    predictions,
+    summarise,
+)
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_api import Resources, Sandbox
@@ -18,6 +26,7 @@ from swerl_api import Resources, Sandbox
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Scripts, block
 
+from .conftest import settings
 from .test_episode import FIX, SUBMIT, tokenizer
 
 __all__ = ["tokenizer"]
@@ -47,10 +56,9 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     namespace: str,
     tasks: list[Task],
     tokenizer: HFTokenizer,
-    grader: Grader,
     tmp_path: Path,
 ) -> None:
-    settings = EvaluationSettings(samples=SAMPLES, workers=2, temperature=1.0, sandbox=SMALL)
+    how = EvaluationSettings(samples=SAMPLES, workers=2, temperature=1.0)
     limits = AgentLimits(context_tokens=200_000, step_limit=2)
     first = asyncio.Event()
 
@@ -60,11 +68,14 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
 
         agent = BuiltinAgent(engine, tokenizer, Prompts.default(), limits)
         conclusions = Conclusions(tmp_path, records, {"model": "m"})
-        return Evaluation(tasks, agent, settings, records, tmp_path, on_record=note, conclude=conclusions.write)
+        return Evaluation(tasks, agent, how, records, tmp_path, on_record=note, conclude=conclusions.write)
 
-    cut = asyncio.create_task(
-        evaluation(Records(tmp_path), solver(tokenizer)).run(client, namespace, grader, kubeconfig=kubeconfig)
-    )
+    async def run(evaluation: Evaluation) -> None:
+        place = opened_attempts(client, namespace, settings(), SMALL, job="killed", kubeconfig=kubeconfig)
+        async with place as attempts:
+            await evaluation.run(attempts)
+
+    cut = asyncio.create_task(run(evaluation(Records(tmp_path), solver(tokenizer))))
     await asyncio.wait([cut, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)
     cut.cancel()
     await asyncio.gather(cut, return_exceptions=True)
@@ -72,7 +83,7 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     assert 0 < len(settled) < len(tasks) * SAMPLES
 
     records, engine = Records(tmp_path), solver(tokenizer)
-    await evaluation(records, engine).run(client, namespace, grader, kubeconfig=kubeconfig)
+    await run(evaluation(records, engine))
     assert {r.trial for r in records.all} == {(task.instance_id, n) for task in tasks for n in range(SAMPLES)}
     assert all(r.valid and r.resolved == (r.sample < 2) for r in records.all), records.all
     assert set(engine.episodes.values()) == {1}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records
+from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, opened_attempts
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
@@ -53,13 +53,14 @@ async def test_a_grading_that_must_not_pull_has_what_the_node_has(
 
 async def test_attempts_that_must_not_pull_are_lost_at_once_and_say_so(
     operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, absent: Task, tokenizer: HFTokenizer,
-    grader: Grader, tmp_path: Path,
+    tmp_path: Path,
 ) -> None:  # fmt: skip
     agent = BuiltinAgent(Script(tokenizer, ()), tokenizer, Prompts.default(), AgentLimits())
-    how = EvaluationSettings(samples=2, workers=2, sandbox=NEVER)
+    how = EvaluationSettings(samples=2, workers=2)
     work = Evaluation([absent], agent, how, Records(tmp_path), tmp_path)
     started = time.monotonic()
-    await work.run(client, namespace, grader, kubeconfig=kubeconfig)
+    async with opened_attempts(client, namespace, settings(), NEVER, job="absent", kubeconfig=kubeconfig) as attempts:
+        await work.run(attempts)
     assert time.monotonic() - started < SECONDS
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [(line["valid"], line["exit_status"]) for line in lines] == [(False, "lost")] * 2

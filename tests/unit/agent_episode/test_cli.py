@@ -124,7 +124,7 @@ def test_an_episode_that_came_to_nothing_says_why(
         async def make(self, *what: Any, **how: Any) -> Attempt:
             return Attempt(Episode("kit__kit-1", "cli", 0, **ending))
 
-    for name in ("chosen_agent", "open_client", "Grader", "Attempts"):
+    for name in ("chosen_agent", "open_client", "opened_attempts"):
         monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
     words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path / "out"), *ENGINE]
     assert main(words) == code
@@ -145,7 +145,7 @@ def test_an_episode_leaves_what_it_did_and_how_it_was_made_whatever_came_after_i
                 raise fault
             return Attempt(episode, Verdict("unresolved"))
 
-    for name in ("chosen_agent", "open_client", "Grader", "Attempts"):
+    for name in ("chosen_agent", "open_client", "opened_attempts"):
         monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
     words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path), "--max-tokens", "99"]
     endpoint = ["--engine", "http://user:secret@host:1/v1?key=secret", "--api", "chat-completions", "--model", "m"]
@@ -220,7 +220,7 @@ def test_graded_predictions_keep_their_verdicts(
     asked: list[Any] = []
 
     class Noting(nullcontext[None]):
-        def __init__(self, client: Any, namespace: str, settings: Grading, **how: Any) -> None:
+        def __init__(self, client: Any, namespace: str, settings: Grading, labels: Any, **how: Any) -> None:
             super().__init__()
             asked.extend([settings.cache, how["cache_directory"]])
 
@@ -230,6 +230,7 @@ def test_graded_predictions_keep_their_verdicts(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("swerl_agent.cli.grade.open_client", lambda _: nullcontext(SimpleNamespace(namespace="n")))
+    monkeypatch.setattr("swerl_agent.cli.grade.anchored", lambda *where, **how: nullcontext())
     monkeypatch.setattr("swerl_agent.cli.grade.Grader", Noting)
     (tmp_path / "preds.json").write_text('[{"instance_id": "kit__kit-1", "model_patch": "diff"}]')
     assert main(["grade", "preds.json", "--tasks", str(tasks), "--output", "out", *words]) == 0
@@ -248,7 +249,7 @@ def test_an_evaluation_keeps_its_verdicts_beside_its_results(
     for name in ("chosen_agent", "open_client"):
         opened = SimpleNamespace(namespace="n")
         monkeypatch.setattr(f"swerl_agent.cli.eval.{name}", lambda *what, opened=opened: nullcontext(opened))
-    monkeypatch.setattr("swerl_agent.cli.eval.Grader", noting)
+    monkeypatch.setattr("swerl_agent.cli.eval.opened_attempts", noting)
     assert main(["eval", "run", str(tasks), "--output", str(tmp_path / "out"), *ENGINE]) == 2
     assert asked == [True, tmp_path / "out" / "verdicts"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,7 @@ from swerl_agent.evaluation import (
     check_prompts,
 )
 from swerl_agent.grading import Verdict
-from swerl_agent.sandbox import ImagePullFailed
+from swerl_agent.sandbox import ImagePullFailed, LeaseLost
 from swerl_agent.tasks import Evaluation as Criteria
 from swerl_agent.tasks import Task
 
@@ -53,14 +54,9 @@ def unprompted() -> Attempt:
 class Attempts:
     """Gives the outcomes in order."""
 
-    outcomes: Iterator[Attempt | Exception]
-
-    def __init__(self, *where: Any, **how: Any) -> None: ...
-
-    async def __aenter__(self) -> Attempts:
-        return self
-
-    async def __aexit__(self, *error: object) -> None: ...
+    def __init__(self) -> None:
+        self.outcomes: Iterator[Attempt | Exception] = iter(())
+        self.lost: Future[None] = Future()
 
     async def make(self, task: Task, *how: Any, **more: Any) -> Attempt:
         outcome = next(self.outcomes)
@@ -70,26 +66,23 @@ class Attempts:
 
 
 @pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> type[Attempts]:
-    monkeypatch.setattr("swerl_agent.evaluation.evaluation.Attempts", Attempts)
-    return Attempts
+def attempts() -> Any:
+    return Attempts()
 
 
 def evaluation(folder: Path, count: int) -> Evaluation:
     return Evaluation(tasks(count), NOTHING, EvaluationSettings(workers=1), Records(folder), folder)
 
 
-async def test_one_that_is_finished_asks_the_cluster_for_nothing(tmp_path: Path) -> None:
+async def test_one_that_is_finished_makes_no_attempt(tmp_path: Path, attempts: Any) -> None:
     records = Records(tmp_path)
     records.add(Record(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1"))
     work = Evaluation([TASK], NOTHING, EvaluationSettings(), records, tmp_path)
-    await work.run(NOTHING, "n", NOTHING)
+    await work.run(attempts)
     assert work.left == []
 
 
-async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(
-    tmp_path: Path, attempts: type[Attempts]
-) -> None:
+async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(tmp_path: Path, attempts: Any) -> None:
     seen: list[tuple[int, list[str]]] = []
 
     def made() -> Iterator[Attempt]:
@@ -104,7 +97,7 @@ async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(
     records = Records(tmp_path)
     conclusions = Conclusions(tmp_path, records, {"model": "m"})
     how = EvaluationSettings(workers=1)
-    await Evaluation(tasks(3), NOTHING, how, records, tmp_path, conclude=conclusions.write).run(NOTHING, "n", NOTHING)
+    await Evaluation(tasks(3), NOTHING, how, records, tmp_path, conclude=conclusions.write).run(attempts)
     assert seen == [(1, ["a__a-0"]), (2, ["a__a-0", "a__a-1"])]
     assert json.loads((tmp_path / "summary.json").read_text())["resolved"] == 3
 
@@ -124,10 +117,10 @@ async def test_conclusions_that_cannot_be_written_leave_those_before_whole(tmp_p
     assert json.loads((tmp_path / "summary.json").read_text())["attempts"] == 2
 
 
-async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, attempts: type[Attempts]) -> None:
+async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, attempts: Any) -> None:
     attempts.outcomes = iter([solved(), ImagePullFailed("no such image: x:1"), solved()])
     work = evaluation(tmp_path, 3)
-    await work.run(NOTHING, "n", NOTHING)
+    await work.run(attempts)
     assert work.left == [("a__a-1", 0)]
     found = {record.instance_id: record for record in Records(tmp_path).all}
     assert (found["a__a-1"].valid, found["a__a-1"].error) == (False, "ImagePullFailed: no such image: x:1")
@@ -135,28 +128,34 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Pa
 
 
 async def test_an_endpoint_that_is_down_ends_it_with_its_words_and_what_is_known_stays(
-    tmp_path: Path, attempts: type[Attempts]
+    tmp_path: Path, attempts: Any
 ) -> None:
     attempts.outcomes = iter([solved(), *(lost() for _ in range(40))])
     with pytest.raises(
         EvaluationStuck, match=r"ended the last 20 attempts, the last so: EngineError: .*HTTP 429: busy"
     ):
-        await evaluation(tmp_path, 40).run(NOTHING, "n", NOTHING)
+        await evaluation(tmp_path, 40).run(attempts)
     known = Records(tmp_path).all
     assert [record.resolved for record in known if record.valid] == [True]
     assert len([record for record in known if not record.valid]) == 20
     attempts.outcomes = iter(solved() for _ in range(39))
     again = evaluation(tmp_path, 40)
-    await again.run(NOTHING, "n", NOTHING)
+    await again.run(attempts)
     assert again.left == []
 
 
-async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(
-    tmp_path: Path, attempts: type[Attempts]
-) -> None:
+async def test_a_lease_that_is_lost_ends_it_at_once(tmp_path: Path, attempts: Any) -> None:
+    attempts.outcomes = iter([solved(), LeaseLost("Lease n/l was lost: it was deleted"), solved()])
+    attempts.lost.set_exception(LeaseLost("Lease n/l was lost: it was deleted"))
+    with pytest.raises(LeaseLost, match="it was deleted"):
+        await evaluation(tmp_path, 3).run(attempts)
+    assert [record.resolved for record in Records(tmp_path).all] == [True], "what is known stays"
+
+
+async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_path: Path, attempts: Any) -> None:
     attempts.outcomes = iter([solved(), unprompted(), solved()])
     work = evaluation(tmp_path, 3)
-    await work.run(NOTHING, "n", NOTHING)
+    await work.run(attempts)
     assert (work.left, work.retryable) == ([("a__a-1", 0)], [])
     check_prompts(Records(tmp_path))
     found = Records(tmp_path).all[1]
@@ -164,37 +163,35 @@ async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(
     assert (tmp_path / found.run_dir / "traj.json").exists()
     attempts.outcomes = iter([solved()])
     again = evaluation(tmp_path, 3)
-    await again.run(NOTHING, "n", NOTHING)
+    await again.run(attempts)
     assert again.left == []
 
 
 async def test_prompts_that_render_nowhere_end_it_with_template_and_line_and_what_is_known_stays(
-    tmp_path: Path, attempts: type[Attempts]
+    tmp_path: Path, attempts: Any
 ) -> None:
     attempts.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
     with pytest.raises(PromptError, match=r"ended the last 20 attempts, the last at a__a-20: agent\.instance_.*line 2"):
-        await evaluation(tmp_path, 40).run(NOTHING, "n", NOTHING)
+        await evaluation(tmp_path, 40).run(attempts)
     known = Records(tmp_path).all
     assert [record.resolved for record in known if record.valid] == [True] and len(known) == 21
 
 
-async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path, attempts: type[Attempts]) -> None:
+async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path, attempts: Any) -> None:
     attempts.outcomes = iter([unprompted(), unprompted()])
-    await evaluation(tmp_path, 2).run(NOTHING, "n", NOTHING)
+    await evaluation(tmp_path, 2).run(attempts)
     with pytest.raises(PromptError, match=r"ended all 2 attempts, the last at a__a-1: agent\.instance_template"):
         check_prompts(Records(tmp_path))
 
 
-async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(
-    tmp_path: Path, attempts: type[Attempts]
-) -> None:
+async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(tmp_path: Path, attempts: Any) -> None:
     attempts.outcomes = iter([solved(), solved(), solved()])
-    await evaluation(tmp_path, 1).run(NOTHING, "n", NOTHING)
+    await evaluation(tmp_path, 1).run(attempts)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with files_end_at(16), pytest.raises(OSError, match="cannot be written: File too large"):
-        await evaluation(tmp_path, 2).run(NOTHING, "n", NOTHING)
+        await evaluation(tmp_path, 2).run(attempts)
     assert {path: path.read_bytes() for path in before} == before
     again = evaluation(tmp_path, 2)
     assert again.left == [("a__a-1", 0)]
-    await again.run(NOTHING, "n", NOTHING)
+    await again.run(attempts)
     assert again.left == []

@@ -49,7 +49,7 @@ class Place(Attempts):
     """Attempts whose sandbox and grader are made up; each waits where a real one does."""
 
     def __init__(self) -> None:
-        self._grader = cast(Any, self)
+        self.grader = cast(Any, self)
         self.fault: Exception | None = None  # of grading
         self.stuck: Exception | None = None  # of the sandbox's removal
 

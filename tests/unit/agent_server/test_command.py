@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent_episode.conftest import PLAIN, make_tokenizer
 
 from .conftest import body
@@ -29,7 +29,7 @@ class Api:
         self.calls.append(request.method)
         if request.method == "PATCH" and "POST" not in self.calls:
             return web.json_response({"kind": "Status", "reason": "NotFound", "message": "none"}, status=404)
-        return web.json_response({"metadata": {"resourceVersion": "1"}})
+        return web.json_response({"metadata": {"resourceVersion": "1", "uid": "u"}})
 
     async def other(self, request: web.Request) -> web.Response:
         return web.json_response({"kind": "Status", "reason": "Forbidden", "message": "not here"}, status=403)
@@ -44,13 +44,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    config = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-    }
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    write_kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{runner.addresses[0][1]}")
     yield api
     await runner.cleanup()
 

@@ -1,0 +1,27 @@
+"""A program that grades a patch for longer than anybody waits: a namespace and a pickled task on stdin."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sys
+
+from swerl_agent.grading import Grader
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox.lease import anchored
+
+from .conftest import settings
+
+
+async def main() -> None:
+    namespace, task = pickle.load(sys.stdin.buffer)
+    async with (
+        KubeClient.from_environment() as client,
+        anchored(namespace, "sleeper") as lease,
+        Grader(client, namespace, settings(timeout_seconds=600), lease=lease) as grader,
+    ):
+        await grader.grade(task, task.evaluation.patch)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

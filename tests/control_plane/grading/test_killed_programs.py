@@ -1,0 +1,112 @@
+"""Programs that grade are killed, or lose their Lease: nothing stays, and nothing runs without its policy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from swerl_agent.grading import Grader
+from swerl_agent.kube import KubeClient
+from swerl_agent.sandbox import LeaseLost
+from swerl_agent.sandbox.lease import anchored
+from swerl_agent.tasks import Task
+
+from tests.control_plane.operator_process import Operator
+
+from .conftest import settings
+from .task_image import Repository
+
+GONE = 60.0  # seconds until nothing of a killed program is left
+LEASES = ("coordination.k8s.io/v1", "leases")
+KINDS = {
+    "pods": "v1",
+    "jobs": "batch/v1",
+    "configmaps": "v1",
+    "networkpolicies": "networking.k8s.io/v1",
+    "leases": "coordination.k8s.io/v1",
+}
+NOT_OURS = {"kube-root-ca.crt", "swe-rl-operator"}
+
+
+@pytest.fixture
+def endless(task: Task, repository: Repository) -> Task:
+    """The task, whose tests take ten minutes."""
+    return replace(repository.task(task.image, command="sleep 600"), instance_id="calc__calc-9")
+
+
+async def present(client: KubeClient, namespace: str) -> set[str]:
+    """What a program may have made, by kind."""
+    found = set[str]()
+    for kind, api in KINDS.items():
+        items = (await client.list(api, kind, namespace))["items"]
+        found |= {kind for item in items if item["metadata"]["name"] not in NOT_OURS}
+    return found
+
+
+async def until(client: KubeClient, namespace: str, wanted: Callable[[set[str]], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not wanted(found := await present(client, namespace)):
+        assert time.monotonic() < deadline, f"after {seconds:.0f} s there are {sorted(found)}"
+        await asyncio.sleep(0.5)
+
+
+async def test_a_killed_program_leaves_nothing_of_its_gradings(
+    operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, endless: Task
+) -> None:
+    program = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        f"{__package__}.sleeper",
+        env=os.environ | {"KUBECONFIG": kubeconfig},
+        stdin=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert program.stdin is not None
+        program.stdin.write(pickle.dumps((namespace, endless)))
+        program.stdin.close()
+        await until(client, namespace, lambda found: found >= KINDS.keys(), 60)
+    finally:
+        program.kill()
+        await program.wait()
+    policy = (await client.list(KINDS["networkpolicies"], "networkpolicies", namespace))["items"][0]["metadata"]["name"]
+    killed = time.monotonic()
+    while await _runs(client, namespace):
+        kept = (await client.list(KINDS["networkpolicies"], "networkpolicies", namespace))["items"]
+        assert [item["metadata"]["name"] for item in kept] == [policy], "it must outlive the Pods it is for"
+        assert time.monotonic() - killed < GONE
+        await asyncio.sleep(0.2)
+    await until(client, namespace, lambda found: not found, GONE - (time.monotonic() - killed))
+    print(f"gone after {time.monotonic() - killed:.0f} s")
+
+
+async def _runs(client: KubeClient, namespace: str) -> bool:
+    return bool((await client.list("v1", "pods", namespace))["items"])
+
+
+async def test_nothing_is_graded_without_the_lease(
+    client: KubeClient, kubeconfig: str, namespace: str, task: Task
+) -> None:
+    async with (
+        anchored(namespace, "lost", kubeconfig=kubeconfig) as lease,
+        Grader(client, namespace, settings(), lease=lease) as grader,
+    ):
+        assert not (await grader.grade(task, "")).resolved
+        await client.delete(*LEASES, namespace, lease.name)
+        with pytest.raises(LeaseLost, match=f"{lease.name} was lost: it was deleted"):
+            await asyncio.wait_for(asyncio.wrap_future(lease.lost), 30)
+        with pytest.raises(LeaseLost):
+            await grader.grade(task, task.evaluation.patch)
+
+
+async def test_a_lease_that_cannot_be_made_is_an_error_at_once(kubeconfig: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(LeaseLost, match=r"no-such-namespace/nobody-.* cannot be made: 404"):
+        async with anchored("no-such-namespace", "nobody", kubeconfig=kubeconfig):
+            raise AssertionError("it is held")
+    assert time.monotonic() - started < 10

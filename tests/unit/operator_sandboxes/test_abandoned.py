@@ -1,0 +1,109 @@
+"""What killed programs left goes in an order, and nothing of one that lives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from swerl_operator.abandoned import Abandoned
+from swerl_operator.errors import Conflict
+from swerl_operator.sandboxes.facts import timestamp
+from swerl_operator.sandboxes.settings import SandboxSettings
+
+WALL = 1_000_000.0
+DURATION = 40
+
+
+class Cluster:
+    """Leases and Pods; what was asked to be deleted, in order."""
+
+    def __init__(self) -> None:
+        self.renewed = WALL
+        self.leases, self.pods = ["program"], ["grading"]
+        self.deleted: list[str] = []
+        self.late = False  # the Lease is renewed between our look and our deletion
+
+    async def list(self, api: str, resource: str, namespace: str | None, *, labels: str) -> list[dict[str, Any]]:
+        if resource == "pods":
+            assert labels == "swerl.dev/lease=u1"
+            return [{"metadata": {"name": name}} for name in self.pods]
+        assert labels == "swerl.dev/role=client"
+        spec = {"holderIdentity": "a@b/1", "renewTime": timestamp(self.renewed), "leaseDurationSeconds": DURATION}
+        meta = {"namespace": "ns", "uid": "u1", "resourceVersion": "7"}
+        return [{"metadata": meta | {"name": name}, "spec": spec} for name in self.leases]
+
+    async def delete_all(self, api: str, resource: str, namespace: str, *, labels: str) -> None:
+        assert labels == "swerl.dev/lease=u1"
+        self.deleted.append(resource)
+
+    async def delete(self, api: str, resource: str, namespace: str, name: str, *, uid: str, version: str) -> bool:
+        assert (uid, version) == ("u1", "7")
+        if self.late:
+            raise Conflict("DELETE", 409, "Conflict", name)
+        self.deleted.append(f"{resource}/{name}")
+        self.leases.remove(name)
+        return True
+
+
+class Time:
+    now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return WALL + self.now
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def looker(cluster: Cluster, time: Time) -> Abandoned:
+    return Abandoned(cluster, (), SandboxSettings(), time.clock, time.wall)  # type: ignore[arg-type]
+
+
+async def pass_time(looker: Abandoned, time: Time, seconds: float) -> bool:
+    """Sweep every five seconds; what the last one said."""
+    ending = False
+    until = time.now + seconds
+    while time.now < until:
+        time.now += 5
+        ending = await looker.sweep()
+    return ending
+
+
+async def test_gradings_go_before_the_lease_that_owns_their_policy(
+    looker: Abandoned, cluster: Cluster, time: Time
+) -> None:
+    assert not await pass_time(looker, time, DURATION)
+    assert cluster.deleted == []
+    assert await pass_time(looker, time, 10), "a Pod still runs"
+    assert set(cluster.deleted) == {"jobs"}
+    cluster.pods.clear()
+    assert not await pass_time(looker, time, 5)
+    assert cluster.deleted[-1] == "leases/program"
+
+
+async def test_a_program_that_renews_keeps_all(looker: Abandoned, cluster: Cluster, time: Time) -> None:
+    for _ in range(30):
+        cluster.renewed = time.wall()
+        await pass_time(looker, time, 10)
+    assert cluster.deleted == []
+
+
+async def test_a_renewal_in_the_last_moment_keeps_the_lease(looker: Abandoned, cluster: Cluster, time: Time) -> None:
+    cluster.pods.clear()
+    cluster.late = True
+    assert not await pass_time(looker, time, DURATION + 10)
+    assert cluster.leases == ["program"]
+    cluster.renewed, before = time.wall(), len(cluster.deleted)
+    await pass_time(looker, time, 20)
+    assert len(cluster.deleted) == before
