@@ -194,6 +194,8 @@ class LeaseKeeper:
             try:
                 async with asyncio.timeout(RENEW_TIMEOUT):
                     await client.delete(API, RESOURCE, self._namespace, self.name)
+            except NotFound:
+                pass  # it went with its owner
             except (KubeError, TimeoutError) as error:
                 logger.warning("Lease %s not deleted: %r", self.name, error)
 
