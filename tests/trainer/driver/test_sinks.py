@@ -1,0 +1,76 @@
+"""Where the figures of a step go."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sinks, TensorBoardSink, rows
+
+from tests.full_disk import files_end_at
+
+
+def test_a_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first = JsonlSink(path, attempt=1, keep={})
+    for step in (1, 2, 3):
+        first.write("step", step, {"x": 1.0})
+    with path.open("a") as sink:
+        sink.write('{"kind": "step", "st')
+    second = JsonlSink(path, attempt=2, keep={"step": 2})
+    second.write("step", 3, {"x": 2.0})
+    assert [(row["step"], row["attempt"], row["x"]) for row in rows(path)] == [(1, 1, 1.0), (2, 1, 1.0), (3, 2, 2.0)]
+
+
+def test_a_row_that_the_disk_refuses_leaves_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path, attempt=1, keep={})
+    sink.write("step", 1, {"x": 1.0})
+    with files_end_at(path.stat().st_size + 5), pytest.raises(OSError, match="File too large"):
+        sink.write("step", 2, {"x": 2.0})
+    sink.write("step", 3, {"x": 3.0})
+    assert [row["step"] for row in rows(path)] == [1, 3]
+
+
+def test_a_run_from_the_beginning_starts_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    JsonlSink(path, attempt=1, keep={}).write("evaluation", 0, {"x": 1.0})
+    JsonlSink(path, attempt=2, keep={})
+    assert list(rows(path)) == []
+
+
+def test_prometheus_answers_with_the_newest_figures() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    sink = PrometheusSink("demo", port)
+    sink.write("step", 4, {"rollout/raw_reward": 0.5})
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    sink.close()
+    assert 'swerl_rollout_raw_reward{job="demo"} 0.5' in text
+    assert 'swerl_step{job="demo"} 4.0' in text
+
+
+def test_tensorboard_writes_events(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, first_step=1)
+    sink.write("step", 1, {"a/b": 1.0})
+    sink.close()
+    assert list(tmp_path.glob("events.*"))
+
+
+def test_a_sink_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    class Broken:
+        def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
+            raise OSError("disk full")
+
+        def close(self) -> None:
+            raise OSError("disk full")
+
+    path = tmp_path / "metrics.jsonl"
+    sinks = Sinks([Broken(), JsonlSink(path, attempt=1, keep={})])
+    sinks.write("step", 1, {})
+    sinks.close()
+    assert len(list(rows(path))) == 1
