@@ -22,8 +22,7 @@ from .sandboxes.leases import Leases, LeaseState
 from .sandboxes.settings import SandboxSettings
 
 LEASES = ("coordination.k8s.io/v1", "leases")
-PERIOD = 5.0  # seconds between two looks
-ENDING = 1.0  # while Pods of an expired Lease end
+ENDING = 1.0  # seconds between two looks while Pods of an expired Lease end
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,8 @@ class Abandoned:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._api, self._namespaces = api, namespaces or (None,)
-        self._leases, self._clock, self._wall = Leases(settings), clock, wall
+        self._leases, self._period = Leases(settings), settings.lease_poll
+        self._clock, self._wall = clock, wall
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -50,7 +50,7 @@ class Abandoned:
                 ending = await self.sweep()
             except OperatorError as error:
                 logger.warning("what killed programs left cannot be looked for, trying again: %s", error)
-            await asyncio.sleep(ENDING if ending else PERIOD)
+            await asyncio.sleep(ENDING if ending else self._period)
 
     async def sweep(self) -> bool:
         """Look once; whether Pods of an expired Lease still run. Raises OperatorError."""

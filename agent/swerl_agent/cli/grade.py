@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from swerl_api.names import JOB_LABEL
-
 from swerl_agent.grading import NO_PATCH, VERDICTS, Grader, Placement
 from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predictions
 from swerl_agent.sandbox.lease import anchored
@@ -64,35 +62,33 @@ async def _graded(
     if not left:
         return {}
     asked = {prediction.instance_id: prediction for prediction in left}
-    async with open_client(options) as client:
-        namespace = options.namespace or client.namespace
-        async with anchored(namespace, JOB, kubeconfig=options.kubeconfig) as lease:
-            grader = Grader(
-                client,
-                namespace,
-                grading_settings(options, cache=True),
-                {JOB_LABEL: JOB},
-                placement=Placement(workdir=options.workdir),
-                cache_directory=options.cache or options.output / VERDICTS,
-                lease=lease,
-                keep_log=lambda task, _, log: folder.write_log(
-                    asked[task.instance_id], task.evaluation.eval_script, log
-                ),
-            )
+    async with (
+        open_client(options) as client,
+        anchored(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
+    ):
+        grader = Grader(
+            client,
+            lease.namespace,
+            grading_settings(options, cache=True),
+            placement=Placement(workdir=options.workdir),
+            cache_directory=options.cache or options.output / VERDICTS,
+            lease=lease,
+            keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.evaluation.eval_script, log),
+        )
 
-            async def one(prediction: Prediction) -> dict[str, Any]:
-                task, verdict = tasks[prediction.instance_id], NO_PATCH
-                if prediction.patch.strip():
-                    verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
-                report = await asyncio.to_thread(folder.write, prediction, verdict)
-                print(f"{prediction.instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
-                return report
+        async def one(prediction: Prediction) -> dict[str, Any]:
+            task, verdict = tasks[prediction.instance_id], NO_PATCH
+            if prediction.patch.strip():
+                verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
+            report = await asyncio.to_thread(folder.write, prediction, verdict)
+            print(f"{prediction.instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
+            return report
 
-            try:
-                async with grader, asyncio.TaskGroup() as group:
-                    running = {each.instance_id: group.create_task(one(each)) for each in left}
-            except ExceptionGroup as errors:
-                raise errors.exceptions[0] from None
+        try:
+            async with grader, asyncio.TaskGroup() as group:
+                running = {each.instance_id: group.create_task(one(each)) for each in left}
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
     return {name: task.result() for name, task in running.items()}
 
 

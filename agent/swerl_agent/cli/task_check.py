@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from swerl_api.names import JOB_LABEL
-
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.grading.checking import Ledger, check
 from swerl_agent.grading.soundness import KINDS, Checked
@@ -74,21 +72,19 @@ async def _run(options: argparse.Namespace, tasks: Sequence[Task], ledger: Ledge
         found.append(checked)
         print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {_remark(checked)}", flush=True)
 
-    async with open_client(options) as client:
-        namespace = options.namespace or client.namespace
-        async with (
-            anchored(namespace, JOB, kubeconfig=options.kubeconfig) as lease,
-            Grader(
-                client,
-                namespace,
-                grading_settings(options),
-                {JOB_LABEL: JOB},
-                placement=Placement(workdir=options.workdir),
-                lease=lease,
-                keep_log=partial(_keep_log, options.output / LOGS),
-            ) as grader,
-        ):
-            await check(grader, tasks, ledger, repeat=options.repeat, tell=tell)
+    async with (
+        open_client(options) as client,
+        anchored(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
+        Grader(
+            client,
+            lease.namespace,
+            grading_settings(options),
+            placement=Placement(workdir=options.workdir),
+            lease=lease,
+            keep_log=partial(_keep_log, options.output / LOGS),
+        ) as grader,
+    ):
+        await check(grader, tasks, ledger, repeat=options.repeat, tell=tell)
 
 
 def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:

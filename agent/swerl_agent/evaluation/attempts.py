@@ -129,12 +129,9 @@ async def opened_attempts(
 
     The other arguments are those of Grader and Attempts. Raises LeaseLost when the Lease cannot be had.
     """
-    every = {JOB_LABEL: job, **(labels or {})}
     placement = Placement.of(sandbox)
     async with (
         anchored(namespace, job, labels=labels, owners=owners, kubeconfig=kubeconfig) as lease,
-        Grader(
-            client, namespace, grading, every, placement=placement, cache_directory=cache_directory, lease=lease
-        ) as grader,
+        Grader(client, namespace, grading, placement=placement, cache_directory=cache_directory, lease=lease) as grader,
     ):
         yield Attempts(client, namespace, grader, lease, job=job, sandbox=sandbox, labels=labels)

@@ -60,9 +60,10 @@ class GradingError(Exception):
 class Grader:
     """Grades patches in `namespace`; use with `async with`.
 
-    `labels` and `owner_refs` go onto every object, so that nothing outlives the job; a `lease` that is held owns them,
-    too, and takes them along when the program is killed. `cache_directory` keeps verdicts across processes. `keep_log`
-    gets, in a thread, task, patch and what the eval script printed, or git where the patch did not apply.
+    `labels` and `owner_refs` go onto every object, so that nothing outlives the job; a `lease` that is held gives its
+    labels, too, owns them all and takes them along when the program is killed. `cache_directory` keeps verdicts across
+    processes. `keep_log` gets, in a thread, task, patch and what the eval script printed, or git where the patch did
+    not apply.
     """
 
     def __init__(

@@ -106,8 +106,8 @@ class LeaseKeeper:
     ) -> None:
         self.lost: Future[None] = Future()  # fails with LeaseLost when the Lease could not be kept
         self.name = name
-        self._namespace = namespace
-        self._metadata = {"name": name, "labels": dict(labels or {}), "ownerReferences": [dict(o) for o in owner_refs]}
+        self.namespace = namespace
+        self._labels, self._owners = dict(labels or {}), [dict(owner) for owner in owner_refs]
         self._holder = holder
         self._kubeconfig = kubeconfig
         self._interval, self._duration = interval, duration
@@ -131,12 +131,13 @@ class LeaseKeeper:
             self.lost.result()
         if not held:
             cause = f": {self._trouble or repr(self._trouble)}" if self._trouble else ""
-            raise LeaseLost(f"Lease {self._namespace}/{self.name} could not be made in {timeout:.0f} s{cause}")
+            raise LeaseLost(f"Lease {self.namespace}/{self.name} could not be made in {timeout:.0f} s{cause}")
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of what must be gone before the Lease is; once it is held."""
-        return {LEASE_LABEL: self._uid}
+        """Of what must be gone before the Lease is, its own but for its role; once it is held."""
+        own = {name: value for name, value in self._labels.items() if name != ROLE_LABEL}
+        return own | {LEASE_LABEL: self._uid}
 
     @property
     def reference(self) -> dict[str, Any]:
@@ -166,7 +167,7 @@ class LeaseKeeper:
     def _lament(self, error: Exception) -> str:
         fate = "was lost" if self._uid else "cannot be made"
         remedy = "; let this account create, patch and delete leases there" if isinstance(error, Forbidden) else ""
-        return f"Lease {self._namespace}/{self.name} {fate}: {error or repr(error)}{remedy}"
+        return f"Lease {self.namespace}/{self.name} {fate}: {error or repr(error)}{remedy}"
 
     def _in_vain(self, error: Exception) -> bool:
         """Whether it is too late for another try, or a person must act first."""
@@ -193,7 +194,7 @@ class LeaseKeeper:
                 await asyncio.to_thread(self._stopping.wait, pause)
             try:
                 async with asyncio.timeout(RENEW_TIMEOUT):
-                    await client.delete(API, RESOURCE, self._namespace, self.name)
+                    await client.delete(API, RESOURCE, self.namespace, self.name)
             except NotFound:
                 pass  # it went with its owner
             except (KubeError, TimeoutError) as error:
@@ -206,25 +207,26 @@ class LeaseKeeper:
         except NotFound:
             if self._anchor and self._uid:
                 raise LeaseLost("it was deleted, as one is that was not renewed in time") from None
-            lease = await client.create(API, RESOURCE, self._namespace, self._manifest())
+            lease = await client.create(API, RESOURCE, self.namespace, self._manifest())
         except Conflict:
-            holder = (await client.get(API, RESOURCE, self._namespace, self.name))["spec"].get("holderIdentity")
+            holder = (await client.get(API, RESOURCE, self.namespace, self.name))["spec"].get("holderIdentity")
             if holder != self._holder:
-                raise LeaseHeld(f"Lease {self._namespace}/{self.name} was taken over by {holder}") from None
+                raise LeaseHeld(f"Lease {self.namespace}/{self.name} was taken over by {holder}") from None
             self._version = None
             lease = await self._write(client)
         self._version, self._uid = lease["metadata"]["resourceVersion"], lease["metadata"]["uid"]
 
     async def _write(self, client: KubeClient) -> dict[str, Any]:
         only_then = {"metadata": {"resourceVersion": self._version}} if self._version else {}
-        return await client.patch(API, RESOURCE, self._namespace, self.name, only_then | {"spec": self._spec()})
+        return await client.patch(API, RESOURCE, self.namespace, self.name, only_then | {"spec": self._spec()})
 
     def _spec(self) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         return {"holderIdentity": self._holder, "leaseDurationSeconds": self._duration, "renewTime": now}
 
     def _manifest(self) -> dict[str, Any]:
-        return {"apiVersion": API, "kind": "Lease", "metadata": self._metadata, "spec": self._spec()}
+        metadata = {"name": self.name, "labels": self._labels, "ownerReferences": self._owners}
+        return {"apiVersion": API, "kind": "Lease", "metadata": metadata, "spec": self._spec()}
 
 
 @asynccontextmanager
@@ -244,7 +246,7 @@ async def anchored(
         namespace,
         f"{job}-{os.urandom(4).hex()}",
         holder=this_process(),
-        labels={JOB_LABEL: job, ROLE_LABEL: ROLE_CLIENT, **(labels or {})},
+        labels={JOB_LABEL: job, **(labels or {}), ROLE_LABEL: ROLE_CLIENT},
         owner_refs=owners,
         kubeconfig=kubeconfig,
         anchor=True,

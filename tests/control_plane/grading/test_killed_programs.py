@@ -7,7 +7,6 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,13 +16,13 @@ from swerl_agent.sandbox import LeaseLost
 from swerl_agent.sandbox.lease import anchored
 from swerl_agent.tasks import Task
 
+from tests.control_plane.exec.conftest import until
 from tests.control_plane.operator_process import Operator
 
 from .conftest import settings
 from .task_image import Repository
 
 GONE = 60.0  # seconds until nothing of a killed program is left
-LEASES = ("coordination.k8s.io/v1", "leases")
 KINDS = {
     "pods": "v1",
     "jobs": "batch/v1",
@@ -40,25 +39,26 @@ def endless(task: Task, repository: Repository) -> Task:
     return replace(repository.task(task.image, command="sleep 600"), instance_id="calc__calc-9")
 
 
+async def names(client: KubeClient, namespace: str, kind: str) -> list[str]:
+    """Objects of a kind that a program may have made."""
+    found = [item["metadata"]["name"] for item in (await client.list(KINDS[kind], kind, namespace))["items"]]
+    return [name for name in found if name not in NOT_OURS]
+
+
 async def present(client: KubeClient, namespace: str) -> set[str]:
-    """What a program may have made, by kind."""
-    found = set[str]()
-    for kind, api in KINDS.items():
-        items = (await client.list(api, kind, namespace))["items"]
-        found |= {kind for item in items if item["metadata"]["name"] not in NOT_OURS}
-    return found
-
-
-async def until(client: KubeClient, namespace: str, wanted: Callable[[set[str]], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not wanted(found := await present(client, namespace)):
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s there are {sorted(found)}"
-        await asyncio.sleep(0.5)
+    """The kinds of which there are any."""
+    return {kind for kind in KINDS if await names(client, namespace, kind)}
 
 
 async def test_a_killed_program_leaves_nothing_of_its_gradings(
     operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, endless: Task
 ) -> None:
+    async def all_made() -> bool:
+        return await present(client, namespace) == KINDS.keys()
+
+    async def all_gone() -> bool:
+        return not await present(client, namespace)
+
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -70,23 +70,18 @@ async def test_a_killed_program_leaves_nothing_of_its_gradings(
         assert program.stdin is not None
         program.stdin.write(pickle.dumps((namespace, endless)))
         program.stdin.close()
-        await until(client, namespace, lambda found: found >= KINDS.keys(), 60)
+        await until(all_made, "the grading runs", 60)
     finally:
         program.kill()
         await program.wait()
-    policy = (await client.list(KINDS["networkpolicies"], "networkpolicies", namespace))["items"][0]["metadata"]["name"]
+    (policy,) = await names(client, namespace, "networkpolicies")
     killed = time.monotonic()
-    while await _runs(client, namespace):
-        kept = (await client.list(KINDS["networkpolicies"], "networkpolicies", namespace))["items"]
-        assert [item["metadata"]["name"] for item in kept] == [policy], "it must outlive the Pods it is for"
+    while await names(client, namespace, "pods"):
+        assert await names(client, namespace, "networkpolicies") == [policy], "it must outlive the Pods it is for"
         assert time.monotonic() - killed < GONE
         await asyncio.sleep(0.2)
-    await until(client, namespace, lambda found: not found, GONE - (time.monotonic() - killed))
+    await until(all_gone, "nothing is left", GONE - (time.monotonic() - killed))
     print(f"gone after {time.monotonic() - killed:.0f} s")
-
-
-async def _runs(client: KubeClient, namespace: str) -> bool:
-    return bool((await client.list("v1", "pods", namespace))["items"])
 
 
 async def test_nothing_is_graded_without_the_lease(
@@ -97,7 +92,7 @@ async def test_nothing_is_graded_without_the_lease(
         Grader(client, namespace, settings(), lease=lease) as grader,
     ):
         assert not (await grader.grade(task, "")).resolved
-        await client.delete(*LEASES, namespace, lease.name)
+        await client.delete(KINDS["leases"], "leases", namespace, lease.name)
         with pytest.raises(LeaseLost, match=f"{lease.name} was lost: it was deleted"):
             await asyncio.wait_for(asyncio.wrap_future(lease.lost), 30)
         with pytest.raises(LeaseLost):

@@ -220,7 +220,7 @@ def test_graded_predictions_keep_their_verdicts(
     asked: list[Any] = []
 
     class Noting(nullcontext[None]):
-        def __init__(self, client: Any, namespace: str, settings: Grading, labels: Any, **how: Any) -> None:
+        def __init__(self, client: Any, namespace: str, settings: Grading, **how: Any) -> None:
             super().__init__()
             asked.extend([settings.cache, how["cache_directory"]])
 
@@ -229,8 +229,9 @@ def test_graded_predictions_keep_their_verdicts(
             return Verdict("resolved")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("swerl_agent.cli.grade.open_client", lambda _: nullcontext(SimpleNamespace(namespace="n")))
-    monkeypatch.setattr("swerl_agent.cli.grade.anchored", lambda *where, **how: nullcontext())
+    opened = nullcontext(SimpleNamespace(namespace="n"))
+    for name in ("open_client", "anchored"):
+        monkeypatch.setattr(f"swerl_agent.cli.grade.{name}", lambda *what, **how: opened)
     monkeypatch.setattr("swerl_agent.cli.grade.Grader", Noting)
     (tmp_path / "preds.json").write_text('[{"instance_id": "kit__kit-1", "model_patch": "diff"}]')
     assert main(["grade", "preds.json", "--tasks", str(tasks), "--output", "out", *words]) == 0
