@@ -14,7 +14,7 @@ RELEASE = "swe-rl"
 
 def prepare(cluster: Cluster, steps: Steps) -> Images:
     """Set everything up, step by step; what stands already is left as it is. Raises StepFailed."""
-    if not cluster.local and "SWERL_REGISTRY" not in os.environ:
+    if not cluster.local and not os.environ.get("SWERL_REGISTRY"):
         raise StepFailed(
             "SWERL_CLUSTER=existing needs SWERL_REGISTRY (host/path that this machine and the nodes reach)"
         )
