@@ -26,6 +26,7 @@ from tests.bench import context_bench, grading_bench, parity_bench
 from tests.bench.exec_peers.place import pods
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.bench.many_episodes import EPISODES, Many, many
+from tests.bench.turns import share_of_a_turn
 
 PODS = 32  # for the episodes; each holds several
 STEPS = 3 if QUICK else 8
@@ -49,22 +50,11 @@ def demo_figures(rows: Sequence[Mapping[str, float]]) -> list[Figure]:
 
     The first step's sandboxes cannot be made ahead.
     """
-    share = sum(map(overhead_seconds, rows)) / sum(map(run_seconds, rows))
     hits, misses = (sum(row[f"sandbox/prefetch_{what}"] for row in rows[1:]) for what in ("hits", "misses"))
     return [
-        Figure("sandbox_share_of_a_turn", share, 0.05),
+        share_of_a_turn(rows),
         Figure("sandbox_ready_when_wanted", hits / (hits + misses), 0.95, at_least=True),
     ]
-
-
-def overhead_seconds(row: Mapping[str, float]) -> float:
-    """On the way to the sandboxes and back, of all turns of a step."""
-    return row["sandbox/exec_overhead_per_turn"] * row["agent/turns_sum"]
-
-
-def run_seconds(row: Mapping[str, float]) -> float:
-    """Of all turns of a step: the mean of its episodes, times their number."""
-    return row["agent/agent_run_time_mean"] * row["agent/turns_sum"] / row["agent/turns_mean"]
 
 
 async def crowd(kubeconfig: str) -> Many:

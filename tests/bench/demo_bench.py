@@ -1,4 +1,5 @@
-"""The demo over three seeds: what it learns, how long it takes, whether engine and trainer agree, what it occupies.
+"""The demo over three seeds: what it learns, how long it takes, whether engine and trainer agree, what it occupies,
+what of its turns the sandboxes take.
 
 Then, on the same cluster at rest, grading and exec. QUICK=1 runs one seed and fewer rounds.
 """
@@ -18,11 +19,13 @@ from typing import Any
 from cluster.layout import swerl_home
 from demo.cluster import Cluster
 from demo.job import job_manifest
+from demo.report import metrics_of
 from demo.run import demo, train
 from demo.setup import prepare
 from demo.steps import Steps
 from tests.bench import exec_bench, grading_bench
 from tests.bench.figures import QUICK, Figure, conclude
+from tests.bench.turns import share_of_a_turn
 
 PASS_STEPS = 8  # steps that see every training task once: 32 tasks, 4 prompts a step
 GIB = 1 << 30
@@ -102,11 +105,12 @@ def figures(start: float, summaries: list[dict[str, Any]], memory: Memory) -> li
 
 
 def main() -> int:
-    folder, memory = swerl_home() / "bench-demo", Memory()
+    folder, memory, seeds = swerl_home() / "bench-demo", Memory(), range(1 if QUICK else 3)
     with memory.watched():
         start = start_rate()
-        summaries = [demo(seed, folder / str(seed)) for seed in range(1 if QUICK else 3)]
+        summaries = [demo(seed, folder / str(seed)) for seed in seeds]
     found = figures(start, summaries, memory)
+    found.append(share_of_a_turn([row for seed in seeds for row in metrics_of(folder / str(seed) / "output")]))
     kubeconfig = str(Cluster.chosen().kubeconfig)
     found += grading_bench.figures(kubeconfig)
     found += asyncio.run(exec_bench.figures(kubeconfig))
