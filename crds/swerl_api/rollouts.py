@@ -182,8 +182,9 @@ class Sandbox(ApiModel):
     """Groups declared ahead of the one being worked on, as far as maxConcurrent leaves room for one more; a group that
     waited so long that its lifetime could end before its episode is replaced."""
     churn_while: ChurnWhile = "always"
-    """When sandboxes are made ahead and removed: as soon as they can be, or while no episode acts (removed also when
-    others wait for their room), so that Pods that start and end do not slow commands where they share processors."""
+    """When Pods start and end that no episode waits for: as soon as they can, or while none acts, so that they do not
+    slow commands where they share processors. idle: sandboxes are made ahead and removed then (removed also when others
+    wait for their room), patches are graded then, and episodes begin together, as soon as they have their sandboxes."""
     registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
     """Rewrites of task image references; the first match counts."""
     image_set: Name | None = None

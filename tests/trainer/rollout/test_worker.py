@@ -13,6 +13,7 @@ from swerl_agent.episode import Episode, Generation, ReencodingError, Stretch
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.tasks import Task
+from swerl_trainer.rollout import churn
 from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
@@ -42,27 +43,35 @@ async def test_a_member_has_acted_once_its_sandbox_is_removed(
     assert (rollout.valid, rollout.error_code) == (False, "discarded")
 
 
-async def test_sandboxes_that_served_may_wait_until_no_episode_acts(world: World, parts: WorkerParts) -> None:
+async def test_removals_and_gradings_may_wait_until_no_episode_acts(
+    world: World, parts: WorkerParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(churn, "SETTLE", 0.01)
     worker = Worker(replace(parts, churn_while="idle"))
     world.hang = asyncio.Event()
     other = asyncio.create_task(worker.act(ORDER, MEMBERS, 1, 0))
     await asyncio.sleep(0.05)
     hang, world.hang = world.hang, None
-    assert (await run(worker, ORDER, MEMBERS, 0, 0)).resolved
-    assert world.events == ["declare x-g0 2", "grade"], "the other one acts"
+    await worker.act(ORDER, MEMBERS, 0, 0)
+    await asyncio.sleep(0.05)
+    assert world.events == ["declare x-g0 2"], "the other one acts"
     hang.set()
     await other
-    await worker.rollout(ORDER, 1, 0)
-    assert sorted(world.events[2:]) == ["delete", "grade", "release 0"]
+    assert all([(await worker.rollout(ORDER, member, 0)).resolved for member in MEMBERS])
+    assert sorted(world.events[1:]) == ["delete", "grade", "grade", "release 0"]
 
 
-async def test_sandboxes_that_served_make_room_for_those_that_wait(world: World, parts: WorkerParts) -> None:
+async def test_sandboxes_that_served_make_room_for_those_that_wait(
+    world: World, parts: WorkerParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(churn, "SETTLE", 0.01)
     worker = Worker(replace(parts, churn_while="idle"))
     world.hang, world.pending = asyncio.Event(), 1
     other = asyncio.create_task(worker.act(ORDER, MEMBERS, 1, 0))
     await asyncio.sleep(0.05)
     hang, world.hang = world.hang, None
-    await run(worker, ORDER, MEMBERS, 0, 0)
+    await worker.act(ORDER, MEMBERS, 0, 0)
+    await asyncio.sleep(0)
     assert "release 0" in world.events
     hang.set()
     await other

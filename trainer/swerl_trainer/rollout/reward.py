@@ -29,7 +29,7 @@ def needs_grading(episode: Episode) -> bool:
 def rollout_of(
     episode: Episode,
     verdict: Verdict | None,
-    waited: float,
+    waited: Mapping[str, float],
     *,
     scores: Mapping[int, StepScore] | None = None,
     judge_weight: float = 1.0,
@@ -37,7 +37,7 @@ def rollout_of(
     waits: Mapping[str, float] | None = None,
     audit: Collection[Finding] = (),
 ) -> Rollout:
-    """The rollout of a finished episode; `waited` seconds passed from its start to its sandbox being ready.
+    """The rollout of a finished episode; `waited`: seconds until it began, by what it waited for.
 
     `unresolved` is the outcome of everything but a resolved task, `waits` the parts of the sandbox's own start, where
     they are known, `audit` what its commands did that honest work does not need.
@@ -74,7 +74,7 @@ def rollout_of(
         timeouts=_sum(episode, "timed_out"),
         exec_retries=_sum(episode, "retries"),
         handshake_errors=_sum(episode, "handshake_errors"),
-        seconds={**episode.timings, **grading, "wait": waited},
+        seconds={**episode.timings, **grading, **waited},
         waits=waits or {},
         usage=episode.usage,
     )

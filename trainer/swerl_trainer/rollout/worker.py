@@ -25,9 +25,9 @@ from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError, let_go
 from swerl_agent.storage import to_disk
 from swerl_agent.tasks import Task
+from swerl_trainer.rollout.churn import Churn
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
-from swerl_trainer.rollout.removals import Removals
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Worker:
         self._running: dict[str, dict[tuple[int, int], asyncio.Task[Rollout]]] = {}  # by group; index and attempt
         self._grading = 0
         self._waste = Waste()
-        self._removals = Removals(parts.churn_while, lambda: parts.sandboxes.counts()[0])
+        self._churn = Churn(parts.churn_while, lambda: parts.sandboxes.counts()[0])
 
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
         """Have the sandboxes of a try made; `act` uses them. No-op when they are asked for already."""
@@ -112,7 +112,7 @@ class Worker:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
         tries, self._tries = list(self._tries.values()), {}
-        await asyncio.gather(*(self._remove(one) for one in tries), self._removals.close(), return_exceptions=True)
+        await asyncio.gather(*(self._remove(one) for one in tries), self._churn.close(), return_exceptions=True)
 
     async def grade_fix(self, task: int) -> Verdict | None:
         """The verdict on the reference fix of a training task, graded anew; None where it has none."""
@@ -141,7 +141,7 @@ class Worker:
             try:
                 episode, waited, waits = await self._episode(member, attempted)
             finally:
-                await self._removals.remove(lambda: self._release(order, member.attempt, index))
+                await self._churn.remove(lambda: self._release(order, member.attempt, index))
                 member.acted.set()
         except SandboxError as error:
             return self._lost(order, index, error, error.code)
@@ -173,13 +173,17 @@ class Worker:
             return contextlib.nullcontext()
         return judge.scoring(self._task(order).problem_statement, f"{order.id}/{member.index}")
 
-    async def _episode(self, member: _Member, attempted: _Try) -> tuple[Episode, float, Mapping[str, float]]:
-        """The episode, the seconds it waited for its sandbox, and the parts of that sandbox's start."""
+    async def _episode(
+        self, member: _Member, attempted: _Try
+    ) -> tuple[Episode, Mapping[str, float], Mapping[str, float]]:
+        """The episode, the seconds it waited before it began, and the parts of its sandbox's start."""
         order = member.order
-        group = await asyncio.shield(attempted.declared)
-        session = await group.claim(attempted.members.index(member.index))
+        with self._churn.claiming():
+            group = await asyncio.shield(attempted.declared)
+            session = await group.claim(attempted.members.index(member.index))
         waited = time.monotonic() - member.asked
-        with self._removals.put_off():
+        async with self._churn.acting():
+            held = time.monotonic() - member.asked - waited
             episode = await self._parts.agent.run_episode(
                 self._task(order),
                 session,
@@ -189,7 +193,7 @@ class Worker:
                 scoring=member.scoring,
                 on_end=member.unwritten.append,
             )
-        return episode, waited, group.waits
+        return episode, {"wait": waited, "held": held}, group.waits
 
     async def _encoded(self, rollout: Rollout, episode: Episode) -> Rollout:
         """The rollout with what of it is trained; one that cannot be encoded counts for nothing."""
@@ -203,6 +207,7 @@ class Worker:
     async def _grade(self, order: GroupOrder, episode: Episode) -> Verdict:
         self._grading += 1
         try:
+            await self._churn.at_rest()
             return await self._parts.grading.grade(self._task(order), episode.patch or "", image=episode.image)
         except Exception as error:
             logger.exception("grading of %s/%d failed", order.id, episode.index)
@@ -226,7 +231,7 @@ class Worker:
         attempted = self._try(order, members, attempt)
         if not attempted.used and _age(attempted) > self._parts.max_age:
             logger.warning("the sandboxes of %s waited too long for their episodes; others are made", order.id)
-            self._removals.begin(self._remove(attempted))
+            self._churn.begin(self._remove(attempted))
             attempted = self._tries[(order.id, attempt)] = self._ask(order, members, f"-n{attempt}")
         attempted.used = True
         return attempted
