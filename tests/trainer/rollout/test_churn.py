@@ -9,8 +9,8 @@ from swerl_trainer.rollout import churn
 from swerl_trainer.rollout.churn import Churn
 
 
-def idle(pending: int = 0) -> Churn:
-    return Churn("idle", lambda: pending)
+def idle() -> Churn:
+    return Churn("idle", lambda: 0)
 
 
 async def act(rules: Churn, until: asyncio.Event) -> None:
