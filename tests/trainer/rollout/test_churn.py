@@ -94,6 +94,27 @@ async def test_gradings_wait_until_no_episode_acts() -> None:
     await episode
 
 
+async def test_gradings_wait_for_the_sandboxes_that_are_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(churn, "ASKED_WITHIN", 0.05)
+    pending = [0]
+    grading = asyncio.create_task(Churn("idle", lambda: pending[-1]).at_rest())
+    await asyncio.sleep(0.02)
+    pending.append(2)  # asked for when the last episode had acted
+    await asyncio.sleep(0.2)
+    assert not grading.done()
+    pending.append(0)
+    await asyncio.wait_for(grading, 1)
+
+
+async def test_gradings_begin_when_no_sandbox_becomes_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(churn, "ASKED_WITHIN", 0.05)
+    monkeypatch.setattr(churn, "PATIENCE", 0.3)
+    grading = asyncio.create_task(Churn("idle", lambda: 2).at_rest())
+    await asyncio.sleep(0.2)
+    assert not grading.done()
+    await asyncio.wait_for(grading, 1)
+
+
 async def test_nothing_waits_where_pods_may_always_start() -> None:
     rules, over = Churn("always", lambda: 0), asyncio.Event()
     with rules.claiming():

@@ -1,14 +1,16 @@
 """When Pods start and end beside the episodes of a worker: at any time, or while none acts.
 
 Guarantees where they do so while no episode acts: episodes that ask for their sandboxes at about the same time begin
-together, when all of them have one, or none has got one for a while; a removal that is put off begins as soon as no
-episode acts or is about to, or the next removal finds others waiting for room; a removal that has begun ends, whatever
-becomes of whoever asked for it.
+together, when all of them have one, or none has got one for a while; gradings begin when no episode acts and the
+sandboxes that are made ahead are ready, or none of these has become so for a while; a removal that is put off begins
+as soon as no episode acts or is about to, or the next removal finds others waiting for room; a removal that has begun
+ends, whatever becomes of whoever asked for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -18,7 +20,9 @@ from swerl_api import ChurnWhile
 Removal = Callable[[], Coroutine[Any, Any, None]]
 SETTLE = 0.2  # seconds without another episode that asks, after which one with a sandbox begins
 PATIENCE = 5.0  # seconds without another sandbox after which an episode begins nevertheless: there may be no room
-LONGEST = 20.0  # seconds that an episode with a sandbox waits for others' at most
+LONGEST = 20.0  # seconds that an episode with a sandbox waits for others', and a grading for sandboxes, at most
+ASKED_WITHIN = 0.5  # seconds after the last episode acted, within which sandboxes are asked for that are made ahead
+LOOK = 0.1  # seconds between two looks at how many sandboxes are pending
 
 
 class Churn:
@@ -61,9 +65,14 @@ class Churn:
                 self._rest.set()
 
     async def at_rest(self) -> None:
-        """Returns when a Pod may start that no episode waits for."""
-        if not self._always:
-            await self._rest.wait()
+        """Returns when a Pod may start that no episode waits for, now or soon."""
+        if self._always:
+            return
+        await self._rest.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST):
+                await self._ahead_made()
+        await self._rest.wait()
 
     async def remove(self, removal: Removal) -> None:
         """Returns when it is done, or put off; what may be removed now, is."""
@@ -93,6 +102,15 @@ class Churn:
         while True:
             async with asyncio.timeout(PATIENCE if self._claiming else SETTLE):
                 await self._changed.wait()
+
+    async def _ahead_made(self) -> None:
+        """Returns, too, when an episode acts again, or none of the sandboxes becomes ready for a while."""
+        await asyncio.sleep(ASKED_WITHIN)
+        fewest, since = self._pending(), time.monotonic()
+        while self._pending() and self._rest.is_set() and time.monotonic() - since < PATIENCE:
+            await asyncio.sleep(LOOK)
+            if (pending := self._pending()) < fewest:
+                fewest, since = pending, time.monotonic()
 
     def _count_claim(self, more: int) -> None:
         self._claiming += more
