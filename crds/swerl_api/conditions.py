@@ -108,6 +108,8 @@ class SandboxReason:
     UNSCHEDULABLE = "Unschedulable"
     SCHEDULING_GATED = "SchedulingGated"
     PULLING_IMAGE = "PullingImage"
+    VERIFYING_ISOLATION = "VerifyingIsolation"
+    NOT_ISOLATED = "NotIsolated"
     ALL_READY = "AllReady"
     COMPLETED = "Completed"
     LEASE_EXPIRED = "LeaseExpired"

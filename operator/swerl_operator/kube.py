@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -31,6 +31,9 @@ REQUEST_TIMEOUT_SECONDS = 15.0
 CONNECTIONS = 64  # parallel requests of the whole operator, watches not counted
 WATCH_SECONDS = 300  # after which the server is asked to end a watch
 SILENCE_SECONDS = 90.0  # a living watch has a bookmark about every minute
+EXEC_SECONDS = 30.0
+EXEC_PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")
+EXEC_STDOUT = b"\x01"  # the channel, first byte of its frames
 LONGEST_LINE = 1 << 21  # bytes; an object has at most 1.5 MiB
 NO_HEADERS: Mapping[str, str] = {}
 
@@ -82,6 +85,12 @@ class Kube:
         for session in (self._session, self._watches):
             if session is not None:
                 await session.close()
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        assert self._connection is not None, "use `async with Kube(...)`"
+        return str(self._connection.server).rstrip("/")
 
     async def get(self, api_version: str, resource: str, namespace: str | None, name: str) -> Object:
         """The object; raises NotFound."""
@@ -184,10 +193,11 @@ class Kube:
         headers = {"Content-Type": content_type, **self._credentials().as_http_headers()}
         data = None if body is None else json.dumps(body).encode()
         params = {key: value for key, value in (query or {}).items() if value}
-        server = str(self._connection.server).rstrip("/")
         started = time.monotonic()
         try:
-            async with self._session.request(method, server + url, data=data, params=params, headers=headers) as reply:
+            async with self._session.request(
+                method, self.server + url, data=data, params=params, headers=headers
+            ) as reply:
                 text = await reply.text()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unavailable(f"{method} {url}: API server not reachable: {error!r}") from error
@@ -212,16 +222,41 @@ class Kube:
             "labelSelector": labels,
             "fieldSelector": fields,
         }
-        connection, request = self._credentials(), f"WATCH {url}"
-        target, headers = str(connection.server).rstrip("/") + url, connection.as_http_headers()
+        request, headers = f"WATCH {url}", self._credentials().as_http_headers()
         try:
-            async with self._watches.get(target, params=query, headers=headers) as reply:
+            async with self._watches.get(self.server + url, params=query, headers=headers) as reply:
                 if reply.status >= 400:
                     _decoded(request, reply.status, await reply.text(), reply.headers)
                 async for line in reply.content:
                     yield _event(request, line)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise Unavailable(f"{request}: the stream broke: {error!r}") from error
+
+    async def output(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> bytes:
+        """What a command in a container prints to its standard output; raises Unavailable after EXEC_SECONDS.
+
+        As far as it got: nothing here tells whether the stream ended because the command did.
+        """
+        assert self._watches is not None, "use `async with Kube(...)`"
+        url, headers = path("v1", "pods", namespace, pod, "exec"), self._credentials().as_http_headers()
+        query = [("command", word) for word in command] + [("stdout", "1"), ("container", container)]
+        found = bytearray()
+        try:
+            async with (
+                asyncio.timeout(EXEC_SECONDS),
+                self._watches.ws_connect(
+                    self.server + url, params=query, headers=headers, protocols=EXEC_PROTOCOLS, max_msg_size=0
+                ) as socket,
+            ):
+                async for message in socket:
+                    frame: bytes = message.data
+                    if frame[:1] == EXEC_STDOUT:
+                        found += frame[1:]
+        except aiohttp.WSServerHandshakeError as error:
+            _decoded(f"EXEC {url}", error.status, error.message, error.headers or NO_HEADERS)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unavailable(f"EXEC {url}: {error!r}") from error
+        return bytes(found)
 
     def _credentials(self) -> kopf.ConnectionInfo:
         assert self._connection is not None

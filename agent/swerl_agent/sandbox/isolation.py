@@ -12,45 +12,38 @@ import asyncio
 import ipaddress
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
+
+from swerl_api import isolation
+from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target
 
 from ..kube import KubeClient, KubeError
 from .errors import NotIsolated
 from .session import Session
 from .wire import Cut, quoted
 
-SCRIPT = (Path(__file__).parent / "probe.sh").read_text()
-CONNECT_SECONDS = 1  # an address within reach answers in milliseconds
 PATIENCE = 15.0  # seconds a policy engine may take to close a new Pod
 PAUSE = 0.3
-NO_TOOL = 3  # exit code of the script
-
-Target = tuple[str, int]  # host, TCP port
 
 
 async def check_isolation(
-    session: Session, targets: Sequence[Target], *, api_port: int = 6443, patience: float = PATIENCE
+    session: Session, targets: Sequence[Target], *, api_port: int = API_PORT, patience: float = PATIENCE
 ) -> None:
     """Return once nothing answers the Pod of `session`; raises NotIsolated after `patience` seconds of answers."""
-    words = [str(CONNECT_SECONDS), str(api_port), *(f"tcp {host} {port}" for host, port in targets)]
+    words = isolation.words(targets, api_port=api_port)
     text = f"set -- {' '.join(map(quoted, words))}; eval {quoted(SCRIPT)}"
     clock = asyncio.get_running_loop().time
     give_up = clock() + patience
     while True:
         result = await session.execute(text, timeout=CONNECT_SECONDS + 30, cut=Cut(4096, 4096))
-        if result.exit_code == NO_TOOL:
-            raise NotIsolated("isolation cannot be checked: the image has no bash, python3 or nc; set egress: allow")
-        if result.exit_code != 0 or result.timed_out:
-            raise NotIsolated(f"isolation cannot be checked: exit code {result.exit_code}: {result.output.strip()}")
-        if not result.stdout:
+        doubt = isolation.doubt(result.exit_code or int(result.timed_out), result.output)
+        if doubt:
+            raise NotIsolated(doubt)
+        reached = isolation.reached(result.stdout.decode(errors="replace"))
+        if not reached:
             return
         if clock() >= give_up:
-            reached = ", ".join(sorted(set(result.stdout.decode(errors="replace").splitlines())))
-            raise NotIsolated(
-                f"the sandbox reached {reached} after {patience:.0f} s; the cluster does not enforce the NetworkPolicy "
-                "(install an engine that does, or set egress: allow)"
-            )
+            raise NotIsolated(reached)
         await asyncio.sleep(PAUSE)
 
 
@@ -79,10 +72,7 @@ async def api_addresses(client: KubeClient) -> list[Target]:
         service = await client.get("discovery.k8s.io/v1", "endpointslices", "default", "kubernetes")
     except KubeError:
         return found
-    for endpoint in service.get("endpoints") or []:
-        for address in endpoint["addresses"]:
-            found += [(address, port["port"]) for port in service.get("ports") or []]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found + isolation.behind(service)))
 
 
 async def _own_address(client: KubeClient) -> str | None:

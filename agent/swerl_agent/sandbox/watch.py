@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
+from swerl_api.isolation import Target
 from swerl_api.names import JOB_LABEL, SANDBOX_LABEL
 
 from ..kube import KubeClient, KubeError
 from .errors import SandboxError
-from .isolation import Target, listening
+from .isolation import listening
 
 Json = dict[str, Any]
 T = TypeVar("T")

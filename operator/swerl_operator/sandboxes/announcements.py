@@ -13,7 +13,7 @@ from swerl_api.conditions import Condition, SandboxCondition, SandboxReason, fin
 
 from .status import conditions_of
 
-WAITING = (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED)
+WAITING = (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED, SandboxReason.NOT_ISOLATED)
 
 
 def announcements(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Condition]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from enum import Enum
 from typing import Any, Literal
 
 from swerl_api import names
 from swerl_api.base import API_VERSION
 from swerl_api.conditions import Condition, SandboxReason
+from swerl_api.isolation import Target, behind
 
 from .. import events
 from ..errors import Conflict, Forbidden, NotFound
@@ -24,7 +25,7 @@ SANDBOXES = "swesandboxes"
 METRICS = "metrics.k8s.io/v1beta1"
 PULLED = f"reason=Pulled,involvedObject.kind=Pod,involvedObject.fieldPath=spec.containers{{{names.SANDBOX_CONTAINER}}}"
 EVENTS_SECONDS = 60  # that a watch of Events may last: it has no bookmarks, so silence is no sign that it broke
-PAGE = 500  # objects per list request, which bounds memory on both sides
+PAGE = 100  # objects per list request; what a bigger one takes when it is parsed, the process keeps for good
 
 
 class Collection(Enum):
@@ -100,6 +101,18 @@ class Cluster:
     async def lease(self, lease: Key) -> Object | None:
         """One Lease, or None."""
         return await self._api.find("coordination.k8s.io/v1", "leases", *lease)
+
+    async def api_addresses(self) -> list[Target]:
+        """Where the API server listens behind its service; empty without the right to know."""
+        try:
+            return behind(await self._api.get("discovery.k8s.io/v1", "endpointslices", "default", "kubernetes"))
+        except (NotFound, Forbidden):
+            return []
+
+    async def output(self, pod: Pod, command: Sequence[str]) -> str:
+        """What a command in a sandbox prints; raises as `Kube.output` does."""
+        found = await self._api.output(pod.namespace, pod.name, names.SANDBOX_CONTAINER, command)
+        return found.decode(errors="replace")
 
     async def create_pod(self, manifest: dict[str, Any]) -> Object:
         """Raises Conflict when the name is taken."""

@@ -148,6 +148,7 @@ class Controller:
             last_words=record.last_words,
             cpu_seconds=record.cpu_seconds,
             pulls=record.pulls,
+            doubt=record.doubt,
         )
 
     async def _isolate(self, record: Record, group: Group, memo: Memo) -> bool:

@@ -43,6 +43,7 @@ class View:
     cpu_seconds: float = 0.0  # used by its Pods, as sampled
     pulls: Mapping[str, float] = field(default_factory=dict)  # Pod UID -> seconds its image's pull took, if heard
     queue_words: str = ""  # why the queue that gates its Pods does not admit them
+    doubt: str | None = None  # see Record.doubt
 
 
 @dataclass(frozen=True)

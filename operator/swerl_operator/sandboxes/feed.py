@@ -19,6 +19,7 @@ from .cluster import Cluster, Collection
 from .controller import Controller
 from .facts import Key, Pod, owner_uid, read_group, read_pod
 from .leases import LeaseState
+from .proofs import Proofs
 from .settings import SandboxSettings
 from .store import Record
 
@@ -39,6 +40,7 @@ class Feed:
         self,
         cluster: Cluster,
         controller: Controller,
+        proofs: Proofs,
         settings: SandboxSettings,
         namespaces: Sequence[str],
         leads: Callable[[], bool] = lambda: True,
@@ -46,6 +48,7 @@ class Feed:
         self._leads = leads
         self._cluster = cluster
         self._controller = controller
+        self._proofs = proofs
         self._store = controller.store
         self._settings = settings
         self._namespaces: Sequence[str | None] = namespaces or (None,)
@@ -70,6 +73,7 @@ class Feed:
         record = self._store.put_pod(owner, pod)
         if record is not None:
             self._controller.follow(record, pod)
+            self._proofs.wish(record, pod)
             self._work(record)
 
     async def run(self) -> None:

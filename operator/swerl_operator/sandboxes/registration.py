@@ -14,6 +14,7 @@ from .controller import Controller
 from .feed import Feed
 from .isolation import DenyAll
 from .metrics import SandboxMetrics
+from .proofs import Proofs, own_listener
 from .pulls import Pulls
 from .settings import SandboxSettings
 from .store import Store
@@ -29,9 +30,12 @@ def register(
     metrics = SandboxMetrics(context.metrics.registry, store)
     cluster = Cluster(context.api, metrics)
     controller = Controller(cluster, DenyAll(context.api, figures), store, figures, metrics, context.metrics)
-    feed = Feed(cluster, controller, figures, context.settings.namespaces, context.leads)
+    listener = own_listener(context.api.server, context.settings.health_port)
+    proofs = Proofs(cluster, controller, context.metrics, listener)
+    feed = Feed(cluster, controller, proofs, figures, context.settings.namespaces, context.leads)
     usage = Usage(cluster, store, metrics, figures, context.settings.namespaces, controller.queue.add)
     pulls = Pulls(cluster, store, context.settings.namespaces)
     context.run_forever("sandboxes", feed.run)
+    context.run_forever("sandbox isolation", proofs.run)
     context.run_forever("sandbox usage", usage.run)
     context.run_forever("sandbox pulls", pulls.run)

@@ -116,7 +116,7 @@ def _ready(view: View, counts: Tally, decision: Decision) -> tuple[ConditionStat
         return "True", before.reason, before.message
     settled = counts.ready + counts.finished + counts.failed
     if counts.created >= view.group.spec.replicas > 0 and settled >= counts.created and counts.ready + counts.finished:
-        return "True", SandboxReason.ALL_READY, ""
+        return ("True", SandboxReason.ALL_READY, "") if view.doubt is None else ("False", *_doubted(view.doubt))
     return "False", *_why_not_ready(view)
 
 
@@ -135,6 +135,10 @@ def _why_not_ready(view: View) -> tuple[str, str]:
     if not view.admitted:
         return SandboxReason.WAITING_FOR_CAPACITY, ""
     return SandboxReason.CREATING, ""
+
+
+def _doubted(doubt: str) -> tuple[str, str]:
+    return SandboxReason.NOT_ISOLATED if doubt else SandboxReason.VERIFYING_ISOLATION, doubt
 
 
 def _waiting_for(view: View, reason: str) -> list[Pod]:

@@ -21,6 +21,15 @@ from .facts import Group, Key, Pod, PodState, followed, said_of
 TOMBSTONES = 16_384  # deleted UIDs remembered; far more than events that can still be under way
 
 
+@dataclass(slots=True)
+class Proof:
+    """Whether a Pod of a group was seen to reach nothing."""
+
+    given: bool = False
+    objection: str = ""  # why not
+    tries: int = 0  # that came to nothing
+
+
 @dataclass
 class Record:
     """One group and what became of its Pods."""
@@ -35,6 +44,7 @@ class Record:
     cpu_seconds: float = 0.0  # used by its Pods, as sampled
     pulls: dict[str, float] = field(default_factory=dict)  # UID of a Pod -> seconds its image's pull took, if heard
     sentenced: dict[str, str] = field(default_factory=dict)  # UID of a Pod the operator deletes -> reason
+    proof: Proof = field(default_factory=Proof)
     seeded: bool = False
     ever_ready: bool = False
 
@@ -42,6 +52,12 @@ class Record:
     def gone(self) -> int:
         """Pods that were created and exist no longer."""
         return max(0, self.created - len(self.pods))
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the group is not known to be isolated, '' where nobody has asked yet; None: it is, or need not be."""
+        free = self.group is None or self.group.spec.egress == "allow"
+        return None if free or self.proof.given else self.proof.objection
 
     def seed(self) -> None:
         """Take over, once, what an earlier operator process wrote: of Pods that are gone, and of CPU that was used."""

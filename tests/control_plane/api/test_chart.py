@@ -44,7 +44,7 @@ def test_a_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, 
         kubectl("create", "-f", "-", stdin=json.dumps(body))
         done = kubectl("exec", "-n", namespace, "database-0", f"--as={driver}", "--", "true")
         kubectl("delete", "pod", "database-0", "-n", namespace, "--force")
-    assert "drivers may exec only into sandbox Pods" in done.stderr, done.stderr
+    assert "drivers and the operator may exec only into sandbox Pods" in done.stderr, done.stderr
 
 
 def test_bad_values_are_refused_by_name(kubeconfig: str, namespace: str) -> None:

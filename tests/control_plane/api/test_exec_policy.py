@@ -20,7 +20,7 @@ Json = dict[str, Any]
 Enter = Callable[..., subprocess.CompletedProcess[str]]
 Typed = Callable[..., list[str]]
 IMAGE = "registry.swerl:5000/swe-rl/sandbox-base:latest"
-REFUSED = "drivers may exec only into sandbox Pods"
+REFUSED = "drivers and the operator may exec only into sandbox Pods"
 SANDBOX, DATABASE = "swesb-audited-run-0", "database-0"
 
 

@@ -1,8 +1,9 @@
-"""What a sandbox can be told apart by from inside: its user namespace."""
+"""What a sandbox can be told apart by from inside: its user namespace, and what it reaches of the network."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,14 @@ import pytest
 @pytest.fixture(scope="module")
 def operator_options() -> dict[str, str]:
     return {"sandbox_host_users": "false"}
+
+
+OPEN: dict[str, Any] = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "somebody-opens-all"},
+    "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}], "egress": [{}]},
+}
 
 
 async def inside(kubeconfig: str, namespace: str, pod: str, *command: str) -> str:
@@ -36,3 +45,33 @@ async def test_root_of_a_sandbox_is_nobody_on_its_node(user: Any, kubeconfig: st
     assert plain.split()[:2] == ["0", "0"], "what a group says counts more than what the operator was told"
     for name in ("mapped", "plain"):
         await user.delete(name)
+
+
+@pytest.fixture
+async def opened(user: Any) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """Another's policy opens the namespace; what is given closes it again."""
+    place = OPEN["metadata"] | {"namespace": user.namespace}
+    await user.api.create("networkpolicies", OPEN | {"metadata": place})
+
+    async def close() -> None:
+        await user.api.delete("networking.k8s.io/v1", "networkpolicies", user.namespace, place["name"])
+
+    yield close
+    await close()
+
+
+async def test_a_group_that_another_policy_opens_is_not_ready_before_that_is_gone(
+    user: Any, reading: Any, opened: Callable[[], Awaitable[Any]]
+) -> None:
+    await user.declare("opened", replicas=2)
+
+    def refused(status: dict[str, Any]) -> bool:
+        return bool(status) and reading(status, "Ready")[1] == "NotIsolated"
+
+    status = await user.until(lambda: user.status("opened"), refused, 60)
+    assert (status["phase"], status["ready"]) == ("Admitted", 2)
+    assert "6443" in reading(status, "Ready")[2], "the API server's own address"
+    assert "NotIsolated" in {event["reason"] for event in await user.events("opened")}
+    await opened()
+    await user.phase("opened", "Ready")
+    await user.delete("opened")

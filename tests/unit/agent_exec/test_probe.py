@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from swerl_agent.sandbox.isolation import NO_TOOL, SCRIPT
+from swerl_api.isolation import NO_TOOL, SCRIPT
 
 from .conftest import BUSYBOX
 

@@ -140,6 +140,8 @@ class World:
         self._versions = itertools.count(1)
         self._uids = itertools.count(1)
         self.gates: list[Body] = []  # that a webhook puts on each Pod as it is created
+        self.probed: list[tuple[str, list[str]]] = []  # Pods asked for their isolation, and with which words
+        self.answers = "ended 0\n"  # what such a probe prints
 
     # What a user, a kubelet or a client does.
 
@@ -178,6 +180,18 @@ class World:
         """Silence: the tests deliver events by hand."""
         await asyncio.Event().wait()
         yield "", {}
+
+    async def get(self, api_version: str, resource: str, namespace: str, name: str) -> Body:
+        self._maybe_fail()
+        assert (resource, namespace, name) == ("endpointslices", "default", "kubernetes")
+        return {"endpoints": [{"addresses": ["192.0.2.1"]}], "ports": [{"port": 6443}]}
+
+    async def output(self, namespace: str, pod: str, container: str, command: list[str]) -> bytes:
+        self._maybe_fail()
+        if pod not in self.pods:
+            raise NotFound("EXEC", 404, "NotFound", pod)
+        self.probed.append((pod, command))
+        return self.answers.encode()
 
     async def find(self, api_version: str, resource: str, namespace: str, name: str) -> Body | None:
         self._maybe_fail()
@@ -261,6 +275,7 @@ def world() -> Callable[..., World]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "RETRY", 0.01)
     monkeypatch.setattr(feed_module, "TICK", 0.02)
+    monkeypatch.setattr("swerl_operator.sandboxes.proofs.FIRST_PAUSE", 0.02)
     monkeypatch.setattr("swerl_operator.sandboxes.controller.RETRY_REFUSED", 0.02)
     monkeypatch.setattr("swerl_operator.workqueue.FIRST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr("swerl_operator.workqueue.LAST_RETRY_SECONDS", 0.05)

@@ -14,6 +14,7 @@ from swerl_operator.sandboxes.controller import Controller
 from swerl_operator.sandboxes.feed import Feed
 from swerl_operator.sandboxes.isolation import DenyAll
 from swerl_operator.sandboxes.metrics import SandboxMetrics
+from swerl_operator.sandboxes.proofs import Proofs
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.store import Store
 
@@ -42,8 +43,9 @@ class Operator:
         metrics = SandboxMetrics(self.registry, store)
         cluster = Cluster(world, metrics)
         self.controller = Controller(cluster, DenyAll(world, settings), store, settings, metrics, Metrics())
-        self.feed = Feed(cluster, self.controller, settings, (), lambda: self.leads)
-        self.tasks = [asyncio.create_task(self.feed.run())]
+        proofs = Proofs(cluster, self.controller, Metrics(), ("192.0.2.9", 8080))
+        self.feed = Feed(cluster, self.controller, proofs, settings, (), lambda: self.leads)
+        self.tasks = [asyncio.create_task(self.feed.run()), asyncio.create_task(proofs.run())]
 
     async def die(self) -> None:
         self.leads = False

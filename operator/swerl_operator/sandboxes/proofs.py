@@ -1,0 +1,122 @@
+"""Isolation of a group, tried out from inside one of its Pods before the group is called Ready.
+
+Guarantees: a group without a network is Ready only after one of its Pods, once ready, was asked and reached none of:
+the API server by service and node address, the cluster's name servers, the metadata address, this operator's own port,
+and the node over IPv6 link-local. A Pod that reaches something is asked again for as long as its group lives. Nothing
+else waits for it: whoever claims a Pod asks that very Pod itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from swerl_api import isolation
+from swerl_api.isolation import Target
+
+from ..errors import NotFound, OperatorError
+from ..metrics import Metrics
+from ..workqueue import WorkQueue
+from .cluster import Cluster
+from .controller import Controller
+from .facts import Group, Key, Pod, PodState
+from .store import Proof, Record
+
+WORKERS = 16  # groups asked at once; each waits a second for what does not answer
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds until a Pod that reached something is asked again, doubled each time
+MOST_DOUBLINGS = 8
+ADDRESSES_SECONDS = 60.0  # for which the API server's addresses are taken as known
+ENDED = "ended "  # begins the last line, which tells the script's exit code
+TEXT = f'( {isolation.SCRIPT}\n); echo "{ENDED}$?"'
+IN_BEST_SHELL = 'command -v bash >/dev/null 2>&1 && exec bash -c "$@"; exec sh -c "$@"'
+RESOLV_CONF = Path("/etc/resolv.conf")
+
+
+class Proofs:
+    """Asks as long as it runs; `listener`: a port of this process that must be out of reach, too."""
+
+    def __init__(self, cluster: Cluster, controller: Controller, metrics: Metrics, listener: Target | None) -> None:
+        self._cluster = cluster
+        self._controller = controller
+        self._own = [listener] if listener is not None else []
+        self._name_servers = own_name_servers()
+        self._addresses: list[Target] = []
+        self._read_at = float("-inf")
+        self._queue: WorkQueue[Key] = WorkQueue("SweSandboxIsolation", self.prove, metrics, workers=WORKERS)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        await self._queue.run()
+
+    def wish(self, record: Record, pod: Pod) -> None:
+        """Something is new of a Pod of this group."""
+        if pod.state is PodState.READY and record.group is not None and _open(record.group, record.proof):
+            self._queue.add(record.group.key)
+
+    async def prove(self, key: Key) -> float | None:
+        """Ask a Pod of this group; seconds until one is to be asked again."""
+        record = self._controller.store.record(key)
+        if record is None or record.group is None or not _open(record.group, record.proof):
+            return None
+        pod = next((pod for pod in record.pods.values() if pod.state is PodState.READY), None)
+        if pod is None:
+            return None  # the next one that becomes ready is asked
+        proof = record.proof
+        try:
+            proof.objection = await self._objection(pod)
+            proof.given = not proof.objection
+        except NotFound:
+            return FIRST_PAUSE  # it went meanwhile
+        except OperatorError as error:
+            proof.objection = f"isolation cannot be checked: {error}"
+            raise
+        finally:
+            self._controller.queue.add(key)
+        proof.tries += 1
+        return None if proof.given else min(FIRST_PAUSE * 2 ** min(proof.tries, MOST_DOUBLINGS), LONGEST_PAUSE)
+
+    async def _objection(self, pod: Pod) -> str:
+        """Why this Pod does not count as isolated, '' if it does."""
+        words = isolation.words([*self._own, *await self._api_addresses()], self._name_servers)
+        told = await self._cluster.output(pod, ["sh", "-c", IN_BEST_SHELL, "swerl", TEXT, "swerl", *words])
+        answers, _, code = told.rpartition(ENDED)
+        if not code.strip().isdigit():
+            end = told[-200:].strip()
+            return f"isolation cannot be checked: the probe in {pod.name} did not come to its end: {end}"
+        return isolation.doubt(int(code), "") or isolation.reached(answers)
+
+    async def _api_addresses(self) -> list[Target]:
+        if time.monotonic() - self._read_at > ADDRESSES_SECONDS:
+            self._addresses = await self._cluster.api_addresses()
+            self._read_at = time.monotonic()
+        return self._addresses
+
+
+def own_listener(server: str, port: int) -> Target | None:
+    """`port` at the address that this process has on the way to `server`; None where that is the loopback interface."""
+    url = urlsplit(server)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(url.hostname, url.port or 443, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect(address)  # sends nothing
+            host = str(way.getsockname()[0])
+    except OSError:
+        return None
+    return None if ipaddress.ip_address(host).is_loopback else (host, port)
+
+
+def own_name_servers() -> list[str]:
+    """The cluster's name servers, as this Pod knows them; none outside of a cluster."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        return []
+    lines = [line.split() for line in RESOLV_CONF.read_text().splitlines()]
+    return [words[1] for words in lines if words[:1] == ["nameserver"] and len(words) > 1]
+
+
+def _open(group: Group, proof: Proof) -> bool:
+    """Whether the group is to be isolated, and not known to be."""
+    return group.spec.egress == "none" and not proof.given and group.status.get("phase") != "Ready"

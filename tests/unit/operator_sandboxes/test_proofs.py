@@ -1,0 +1,93 @@
+"""A group without a network is Ready only when one of its Pods was asked and reached nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_operator.sandboxes import proofs
+
+from .plane import Operator, settle
+
+REACHED = "tcp 192.0.2.1 6443\nended 0\n"
+
+
+@pytest.fixture
+async def server(world: Callable[..., Any]) -> Any:
+    return world(random.Random(1))
+
+
+@pytest.fixture
+async def operator(server: Any) -> AsyncIterator[Operator]:
+    running = Operator(server)
+    yield running
+    await running.end()
+
+
+def ready(server: Any, name: str = "g") -> dict[str, Any]:
+    """The condition, as written; empty while there is none."""
+    conditions = server.sandboxes[name].get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == "Ready"), {})
+
+
+async def test_one_pod_is_asked_about_what_the_operator_and_the_pod_know(server: Any, operator: Operator) -> None:
+    server.declare("g", replicas=3)
+    await settle(server, operator, lambda: ready(server).get("status") == "True")
+    ((_, command),) = server.probed
+    assert command[-4:] == ["1", "6443", "tcp 192.0.2.9 8080", "tcp 192.0.2.1 6443"]
+
+
+async def test_a_group_that_reaches_something_is_not_ready_until_it_does_no_more(
+    server: Any, operator: Operator
+) -> None:
+    server.answers = REACHED
+    server.declare("g", replicas=2)
+    await settle(server, operator, lambda: ready(server).get("reason") == "NotIsolated")
+    assert "tcp 192.0.2.1 6443" in ready(server)["message"]
+    assert [event["reason"] for event in server.told] == ["NotIsolated"]
+    server.answers = "ended 0\n"
+    await settle(server, operator, lambda: ready(server).get("status") == "True")
+
+
+@pytest.mark.parametrize(("answers", "why"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not come to its")])
+async def test_a_probe_that_proves_nothing_is_no_proof(server: Any, operator: Operator, answers: str, why: str) -> None:
+    server.answers = answers
+    server.declare("g", replicas=1)
+    await settle(server, operator, lambda: why in ready(server).get("message", ""))
+
+
+async def test_who_may_reach_what_he_likes_is_not_asked(server: Any, operator: Operator) -> None:
+    server.declare("g", replicas=2, egress="allow")
+    await settle(server, operator, lambda: ready(server).get("status") == "True")
+    assert not server.probed
+
+
+async def test_what_an_operator_before_has_seen_is_not_asked_again(server: Any, operator: Operator) -> None:
+    server.declare("g", replicas=2)
+    await settle(server, operator, lambda: ready(server).get("status") == "True")
+    second = Operator(server)
+    try:
+        await asyncio.sleep(0.2)
+        assert len(server.probed) == 1
+    finally:
+        await second.end()
+
+
+async def test_a_proof_that_cannot_be_had_is_sought_again(server: Any, operator: Operator) -> None:
+    server.flaky = 0.3
+    server.declare("g", replicas=2)
+    await settle(server, operator, lambda: ready(server).get("status") == "True")
+
+
+def test_where_this_process_listens_and_whom_it_asks_for_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proofs.own_listener("https://127.0.0.1:6443", 8080) is None
+    monkeypatch.setattr(proofs, "RESOLV_CONF", tmp_path / "resolv.conf")
+    proofs.RESOLV_CONF.write_text("search a.b\nnameserver 192.0.2.53\noptions ndots:5\n")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert proofs.own_name_servers() == []
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    assert proofs.own_name_servers() == ["192.0.2.53"]
