@@ -13,8 +13,9 @@
 # outputs; the node's uptime when a shell took the command and when that ended, 0 where nobody saw it.
 # Every other answer goes to standard error. The session's folder holds, until the command after the next one has run, or
 # as long as it stands where ID begins with "n-" (its client named it, and another may ask for it),
-#   ID ("loop N", "pid N", "slot S", "rc N", each as it becomes known), ID.late (it was killed for its time), ID.* (files
-#   put for it), S.out, S.err, S.id (what the shell of slot S took), shell-N (the shell that loop N keeps ready).
+#   ID ("loop N", "pid N", "slot S", "size OUT ERR" of outputs that are not short, "rc N", each as it becomes known),
+#   ID.late (it was killed for its time), ID.* (files put for it), S.out, S.err (a newline more than "size" says), S.id
+#   (what the shell of slot S took), shell-N (the shell that loop N keeps ready).
 sw_token=$2 sw_blocks=$3 sw_name=$4 sw_kind=$5 sw_home=$PWD
 sw_nl='
 '
@@ -38,10 +39,16 @@ sw_say() { printf '%s %s\n' "$sw_token" "$1" >&2; }
 sw_nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
 sw_state() { # what is noted about command $1, empty where unknown
-  sw_loop= sw_pid= sw_its= sw_rc=
+  sw_loop= sw_pid= sw_its= sw_rc= sw_size=
   [ -r "$sw_dir/$1" ] || return
   while read -r sw_key sw_value; do
-    case $sw_key in loop) sw_loop=$sw_value ;; pid) sw_pid=$sw_value ;; slot) sw_its=$sw_value ;; rc) sw_rc=$sw_value ;; esac
+    case $sw_key in
+      loop) sw_loop=$sw_value ;;
+      pid) sw_pid=$sw_value ;;
+      slot) sw_its=$sw_value ;;
+      size) sw_size=$sw_value ;;
+      rc) sw_rc=$sw_value ;;
+    esac
   done <"$sw_dir/$1"
 }
 
@@ -67,20 +74,31 @@ sw_first() { # the first $2 bytes of file $1, in large pieces: each costs the sa
   } <"$1"
 }
 
-sw_bytes() { # the first and last bytes of file $1, which has $2
+sw_last() { # the bytes of file $1 from $2 on, $3 of them
+  {
+    dd bs=65536 skip=$(($2 / 65536)) 2>/dev/null || tail -c +$(($2 / 65536 * 65536 + 1))
+  } <"$1" | tail -c +$(($2 % 65536 + 1)) | head -c "$3"
+}
+
+sw_bytes() { # the first and last bytes of file $1, which has $2 that count
   if [ "$2" -le $((sw_head + sw_tail)) ]; then
     sw_first "$1" "$2"
   else
     sw_first "$1" "$sw_head"
-    [ "$sw_tail" -eq 0 ] || tail -c "$sw_tail" "$1" | head -c "$sw_tail"
+    [ "$sw_tail" -eq 0 ] || sw_last "$1" $(($2 - sw_tail)) "$sw_tail"
   fi
 }
 
-sw_read() { # the output behind file descriptor $1 into sw_text, without a process; false where it is not short and common
-  sw_text= sw_size=
+sw_position() { # how far file descriptor $1 has come, into sw_size; empty where that is not told
+  sw_size=
   while read -r sw_key sw_value; do
     case $sw_key in pos:) sw_size=$sw_value ;; esac
   done <"/proc/self/fdinfo/$1"
+} 2>/dev/null
+
+sw_read() { # the output behind file descriptor $1 into sw_text, without a process; false where it is not short and common
+  sw_text=
+  sw_position "$1"
   [ "$sw_size" -le 2000 ] || return
   while IFS= read -r sw_line; do sw_text=$sw_text$sw_line$sw_nl; done <"/proc/self/fd/$1"
   sw_text=$sw_text$sw_line
@@ -88,19 +106,37 @@ sw_read() { # the output behind file descriptor $1 into sw_text, without a proce
   case $sw_text in *[!$sw_common]*) return 1 ;; esac
 } 2>/dev/null
 
-sw_tell() { # result of command $1: exit code $2, outputs in files $3 and $4
-  sw_out=0 sw_err=0 sw_late=0 sw_both=
-  [ -e "$sw_dir/$1.late" ] && sw_late=1
-  if [ -s "$3" ] || [ -s "$4" ]; then
-    if sw_read "${3##*/}" && sw_both=$sw_text && sw_read "${4##*/}" &&
-      [ $((sw_head + sw_tail)) -ge "${#sw_both}" ] && [ $((sw_head + sw_tail)) -ge "${#sw_text}" ]; then
-      sw_out=${#sw_both} sw_err=${#sw_text}
-      sw_both=$sw_both$sw_text
-    else
-      set -- "$@" $(wc -c "$3" "$4" 2>/dev/null)
-      sw_out=${5:-0} sw_err=${7:-0} sw_both=
-    fi
+sw_length() { # bytes behind file descriptor $1 into sw_size: where one more newline goes tells it without a process
+  [ -s "/proc/self/fd/$1" ] || { sw_size=0; return; }
+  sw_position "$1"
+  sw_before=$sw_size
+  if [ -n "$sw_before" ] && echo >&"$1" && sw_position "$1" && [ "$sw_size" -gt "$sw_before" ]; then
+    sw_size=$((sw_size - 1))
+  else
+    sw_size=$(wc -c <"/proc/self/fd/$1")
   fi
+} 2>/dev/null
+
+sw_look() { # command $1 has ended: its outputs into sw_both if they are short, how long they are into sw_out and sw_err
+  sw_out=0 sw_err=0 sw_both=
+  [ -s /proc/self/fd/8 ] || [ -s /proc/self/fd/9 ] || return 0
+  if sw_read 8 && sw_both=$sw_text && sw_read 9 &&
+    [ $((sw_head + sw_tail)) -ge "${#sw_both}" ] && [ $((sw_head + sw_tail)) -ge "${#sw_text}" ]; then
+    sw_out=${#sw_both} sw_err=${#sw_text}
+    sw_both=$sw_both$sw_text
+  else
+    sw_both=
+    sw_length 8
+    sw_out=$sw_size
+    sw_length 9
+    sw_err=$sw_size
+    printf 'size %s %s\n' "$sw_out" "$sw_err" >>"$sw_dir/$1"
+  fi
+} 2>/dev/null
+
+sw_tell() { # result of command $1: exit code $2, outputs in files $3 and $4, or in sw_both, of sw_out and sw_err bytes
+  sw_late=0
+  [ -e "$sw_dir/$1.late" ] && sw_late=1
   printf '%s result %s %s %s %s %s %s %s\n%s' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err" \
     "${sw_from:-0}" "${sw_until:-0}" "$sw_both"
   [ -z "$sw_both" ] || return 0
@@ -156,7 +192,8 @@ sw_runner() {
       { printf 'slot %s\n' "$sw_slot" >>"$sw_dir/$sw_id"; } 2>/dev/null
     fi
     case $sw_id in end) return ;; skip) continue ;; esac
-    { printf 'rc %s\n' "$sw_rc" >>"$sw_dir/$sw_id"; } 2>/dev/null
+    sw_look "$sw_id"
+    { printf 'rc %s\n' "$sw_rc" >>"$sw_dir/$sw_id"; } 2>/dev/null # not before: then somebody may ask for its outputs
     sw_tell "$sw_id" "$sw_rc" /proc/self/fd/8 /proc/self/fd/9
     [ -n "$sw_last" ] && sw_forget $sw_last
     sw_last="$sw_slot $sw_id" sw_vain=0
@@ -195,7 +232,7 @@ sw_slay() { # ask the processes of command $1 to end, then make them
   if [ -z "$sw_pid" ]; then # its shell hangs in the profile and will never take it
     read -r sw_pid <"$sw_dir/shell-$sw_loop" && { sw_family "$sw_pid"; kill -KILL $sw_set; }
     echo 'rc 137' >>"$sw_dir/$1"
-    sw_head=0 sw_tail=0
+    sw_head=0 sw_tail=0 sw_out=0 sw_err=0 sw_both=
     sw_tell "$1" 137 /dev/null /dev/null >&3
     return
   fi
@@ -232,7 +269,9 @@ sw_ask() { # what became of command $1
     sw_nap 0.2
   done
   set -- "$1" "$sw_dir/$sw_its.out" "$sw_dir/$sw_its.err"
-  [ -e "$2" ] && [ -e "$3" ] || set -- "$1" /dev/null /dev/null
+  [ -e "$2" ] && [ -e "$3" ] || { set -- "$1" /dev/null /dev/null; sw_size='0 0'; }
+  [ -n "$sw_size" ] || sw_size="$(wc -c <"$2") $(wc -c <"$3")" # short, or nobody saw its end
+  sw_out=${sw_size% *} sw_err=${sw_size#* } sw_both=
   sw_tell "$1" "$sw_rc" "$2" "$3"
 }
 

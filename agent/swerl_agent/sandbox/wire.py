@@ -219,7 +219,8 @@ class Reader:
         stop = split + cut.travels(err)
         if len(self._out) < stop:
             return None
-        stdout, stderr = bytes(self._out[end + 1 : split]), bytes(self._out[split:stop])
+        with memoryview(self._out) as whole:
+            stdout, stderr = bytes(whole[end + 1 : split]), bytes(whole[split:stop])
         del self._out[:stop]
         return Result(id, exit_code, bool(late), stdout, stderr, out, err, ran)
 

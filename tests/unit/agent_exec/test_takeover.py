@@ -59,6 +59,20 @@ async def test_a_finished_command_is_replayed(session: Session, heir: Session, w
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
+@pytest.mark.parametrize("limit", [1 << 20, 70_000])
+async def test_a_long_output_is_replayed_as_it_was_when_its_command_ended(
+    session: Session, heir: Session, world: World, tmp_path: Path, limit: int
+) -> None:
+    text = f"seq 1 20000; (sleep 0.3; echo more; : >{tmp_path}/printed) &"
+    first = await run_named(session, tmp_path / "runs", text, max_output=limit)
+    await until((tmp_path / "printed").exists)
+    await die(session, world)
+    again = await run_named(heir, tmp_path / "runs", text, max_output=limit)
+    whole = b"".join(b"%d\n" % number for number in range(1, 20001))
+    assert first.stdout == again.stdout == (whole if limit > len(whole) else whole[: limit // 2] + whole[-limit // 2 :])
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
 async def test_a_running_command_is_waited_for(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
     task = asyncio.create_task(run_named(session, tmp_path / "runs", "sleep 1; echo done; exit 3"))
     await until_begun(tmp_path / "runs")
