@@ -14,6 +14,7 @@ from tests.bench.exec_peers.clients import Place
 
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 READY_SECONDS = 300
+MIB = "/var/tmp/mib"  # a file of that size in each Pod
 SMALL = {"requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "512Mi"}}
 
 
@@ -40,7 +41,8 @@ async def _until_ready(client: KubeClient, namespace: str, name: str) -> None:
 
 async def _make(client: KubeClient, namespace: str, name: str) -> str:
     """The Pod's uid."""
-    container = {"name": "sandbox", "image": IMAGE, "command": ["sleep", "36000"], "resources": SMALL}
+    idle = f"head -c 1048576 /dev/zero | tr '\\0' x >{MIB}; exec sleep 36000"
+    container = {"name": "sandbox", "image": IMAGE, "command": ["sh", "-c", idle], "resources": SMALL}
     spec = {"containers": [container], "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0}
     async with asyncio.timeout(30):
         while True:
