@@ -9,6 +9,7 @@ else waits for it: whoever claims a Pod asks that very Pod itself.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
 import time
@@ -18,13 +19,15 @@ from urllib.parse import urlsplit
 from swerl_api import isolation
 from swerl_api.isolation import Target
 
-from ..errors import NotFound, OperatorError
+from ..errors import NotFound, OperatorError, pause_after
 from ..metrics import Metrics
 from ..workqueue import WorkQueue
 from .cluster import Cluster
 from .controller import Controller
 from .facts import Group, Key, Pod, PodState
 from .store import Proof, Record
+
+logger = logging.getLogger(__name__)
 
 WORKERS = 16  # groups asked at once; each waits a second for what does not answer
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds until a Pod that reached something is asked again, doubled each time
@@ -65,19 +68,17 @@ class Proofs:
         pod = next((pod for pod in record.pods.values() if pod.state is PodState.READY), None)
         if pod is None:
             return None  # the next one that becomes ready is asked
-        proof = record.proof
+        pause = min(FIRST_PAUSE * 2 ** min(record.proof.tries, MOST_DOUBLINGS), LONGEST_PAUSE)
         try:
-            proof.objection = await self._objection(pod)
-            proof.given = not proof.objection
+            objection = await self._objection(pod)
         except NotFound:
             return FIRST_PAUSE  # it went meanwhile
         except OperatorError as error:
-            proof.objection = f"isolation cannot be checked: {error}"
-            raise
-        finally:
-            self._controller.queue.add(key)
-        proof.tries += 1
-        return None if proof.given else min(FIRST_PAUSE * 2 ** min(proof.tries, MOST_DOUBLINGS), LONGEST_PAUSE)
+            objection, pause = f"isolation cannot be checked: {error}", pause_after(error, pause)
+            logger.warning("SweSandbox %s/%s: %s", *key, objection)
+        record.proof = Proof(not objection, objection, record.proof.tries + 1)
+        self._controller.queue.add(key)
+        return pause if objection else None
 
     async def _objection(self, pod: Pod) -> str:
         """Why this Pod does not count as isolated, '' if it does."""

@@ -21,13 +21,13 @@ from .facts import Group, Key, Pod, PodState, followed, said_of
 TOMBSTONES = 16_384  # deleted UIDs remembered; far more than events that can still be under way
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Proof:
     """Whether a Pod of a group was seen to reach nothing."""
 
     given: bool = False
     objection: str = ""  # why not
-    tries: int = 0  # that came to nothing
+    tries: int = 0
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Record:
     cpu_seconds: float = 0.0  # used by its Pods, as sampled
     pulls: dict[str, float] = field(default_factory=dict)  # UID of a Pod -> seconds its image's pull took, if heard
     sentenced: dict[str, str] = field(default_factory=dict)  # UID of a Pod the operator deletes -> reason
-    proof: Proof = field(default_factory=Proof)
+    proof: Proof = Proof()
     seeded: bool = False
     ever_ready: bool = False
 
