@@ -57,13 +57,13 @@ class Proofs:
 
     def wish(self, record: Record, pod: Pod) -> None:
         """Something is new of a Pod of this group."""
-        if pod.state is PodState.READY and record.group is not None and _open(record.group, record.proof):
-            self._queue.add(record.group.key)
+        if pod.state is PodState.READY and (group := _unproven(record)) is not None:
+            self._queue.add(group.key)
 
     async def prove(self, key: Key) -> float | None:
         """Ask a Pod of this group; seconds until one is to be asked again."""
         record = self._controller.store.record(key)
-        if record is None or record.group is None or not _open(record.group, record.proof):
+        if record is None or _unproven(record) is None:
             return None
         pod = next((pod for pod in record.pods.values() if pod.state is PodState.READY), None)
         if pod is None:
@@ -118,6 +118,7 @@ def own_name_servers() -> list[str]:
     return [words[1] for words in lines if words[:1] == ["nameserver"] and len(words) > 1]
 
 
-def _open(group: Group, proof: Proof) -> bool:
-    """Whether the group is to be isolated, and not known to be."""
-    return group.spec.egress == "none" and not proof.given and group.status.get("phase") != "Ready"
+def _unproven(record: Record) -> Group | None:
+    """The group, if its isolation is in doubt; one that an earlier operator process called Ready is not."""
+    group = record.group
+    return group if group is not None and record.doubt is not None and group.status.get("phase") != "Ready" else None
