@@ -119,9 +119,11 @@ def refused_by_policy(command: list[str]) -> None:
         time.sleep(0.5)
 
 
-def test_a_driver_enters_sandboxes_only(enter: Enter, typed: Typed) -> None:
-    refused_by_policy(typed("demo-driver", "exec", DATABASE, "--", "true"))
-    done = enter("demo-driver", SANDBOX, "echo", "inside")
+@pytest.mark.parametrize("account", ["demo-driver", "{release}-operator"])
+def test_drivers_and_the_operator_enter_sandboxes_only(enter: Enter, typed: Typed, release: str, account: str) -> None:
+    account = account.format(release=release)
+    refused_by_policy(typed(account, "exec", DATABASE, "--", "true"))
+    done = enter(account, SANDBOX, "echo", "inside")
     assert (done.returncode, done.stdout) == (0, "inside\n"), done.stderr
 
 
