@@ -1,13 +1,17 @@
 """How the isolation of a sandbox is tried out from inside: what is asked, and what the answers mean.
 
-The operator asks before it calls a group Ready, whoever claims a sandbox before its first command. Pure.
+The operator asks before it calls a group Ready, whoever claims a sandbox before its first command.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 Target = tuple[str, int]  # host, TCP port
 
@@ -50,3 +54,23 @@ def behind(slice: Mapping[str, Any]) -> list[Target]:
         for address in endpoint["addresses"]
         for port in ports
     ]
+
+
+def own_address(server: str) -> str | None:
+    """This machine's address on the way to the URL `server`; None where it is a loopback address or there is no way."""
+    url = urlsplit(server)
+    with suppress(OSError):
+        for family, _, _, _, address in socket.getaddrinfo(url.hostname, url.port or 443, type=socket.SOCK_DGRAM):
+            with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as way:
+                way.connect(address)  # sends nothing; fails where the machine has no way to such an address
+                host = str(way.getsockname()[0])
+                return host if routable(host) else None
+    return None
+
+
+def routable(host: str) -> bool:
+    """Whether `host` is an address that others can reach, too."""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 import yaml
@@ -50,8 +50,7 @@ class ExitStatus:
     message: str
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(NamedTuple):
     """Bytes of one stream: STDOUT or STDERR."""
 
     stream: int

@@ -9,13 +9,12 @@ until `PATIENCE` is over. Nothing is cached: what one Pod cannot reach says noth
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from swerl_api import isolation
-from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target
+from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target, own_address, routable
 
 from ..kube import KubeClient, KubeError
 from .errors import NotIsolated
@@ -51,7 +50,7 @@ async def check_isolation(
 async def listening(client: KubeClient) -> AsyncIterator[list[Target]]:
     """Targets only this side knows: the API server's own addresses, and a listener of ours while the context lasts."""
     targets = await api_addresses(client)
-    own = await _own_address(client)
+    own = await asyncio.to_thread(own_address, client.server)
     if own is None:
         yield targets
         return
@@ -66,28 +65,10 @@ async def api_addresses(client: KubeClient) -> list[Target]:
     """Addresses behind the `kubernetes` service, and the one we use; without the right to read them only the latter."""
     found: list[Target] = []
     url = urlsplit(client.server)
-    if url.hostname and _routable(url.hostname):
+    if url.hostname and routable(url.hostname):
         found.append((url.hostname, url.port or 443))
     try:
         service = await client.get("discovery.k8s.io/v1", "endpointslices", "default", "kubernetes")
     except KubeError:
         return found
     return list(dict.fromkeys(found + isolation.behind(service)))
-
-
-async def _own_address(client: KubeClient) -> str | None:
-    """Our address on the way to the API server; None when that way is the loopback interface."""
-    url = urlsplit(client.server)
-    _, writer = await asyncio.open_connection(url.hostname, url.port or 443)
-    try:
-        host = str(writer.get_extra_info("sockname")[0])
-    finally:
-        writer.close()
-    return host if _routable(host) else None
-
-
-def _routable(host: str) -> bool:
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -16,6 +16,7 @@ from typing import Protocol
 from ..kube import Data, ExitStatus, Unreachable
 from ..kube.exec import STDOUT
 from . import wire
+from .limit import Limit
 
 HELLO_TIMEOUT = 120.0  # seconds; a node at its limit needs long to start a process
 
@@ -62,6 +63,7 @@ class Link:
     def __post_init__(self) -> None:
         self._said: deque[wire.Say] = deque()
         self._pinged = False  # and heard nothing since
+        self._limit = Limit()
 
     async def send(self, data: bytes) -> None:
         try:
@@ -93,8 +95,7 @@ class Link:
             except wire.Garbled as error:
                 raise LinkLost(str(error)) from error
             try:
-                async with asyncio.timeout_at(until):
-                    data = await self.channel.receive()
+                data = await self._limit.wait(self.channel.receive(), until)
             except TimeoutError:
                 return None
             if data is None:
@@ -106,6 +107,7 @@ class Link:
                 self._said.extend(self.reader.feed_control(data.payload))
 
     async def close(self) -> None:
+        self._limit.close()
         await self.channel.close()
 
 

@@ -34,6 +34,7 @@ class Order:
     def __post_init__(self) -> None:
         if not math.isfinite(self.seconds):
             raise ValueError(f"a command needs a time limit in seconds, not {self.seconds}")
+        self._now = asyncio.get_running_loop().time
         self.deadline = self._now() + self.seconds
         self.request = wire.run(self.id, self.seconds + GUARD_SLACK, self.cut, self.text)
         self.sent = False  # some stream may have delivered it
@@ -65,7 +66,8 @@ class Order:
         await link.send(wire.ask(self.id, self.cut))
 
     async def _await_result(self, link: Link) -> wire.Result:
-        guard_at, ping_at = self._now() + GUARD_AFTER, self._now() + FIRST_PING
+        began = self._now()
+        guard_at, ping_at = began + GUARD_AFTER, began + FIRST_PING
         while True:
             until = min(guard_at, ping_at, self._grace_ends if self.killed else self.deadline)
             answer = await link.next(self.cut, until)
@@ -101,7 +103,3 @@ class Order:
             await link.send(wire.ask(self.id, self.cut))
         elif said.word == "refused":
             raise StateLost(f"command {self.id} was not started: the Pod has no writable folder to note it in")
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()

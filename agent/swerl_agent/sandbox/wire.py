@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 LOOP = (Path(__file__).parent / "loop.sh").read_bytes()
 BECOME_USER = "\n".join(
@@ -28,8 +27,7 @@ class Garbled(Exception):
     """The stream carries something that is not the protocol."""
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """How much of an output travels: all of it up to `head + tail` bytes, else its two ends."""
 
     head: int
@@ -46,8 +44,7 @@ class Cut:
         return min(total, self.head + self.tail)
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """End of a command: what travelled of its outputs and how many bytes they really had."""
 
     id: str
@@ -60,8 +57,7 @@ class Result:
     ran: float | None  # seconds in the Pod, to 0.01; None where nobody saw it
 
 
-@dataclass(frozen=True)
-class Say:
+class Say(NamedTuple):
     """A word of the control side: hello, unknown, claimed, refused, put, full, count, pong, nowhere."""
 
     word: str

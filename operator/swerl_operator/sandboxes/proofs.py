@@ -8,13 +8,11 @@ else waits for it: whoever claims a Pod asks that very Pod itself.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
-import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from swerl_api import isolation
 from swerl_api.isolation import Target
@@ -40,12 +38,12 @@ RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 class Proofs:
-    """Asks as long as it runs; `listener`: a port of this process that must be out of reach, too."""
+    """Asks as long as it runs; `own`: where this process listens, which must be out of reach, too."""
 
-    def __init__(self, cluster: Cluster, controller: Controller, metrics: Metrics, listener: Target | None) -> None:
+    def __init__(self, cluster: Cluster, controller: Controller, metrics: Metrics, own: Sequence[Target]) -> None:
         self._cluster = cluster
         self._controller = controller
-        self._own = [listener] if listener is not None else []
+        self._own = own
         self._name_servers = own_name_servers()
         self._addresses: list[Target] = []
         self._read_at = float("-inf")
@@ -95,19 +93,6 @@ class Proofs:
             self._addresses = await self._cluster.api_addresses()
             self._read_at = time.monotonic()
         return self._addresses
-
-
-def own_listener(server: str, port: int) -> Target | None:
-    """`port` at the address that this process has on the way to `server`; None where that is the loopback interface."""
-    url = urlsplit(server)
-    try:
-        family, _, _, _, address = socket.getaddrinfo(url.hostname, url.port or 443, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.connect(address)  # sends nothing
-            host = str(way.getsockname()[0])
-    except OSError:
-        return None
-    return None if ipaddress.ip_address(host).is_loopback else (host, port)
 
 
 def own_name_servers() -> list[str]:

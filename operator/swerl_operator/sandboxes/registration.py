@@ -7,6 +7,7 @@ the plane's own `Feed` watches both.
 from __future__ import annotations
 
 import kopf
+from swerl_api.isolation import own_address
 
 from ..context import OperatorContext
 from .cluster import Cluster
@@ -14,7 +15,7 @@ from .controller import Controller
 from .feed import Feed
 from .isolation import DenyAll
 from .metrics import SandboxMetrics
-from .proofs import Proofs, own_listener
+from .proofs import Proofs
 from .pulls import Pulls
 from .settings import SandboxSettings
 from .store import Store
@@ -30,8 +31,8 @@ def register(
     metrics = SandboxMetrics(context.metrics.registry, store)
     cluster = Cluster(context.api, metrics)
     controller = Controller(cluster, DenyAll(context.api, figures), store, figures, metrics, context.metrics)
-    listener = own_listener(context.api.server, context.settings.health_port)
-    proofs = Proofs(cluster, controller, context.metrics, listener)
+    own = own_address(context.api.server)
+    proofs = Proofs(cluster, controller, context.metrics, [(own, context.settings.health_port)] if own else [])
     feed = Feed(cluster, controller, proofs, figures, context.settings.namespaces, context.leads)
     usage = Usage(cluster, store, metrics, figures, context.settings.namespaces, controller.queue.add)
     pulls = Pulls(cluster, store, context.settings.namespaces)

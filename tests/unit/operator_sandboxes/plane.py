@@ -43,7 +43,7 @@ class Operator:
         metrics = SandboxMetrics(self.registry, store)
         cluster = Cluster(world, metrics)
         self.controller = Controller(cluster, DenyAll(world, settings), store, settings, metrics, Metrics())
-        proofs = Proofs(cluster, self.controller, Metrics(), ("192.0.2.9", 8080))
+        proofs = Proofs(cluster, self.controller, Metrics(), [("192.0.2.9", 8080)])
         self.feed = Feed(cluster, self.controller, proofs, settings, (), lambda: self.leads)
         self.tasks = [asyncio.create_task(self.feed.run()), asyncio.create_task(proofs.run())]
 
