@@ -57,15 +57,14 @@ def behind(slice: Mapping[str, Any]) -> list[Target]:
 
 
 def own_address(server: str) -> str | None:
-    """This machine's address on the way to the URL `server`; None where it is a loopback address or there is no way."""
+    """This machine's address on the way to the URL `server`; None for a loopback address. Raises OSError: no way."""
     url = urlsplit(server)
-    with suppress(OSError):
-        for family, _, _, _, address in socket.getaddrinfo(url.hostname, url.port or 443, type=socket.SOCK_DGRAM):
-            with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as way:
-                way.connect(address)  # sends nothing; fails where the machine has no way to such an address
-                host = str(way.getsockname()[0])
-                return host if routable(host) else None
-    return None
+    for family, _, _, _, address in socket.getaddrinfo(url.hostname, url.port or 443, type=socket.SOCK_DGRAM):
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.connect(address)  # sends nothing; fails where the machine has no way to such an address
+            host = str(way.getsockname()[0])
+            return host if routable(host) else None
+    raise OSError(f"this machine has no way to {server}")
 
 
 def routable(host: str) -> bool:

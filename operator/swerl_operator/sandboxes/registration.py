@@ -6,6 +6,8 @@ the plane's own `Feed` watches both.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import kopf
 from swerl_api.isolation import own_address
 
@@ -31,7 +33,9 @@ def register(
     metrics = SandboxMetrics(context.metrics.registry, store)
     cluster = Cluster(context.api, metrics)
     controller = Controller(cluster, DenyAll(context.api, figures), store, figures, metrics, context.metrics)
-    own = own_address(context.api.server)
+    own = None
+    with suppress(OSError):  # the network may come later than the operator
+        own = own_address(context.api.server)
     proofs = Proofs(cluster, controller, context.metrics, [(own, context.settings.health_port)] if own else [])
     feed = Feed(cluster, controller, proofs, figures, context.settings.namespaces, context.leads)
     usage = Usage(cluster, store, metrics, figures, context.settings.namespaces, controller.queue.add)
