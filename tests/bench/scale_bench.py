@@ -236,7 +236,8 @@ async def measure(cluster: Cluster, folder: Path) -> list[Figure]:
         ):
             return await _measure(cluster, namespace, (first, second), prober.stop, small)
     finally:
-        cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+        # Ten thousands of Events go with it: what is measured next would share the API server with that.
+        cluster.kubectl("delete", "namespace", namespace, timeout=600)
 
 
 async def _measure(

@@ -72,6 +72,17 @@ async def test_a_full_disk(small: Session) -> None:
         assert (await small.run("echo on", timeout=30)).stdout == b"on\n"
 
 
+async def test_full_shared_memory(client: KubeClient, make_pod: MakePod) -> None:
+    async with Session(connect(client, await make_pod())) as session:
+        filled = await session.run("head -c 134217728 /dev/zero >/dev/shm/much", timeout=30)
+        assert filled.exit_code != 0
+        for number in range(3):
+            assert (await session.run(f"echo {number}", timeout=30)).stdout == f"{number}\n".encode()
+        assert (await session.run("sleep 60", timeout=2)).timed_out
+        assert (await session.run("exit 3", timeout=30)).exit_code == 3
+        assert (await session.run("rm /dev/shm/much; echo on", timeout=30)).stdout == b"on\n"
+
+
 # Memory runs out without a limit of processors: Linux 6.18 throttles what it killed there too, for minutes.
 @pytest.mark.parametrize(
     ("processes", "limits"),

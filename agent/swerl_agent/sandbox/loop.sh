@@ -11,28 +11,50 @@
 #   put NAME BYTES          append the BYTES that follow to file NAME;    count NAME   how many it has;    ping
 # Results go to standard output: "TOKEN result ID EXIT LATE OUT ERR FROM UNTIL", then HEAD + TAIL bytes at most of both
 # outputs; the node's uptime when a shell took the command and when that ended, 0 where nobody saw it.
-# Every other answer goes to standard error. The session's folder holds, until the command after the next one has run, or
-# as long as it stands where ID begins with "n-" (its client named it, and another may ask for it),
+# Every other answer goes to standard error. Until the command after the next one has run, or as long as they stand where
+# ID begins with "n-" (its client named it, and another may ask for it), the session's two folders hold
+#   on disk: S.out, S.err (a newline more than "size" says), ID.* (files put for it);
+#   in memory where it can be, as a disk may take milliseconds to give a file a number that another had a moment ago:
 #   ID ("loop N", "pid N", "slot S", "size OUT ERR" of outputs that are not short, "rc N", each as it becomes known),
-#   ID.late (it was killed for its time), ID.* (files put for it), S.out, S.err (a newline more than "size" says), S.id
-#   (what the shell of slot S took), shell-N (the shell that loop N keeps ready).
+#   ID.late (it was killed for its time), S.id (what the shell of slot S took), shell-N (the shell that loop N keeps
+#   ready). What has no room in memory is noted on disk under the same name; but who creates ID in memory may run it.
 sw_token=$2 sw_blocks=$3 sw_name=$4 sw_kind=$5 sw_home=$PWD
 sw_nl='
 '
 sw_common=' -~	
 ' # characters that a shell's `read` never changes
 
-sw_place() { # the session's folder; made again if somebody removed it
-  for sw_base in /run /var/tmp /tmp /dev/shm; do
-    sw_dir=$sw_base/.swerl-$sw_token
-    [ -d "$sw_dir" ] && return
+sw_folder() { # the session's folder with suffix $1 into sw_path, in the first place of the others that has or takes it
+  sw_folder=.swerl-$sw_token$1
+  shift
+  for sw_base; do
+    sw_path=$sw_base/$sw_folder
+    [ -d "$sw_path" ] && return
   done
-  for sw_base in /run /var/tmp /tmp /dev/shm; do
-    sw_dir=$sw_base/.swerl-$sw_token
-    mkdir -m 700 "$sw_dir" 2>/dev/null || [ -d "$sw_dir" ] && return # the other side may be quicker
+  for sw_base; do
+    sw_path=$sw_base/$sw_folder
+    mkdir -m 700 "$sw_path" 2>/dev/null || [ -d "$sw_path" ] && return # the other side may be quicker
   done
   return 1
 }
+
+sw_place() { # the session's folders; made again if somebody removed them
+  sw_folder '' /run /var/tmp /tmp /dev/shm || return
+  sw_dir=$sw_path
+  sw_folder .notes /dev/shm /run /var/tmp /tmp || return
+  sw_notes=$sw_path
+}
+
+sw_kept() { # whether there is a folder with suffix $1
+  for sw_base in /run /var/tmp /tmp /dev/shm; do [ -d "$sw_base/.swerl-$sw_token$1" ] && return; done
+  return 1
+}
+
+sw_placed() { [ -d "$sw_dir" ] && [ -d "$sw_notes" ] || sw_place; }
+
+sw_note() { # line $2 about command $1; false where there is no room for it
+  printf '%s\n' "$2" >>"$sw_notes/$1" || printf '%s\n' "$2" >>"$sw_dir/$1"
+} 2>/dev/null
 
 sw_say() { printf '%s %s\n' "$sw_token" "$1" >&2; }
 
@@ -40,16 +62,18 @@ sw_nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
 sw_state() { # what is noted about command $1, empty where unknown
   sw_loop= sw_pid= sw_its= sw_rc= sw_size=
-  [ -r "$sw_dir/$1" ] || return
-  while read -r sw_key sw_value; do
-    case $sw_key in
-      loop) sw_loop=$sw_value ;;
-      pid) sw_pid=$sw_value ;;
-      slot) sw_its=$sw_value ;;
-      size) sw_size=$sw_value ;;
-      rc) sw_rc=$sw_value ;;
-    esac
-  done <"$sw_dir/$1"
+  for sw_file in "$sw_notes/$1" "$sw_dir/$1"; do
+    [ -r "$sw_file" ] || continue
+    while read -r sw_key sw_value; do
+      case $sw_key in
+        loop) sw_loop=$sw_value ;;
+        pid) sw_pid=$sw_value ;;
+        slot) sw_its=$sw_value ;;
+        size) sw_size=$sw_value ;;
+        rc) sw_rc=$sw_value ;;
+      esac
+    done <"$sw_file"
+  done
 }
 
 sw_alive() { # whether process $1 runs; a zombie does not, and process 1 of an image may leave it one for ever
@@ -60,9 +84,9 @@ sw_alive() { # whether process $1 runs; a zombie does not, and process 1 of an i
 
 sw_claim() { # true for the one that may run command $1: creating a file exclusively is atomic
   set -C
-  { : >"$sw_dir/$1"; } 2>/dev/null || { set +C; return 1; }
+  { : >"$sw_notes/$1"; } 2>/dev/null || { set +C; return 1; }
   set +C
-  { printf 'loop %s\n' "$$" >>"$sw_dir/$1"; } 2>/dev/null || { rm -f "$sw_dir/$1"; return 1; } # the disk is full
+  sw_note "$1" "loop $$" || { rm -f "$sw_notes/$1" "$sw_dir/$1"; return 1; } # memory and disk are full
 }
 
 sw_first() { # the first $2 bytes of file $1, in large pieces: each costs the same on all ways to the client
@@ -130,13 +154,13 @@ sw_look() { # command $1 has ended: its outputs into sw_both if they are short, 
     sw_out=$sw_size
     sw_length 9
     sw_err=$sw_size
-    printf 'size %s %s\n' "$sw_out" "$sw_err" >>"$sw_dir/$1"
+    sw_note "$1" "size $sw_out $sw_err"
   fi
 } 2>/dev/null
 
 sw_tell() { # result of command $1: exit code $2, outputs in files $3 and $4, or in sw_both, of sw_out and sw_err bytes
   sw_late=0
-  [ -e "$sw_dir/$1.late" ] && sw_late=1
+  [ -e "$sw_notes/$1.late" ] && sw_late=1
   printf '%s result %s %s %s %s %s %s %s\n%s' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err" \
     "${sw_from:-0}" "${sw_until:-0}" "$sw_both"
   [ -z "$sw_both" ] || return 0
@@ -149,7 +173,7 @@ sw_forget() { # files of slot $1 and command $2: the result has arrived, for ano
   for sw_file in "$sw_dir/$1.out" "$sw_dir/$1.err"; do
     [ -s "$sw_file" ] && printf '' >"$sw_file"
   done
-  sw_old="$sw_old $sw_dir/$2 $sw_dir/$2.* $sw_dir/$1.id $sw_dir/$1.out $sw_dir/$1.err"
+  sw_old="$sw_old $sw_dir/$2 $sw_dir/$2.* $sw_dir/$1.* $sw_notes/$2 $sw_notes/$2.late $sw_notes/$1.id"
   [ ${#sw_old} -gt 8000 ] && { rm -f $sw_old; sw_old=; }
 } 2>/dev/null
 
@@ -157,17 +181,19 @@ sw_shell_in_slot() { # a shell that takes one request and becomes it; the text s
   # In the foreground: a background command would start with interrupts ignored.
   (
     cd -P /proc/self # named by number then; to read its `stat` takes a call for each byte
-    echo "${PWD##*/}" >"$sw_dir/shell-$$"
+    echo "${PWD##*/}" >"$sw_notes/shell-$$"
     ulimit -Sf "$sw_blocks"
     cd "$sw_home" || cd /
     unset OLDPWD
     exec 2>&9 9>&-
-    exec $sw_alone $sw_start "sw_dir=$sw_dir sw_shell=$sw_shell sw_nl='$sw_nl'
+    exec $sw_alone $sw_start "sw_dir=$sw_dir sw_notes=$sw_notes sw_shell=$sw_shell sw_nl='$sw_nl'
 IFS=' ' read -r sw_id sw_head sw_tail sw_text <&7 || { echo end >&6; exit 0; }
-[ -e \"\$sw_dir/\$sw_id.late\" ] && { echo skip >&6; exit 0; }
+[ -e \"\$sw_notes/\$sw_id.late\" ] && { echo skip >&6; exit 0; }
 read -r sw_from sw_rest 2>/dev/null </proc/uptime
 echo \"\$sw_id \$sw_head \$sw_tail \$sw_from\" >&6 || exit 1
-{ printf 'pid %s\nslot %s\n' \"\$\$\" $1 >>\"\$sw_dir/\$sw_id\"; } 2>/dev/null
+for sw_notes in \"\$sw_notes\" \"\$sw_dir\"; do
+  { printf 'pid %s\nslot %s\n' \"\$\$\" $1 >>\"\$sw_notes/\$sw_id\"; } 2>/dev/null && break
+done
 exec 6>&- 7<&-
 eval \"\$sw_text\""
   ) 7<&0 </dev/null >&8 2>/dev/null 8>&-
@@ -177,10 +203,11 @@ sw_runner() {
   sw_count=0 sw_vain=0 sw_last= sw_old=
   while :; do
     sw_count=$((sw_count + 1)) sw_slot=$sw_name-$sw_count
-    [ -d "$sw_dir" ] || sw_place
+    sw_placed
     # Open from here on: what a command prints is read through these even if it removes the folder.
-    command exec 6>>"$sw_dir/$sw_slot.id" 8>>"$sw_dir/$sw_slot.out" 9>>"$sw_dir/$sw_slot.err" || return
-    { echo >&6; } 2>/dev/null # room on the disk for what the shell will note there
+    command exec 6>>"$sw_notes/$sw_slot.id" 8>>"$sw_dir/$sw_slot.out" 9>>"$sw_dir/$sw_slot.err" || return
+    # Room for what the shell will note there.
+    { echo >&6; } 2>/dev/null || { command exec 6>>"$sw_dir/$sw_slot.id" && { echo >&6; } 2>/dev/null; }
     sw_shell_in_slot "$sw_slot"
     sw_rc=$? sw_id=
     read -r sw_until sw_rest 2>/dev/null </proc/uptime
@@ -189,11 +216,11 @@ sw_runner() {
       sw_vain=$((sw_vain + 1))
       [ "$sw_vain" -gt 2 ] || continue
       IFS=' ' read -r sw_id sw_head sw_tail sw_text || return
-      { printf 'slot %s\n' "$sw_slot" >>"$sw_dir/$sw_id"; } 2>/dev/null
+      sw_note "$sw_id" "slot $sw_slot"
     fi
     case $sw_id in end) return ;; skip) continue ;; esac
     sw_look "$sw_id"
-    { printf 'rc %s\n' "$sw_rc" >>"$sw_dir/$sw_id"; } 2>/dev/null # not before: then somebody may ask for its outputs
+    sw_note "$sw_id" "rc $sw_rc" # not before: then somebody may ask for its outputs
     sw_tell "$sw_id" "$sw_rc" /proc/self/fd/8 /proc/self/fd/9
     [ -n "$sw_last" ] && sw_forget $sw_last
     sw_last="$sw_slot $sw_id" sw_vain=0
@@ -228,10 +255,10 @@ sw_slay() { # ask the processes of command $1 to end, then make them
     sw_nap 0.25
   done
   [ -z "$sw_rc" ] || return
-  printf '' >"$sw_dir/$1.late"
+  printf '' >"$sw_notes/$1.late"
   if [ -z "$sw_pid" ]; then # its shell hangs in the profile and will never take it
-    read -r sw_pid <"$sw_dir/shell-$sw_loop" && { sw_family "$sw_pid"; kill -KILL $sw_set; }
-    echo 'rc 137' >>"$sw_dir/$1"
+    read -r sw_pid <"$sw_notes/shell-$sw_loop" && { sw_family "$sw_pid"; kill -KILL $sw_set; }
+    sw_note "$1" 'rc 137'
     sw_head=0 sw_tail=0 sw_out=0 sw_err=0 sw_both=
     sw_tell "$1" 137 /dev/null /dev/null >&3
     return
@@ -283,12 +310,12 @@ sw_control() {
   while read -r sw_verb sw_id sw_line; do
     case $sw_verb in
       run)
-        [ -d "$sw_dir" ] || sw_place
+        sw_placed
         sw_limit=${sw_line%% *} sw_line=${sw_line#* }
         if sw_claim "$sw_id"; then
           sw_begun="$sw_id $sw_limit"
           printf '%s %s\n' "$sw_id" "$sw_line"
-        elif [ -e "$sw_dir/$sw_id" ]; then
+        elif [ -e "$sw_notes/$sw_id" ]; then
           sw_say "claimed $sw_id"
         else
           sw_say "refused $sw_id"
@@ -299,10 +326,10 @@ sw_control() {
       guard) sw_guard "$sw_id" "$sw_line" >/dev/null & ;;
       ask)
         sw_head=${sw_line% *} sw_tail=${sw_line#* }
-        if [ -e "$sw_dir/$sw_id" ]; then sw_ask "$sw_id" >&3 & else sw_say "unknown $sw_id"; fi
+        if [ -e "$sw_notes/$sw_id" ]; then sw_ask "$sw_id" >&3 & else sw_say "unknown $sw_id"; fi
         ;;
       put)
-        [ -d "$sw_dir" ] || sw_place
+        sw_placed
         head -c "$sw_line" >>"$sw_dir/$sw_id" || { sw_say "full $sw_id"; exit 1; }
         sw_say "put $sw_id"
         ;;
@@ -319,7 +346,11 @@ command -v setsid >/dev/null 2>&1 && sw_alone=setsid
 sw_start='sh -c'
 [ -z "$sw_kind" ] || sw_start="$sw_shell -lc"
 sw_found=fresh
-for sw_base in /run /var/tmp /tmp /dev/shm; do [ -d "$sw_base/.swerl-$sw_token" ] && sw_found=resumed; done
+if sw_kept '' && sw_kept .notes; then
+  sw_found=resumed
+elif sw_kept '' || sw_kept .notes; then # a restart has taken the other, without which this one tells half the truth
+  for sw_base in /run /var/tmp /tmp /dev/shm; do rm -rf "$sw_base/.swerl-$sw_token" "$sw_base/.swerl-$sw_token.notes"; done
+fi 2>/dev/null
 if sw_place; then
   sw_say "hello $sw_found"
   { sw_control | sw_runner 3>&-; } 3>&1

@@ -149,7 +149,8 @@ def command_text(
     steps = feed + _setting(cwd, env)
     if login == taker_login:
         steps.append(f'set -- "$(cat "$sw_dir/{script}")$sw_nl"' if script else f"set -- {quoted(command)}")
-        steps += ["unset sw_dir sw_shell sw_nl sw_id sw_head sw_tail sw_text sw_from sw_rest", 'eval "shift; $1"']
+        ours = "sw_dir sw_notes sw_shell sw_nl sw_id sw_head sw_tail sw_text sw_from sw_rest"
+        steps += [f"unset {ours}", 'eval "shift; $1"']
     else:
         shell = "$sw_shell -l" if login else "sh"
         steps.append(f'exec {shell} "$sw_dir/{script}"' if script else f"exec {shell} -c {quoted(command)}")

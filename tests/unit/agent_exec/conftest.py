@@ -122,19 +122,23 @@ class World:
     def channel(self) -> ProcessChannel:
         return self.channels[-1]
 
-    def state(self, session: Session) -> list[Path]:
-        """The session's folders on this machine; more than one would be a defect."""
+    def state(self, session: Session, suffix: str = "") -> list[Path]:
+        """The session's folders on this machine's disk; more than one would be a defect."""
         bases = [Path(base) for base in ("/run", "/var/tmp", "/tmp", "/dev/shm")]
-        return [folder for base in bases for folder in base.glob(f".swerl-{session.token}")]
+        return [folder for base in bases for folder in base.glob(f".swerl-{session.token}{suffix}")]
+
+    def notes(self, session: Session) -> list[Path]:
+        """Those in its memory."""
+        return self.state(session, ".notes")
 
     async def finish(self) -> None:
         """End everything that sessions have started."""
         for channel in self.channels:
             await channel.finish()
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: Session, suffix: str = "*") -> None:
         """Remove what the session keeps, also while its loop may be writing there."""
-        for folder in self.state(session):
+        for folder in self.state(session, suffix):
             for _ in range(100):
                 shutil.rmtree(folder, ignore_errors=True)
                 if not folder.exists():

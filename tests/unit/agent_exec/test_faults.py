@@ -114,16 +114,19 @@ async def test_a_command_that_kills_everything_but_process_one(session: Session,
 
 async def test_a_command_that_removes_the_state_folder_still_reports(session: Session, world: World) -> None:
     await session.run("true", timeout=20)
-    [folder] = world.state(session)
-    result = await session.run(f"echo before; rm -rf {folder}; echo after; echo err >&2", timeout=20)
+    [folder], [notes] = world.state(session), world.notes(session)
+    result = await session.run(f"echo before; rm -rf {folder} {notes}; echo after; echo err >&2", timeout=20)
     assert (result.stdout, result.stderr) == (b"before\nafter\n", b"err\n")
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
-    assert len(world.state(session)) == 1
+    assert len(world.state(session)) == len(world.notes(session)) == 1
 
 
-async def test_a_vanished_record_is_an_error_not_a_second_run(session: Session, world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["", ".notes", "*"])
+async def test_a_vanished_record_is_an_error_not_a_second_run(
+    suffix: str, session: Session, world: World, tmp_path: Path
+) -> None:
     task = await started(session, tmp_path / "runs", "sleep 1")
-    world.forget(session)
+    world.forget(session, suffix)
     world.channel.cut()
     with pytest.raises(StateLost, match="may have run"):
         await task
@@ -139,7 +142,7 @@ async def test_a_timeout_while_cut_off_is_kept_by_the_pod(
     await until(lambda: world.channels and b"guard c1" in world.channel.sent)
     world.down = True
     world.channel.cut()
-    [folder] = world.state(session)
+    [folder] = world.notes(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: "rc" in record.read_text())
     world.down = False
@@ -203,7 +206,7 @@ async def test_a_cancelled_command_is_killed_when_the_session_goes_on(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
-    [folder] = world.state(session)
+    [folder] = world.notes(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: Path(f"{record}.late").exists() and "rc" in record.read_text())
 

@@ -59,7 +59,7 @@ async def test_each_command_starts_in_a_fresh_shell(session: Session) -> None:
 @pytest.mark.parametrize("login", [True, False])
 async def test_nothing_of_the_loop_leaks_into_a_command(session: Session, login: bool) -> None:
     result = await session.run(
-        "env; echo $# $sw_dir$sw_text$sw_nl$sw_from$sw_rest; ls /proc/self/fd", timeout=20, login=login
+        "env; echo $# $sw_dir$sw_notes$sw_text$sw_nl$sw_from$sw_rest; ls /proc/self/fd", timeout=20, login=login
     )
     assert b"sw_" not in result.stdout and b"\n0\n" in result.stdout
     assert set(result.stdout.split(b"\n")[-5:-1]) <= {b"0", b"1", b"2", b"3"}
@@ -226,8 +226,8 @@ async def test_standard_input_is_empty(session: Session) -> None:
 async def test_many_commands_leave_few_files(session: Session, world: World) -> None:
     for n in range(70):
         assert (await session.run(f"echo {n}", timeout=20, login=False)).stdout == f"{n}\n".encode()
-    [folder] = world.state(session)
-    assert len(list(folder.iterdir())) < 250
+    [folder], [notes] = world.state(session), world.notes(session)
+    assert len([*folder.iterdir(), *notes.iterdir()]) < 250
     assert sum(path.stat().st_size for path in folder.glob("*.out")) < 10
 
 

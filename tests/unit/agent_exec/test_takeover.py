@@ -99,8 +99,8 @@ async def test_named_results_stay_while_others_go(
         await session.run(f"echo {n}", timeout=20, login=False)
     await die(session, world)
     assert (await run_named(heir, tmp_path / "runs", "echo kept")).stdout == b"kept\n"
-    [folder] = world.state(session)
-    assert len(list(folder.iterdir())) < 250
+    [folder], [notes] = world.state(session), world.notes(session)
+    assert len([*folder.iterdir(), *notes.iterdir()]) < 250
 
 
 async def test_one_client_may_ask_twice(session: Session, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_the_pod_ends_what_a_dead_client_began(
     task = asyncio.create_task(session.run(f"touch {tmp_path}/begun; sleep 1000", timeout=2))
     await until_begun(tmp_path / "begun")
     await die(session, world, task)
-    [folder] = world.state(session)
+    [folder] = world.notes(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: "rc" in record.read_text())
     assert b"\nguard " not in world.channels[0].sent
