@@ -19,35 +19,36 @@
 #   ID.late (it was killed for its time), S.id (what the shell of slot S took), shell-N (the shell that loop N keeps
 #   ready). What has no room in memory is noted on disk under the same name; but who creates ID in memory may run it.
 sw_token=$2 sw_blocks=$3 sw_name=$4 sw_kind=$5 sw_home=$PWD
+sw_places='/run /var/tmp /tmp /dev/shm'
 sw_nl='
 '
 sw_common=' -~	
 ' # characters that a shell's `read` never changes
 
-sw_folder() { # the session's folder with suffix $1 into sw_path, in the first place of the others that has or takes it
-  sw_folder=.swerl-$sw_token$1
-  shift
-  for sw_base; do
-    sw_path=$sw_base/$sw_folder
+sw_kept() { # the session's folder with suffix $1 into sw_path; false where there is none
+  for sw_base in $sw_places; do
+    sw_path=$sw_base/.swerl-$sw_token$1
     [ -d "$sw_path" ] && return
   done
+  return 1
+}
+
+sw_folder() { # the same, made in the first of the places $2... that takes it where there is none
+  sw_kept "$1" && return
+  sw_suffix=$1
+  shift
   for sw_base; do
-    sw_path=$sw_base/$sw_folder
+    sw_path=$sw_base/.swerl-$sw_token$sw_suffix
     mkdir -m 700 "$sw_path" 2>/dev/null || [ -d "$sw_path" ] && return # the other side may be quicker
   done
   return 1
 }
 
 sw_place() { # the session's folders; made again if somebody removed them
-  sw_folder '' /run /var/tmp /tmp /dev/shm || return
+  sw_folder '' $sw_places || return
   sw_dir=$sw_path
-  sw_folder .notes /dev/shm /run /var/tmp /tmp || return
+  sw_folder .notes /dev/shm $sw_places || return
   sw_notes=$sw_path
-}
-
-sw_kept() { # whether there is a folder with suffix $1
-  for sw_base in /run /var/tmp /tmp /dev/shm; do [ -d "$sw_base/.swerl-$sw_token$1" ] && return; done
-  return 1
 }
 
 sw_placed() { [ -d "$sw_dir" ] && [ -d "$sw_notes" ] || sw_place; }
@@ -173,7 +174,8 @@ sw_forget() { # files of slot $1 and command $2: the result has arrived, for ano
   for sw_file in "$sw_dir/$1.out" "$sw_dir/$1.err"; do
     [ -s "$sw_file" ] && printf '' >"$sw_file"
   done
-  sw_old="$sw_old $sw_dir/$2 $sw_dir/$2.* $sw_dir/$1.* $sw_notes/$2 $sw_notes/$2.late $sw_notes/$1.id"
+  sw_old="$sw_old $sw_dir/$2 $sw_dir/$2.* $sw_dir/$1.id $sw_dir/$1.out $sw_dir/$1.err"
+  sw_old="$sw_old $sw_notes/$2 $sw_notes/$2.late $sw_notes/$1.id"
   [ ${#sw_old} -gt 8000 ] && { rm -f $sw_old; sw_old=; }
 } 2>/dev/null
 
@@ -349,7 +351,7 @@ sw_found=fresh
 if sw_kept '' && sw_kept .notes; then
   sw_found=resumed
 elif sw_kept '' || sw_kept .notes; then # a restart has taken the other, without which this one tells half the truth
-  for sw_base in /run /var/tmp /tmp /dev/shm; do rm -rf "$sw_base/.swerl-$sw_token" "$sw_base/.swerl-$sw_token.notes"; done
+  for sw_base in $sw_places; do rm -rf "$sw_base/.swerl-$sw_token" "$sw_base/.swerl-$sw_token.notes"; done
 fi 2>/dev/null
 if sw_place; then
   sw_say "hello $sw_found"
