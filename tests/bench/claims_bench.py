@@ -13,7 +13,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -244,6 +244,17 @@ async def measure(cluster: Cluster, namespace: str, folder: Path) -> list[Figure
     ]
 
 
+async def _served(operator: Operator, work: Coroutine[Any, Any, list[Figure]]) -> list[Figure]:
+    """What `work` found; raises RuntimeError at once where the operator ends before."""
+    task = asyncio.create_task(work)
+    while not (await asyncio.wait([task], timeout=1))[0]:
+        if not operator.alive:
+            task.cancel()
+            await asyncio.wait([task])
+            raise RuntimeError(f"the operator ended:\n{operator.log.read_text()[-2000:]}")
+    return task.result()
+
+
 def main() -> int:
     cluster, folder = Cluster.chosen(), swerl_home() / "bench-claims"
     folder.mkdir(parents=True, exist_ok=True)
@@ -255,7 +266,7 @@ def main() -> int:
     try:
         with Operator(str(cluster.kubeconfig), folder / "operator.log", **options) as operator:
             operator.until_leading()
-            found = asyncio.run(measure(cluster, namespace, folder))
+            found = asyncio.run(_served(operator, measure(cluster, namespace, folder)))
     finally:
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
     return conclude(found, folder / "figures.json")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
+from ..event_loop import new_event_loop
 from .claim import Claim as AsyncClaim
 from .claim import ClaimOptions
 from .claim import Sandbox as AsyncSandbox
@@ -28,7 +29,7 @@ class LoopThread:
     """An event loop in a thread."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sandboxes", daemon=True)
         self._thread.start()
 

@@ -10,6 +10,8 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
+from swerl_agent.event_loop import run
+
 from tests.bench.exec_peers import machine
 from tests.bench.exec_peers.clients import Place, made
 from tests.bench.exec_peers.worker import COMMANDS, processor_seconds
@@ -69,4 +71,4 @@ async def held(place: Place, seconds: float) -> Held:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(asyncio.run(hold(sys.argv[1], float(sys.argv[2]))))))
+    print(json.dumps(asdict(run(hold(sys.argv[1], float(sys.argv[2]))))))

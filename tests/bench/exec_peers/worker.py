@@ -1,6 +1,7 @@
 """`python -m tests.bench.exec_peers.worker CLIENT PLACE`: one client in a process of its own, told what to do by lines.
 
-One JSON object in, one out. A process each, so that processor time, memory and sockets are the client's alone.
+One JSON object in, one out. A process each, so that processor time, memory and sockets are the client's alone; on
+the event loop that our own programs run on, all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import resource
 import sys
 import time
 from typing import Any
+
+from swerl_agent.event_loop import run
 
 from tests.bench.exec_peers import correctness
 from tests.bench.exec_peers.clients import Client, made
@@ -87,4 +90,4 @@ async def serve(client: Client) -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    asyncio.run(serve(made(*sys.argv[1:3])))
+    run(serve(made(*sys.argv[1:3])))

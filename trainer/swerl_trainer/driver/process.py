@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from swerl_agent.event_loop import run
 from swerl_api.names import ERROR_PREFIX
 
 INTERRUPTED = 143  # exit code after SIGTERM
@@ -26,7 +27,7 @@ def run_to_end(work: Coroutine[Any, Any, None], *, hopeless: tuple[type[BaseExce
     """Run `work`; the process's exit code, NO_RETRY when one of `hopeless` ended it."""
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(work)
+        run(work)
     except asyncio.CancelledError:
         print(f"{ERROR_PREFIX} interrupted by SIGTERM", flush=True)
         return INTERRUPTED
