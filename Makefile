@@ -10,6 +10,8 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest -q --durations=10
 # Real processes on a busy machine are late now and then: what fails is tried once more, and named as RERUN in the report.
 TWICE := --reruns 1 --reruns-delay 2 -r fER
+# A test that hangs where no signal reaches it, in a library's own threads, takes its process along and is tried again.
+ENDED := -n 1 --timeout-method thread
 # The folders and files with the slowest first: xdist would take the files with most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 SLOW := $(patsubst %,tests/%,control_plane/jobs chaos control_plane/grading control_plane/cluster control_plane/sandboxes control_plane/exec)
@@ -59,7 +61,7 @@ test-unit: venv ## seconds, no cluster
 	$(PYTEST) $(TWICE) -n 2 tests/unit
 
 test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
-	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --cache-dir /cache/mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q $(TWICE) tests/trainer'
+	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --cache-dir /cache/mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q $(TWICE) $(ENDED) tests/trainer'
 
 test-control-plane: venv cluster images ## real API server, operator, exec, grading, faults
 	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }

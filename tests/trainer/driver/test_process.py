@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from ray.exceptions import RayTaskError
 from swerl_agent.episode import PromptError
@@ -50,3 +53,28 @@ def test_the_last_line_says_what_failed_and_wrong_input_is_not_tried_again(
 def test_a_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--job", "/nowhere/job.json"]) == NO_RETRY
     assert capsys.readouterr().out.splitlines()[-1].startswith("SWERL-ERROR: JobError: /nowhere/job.json is no job")
+
+
+# A Ray that never lets go, and work in it.
+HELD = """
+import sys, time, types
+ray = types.SimpleNamespace(init=lambda **_: None, shutdown=lambda: time.sleep(60))
+sys.modules["ray"] = ray
+from swerl_trainer.driver import process
+process.SHUTDOWN_SECONDS = 0.2
+async def work():
+    async with process.on_ray():
+        {what}
+sys.exit(process.run_to_end(work()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "said"),
+    [("print('done')", 0, "done"), ("raise ValueError('no tokens')", 1, "SWERL-ERROR: ValueError: no tokens")],
+)
+def test_a_process_that_ray_holds_ends_as_its_work_did(what: str, code: int, said: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", HELD.format(what=what)], capture_output=True, text=True, timeout=50)
+    assert ended.returncode == code, ended.stderr
+    assert "Ray did not let go in 0.2 s" in ended.stdout
+    assert said in ended.stdout.splitlines() and (code == 0 or ended.stdout.splitlines()[-1] == said)

@@ -11,8 +11,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from swerl_agent.event_loop import run
@@ -20,6 +21,7 @@ from swerl_api.names import ERROR_PREFIX
 
 INTERRUPTED = 143  # exit code after SIGTERM
 LONGEST_ERROR = 1000  # characters of the last line; Ray's own messages go on for pages
+SHUTDOWN_SECONDS = 30.0  # for Ray to let a process go whose work has ended
 NO_RETRY = 78  # sysexits EX_CONFIG: tells the operator that another try would fail the same way
 
 
@@ -28,16 +30,21 @@ def run_to_end(work: Coroutine[Any, Any, None], *, hopeless: tuple[type[BaseExce
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         run(work)
-    except asyncio.CancelledError:
+    except BaseException as error:
+        return _told(error, hopeless)
+    return 0
+
+
+def _told(error: BaseException, hopeless: tuple[type[BaseException], ...] = ()) -> int:
+    """Say in the last line what ended the work; the exit code."""
+    if isinstance(error, asyncio.CancelledError):
         print(f"{ERROR_PREFIX} interrupted by SIGTERM", flush=True)
         return INTERRUPTED
-    except BaseException as error:
-        logging.getLogger("swerl_trainer").exception("the work failed")
-        first = root(error)
-        text = " ".join(str(first).split()) or "no message"
-        print(f"{ERROR_PREFIX} {type(first).__name__}: {text[:LONGEST_ERROR]}", flush=True)
-        return NO_RETRY if isinstance(first, hopeless) else 1
-    return 0
+    logging.getLogger("swerl_trainer").error("the work failed", exc_info=error)
+    first = root(error)
+    text = " ".join(str(first).split()) or "no message"
+    print(f"{ERROR_PREFIX} {type(first).__name__}: {text[:LONGEST_ERROR]}", flush=True)
+    return NO_RETRY if isinstance(first, hopeless) else 1
 
 
 def root(error: BaseException) -> BaseException:
@@ -63,4 +70,25 @@ async def on_ray() -> AsyncIterator[None]:
     try:
         yield
     finally:
-        ray.shutdown()
+        with _at_most(SHUTDOWN_SECONDS, sys.exception()):
+            ray.shutdown()
+
+
+@contextmanager
+def _at_most(seconds: float, error: BaseException | None) -> Iterator[None]:
+    """What is inside gets `seconds`; then the process ends as it would have after it, ended by `error` or by nothing.
+
+    Ray waits for threads of its own where no signal reaches it.
+    """
+
+    def leave() -> None:
+        logging.getLogger("swerl_trainer").warning("Ray did not let go in %g s; leaving without its farewell", seconds)
+        os._exit(0 if error is None else _told(error))
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
