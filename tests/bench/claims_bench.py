@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ POOL = 8
 WORK_SECONDS = 6.0  # commands run in a group this long before the next is claimed
 SETTLE_SECONDS = 5.0  # the node's end of a teardown
 PATIENCE = 600.0
+RELIST_SECONDS = 10.0
 READY_RATIO, CLAIM_MS, CLAIM_RATIO, WRITES, WRITES_RATIO = 1.1, 50.0, 0.5, 3.0, 0.3
 API, SANDBOXES, JOB = "swerl.dev/v1alpha1", "swesandboxes", "bench"
 AMOUNTS: dict[str, str | int] = {"cpu": "10m", "memory": "32Mi", "ephemeral-storage": "16Mi"}
@@ -111,21 +112,27 @@ class Node:
 
     async def _until(self, api: str, resource: str, done: Callable[[dict[str, Json]], bool]) -> None:
         """Follow a collection until `done` accepts its objects by name."""
-        seen = {
-            item["metadata"]["name"]: item
-            for item in (await self._client.list(api, resource, self._namespace))["items"]
-        }
-        if done(seen):
-            return
         async with asyncio.timeout(PATIENCE):
-            async for event in self._client.watch(api, resource, self._namespace):
-                name = event.object["metadata"]["name"]
-                if event.type == "DELETED":
-                    seen.pop(name, None)
-                else:
-                    seen[name] = event.object
-                if done(seen):
-                    return
+            while not await self._came(api, resource, done):
+                pass
+
+    async def _came(self, api: str, resource: str, done: Callable[[dict[str, Json]], bool]) -> bool:
+        """The same for RELIST_SECONDS: what goes between this list and the watch's own is missing in the next."""
+        listing = await self._client.list(api, resource, self._namespace)
+        seen = {item["metadata"]["name"]: item for item in listing["items"]}
+        if done(seen):
+            return True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELIST_SECONDS):
+                async for event in self._client.watch(api, resource, self._namespace):
+                    name = event.object["metadata"]["name"]
+                    if event.type == "DELETED":
+                        seen.pop(name, None)
+                    else:
+                        seen[name] = event.object
+                    if done(seen):
+                        return True
+        return False
 
 
 @dataclass
