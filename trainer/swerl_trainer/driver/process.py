@@ -76,9 +76,10 @@ async def on_ray() -> AsyncIterator[None]:
 
 @contextmanager
 def _at_most(seconds: float, error: BaseException | None) -> Iterator[None]:
-    """What is inside gets `seconds`; then the process ends as it would have after it, ended by `error` or by nothing.
+    """What is inside gets `seconds`; then the process ends, saying `error` if there is one, as it would have after it.
 
-    Ray waits for threads of its own where no signal reaches it.
+    Its exit code does not tell wrong input from other failures, so that the operator tries once more. Ray waits for
+    threads of its own where no signal reaches it.
     """
 
     def leave() -> None:
