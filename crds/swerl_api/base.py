@@ -61,13 +61,17 @@ Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NonNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
+# Kubernetes' own form without a sign: what is taken here the operator can compute with, and the kubelet can give.
+QUANTITY = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
 Quantity = Annotated[
     str | int,
     WithJsonSchema(
         {
             "x-kubernetes-int-or-string": True,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": QUANTITY,
             "maxLength": 32,
+            "minimum": 0,
         }
     ),
 ]

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from .base import (
+    QUANTITY,
     AbsolutePath,
     ApiModel,
     ImageReference,
@@ -51,7 +52,7 @@ class RayPods(PodSettings):
     """Image of every Ray Pod: driver, trainer ranks, engines."""
     head_resources: Resources = Field(default_factory=Resources)
     """Resources of the head Pod, which runs the driver, the router and, in training, the rollout workers."""
-    shared_memory: Annotated[str, Field(max_length=32)] = "2Gi"
+    shared_memory: Annotated[str, Field(max_length=32, pattern=QUANTITY)] = "2Gi"
     """Size of /dev/shm in every Ray Pod (a quantity); it counts against the Pod's memory."""
 
 
