@@ -60,8 +60,7 @@ class Controller:
 
     def enroll(self, record: Record) -> Memo | None:
         """Give a group its place: among the admitted if it ever was, else in the line. None for one without object."""
-        group = record.group
-        if group is None:
+        if (group := record.group) is None:
             return None
         has_place = self.has_place(record)
         memo = self._memos.get(record.uid)
@@ -178,7 +177,8 @@ class Controller:
                 pod = await self._create_one(group, ordinal, name)
             except ApiError as error:
                 self.lines.withdraw(memo.scope, name)
-                memo.refused(error, time.time(), self._settings)
+                if memo.refused(error, time.time(), self._settings):
+                    self._add(self.lines.step_aside(memo.scope, record.uid, RETRY_REFUSED))
                 logger.warning("Pod %s/%s is refused: %s", group.key[0], name, error)
                 break
             except OperatorError:

@@ -70,8 +70,14 @@ class Lines:
     def complete(self, scope: Key, uid: str) -> Key | None:
         """A group has created all its Pods; whose turn it is now."""
         wave = self._waves.get(scope)
-        turn = wave.leave(uid) if wave is not None else None
+        turn = wave.leave(uid, time.monotonic()) if wave is not None else None
         return self._keys.get(turn) if turn else None
+
+    def step_aside(self, scope: Key, uid: str, seconds: float) -> Key | None:
+        """A group's Pods are refused, and it will try again in `seconds`; whose turn it is meanwhile."""
+        now = time.monotonic()
+        turn = self._wave(scope).step_aside(uid, now + seconds, now)
+        return self._keys.get(turn) if turn and turn != uid else None
 
     def places(self, scope: Key, uid: str) -> int:
         """Pods the group may create now."""
@@ -79,11 +85,15 @@ class Lines:
         return wave.places(uid, time.monotonic()) if wave is not None else 0
 
     def next_place(self, scope: Key, uid: str) -> float | None:
-        """Seconds until the group, if it is its turn, may create the next Pod even if no other becomes ready."""
+        """Seconds until the group, if it is its turn or it stepped aside, may create a Pod whatever the others do."""
         wave = self._waves.get(scope)
-        if wave is None or wave.head() != uid:
-            return None
         now = time.monotonic()
+        if wave is None:
+            return None
+        if wave.aside.get(uid, now) > now:
+            return wave.aside[uid] - now
+        if wave.head(now) != uid:
+            return None
         return 0.0 if wave.places(uid, now) else wave.next_place(now)
 
     def started(self, scope: Key, pod: str) -> None:
@@ -115,7 +125,7 @@ class Lines:
             wave.release(pod.name)
         else:
             return None, None
-        head = wave.head()
+        head = wave.head(time.monotonic())
         return took, self._keys.get(head) if head else None
 
     def _wave(self, scope: Key) -> Wave:

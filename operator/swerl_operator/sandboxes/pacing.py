@@ -6,8 +6,8 @@ start seen is the undisturbed time; while starts take at most twice as long the 
 beyond four times it shrinks by one. Below SWIFT seconds the undisturbed time is of no interest: nobody waits for long.
 
 Guarantees: groups of a scope receive places in the order in which they were admitted; Pods that wait for a node, fail
-to pull, or are slower than `slow_start` hold no place, so that no Pod can stop the others for ever. Pure: time is an
-argument.
+to pull, or are slower than `slow_start` hold no place, so that no Pod can stop the others for ever, and a group whose
+Pods are refused for what they are lets others pass between two tries. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 GROW_BELOW = 2.0  # times the best start
 SHRINK_ABOVE = 4.0
 SWIFT = 0.75  # seconds
+ASIDE = 16  # groups that step aside at once: each goes on trying
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Wave:
     best: float | None = None
     starting: dict[str, float] = field(default_factory=dict)  # Pod name -> created at
     creators: dict[str, None] = field(default_factory=dict)  # groups with Pods to create, in order of admission
+    aside: dict[str, float] = field(default_factory=dict)  # those that let others pass -> until when
 
     def __post_init__(self) -> None:
         self.window = self.window or self.floor
@@ -39,19 +41,27 @@ class Wave:
         """A group has Pods to create; it keeps its place in the line."""
         self.creators.setdefault(group)
 
-    def leave(self, group: str) -> str | None:
+    def leave(self, group: str, now: float) -> str | None:
         """A group has no more Pods to create. The group whose turn it is now, if that changed."""
-        head = self.head()
+        head = self.head(now)
         self.creators.pop(group, None)
-        return self.head() if head == group else None
+        self.aside.pop(group, None)
+        return self.head(now) if head == group else None
 
-    def head(self) -> str | None:
+    def step_aside(self, group: str, until: float, now: float) -> str | None:
+        """A group's Pod was refused: others may pass, unless too many do that already. The group whose turn it is."""
+        self.aside = {name: end for name, end in self.aside.items() if end > now}
+        if len(self.aside) < ASIDE:
+            self.aside[group] = until
+        return self.head(now)
+
+    def head(self, now: float) -> str | None:
         """The group whose turn it is."""
-        return next(iter(self.creators), None)
+        return next((group for group in self.creators if self.aside.get(group, now) <= now), None)
 
     def places(self, group: str, now: float) -> int:
         """Pods that `group` may create now."""
-        if self.head() != group:
+        if self.head(now) != group:
             return 0
         return max(0, self.window - self._busy(now))
 

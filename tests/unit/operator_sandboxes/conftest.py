@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from swerl_operator.errors import Conflict, Invalid, NotFound, Unavailable
+from swerl_operator.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from swerl_operator.sandboxes import feed as feed_module
 from swerl_operator.sandboxes.decision import View
 from swerl_operator.sandboxes.facts import Group, Pod, PodState, owner_uid, read_group, read_pod, timestamp
@@ -214,6 +214,8 @@ class World:
             return body
         if name in self.pods:
             raise Conflict("POST", 409, "AlreadyExists", name)
+        if body["spec"]["containers"][0]["image"].startswith("unwelcome"):
+            raise Forbidden("POST", 403, "Forbidden", 'pod rejected: RuntimeClass "o" not found')
         if body["spec"]["containers"][0]["image"].startswith("forbidden"):
             raise Invalid("POST", 422, "Invalid", "spec.containers[0].image: not allowed here")
         body = copy.deepcopy(body)

@@ -101,6 +101,17 @@ async def test_a_refused_pod_fails_its_group_with_the_servers_words(world: Calla
     assert finished["reason"] == "PodRejected" and "not allowed here" in finished["message"]
 
 
+async def test_groups_that_are_refused_for_now_do_not_hold_up_their_job(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    for number in range(3):
+        server.declare(f"unwelcome-{number}", image="unwelcome/image")
+    server.declare("g")
+    await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
+    await operator.die()
+    assert all(name.startswith("swesb-g-") for name in server.pods)
+
+
 async def test_a_group_without_its_lease_is_deleted(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server)

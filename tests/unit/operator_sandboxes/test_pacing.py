@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from swerl_operator.sandboxes.pacing import Wave
+from swerl_operator.sandboxes.pacing import ASIDE, Wave
 
 
 @pytest.fixture
@@ -17,9 +17,9 @@ def test_places_go_to_the_first_in_line(wave: Wave) -> None:
     assert (wave.places("a", 0.0), wave.places("b", 0.0)) == (4, 0)
     wave.started("a-0", 0.0)
     assert wave.places("a", 0.0) == 3
-    assert wave.leave("a") == "b"
+    assert wave.leave("a", 0.0) == "b"
     assert wave.places("b", 0.0) == 3
-    assert wave.leave("not in line") is None
+    assert wave.leave("not in line", 0.0) is None
 
 
 def test_a_ready_pod_frees_its_place(wave: Wave) -> None:
@@ -39,6 +39,26 @@ def test_a_slow_pod_stops_nobody(wave: Wave) -> None:
     assert wave.next_place(3.5) == pytest.approx(0.5)
     assert wave.places("a", 4.0) == 1
     assert wave.places("a", 7.0) == 4
+
+
+def test_who_is_refused_lets_others_pass_until_its_next_try(wave: Wave) -> None:
+    for group in "abc":
+        wave.join(group)
+    assert wave.step_aside("a", 2.0, 0.0) == "b"
+    assert (wave.places("a", 1.0), wave.places("b", 1.0)) == (0, 4)
+    assert wave.leave("b", 1.0) == "c"
+    assert (wave.places("a", 2.0), wave.places("c", 2.0)) == (4, 0)  # it keeps its place in the line
+    assert wave.leave("a", 2.0) == "c"
+
+
+def test_those_that_let_others_pass_are_few(wave: Wave) -> None:
+    groups = [f"g{number}" for number in range(ASIDE + 2)]
+    for group in groups:
+        wave.join(group)
+    for group in groups[:ASIDE]:
+        wave.step_aside(group, 2.0, 0.0)
+    stays = groups[ASIDE]
+    assert wave.step_aside(stays, 2.0, 0.0) == stays
 
 
 def run(wave: Wave, total: int, rate: float, best: float) -> float:
