@@ -87,14 +87,7 @@ class Lines:
     def next_place(self, scope: Key, uid: str) -> float | None:
         """Seconds until the group, if it is its turn or it stepped aside, may create a Pod whatever the others do."""
         wave = self._waves.get(scope)
-        now = time.monotonic()
-        if wave is None:
-            return None
-        if wave.aside.get(uid, now) > now:
-            return wave.aside[uid] - now
-        if wave.head(now) != uid:
-            return None
-        return 0.0 if wave.places(uid, now) else wave.next_place(now)
+        return wave.next_place(uid, time.monotonic()) if wave is not None else None
 
     def started(self, scope: Key, pod: str) -> None:
         """A Pod is being created."""

@@ -44,13 +44,14 @@ class Memo:
         """A Pod creation was refused; decides whether that can pass. Whether the Pods of others might be taken."""
         # A restarted API server may not know who we are yet.
         waits = isinstance(error, NotFound) or error.status == 401 or "being terminated" in error.message
-        if isinstance(error, Forbidden) and any(words in error.message for words in QUOTA_REFUSALS):
+        forbidden = isinstance(error, Forbidden)
+        if forbidden and any(words in error.message for words in QUOTA_REFUSALS):
             self.refusal = (SandboxReason.WAITING_FOR_CAPACITY, f"waiting for quota: {error.message}"[:1024])
             return False
         self.refusal = (SandboxReason.POD_REJECTED, f"the API server refuses the Pod: {error.message}"[:1024])
         if self.refused_since is None:
             self.refused_since = now
-        patience = settings.reject_patience if isinstance(error, Forbidden) else 0.0
+        patience = settings.reject_patience if forbidden else 0.0
         if not waits and now - self.refused_since >= patience:
             self.rejected = f"the API server refuses the group's Pods: {error.message}"[:2048]
-        return isinstance(error, Forbidden)
+        return forbidden

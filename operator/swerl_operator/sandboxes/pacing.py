@@ -65,8 +65,14 @@ class Wave:
             return 0
         return max(0, self.window - self._busy(now))
 
-    def next_place(self, now: float) -> float | None:
-        """Seconds until a place becomes free by slowness alone; None when nothing is starting."""
+    def next_place(self, group: str, now: float) -> float | None:
+        """Seconds until `group`, if it is its turn or it stepped aside, may create a Pod whatever the others do."""
+        if (until := self.aside.get(group, now)) > now:
+            return until - now
+        if self.head(now) != group:
+            return None
+        if self.places(group, now):
+            return 0.0
         recent = [since for since in self.starting.values() if now - since < self.slow_start]
         return min(recent) + self.slow_start - now if recent else None
 

@@ -214,9 +214,10 @@ class World:
             return body
         if name in self.pods:
             raise Conflict("POST", 409, "AlreadyExists", name)
-        if body["spec"]["containers"][0]["image"].startswith("unwelcome"):
+        image = body["spec"]["containers"][0]["image"]
+        if image.startswith("unwelcome"):
             raise Forbidden("POST", 403, "Forbidden", 'pod rejected: RuntimeClass "o" not found')
-        if body["spec"]["containers"][0]["image"].startswith("forbidden"):
+        if image.startswith("forbidden"):
             raise Invalid("POST", 422, "Invalid", "spec.containers[0].image: not allowed here")
         body = copy.deepcopy(body)
         body["metadata"] |= {"uid": f"pod-{next(self._uids)}", "creationTimestamp": timestamp(NOW)}

@@ -36,7 +36,7 @@ def test_a_slow_pod_stops_nobody(wave: Wave) -> None:
     wave.join("a")
     for i in range(4):
         wave.started(f"a-{i}", float(i))
-    assert wave.next_place(3.5) == pytest.approx(0.5)
+    assert wave.next_place("a", 3.5) == pytest.approx(0.5)
     assert wave.places("a", 4.0) == 1
     assert wave.places("a", 7.0) == 4
 
