@@ -6,10 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from swerl_operator.errors import Unavailable
 from swerl_operator.kube import Kube, path
 from swerl_operator.metrics import Metrics
 
@@ -102,6 +104,17 @@ class User:
         return found
 
 
+async def versions(api: Kube, url: str, version: int) -> AsyncIterator[Body]:
+    """Every version of each object of a listing after `version`, also where a stream ends or breaks in between."""
+    while True:
+        with suppress(Unavailable):
+            async for _, body in api.watch(url, version):
+                version = int(body["metadata"]["resourceVersion"])
+                if "uid" in body["metadata"]:  # a bookmark has none
+                    yield body
+        await asyncio.sleep(0.2)
+
+
 class Census:
     """Every UID that each Pod name of the namespace ever had, as a watch tells it."""
 
@@ -118,9 +131,8 @@ class Census:
         return self
 
     async def _run(self, pods: str, version: int) -> None:
-        async for _, pod in self.user.api.watch(pods, version):
-            if uid := pod["metadata"].get("uid"):  # a bookmark has none
-                self.seen.setdefault(pod["metadata"]["name"], set()).add(uid)
+        async for pod in versions(self.user.api, pods, version):
+            self.seen.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
 
     async def close(self, groups: list[str]) -> dict[str, int]:
         """How often each Pod of the groups was made."""

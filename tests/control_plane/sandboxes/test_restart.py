@@ -22,20 +22,20 @@ async def test_a_successor_finishes_the_work_and_repeats_none(
     for name in groups:
         await user.declare(name, replicas=4, job=number.name.lower(), maxConcurrent=8)
     await user.until(lambda: user.pods(groups[0]), bool, 30)
-    operator.kill(number)
+    await asyncio.to_thread(operator.kill, number)
     created = await user.until(lambda: user.pods(groups[0]), bool, 5)
     assert len(created) <= 4
     operator.start()
-    operator.until_leading()
+    await asyncio.to_thread(operator.until_leading)
     for name in groups[:2]:
         await user.phase(name, "Ready")
     assert not await user.pods(groups[2])
 
     await user.release(f"swesb-{groups[0]}-3")
-    operator.kill(number)
+    await asyncio.to_thread(operator.kill, number)
     await user.release(f"swesb-{groups[0]}-0")  # while nobody looks
     operator.start()
-    operator.until_leading()
+    await asyncio.to_thread(operator.until_leading)
     await asyncio.sleep(3)
     assert sorted(await user.pods(groups[0])) == [f"swesb-{groups[0]}-{i}" for i in (1, 2)]
 
