@@ -105,7 +105,10 @@ class User:
 
 
 async def versions(api: Kube, url: str, version: int) -> AsyncIterator[Body]:
-    """Every version of each object of a listing after `version`, also where a stream ends or breaks in between."""
+    """Every version of each object of a listing after `version`, also where a stream ends or breaks in between.
+
+    Unlike the client's own watch it never lists anew, which would pass over what came and went: it raises Gone.
+    """
     while True:
         with suppress(Unavailable):
             async for _, body in api.watch(url, version):

@@ -23,7 +23,7 @@ from tests.control_plane.sandboxes.conftest import each_once, versions
 
 Spec = dict[str, Any]
 LEASE = "swe-rl-operator"
-ENDED_SECONDS = 20.0  # that a leader which is stopped has to write down what it knows, and to let go: its grace period
+ENDED_SECONDS = 10.0  # that a leader which is stopped has to write down what it knows, and to let go
 HAND_OVER_SECONDS = 2.0  # from then on: the other looks twice a second
 EXPIRED_SECONDS = DURATION_SECONDS + 10.0  # the Lease of one that is killed has to run out, by the other's clock
 CASES = [
@@ -45,9 +45,11 @@ async def lease_of(user: Any) -> AsyncIterator[list[Spec]]:
                 found.append(lease["spec"])
 
     following = asyncio.create_task(follow())
-    yield found
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
+    try:
+        yield found
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 async def holder(lease: list[Spec]) -> str | None:
