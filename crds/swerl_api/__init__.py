@@ -23,7 +23,6 @@ from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
 from .rollouts import (
     Agent,
     AgentKind,
-    ChurnWhile,
     ContextPolicy,
     Grading,
     Judge,
@@ -54,7 +53,6 @@ __all__ = [
     "AgentKind",
     "Algorithm",
     "Checkpoint",
-    "ChurnWhile",
     "Condition",
     "ContextPolicy",
     "EvalCondition",

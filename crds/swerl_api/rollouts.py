@@ -27,7 +27,6 @@ from .source import Source
 Seconds = Annotated[int, Field(ge=1, le=604_800)]
 AgentKind = Literal["builtin", "mini-swe-agent"]
 ContextPolicy = Literal["omit", "stop"]
-ChurnWhile = Literal["always", "idle"]
 
 # Of every spec that has `agent`, `sandbox` and `grading`.
 SANDBOX_RULES = (
@@ -181,10 +180,6 @@ class Sandbox(ApiModel):
     prefetch: int = Field(default=1, ge=0, le=64)
     """Groups declared ahead of the one being worked on, as far as maxConcurrent leaves room for one more; a group that
     waited so long that its lifetime could end before its episode is replaced."""
-    churn_while: ChurnWhile = "always"
-    """When Pods start and end that no episode waits for: as soon as they can, or while none acts, so that they do not
-    slow commands where they share processors. idle: sandboxes are made ahead and removed then (removed also when others
-    wait for their room), patches are graded then, and episodes begin together, as soon as they have their sandboxes."""
     registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
     """Rewrites of task image references; the first match counts."""
     image_set: Name | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.bench.figures import Figure
 
-SHARE = 0.05
+SHARE = 0.10
 
 
 def share_of_a_turn(steps: Sequence[Mapping[str, float]]) -> Figure:

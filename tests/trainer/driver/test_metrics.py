@@ -126,7 +126,7 @@ def test_every_figure_is_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     known = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}
     whole = replace(
-        rollout(seconds=dict.fromkeys(("total", "model", "environment", "grading", "exec", "wait", "held"), 1.0)),
+        rollout(seconds=dict.fromkeys(("total", "model", "environment", "grading", "exec", "wait"), 1.0)),
         usage=dict.fromkeys(("requests", "prompt_tokens", "cached_tokens", "latency", "queue", "first_token"), 1.0)
         | {"latency": 2.0},
         waits=dict.fromkeys(("queue", "schedule", "prepare", "pull", "start"), 1.0),

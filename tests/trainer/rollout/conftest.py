@@ -61,6 +61,8 @@ class World:
     broken_judge: bool = False
     verdict: str = "resolved"
     hang: asyncio.Event | None = None
+    release_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    releasing: asyncio.Event | None = None  # a release ends when it is set
     age: float = 0.0
     idle_seconds: float = 7.0
     pending: int = 0  # sandboxes
@@ -84,6 +86,10 @@ class World:
 
     async def release(self, ordinal: int) -> None:
         self.events.append(f"release {ordinal}")
+        self.release_begun.set()
+        if self.releasing is not None:
+            await self.releasing.wait()
+            self.events.append(f"released {ordinal}")
 
     async def delete(self) -> None:
         self.events.append("delete")

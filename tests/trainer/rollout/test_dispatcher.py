@@ -42,16 +42,6 @@ def test_sandboxes_are_declared_ahead_and_used_by_the_next_step() -> None:
     assert started(d.actions()) == ["g2", "g3"]
 
 
-def test_sandboxes_ahead_can_wait_until_no_episode_acts() -> None:
-    d = dispatcher(prefetch=2, churn_while="idle")
-    assert not [action for action in d.actions() if isinstance(action, Declare)]
-    for group, index in (("g0", 0), ("g0", 1), ("g1", 0)):
-        d.acted(group, index)
-    assert not d.actions()
-    d.acted("g1", 1)
-    assert [action.order.id for action in d.actions() if isinstance(action, Declare)] == ["g2", "g3"]
-
-
 def test_nothing_is_declared_beyond_the_last_step() -> None:
     d = dispatcher(steps=1, prefetch=5)
     assert not [action for action in d.actions() if isinstance(action, Declare)]
@@ -232,7 +222,6 @@ def test_every_group_is_accounted_for(seed: int) -> None:
         max_staleness=chance.choice([0, 1, 2]),
         partial_rollouts=chance.random() < 0.5,
         prefetch=chance.choice([0, 1, 3]),
-        churn_while=chance.choice(["always", "idle"]),
     )
     trained: list[Group] = []
     dropped = 0

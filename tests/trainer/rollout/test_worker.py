@@ -13,7 +13,6 @@ from swerl_agent.episode import Episode, Generation, ReencodingError, Stretch
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.tasks import Task
-from swerl_trainer.rollout import churn
 from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
@@ -43,40 +42,17 @@ async def test_a_member_has_acted_once_its_sandbox_is_removed(
     assert (rollout.valid, rollout.error_code) == (False, "discarded")
 
 
-async def test_removals_and_gradings_may_wait_until_no_episode_acts(
-    world: World, parts: WorkerParts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(churn, "SETTLE", 0.01)
-    worker = Worker(replace(parts, churn_while="idle"))
-    world.hang = asyncio.Event()
-    other = asyncio.create_task(worker.act(ORDER, MEMBERS, 1, 0))
-    await asyncio.sleep(0.05)
-    hang, world.hang = world.hang, None
-    await worker.act(ORDER, MEMBERS, 0, 0)
-    await asyncio.sleep(0.05)
-    assert world.events == ["declare x-g0 2"], "the other one acts"
-    hang.set()
-    await other
-    assert all([(await worker.rollout(ORDER, member, 0)).resolved for member in MEMBERS])
-    assert sorted(world.events[1:]) == ["delete", "grade", "grade", "release 0"]
-
-
-async def test_sandboxes_that_served_make_room_for_those_that_wait(
-    world: World, parts: WorkerParts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(churn, "SETTLE", 0.01)
-    worker = Worker(replace(parts, churn_while="idle"))
-    world.hang, world.pending = asyncio.Event(), 1
-    other = asyncio.create_task(worker.act(ORDER, MEMBERS, 1, 0))
-    await asyncio.sleep(0.05)
-    hang, world.hang = world.hang, None
-    await worker.act(ORDER, MEMBERS, 0, 0)
+async def test_removal_of_a_sandbox_completes_when_its_group_is_discarded(worker: Worker, world: World) -> None:
+    world.releasing = asyncio.Event()
+    acting = asyncio.create_task(worker.act(ORDER, MEMBERS, 0, 0))
+    await asyncio.wait_for(world.release_begun.wait(), 10)
+    discarding = asyncio.create_task(worker.discard(ORDER))
     await asyncio.sleep(0)
-    assert "release 0" in world.events
-    hang.set()
-    await other
+    assert "released 0" not in world.events
+    world.releasing.set()
+    await asyncio.gather(acting, discarding)
     await worker.close()
-    assert world.events[-1] == "delete"
+    assert "released 0" in world.events
 
 
 async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:

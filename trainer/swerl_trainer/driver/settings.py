@@ -98,7 +98,6 @@ def dispatch_settings(spec: SweRLJobSpec) -> DispatchSettings:
         max_staleness=algorithm.max_staleness,
         partial_rollouts=algorithm.partial_rollouts,
         prefetch=spec.sandbox.prefetch,
-        churn_while=spec.sandbox.churn_while,
         max_concurrent=spec.sandbox.max_concurrent,
         temperature=algorithm.temperature,
     )

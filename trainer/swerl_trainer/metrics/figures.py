@@ -236,8 +236,6 @@ def _sandbox(rollouts: Sequence[Rollout]) -> Figures:
         hits = sum(wait <= PREFETCH_HIT for wait in waits)
         figures["sandbox/prefetch_hit_rate"] = hits / len(waits)
         figures |= {"sandbox/prefetch_hits": float(hits), "sandbox/prefetch_misses": float(len(waits) - hits)}
-    if held := [rollout.seconds["held"] for rollout in rollouts if "held" in rollout.seconds]:
-        figures["sandbox/held_mean"] = fmean(held)
     return figures | _starts(rollouts)
 
 

@@ -113,7 +113,6 @@ class RolloutActor:
             agent=await self._agent(http, tokenizer),
             artifacts=job.folder / "artifacts",
             sandbox_name=job.sandbox_name,
-            churn_while=spec.sandbox.churn_while,
             max_age=spec.sandbox.lifetime_seconds - spec.agent.episode_timeout_seconds - RESERVE,
             judge=await self._judge(http),
             judge_weight=spec.algorithm.stepwise.judge_weight,

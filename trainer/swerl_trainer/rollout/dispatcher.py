@@ -8,8 +8,7 @@ Guarantees:
   `redo_limit` times at most.
 * Weights may change (`may_update`) only while no evaluation runs, and no training episode either unless partial
   rollouts are allowed.
-* Sandboxes declared ahead leave room for one more group of any kind within `max_concurrent`, and wait until no episode
-  has a sandbox or waits for one where `churn_while` is idle.
+* Sandboxes declared ahead leave room for one more group of any kind within `max_concurrent`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from swerl_api import ChurnWhile
 from swerl_trainer.algorithm.advantages import has_signal
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.group import Action, Declare, Discard, Group, GroupOrder, Phase, Rollout, Start
@@ -40,7 +38,6 @@ class DispatchSettings:
     max_staleness: int = 0
     partial_rollouts: bool = False
     prefetch: int = 1
-    churn_while: ChurnWhile = "always"
     max_concurrent: int = 128
     temperature: float = 1.0
     redo_limit: int = 2
@@ -206,8 +203,6 @@ class Dispatcher:
 
     def _declare_ahead(self) -> None:
         s = self.settings
-        if s.churn_while == "idle" and any(group.acting for group in self.groups.values()):
-            return
         while len(self._of("train", Phase.DECLARED)) < s.prefetch and self._groups_wanted() > 0:
             alive = sum(len(g.acting) if g.phase is Phase.RUNNING else g.order.size for g in self._alive())
             largest = max([s.group_size, *(g.order.size for g in self._alive())])

@@ -13,7 +13,6 @@ from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
-from swerl_api import ChurnWhile
 from swerl_trainer.rollout.reward import UNRESOLVED
 
 
@@ -81,7 +80,6 @@ class WorkerParts:
     agent: Agent
     artifacts: Path
     sandbox_name: Callable[[str], str]  # of a group and try
-    churn_while: ChurnWhile = "always"  # when sandboxes that have served are removed
     max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
     judge: Judge | None = None  # scores the steps of training episodes
     judge_weight: float = 1.0

@@ -1,9 +1,11 @@
 """Runs the episodes of groups and grades them.
 
-Guarantees: each `act` is followed by one Rollout, whatever happened; no episode begins in a sandbox made so long ahead
-that its lifetime could end first; a sandbox is removed the moment its episode ends, before the patch is graded, or as
-soon as no episode acts where `churn_while` is idle; every episode leaves its artifacts; nothing of a discarded group is
-left running.
+Guarantees:
+* Each `act` is followed by one Rollout, whatever happened.
+* No episode begins in a prefetched sandbox whose lifetime could end first.
+* A sandbox is removed when its episode ends, before the patch is graded. A removal that has begun completes even if its
+  caller is cancelled.
+* Every episode leaves its artifacts. Nothing of a discarded group keeps running.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from swerl_agent.audit import Finding, executed, findings
 from swerl_agent.episode import Episode, ReencodingError, TokenizerError, unwritten, write_artifacts
@@ -25,7 +28,6 @@ from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError, let_go
 from swerl_agent.storage import to_disk
 from swerl_agent.tasks import Task
-from swerl_trainer.rollout.churn import Churn
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
@@ -70,7 +72,7 @@ class Worker:
         self._running: dict[str, dict[tuple[int, int], asyncio.Task[Rollout]]] = {}  # by group; index and attempt
         self._grading = 0
         self._waste = Waste()
-        self._churn = Churn(parts.churn_while, lambda: parts.sandboxes.counts()[0])
+        self._removals: set[asyncio.Task[None]] = set()
 
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
         """Have the sandboxes of a try made; `act` uses them. No-op when they are asked for already."""
@@ -112,7 +114,7 @@ class Worker:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
         tries, self._tries = list(self._tries.values()), {}
-        await asyncio.gather(*(self._remove(one) for one in tries), self._churn.close(), return_exceptions=True)
+        await asyncio.gather(*(self._remove(one) for one in tries), *self._removals, return_exceptions=True)
 
     async def grade_fix(self, task: int) -> Verdict | None:
         """The verdict on the reference fix of a training task, graded anew; None where it has none."""
@@ -141,7 +143,7 @@ class Worker:
             try:
                 episode, waited, waits = await self._episode(member, attempted)
             finally:
-                await self._churn.remove(lambda: self._release(order, member.attempt, index))
+                await asyncio.shield(self._in_background(self._release(order, member.attempt, index)))
                 member.acted.set()
         except SandboxError as error:
             return self._lost(order, index, error, error.code)
@@ -178,22 +180,19 @@ class Worker:
     ) -> tuple[Episode, Mapping[str, float], Mapping[str, float]]:
         """The episode, the seconds it waited before it began, and the parts of its sandbox's start."""
         order = member.order
-        with self._churn.claiming():
-            group = await asyncio.shield(attempted.declared)
-            session = await group.claim(attempted.members.index(member.index))
+        group = await asyncio.shield(attempted.declared)
+        session = await group.claim(attempted.members.index(member.index))
         waited = time.monotonic() - member.asked
-        async with self._churn.acting():
-            held = time.monotonic() - member.asked - waited
-            episode = await self._parts.agent.run_episode(
-                self._task(order),
-                session,
-                group=order.id,
-                index=member.index,
-                temperature=order.temperature,
-                scoring=member.scoring,
-                on_end=member.unwritten.append,
-            )
-        return episode, {"wait": waited, "held": held}, group.waits
+        episode = await self._parts.agent.run_episode(
+            self._task(order),
+            session,
+            group=order.id,
+            index=member.index,
+            temperature=order.temperature,
+            scoring=member.scoring,
+            on_end=member.unwritten.append,
+        )
+        return episode, {"wait": waited}, group.waits
 
     async def _encoded(self, rollout: Rollout, episode: Episode) -> Rollout:
         """The rollout with what of it is trained; one that cannot be encoded counts for nothing."""
@@ -207,7 +206,6 @@ class Worker:
     async def _grade(self, order: GroupOrder, episode: Episode) -> Verdict:
         self._grading += 1
         try:
-            await self._churn.at_rest()
             return await self._parts.grading.grade(self._task(order), episode.patch or "", image=episode.image)
         except Exception as error:
             logger.exception("grading of %s/%d failed", order.id, episode.index)
@@ -231,10 +229,16 @@ class Worker:
         attempted = self._try(order, members, attempt)
         if not attempted.used and _age(attempted) > self._parts.max_age:
             logger.warning("the sandboxes of %s waited too long for their episodes; others are made", order.id)
-            self._churn.begin(self._remove(attempted))
+            self._in_background(self._remove(attempted))
             attempted = self._tries[(order.id, attempt)] = self._ask(order, members, f"-n{attempt}")
         attempted.used = True
         return attempted
+
+    def _in_background(self, removal: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(removal)
+        self._removals.add(task)
+        task.add_done_callback(self._removals.discard)
+        return task
 
     async def _release(self, order: GroupOrder, attempt: int, index: int) -> None:
         """Remove a member's sandbox, with the last one the group itself."""
