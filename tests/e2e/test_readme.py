@@ -23,37 +23,7 @@ from demo.run import fetch_output
 from demo.setup import RELEASE, SYSTEM_NAMESPACE, install_operator
 
 CRDS = [f"{kind.plural}.swerl.dev" for kind in KINDS]
-README = (ROOT / "README.md").read_text()
-THREE, DEMO = "test_three_commands", "test_make_demo"
 EXPORT = "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH"
-# Every command of a shell block, and what runs it.
-KNOWN = {
-    "make demo": DEMO,
-    "make test": "continuous integration",
-    "helm install swe-rl charts/": THREE,
-    "kubectl apply -f swerljob.yaml": THREE,
-    "kubectl get swesandboxes": THREE,
-    EXPORT: DEMO,
-    "kubectl get swerl -n swerl-demo": DEMO,
-    "kubectl get swesandboxes -n swerl-demo": DEMO,
-}
-
-
-def commands() -> list[str]:
-    """Every line of a shell block, without its comment."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-    lines = [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line]
-
-
-def test_every_command_is_run_somewhere() -> None:
-    assert set(commands()) == set(KNOWN)
-    assert {THREE, DEMO} <= set(globals())
-    targets = set(re.findall(r"`make ([a-z-]+)`", README))
-    makefiles = "".join(path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("*/*.mk")))
-    assert targets <= set(re.findall(r"^([a-z-]+):", makefiles, re.MULTILINE))
-    for link in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / link).exists(), f"README links to {link}"
 
 
 class Shell:

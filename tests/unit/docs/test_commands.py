@@ -1,0 +1,144 @@
+"""Every command of every page is run by a test, or a comment above it names what this machine lacks.
+
+A shell block is checked command by command: the real parser reads `swerl`, make targets and modules exist, and RUN_BY
+names the test that runs such a command. `<!-- needs: network -->` above a block excuses its commands from RUN_BY.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import yaml
+from swerl_agent.cli import parser
+
+from .pages import ROOT, Block, blocks, inline, name, pages
+
+LANGUAGES = {"sh", "bash", "python", "yaml", "text"}
+LACKING = {"docker", "gpu", "hours", "network", "other cluster"}
+README = "tests/e2e/test_readme.py"
+# Beginning of a command → the file whose tests run it; the longest beginning counts.
+RUN_BY = {
+    "make demo": README,
+    "make test": ".ci/run",
+    "make cluster": "tests/control_plane/cluster/test_lifecycle.py",
+    "export KUBECONFIG=": README,
+    "kubectl get swerl": README,
+    "kubectl get swesandboxes": README,
+    "kubectl get nodes": "tests/control_plane/cluster/test_node.py",
+    "kubectl apply -f swerljob.yaml": README,
+    "kubectl apply -f examples/": "tests/control_plane/api/test_admission.py",
+    "helm install swe-rl charts/": README,
+    "swerl tasks list": "tests/unit/agent_episode/test_cli.py",
+    "swerl tasks check": "tests/e2e/test_bundled_tasks.py",
+    "swerl grade": "tests/control_plane/grading/test_predictions.py",
+    "swerl eval run": "tests/control_plane/grading/test_evaluation.py",
+    "swerl serve": "tests/control_plane/grading/test_server.py",
+    "swerl sandbox": "tests/control_plane/exec/test_cli.py",
+    "swerl trajectories audit": "tests/unit/agent_episode/test_audit.py",
+    "python -m swerl_agent.integrations.mini_swe_agent": "tests/control_plane/exec/test_mini_swe_agent.py",
+    "python -m swerl_agent.integrations.swe_rex": "tests/control_plane/exec/test_swe_rex_own_tests.py",
+    "python -m swerl_trainer.megatron.export": "tests/trainer/megatron/test_layouts.py",
+    "python -m tasks.repository": "tests/unit/tasks/test_bundled.py",
+    "python -m tests.bench.parity_bench": "tests/control_plane/grading/test_parity.py",
+}
+ASSIGNMENT = re.compile(r"^[A-Z_]+=")
+
+
+@pytest.mark.parametrize("block", blocks(), ids=str)
+def test_every_block_is_in_its_language(block: Block) -> None:
+    assert block.language in LANGUAGES, f"{block}: name the language, one of {sorted(LANGUAGES)}"
+    assert block.needs <= LACKING
+    if block.language == "python":
+        for module, names in imports(ast.parse(block.text)):
+            assert set(names) <= set(dir(__import__(module, fromlist=names))), f"{block}: {module} lacks one of {names}"
+    elif block.language == "yaml":
+        list(yaml.safe_load_all(block.text))
+    elif block.language == "sh":
+        for words in block.commands():
+            check(words, block)
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_no_block_is_indented(page: object) -> None:
+    lines = page.read_text().splitlines()
+    code = [line for before, line in zip(["", *lines], lines, strict=False) if not before and line.startswith("    ")]
+    assert code == [], "use a fenced block with its language"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_inline_commands_and_options_exist(page: object) -> None:
+    for code in inline(page):
+        words = code.split()
+        if words[0] in ("make", "swerl"):
+            known(words)
+        for option in re.findall(r"^--[a-z][a-z-]+", code):
+            assert option in options(), f"{name(page)}: no command has the option {option}"
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """Modules of this project that a program imports from, and the names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("swerl_agent"):
+            yield str(node.module), [alias.name for alias in node.names]
+
+
+def check(words: list[str], block: Block) -> None:
+    words = list(words)
+    while ASSIGNMENT.match(words[0]) and len(words) > 1:
+        words.pop(0)
+    known(words)
+    if words[0] == "swerl":
+        parser().parse_args(words[1:])
+    if not block.needs:
+        command = " ".join(words)
+        begun = max((begin for begin in RUN_BY if command.startswith(begin)), key=len, default=None)
+        assert begun, (
+            f"{block}: no test runs `{command}`; add one to RUN_BY, or <!-- needs: network --> above the block"
+        )
+        assert (ROOT / RUN_BY[begun]).is_file(), f"{RUN_BY[begun]}, which runs `{begun}`, is gone"
+
+
+def known(words: list[str]) -> None:
+    """Make targets, modules, `swerl` verbs and files that a command names exist."""
+    if words[0] == "make":
+        assert set(words[1:]) <= targets(), f"no such target: {shlex.join(words)}"
+    elif words[:2] in (["python", "-m"], ["python3", "-m"]):
+        path = words[2].replace(".", "/")
+        places = [ROOT / folder / path for folder in (".", "agent", "trainer", "operator", "crds")]
+        assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), f"no module {words[2]}"
+    elif words[0] == "swerl":
+        verbs = parser()
+        for word in words[1:3]:
+            choices = subcommands(verbs)
+            if not choices or word.startswith("-"):
+                break
+            assert word in choices, f"no such command: {shlex.join(words)}"
+            verbs = choices[word]
+    elif words[:3] == ["kubectl", "apply", "-f"]:
+        assert (ROOT / words[3]).is_file(), f"no file {words[3]}"
+
+
+def subcommands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    found = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(found[0].choices) if found else {}
+
+
+@cache
+def targets() -> frozenset[str]:
+    """Targets of all makefiles."""
+    makefiles = "".join(path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("*/*.mk")))
+    return frozenset(re.findall(r"^([a-z0-9-]+):", makefiles, re.MULTILINE))
+
+
+@cache
+def options() -> frozenset[str]:
+    """Options of our own programs, and those of others that pages name."""
+    folders = ("agent", "operator", "trainer", "cluster", "images", "tasks", "tests/gpu", "tests/bench")
+    sources = "".join(path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return frozenset(re.findall(r'"(--[a-z][a-z-]+)"', sources)) | {"--help", "--set", "--sandbox-limit"}
