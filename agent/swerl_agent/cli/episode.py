@@ -11,7 +11,7 @@ from swerl_api import Grading
 
 from swerl_agent.episode import PROMPT_FAILED, unwritten, write_artifacts
 from swerl_agent.evaluation import made_with, opened_attempts
-from swerl_agent.storage import to_disk
+from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
 
 from .model import add_model_options, check_model_options, chosen_agent, model_name
@@ -64,7 +64,7 @@ async def run_one(options: argparse.Namespace) -> int:
             )
             ended.clear()
             episode, verdict, told["reward"] = attempt.episode, attempt.verdict, attempt.reward
-            folder = await to_disk(write_artifacts, options.output, episode, verdict, meta=told)
+            folder = await finish_in_thread(write_artifacts, options.output, episode, verdict, meta=told)
     print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")
     print(f"artifacts: {folder}")
     if error := attempt.lost or episode.error:

@@ -16,7 +16,7 @@ from swerl_agent.grading import Grader, Placement
 from swerl_agent.grading.checking import Ledger, check
 from swerl_agent.grading.soundness import KINDS, Checked
 from swerl_agent.sandbox.lease import anchored
-from swerl_agent.storage import file_name, write_whole
+from swerl_agent.storage import file_name, write_atomic
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
@@ -90,7 +90,7 @@ async def _run(options: argparse.Namespace, tasks: Sequence[Task], ledger: Ledge
 def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:
     name = f"{file_name(task.instance_id)}.{'gold' if patch else 'empty'}"
     number = sum(1 for _ in folder.glob(f"{name}.*"))
-    write_whole({folder / f"{name}.{number}.txt": [log]}, durable=False)
+    write_atomic({folder / f"{name}.{number}.txt": [log]}, durable=False)
 
 
 def _write_quarantine(path: Path, tasks: Sequence[Task], ledger: Ledger, found: Sequence[Checked]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from swerl_agent.audit import Finding, executed, findings
 from swerl_agent.grading import NO_PATCH, Verdict
-from swerl_agent.storage import file_name, to_disk, write_whole
+from swerl_agent.storage import file_name, finish_in_thread, write_atomic
 
 from .episode import Episode
 from .metrics import agent_metrics
@@ -48,7 +48,7 @@ async def unwritten(write: Callable[[Episode], object]) -> AsyncIterator[list[Ep
     finally:
         for episode in left:
             try:
-                await to_disk(write, episode)
+                await finish_in_thread(write, episode)
             except OSError as error:
                 log.error("the artifacts of %s are not kept: %s", artifact_prefix(episode), error)
 
@@ -107,7 +107,7 @@ def write_artifacts(
     files = {"meta.json": _json(info), "traj.json": _json(trajectory)}
     if episode.patch is not None:
         files["patch.diff"] = episode.patch.encode("utf-8", "surrogateescape")
-    write_whole({folder / name: [files[name]] for name in sorted(files)}, durable=False)
+    write_atomic({folder / name: [files[name]] for name in sorted(files)}, durable=False)
     return folder
 
 

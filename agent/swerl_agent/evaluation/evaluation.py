@@ -18,7 +18,7 @@ from typing import Any
 from swerl_agent.episode import PROMPT_FAILED, Agent, Episode, PromptError, unwritten
 from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
-from swerl_agent.storage import to_disk
+from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 
 from .artifacts import write_attempt, write_interrupted
@@ -112,10 +112,10 @@ class Evaluation:
                 )
             except (SandboxError, KubeError) as error:
                 record = _lost(trial, f"{type(error).__name__}: {error}", time.monotonic() - started)
-                await to_disk(self._records.add, record)
+                await finish_in_thread(self._records.add, record)
                 return record
             ended.clear()
-            return await to_disk(self._keep, trial, attempt, time.monotonic() - started)
+            return await finish_in_thread(self._keep, trial, attempt, time.monotonic() - started)
 
     def _keep(self, trial: Trial, attempt: Attempt, elapsed: float) -> Record:
         folder = write_attempt(self._folder, attempt, self._meta(trial, elapsed))

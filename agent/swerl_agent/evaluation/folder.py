@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from swerl_agent.storage import write_whole
+from swerl_agent.storage import write_atomic
 
 from .records import RESULTS, RecordError, Records
 from .summary import predictions, summarise, write
@@ -25,7 +25,7 @@ AGREE = ("model", "attempts")  # what results of one folder have in common; by o
 def keep_settings(folder: Path, settings: Mapping[str, Any], *, agree: Sequence[str] = ("model",)) -> None:
     """Write `settings`; raises RecordError when the folder was begun with others under the keys `agree`."""
     check_agreement(folder, read_settings(folder), settings, agree)
-    write_whole({folder / SETTINGS: [(json.dumps(dict(settings), indent=1) + "\n").encode()]})
+    write_atomic({folder / SETTINGS: [(json.dumps(dict(settings), indent=1) + "\n").encode()]})
 
 
 def check_agreement(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any], agree: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ class Records:
     @classmethod
     def of_these(cls, folder: Path, records: Sequence[Record]) -> Self:
         """The file with these records in the place of all that was there; raises OSError."""
-        Journal(folder / RESULTS, Record.read).extend(map(asdict, records), afresh=True)
+        Journal(folder / RESULTS, Record.read).extend(map(asdict, records), replace=True)
         return cls(folder)
 
     @property

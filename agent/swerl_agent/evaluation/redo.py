@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from swerl_agent.storage import write_whole
+from swerl_agent.storage import write_atomic
 
 from .records import Records, Trial
 
@@ -44,6 +44,6 @@ class Redo:
     def _save(self) -> None:
         rows = [[*trial, line] for trial, line in sorted(self._from.items())]
         if rows:
-            write_whole({self._path: [json.dumps(rows).encode()]})
+            write_atomic({self._path: [json.dumps(rows).encode()]})
         else:
             self._path.unlink(missing_ok=True)

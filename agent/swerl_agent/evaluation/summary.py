@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from swerl_agent.storage import write_whole
+from swerl_agent.storage import write_atomic
 
 from .records import RESULTS, Record, RecordError, Records, Trial
 
@@ -71,7 +71,7 @@ def write(
 ) -> None:
     """summary.json, and preds.json in the format of the SWE-bench harness."""
     files = {folder / "summary.json": _json(summary), folder / "preds.json": _json(predictions)}
-    write_whole(files, durable=durable)
+    write_atomic(files, durable=durable)
 
 
 def predictions(

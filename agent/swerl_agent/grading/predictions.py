@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.storage import file_name, write_whole
+from swerl_agent.storage import file_name, write_atomic
 
 from .verdict import Verdict
 
@@ -108,18 +108,18 @@ class ReportFolder:
         """Write and return the report on `verdict`; raises OSError when the disk refuses."""
         folder, report = self._folder(prediction), instance_report(prediction.patch, verdict)
         files = {folder / PATCH: prediction.patch, folder / REPORT: _indented({prediction.instance_id: report})}
-        write_whole({path: [_bytes(text)] for path, text in files.items()})
+        write_atomic({path: [_bytes(text)] for path, text in files.items()})
         return report
 
     def write_log(self, prediction: Prediction, eval_script: str, log: bytes) -> None:
         """Write what ran and what it printed; raises OSError when the disk refuses."""
         folder = self._folder(prediction)
-        write_whole({folder / SCRIPT: [_bytes(eval_script)], folder / LOG: [log]}, durable=False)
+        write_atomic({folder / SCRIPT: [_bytes(eval_script)], folder / LOG: [log]}, durable=False)
 
     def summarise(self, model: str, reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> Path:
         """Write the run's summary, with the harness's names; its path."""
         path = self.root / f"{_safe(model)}.json"
-        write_whole({path: [_indented(summary(reports, unknown)).encode()]})
+        write_atomic({path: [_indented(summary(reports, unknown)).encode()]})
         return path
 
     def _folder(self, prediction: Prediction) -> Path:

@@ -22,7 +22,7 @@ from swerl_agent.evaluation import Attempt
 from swerl_agent.grading import GradingError
 from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
-from swerl_agent.storage import to_disk
+from swerl_agent.storage import finish_in_thread
 
 from .answer import answer
 from .metrics import Metrics
@@ -119,7 +119,7 @@ class AgentServer:
         async with unwritten(partial(self._results.leave, request)) as ended:
             attempt = await self._counted(request, ended.append)
             ended.clear()
-            return await to_disk(self._kept, request, attempt)
+            return await finish_in_thread(self._kept, request, attempt)
 
     async def _counted(self, request: RunRequest, on_end: Callable[[Episode], None]) -> Attempt:
         status = "error"

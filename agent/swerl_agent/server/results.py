@@ -13,7 +13,7 @@ from pathlib import Path
 
 from swerl_agent.episode import Episode, write_artifacts
 from swerl_agent.evaluation import bare_address
-from swerl_agent.storage import file_name, write_whole
+from swerl_agent.storage import file_name, write_atomic
 
 from .request import RunRequest
 
@@ -46,4 +46,4 @@ class Results:
 
     def write(self, request: RunRequest, answer: bytes) -> None:
         """Keep an answer; raises OSError."""
-        write_whole({self.path(request): [answer]})
+        write_atomic({self.path(request): [answer]})

@@ -1,8 +1,8 @@
-"""Files on this machine's disk that a crash leaves readable."""
+"""Files on the local disk that stay readable after a crash."""
 
+from .atomic import WriteFailed, write_atomic
+from .file_names import file_name
 from .journal import Journal, JournalError
-from .naming import file_name
-from .thread import to_disk
-from .whole import NotWritten, write_whole
+from .thread import finish_in_thread
 
-__all__ = ["Journal", "JournalError", "NotWritten", "file_name", "to_disk", "write_whole"]
+__all__ = ["Journal", "JournalError", "WriteFailed", "file_name", "finish_in_thread", "write_atomic"]

@@ -1,4 +1,4 @@
-"""Work on the disk beside an event loop."""
+"""Blocking disk work next to an event loop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def to_disk(write: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """What `write` returns or raises, in a thread; a cancellation that comes meanwhile is raised once it has ended."""
-    writing = asyncio.create_task(asyncio.to_thread(write, *given, **named))
+async def finish_in_thread(write: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """The result of `write`, called in a thread. A cancellation is raised only after `write` has returned."""
+    writing = asyncio.create_task(asyncio.to_thread(write, *arguments, **options))
     cancelled = False
     while not writing.done():
         try:

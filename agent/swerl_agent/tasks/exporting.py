@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .importing import Entry
-from .writing import Layout, write_entries, write_whole
+from .writing import Layout, write_atomic, write_entries
 
 IDS = "instance_ids.txt"
 IMAGES = "docker_images.txt"
@@ -18,5 +18,5 @@ def export_assets(folder: Path, name: str, entries: Sequence[Entry], layout: Lay
     images = list(dict.fromkeys(entry.task.image for entry in entries))
     lists = {folder / IDS: ids, folder / IMAGES: images}
     written = write_entries(folder / f"{name}_eval.jsonl", entries, layout)
-    write_whole({path: [f"{line}\n".encode() for line in lines] for path, lines in lists.items()})
+    write_atomic({path: [f"{line}\n".encode() for line in lines] for path, lines in lists.items()})
     return [*lists, *written]

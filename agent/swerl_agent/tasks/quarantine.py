@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from .records import QUARANTINE, records
 from .task import TaskError
-from .writing import write_whole
+from .writing import write_atomic
 
 Reason = Literal["flaky", "gold_fails", "empty_passes", "unreadable"]
 
@@ -41,7 +41,7 @@ def update_quarantine(path: Path, found: Iterable[Quarantined], *, checked: Coll
     before = _rows(path) if path.exists() else {}
     rows = {name: row for name, row in before.items() if name not in checked}
     rows |= {task.instance_id: vars(task) for task in found}
-    write_whole({path: [json.dumps(rows[name]).encode() + b"\n" for name in sorted(rows)]})
+    write_atomic({path: [json.dumps(rows[name]).encode() + b"\n" for name in sorted(rows)]})
 
 
 def _rows(path: Path) -> dict[str, Mapping[str, Any]]:

@@ -43,15 +43,15 @@ def write_entries(path: Path, entries: Sequence[Entry], layout: Layout, *, appen
         halves = {file: [_before(file), *lines] for file, lines in halves.items()}
     elif layout.whole_rows and grading_file(path).exists():
         raise TaskError(f"{grading_file(path)} belongs to the file that would be replaced; remove it or choose another")
-    write_whole(halves)
+    write_atomic(halves)
     return list(halves)
 
 
-def write_whole(files: Mapping[Path, Iterable[bytes]]) -> None:
-    """See `storage.write_whole`; raises TaskError."""
+def write_atomic(files: Mapping[Path, Iterable[bytes]]) -> None:
+    """See `storage.write_atomic`; raises TaskError."""
     try:
-        storage.write_whole(files)
-    except storage.NotWritten as error:
+        storage.write_atomic(files)
+    except storage.WriteFailed as error:
         raise TaskError(str(error)) from error
 
 

@@ -110,7 +110,7 @@ async def test_conclusions_that_cannot_be_written_leave_those_before_whole(tmp_p
     conclusions.write()
     before = (tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()
     records.add(replace(record, sample=1))
-    with files_end_at(100), pytest.raises(OSError, match="as it was"):
+    with files_end_at(100), pytest.raises(OSError, match="is unchanged"):
         conclusions.write()
     assert ((tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()) == before
     conclusions.write()

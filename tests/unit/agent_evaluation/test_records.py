@@ -135,7 +135,7 @@ def test_a_merge_that_was_killed_left_all_or_nothing_and_may_be_repeated(tmp_pat
     one, whole = tmp_path / "one", tmp_path / "all"
     for record in (GOOD, BAD):
         Records(one).add(record)
-    with files_end_at(300), pytest.raises(OSError, match="as it was"):
+    with files_end_at(300), pytest.raises(OSError, match="is unchanged"):
         merge(whole, [one])
     assert Records(whole).all == []
     Records(whole).add(replace(GOOD, run_dir="../one/run-1"))  # as one that wrote line by line may have left it

@@ -1,4 +1,4 @@
-"""A journal's rows survive what happens to the process and to the disk."""
+"""Rows of a journal survive a killed process and a full disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def number(row: Mapping[str, Any]) -> int:
     return int(row["n"])
 
 
-def test_a_row_that_the_disk_takes_in_part_is_not_in_the_file(tmp_path: Path) -> None:
+def test_partly_written_row_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "new" / "rows.jsonl"
     journal = Journal(path, number)
     journal.append({"n": 1})
@@ -32,7 +32,7 @@ def test_a_row_that_the_disk_takes_in_part_is_not_in_the_file(tmp_path: Path) ->
     assert list(Journal(path, number).rows()) == [1, 3]
 
 
-def test_reading_changes_nothing(tmp_path: Path) -> None:
+def test_reading_leaves_the_file_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     assert list(Journal(path, number).rows()) == []
     assert not path.exists()
@@ -41,7 +41,7 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"n": 1}\n{"n": '
 
 
-def test_a_line_that_was_cut_short_is_dropped_and_another_one_named(tmp_path: Path) -> None:
+def test_incomplete_last_line_is_dropped_and_other_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"n": 1}\n\n{"n": ')
     journal = Journal(path, number)
@@ -53,7 +53,7 @@ def test_a_line_that_was_cut_short_is_dropped_and_another_one_named(tmp_path: Pa
         list(Journal(path, number).rows())
 
 
-def test_rows_that_threads_append_at_the_same_time_are_all_there(tmp_path: Path) -> None:
+def test_concurrent_appends_are_all_kept(tmp_path: Path) -> None:
     together = Barrier(THREADS)
 
     def append(journal: Journal[int], n: int) -> None:

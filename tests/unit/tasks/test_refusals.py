@@ -95,7 +95,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, out: Path, run: Run) -> None:
         [sys.executable, "-c", _LIMITED, str(tmp_path / "a.jsonl"), str(out)], capture_output=True, text=True
     )
     assert done.returncode == 2, done.stderr
-    assert "cannot be written: File too large; what was there is as it was" in done.stderr
+    assert "cannot be written: File too large; its previous content is unchanged" in done.stderr
     assert {path: path.read_bytes() for path in out.parent.iterdir()} == before
 
 

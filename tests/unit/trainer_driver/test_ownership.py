@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from swerl_agent.storage import NotWritten
+from swerl_agent.storage import WriteFailed
 from swerl_api import SweRLJobSpec
 from swerl_trainer.driver import ownership
 from swerl_trainer.driver.errors import JobError
@@ -122,10 +122,10 @@ def test_a_crash_after_the_old_folder_was_set_aside_is_made_good(
     train(make_job(OLD))
 
     def crash(files: object) -> None:
-        raise NotWritten("killed")
+        raise WriteFailed("killed")
 
-    with monkeypatch.context() as patched, pytest.raises(NotWritten):
-        patched.setattr(ownership, "write_whole", crash)
+    with monkeypatch.context() as patched, pytest.raises(WriteFailed):
+        patched.setattr(ownership, "write_atomic", crash)
         claim(make_job(NEW))
     assert left(tmp_path) == [ASIDE]
     claim(make_job(NEW, attempt=2))

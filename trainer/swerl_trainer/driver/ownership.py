@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
-from swerl_agent.storage import write_whole
+from swerl_agent.storage import write_atomic
 from swerl_api import names
 from swerl_trainer.checkpoints import sync
 from swerl_trainer.driver.errors import JobError
@@ -56,7 +56,7 @@ def claim(job: Job) -> None:
         )
     if found is not None or any((folder / name).exists() for name in (OWNER_FILE, *OF_A_JOB)):
         _set_aside(folder, found.uid if found else "")
-    write_whole({folder / OWNER_FILE: [f"{json.dumps(asdict(owner))}\n".encode()]})
+    write_atomic({folder / OWNER_FILE: [f"{json.dumps(asdict(owner))}\n".encode()]})
     sync(folder)
     sync(folder.parent)
 

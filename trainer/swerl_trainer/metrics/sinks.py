@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from swerl_agent.storage import Journal, write_whole
+from swerl_agent.storage import Journal, write_atomic
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class JsonlSink:
         self._journal = Journal(path, dict)
         if path.is_file():
             kept = [row for row in rows(path) if row["step"] <= keep.get(row["kind"], -1)]
-            write_whole({path: [f"{json.dumps(row)}\n".encode() for row in kept]})
+            write_atomic({path: [f"{json.dumps(row)}\n".encode() for row in kept]})
 
     def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
         """Append one row and have it on disk."""

@@ -26,7 +26,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
 from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError, let_go
-from swerl_agent.storage import to_disk
+from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
@@ -166,7 +166,7 @@ class Worker:
             audit=audit,
         )
         member.unwritten.clear()
-        await to_disk(self._write, order, episode, verdict, rollout, scores, audit)
+        await finish_in_thread(self._write, order, episode, verdict, rollout, scores, audit)
         return await self._encoded(rollout, episode) if rollout.valid else rollout
 
     def _scoring(self, member: _Member) -> AbstractAsyncContextManager[Scoring | None]:

@@ -1,4 +1,4 @@
-"""File names out of what others call a thing."""
+"""Safe file names from identifiers of other systems."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import re
 
 
 def file_name(text: str) -> str:
-    """`text` as the name of one file: other characters than A-Z a-z 0-9 . _ - become _, and it is no way out."""
+    """`text` as a single file name: characters other than A-Z a-z 0-9 . _ - become _; never empty, `.` or `..`."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", text)
     return safe if safe.strip(".") else safe.replace(".", "_") or "_"

@@ -1,4 +1,4 @@
-"""Files that appear whole or stay as they were."""
+"""Atomic writes: a file has its new content in full, or its old content."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
-class NotWritten(OSError):
-    """A file that could not be written; the message names it."""
+class WriteFailed(OSError):
+    """A file could not be written; the message names it."""
 
 
-def write_whole(files: Mapping[Path, Iterable[bytes]], *, durable: bool = True) -> None:
-    """Replace each file by its parts, all of them or, when one cannot be written, none; folders are made.
+def write_atomic(files: Mapping[Path, Iterable[bytes]], *, durable: bool = True) -> None:
+    """Replace the content of each file by its parts; create missing folders. If one cannot be written, none changes.
 
-    `durable`: wait for the disk, so that the content survives the machine, too. Raises NotWritten.
+    `durable`: sync each file, so that its content also survives a crash of the machine. Raises WriteFailed.
     """
     partial = {path: path.with_name(path.name + ".part") for path in files}
     try:
@@ -30,4 +30,4 @@ def write_whole(files: Mapping[Path, Iterable[bytes]], *, durable: bool = True) 
     except OSError as error:
         for written in partial.values():
             written.unlink(missing_ok=True)
-        raise NotWritten(f"{path}: cannot be written: {error.strerror}; what was there is as it was") from error
+        raise WriteFailed(f"{path}: cannot be written: {error.strerror}; its previous content is unchanged") from error
