@@ -54,7 +54,7 @@ def _steps(tokenizer: HFTokenizer, budget: Budget, answer: list[int], observatio
         transcript.observe(observation)
         transcript.input_ids()
         times.append(time.perf_counter() - began)
-    if budget.max_input < TOKENS and len(transcript.stretches) < 2:
+    if budget.max_input < TOKENS and len(transcript.segments) < 2:
         raise RuntimeError("the conversation never left its window: nothing was measured")
     return times
 

@@ -17,10 +17,10 @@ from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol
 from .proxy import environment_proxy
-from .reencoding import ReencodingError, answer_tokens, reencode
+from .retokenization import RetokenizationError, answer_tokens, retokenize
 from .run import Agent, StepScoring
 from .served import check_served
-from .stretch import Stretch, samples
+from .token_segment import TokenSegment, training_segments
 from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer, Tokenizer
 
@@ -45,10 +45,10 @@ __all__ = [
     "HFTokenizer",
     "PromptError",
     "Prompts",
-    "ReencodingError",
+    "RetokenizationError",
     "SGLangEngine",
     "StepScoring",
-    "Stretch",
+    "TokenSegment",
     "Tokenizer",
     "TokenizerError",
     "agent_metrics",
@@ -58,12 +58,12 @@ __all__ = [
     "environment_proxy",
     "find_actions",
     "is_valid_patch",
-    "reencode",
     "repeats_itself",
+    "retokenize",
     "run_episode",
-    "samples",
     "submission",
     "time_metrics",
+    "training_segments",
     "unwritten",
     "write_artifacts",
 ]

@@ -102,7 +102,7 @@ def write_artifacts(
         "info": info,
         "messages": episode.messages,
         "step_debug": episode.steps,
-        "stretches": [asdict(stretch) for stretch in episode.stretches],
+        "segments": [asdict(segment) for segment in episode.segments],
     }
     files = {"meta.json": _json(info), "traj.json": _json(trajectory)}
     if episode.patch is not None:

@@ -15,7 +15,7 @@ from .chat import ChatCompletions, ContextFull, Message
 from .context import SLACK, choose_window, omission_note
 from .conversation import Opening, Said, no_room
 from .episode import AgentLimits
-from .stretch import Stretch
+from .token_segment import TokenSegment
 
 EMPTY = "(no text)"  # in place of an answer that was all thought, or nothing: servers refuse messages without content
 
@@ -62,7 +62,7 @@ class ChatConversation:
         self._turns: list[list[Message]] = []  # an answer and the messages after it
         self._shown: list[Message] = [*opening]
         self._said = EMPTY
-        self.stretches: list[Stretch] = []
+        self.segments: list[TokenSegment] = []
         self.omitted = 0
 
     async def answer(self) -> Said:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from .chat import ContextFull
 from .engine import Engine
 from .episode import AgentLimits
-from .stretch import Stretch
+from .token_segment import TokenSegment
 from .tokens import Tokenizer
 from .transcript import Transcript
 
@@ -28,7 +28,7 @@ class Said:
 class Conversation(Protocol):
     """A conversation that fits into the model's window, turns left out where it would not."""
 
-    stretches: list[Stretch]
+    segments: list[TokenSegment]
     """Its tokens, growing with it; empty where only text is known."""
 
     @property
@@ -74,7 +74,7 @@ class SampledConversation:
         self._engine, self._tokenizer, self._limits = engine, tokenizer, limits
         self._routing_key, self._temperature = routing_key, temperature
         self._transcript = Transcript(tokenizer, opening, limits.budget)
-        self.stretches = self._transcript.stretches
+        self.segments = self._transcript.segments
 
     @property
     def omitted(self) -> int:

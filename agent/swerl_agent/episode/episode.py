@@ -10,7 +10,7 @@ from swerl_api import Agent, ContextPolicy
 from .context import Budget
 from .prompts import Cut
 from .protocol import MINI_1, PROTOCOLS, AgentProtocol
-from .stretch import Stretch
+from .token_segment import TokenSegment
 
 PROMPT_FAILED = "prompt_failed"  # how an episode ends whose prompt or chat template does not render
 
@@ -59,7 +59,7 @@ class AgentLimits:
 class Episode:
     """Everything one attempt did.
 
-    `stretches` hold its tokens: one as long as nothing was left out of the context, a further one from each cut on.
+    `segments` hold its tokens: one as long as nothing was left out of the context, a further one from each cut on.
     `exit_status`: submitted | max_steps | context_overflow | prompt_too_long | episode_timeout |
     repeated_format_errors | repeated_command | prompt_failed | infrastructure_error | cancelled | error.
     """
@@ -69,7 +69,7 @@ class Episode:
     index: int
     image: str = ""  # of its sandbox, as the node resolved it
     agent_name: str = ""  # who acted in it: builtin, mini-swe-agent, or what an agent of one's own is called
-    stretches: list[Stretch] = field(default_factory=list)
+    segments: list[TokenSegment] = field(default_factory=list)
     messages: list[dict[str, str]] = field(default_factory=list)
     turns: int = 0  # answers of the model
     format_errors: int = 0  # of them without a command to run
@@ -89,4 +89,4 @@ class Episode:
     @property
     def sampled_tokens(self) -> int:
         """Tokens the model sampled."""
-        return sum(sum(stretch.loss_mask) for stretch in self.stretches)
+        return sum(sum(segment.loss_mask) for segment in self.segments)

@@ -145,7 +145,7 @@ class _Loop(EpisodeRun):
             {"role": "user", "content": instance},
         ]
         self.talk = self.begin(list(self.episode.messages))
-        self.episode.stretches = self.talk.stretches
+        self.episode.segments = self.talk.segments
 
     async def _step(self, remaining: int) -> None:
         """One turn of the model; `remaining` more may follow."""

@@ -20,9 +20,9 @@ from swerl_agent.tasks import Task
 
 from .engine import EngineError
 from .episode import PROMPT_FAILED, AgentLimits, Episode
-from .hiding import hide
 from .parsing import is_valid_patch
 from .prompts import PromptError
+from .scrub import scrub_tests
 from .tokenizer_folder import TokenizerError
 from .workspace import Session, Workspace, step_record
 
@@ -71,7 +71,7 @@ class EpisodeRun(ABC):
         self.limits = limits
         self.workspace = Workspace(session, limits)
         self.deadline = asyncio.timeout(limits.episode_timeout)
-        self.hide = partial(hide, session, task.hidden_paths)
+        self.scrub_tests = partial(scrub_tests, session, task.hidden_paths)
         self.episode = Episode(
             task.instance_id,
             group,
@@ -90,7 +90,7 @@ class EpisodeRun(ABC):
         episode = self.episode
         with self.timed("total"):
             try:
-                await self.hide()
+                await self.scrub_tests()
                 await self._act_in_time()
                 await self._fall_back_to_diff()
             except (SandboxError, EngineError) as error:

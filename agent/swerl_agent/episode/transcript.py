@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .context import Budget, choose_window, omission_note
 from .engine import EngineError, Generation
-from .stretch import Stretch
+from .token_segment import TokenSegment
 from .tokens import Messages, Tokenizer
 
 
@@ -37,10 +37,10 @@ class Transcript:
         self._turns: list[_Turn] = []
         self._sampled: list[int] = []  # the last answer
         self._next = self._prompt  # what the engine reads next
-        self._continues = False  # whether that begins with the newest stretch
+        self._continues = False  # whether that begins with the newest segment
         self._step = 0
-        self.stretches: list[Stretch] = []
-        self.omitted = 0  # turns left out of the newest stretch
+        self.segments: list[TokenSegment] = []
+        self.omitted = 0  # turns left out of the newest segment
 
     @property
     def prompt_length(self) -> int:
@@ -68,22 +68,22 @@ class Transcript:
         answer = self._closed(role)
         turn = _Turn(answer, contents, role, answer + self._tokenizer.delta(*contents, role=role))
         self._turns.append(turn)
-        whole = self.stretches[-1].tokens + turn.ids[len(self._sampled) :]
+        whole = self.segments[-1].tokens + turn.ids[len(self._sampled) :]
         if len(whole) <= self._budget.max_input or len(self._turns) == 1 or not self._budget.omits:
             self._next, self._continues = whole, True
         else:
             self._next, self._continues = self._reduced(), False
 
-    def _current(self) -> Stretch:
-        """The stretch that holds what the engine has just read."""
+    def _current(self) -> TokenSegment:
+        """The segment that holds what the engine has just read."""
         if self._continues:
-            stretch = self.stretches[-1]
-            stretch.read(self._next[len(stretch.tokens) :])
+            segment = self.segments[-1]
+            segment.read(self._next[len(segment.tokens) :])
         else:
-            stretch = Stretch(prompt_length=len(self._next))
-            stretch.read(self._next)
-            self.stretches.append(stretch)
-        return stretch
+            segment = TokenSegment(prompt_length=len(self._next))
+            segment.read(self._next)
+            self.segments.append(segment)
+        return segment
 
     def _reduced(self) -> list[int]:
         """The conversation with turns left out, at most `max_input` long where the latest turn allows it."""

@@ -104,7 +104,7 @@ class _BlackBoxRun(EpisodeRun):
     ) -> None:
         super().__init__(task, session, limits, group=group, index=index, agent_name=agent_name)
         self.task, self.agent, self.endpoint, self.recording = task.visible(), agent, endpoint, recording
-        self.episode.stretches = recording.stretches
+        self.episode.segments = recording.segments
         self.shell = _RecordedShell(self)
 
     async def act(self) -> None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from swerl_agent.episode import AgentLimits, EngineError, Stretch
+from swerl_agent.episode import AgentLimits, EngineError, TokenSegment
 
 from .errors import Refusal, closed, ended, invalid
 from .request import ChatRequest
@@ -24,7 +24,7 @@ Work = Callable[[], Awaitable[Body]]
 class Recording(ABC):
     """Answers the requests of one episode, at any number at once, until its limits; time begins now."""
 
-    stretches: list[Stretch]
+    segments: list[TokenSegment]
     """The tokens of the episode; the list grows with it, and stays empty where only text is known."""
 
     def __init__(self, limits: AgentLimits) -> None:

@@ -31,7 +31,7 @@ class RelayedRecording(Recording):
         self._window = CountedWindow(limits)
         self._answers = 0
         self._messages: list[dict[str, str]] = []
-        self.stretches = []
+        self.segments = []
 
     @property
     def answers(self) -> int:

@@ -25,7 +25,7 @@ class SampledRecording(Recording):
         self._engine = engine
         self._routing_key, self._temperature = routing_key, temperature
         self._tree = Tree(tokenizer)
-        self.stretches = self._tree.stretches
+        self.segments = self._tree.segments
 
     @property
     def answers(self) -> int:

@@ -2,7 +2,7 @@
 
 Guarantees: a conversation that goes on from an answer given here reads the tokens of that answer as they were sampled;
 any other is read as the chat template renders it; what a request reads is what is recorded as its context; every
-sampled token has mask 1 in exactly one stretch. A stretch grows as long as contexts begin with all of it; retries,
+sampled token has mask 1 in exactly one segment. A segment grows as long as contexts begin with all of it; retries,
 edited or dropped history and sub-agents begin others.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from swerl_agent.episode import Generation, HFTokenizer, Stretch, TokenizerError
+from swerl_agent.episode import Generation, HFTokenizer, TokenizerError, TokenSegment
 
 from .request import ChatRequest, Message
 
@@ -24,13 +24,13 @@ class _Snapshot:
     """All that was read and sampled up to the end of an answer."""
 
     place: str
-    stretch: Stretch
-    end: int  # in the stretch's tokens
+    segment: TokenSegment
+    end: int  # in the segment's tokens
     messages: tuple[dict[str, str], ...]
 
     @property
     def tokens(self) -> list[int]:
-        return self.stretch.tokens[: self.end]
+        return self.segment.tokens[: self.end]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Tree:
         self._plain = tokenizer
         self._shown: dict[str, HFTokenizer] = {}  # by the tools they show
         self._answers: dict[tuple[str, str], _Snapshot] = {}  # by the place before, and what was said
-        self.stretches: list[Stretch] = []
+        self.segments: list[TokenSegment] = []
         self.answers = 0
         self.messages: list[dict[str, str]] = []  # the conversation of the newest answer
 
@@ -78,16 +78,16 @@ class Tree:
 
     def record(self, context: Context, generation: Generation, answer: Message, text: str) -> None:
         """Keep an answer: its tokens, what the client is told of it, and its whole text."""
-        stretch = self._begun(context.ids)
-        if stretch is None:
-            stretch = Stretch(prompt_length=len(context.ids))
-            self.stretches.append(stretch)
-        stretch.read(context.ids[len(stretch.tokens) :])
-        stretch.sample(self.answers, generation)
+        segment = self._begun(context.ids)
+        if segment is None:
+            segment = TokenSegment(prompt_length=len(context.ids))
+            self.segments.append(segment)
+        segment.read(context.ids[len(segment.tokens) :])
+        segment.sample(self.answers, generation)
         self.answers += 1
         self.messages = [*context.messages, {"role": "assistant", "content": text}]
         place = _below(context.place, answer.identity())
-        snapshot = _Snapshot(place, stretch, len(stretch.tokens), tuple(self.messages))
+        snapshot = _Snapshot(place, segment, len(segment.tokens), tuple(self.messages))
         for thought in (True, False):  # clients may leave the thought out
             self._answers[context.place, answer.identity(thought=thought)] = snapshot
 
@@ -101,10 +101,10 @@ class Tree:
                 known, after = answered, messages[number + 1 :]
         return place, known, after
 
-    def _begun(self, ids: list[int]) -> Stretch | None:
-        """The longest stretch that is the beginning of `ids`."""
-        begun = [stretch for stretch in self.stretches if ids[: len(stretch.tokens)] == stretch.tokens]
-        return max(begun, key=lambda stretch: len(stretch.tokens), default=None)
+    def _begun(self, ids: list[int]) -> TokenSegment | None:
+        """The longest segment that is the beginning of `ids`."""
+        begun = [segment for segment in self.segments if ids[: len(segment.tokens)] == segment.tokens]
+        return max(begun, key=lambda segment: len(segment.tokens), default=None)
 
 
 def _key(tools: Sequence[dict[str, Any]]) -> str:

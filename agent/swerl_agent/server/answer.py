@@ -108,12 +108,12 @@ def _without_row(params: Mapping[str, Any]) -> Json:
 
 def _tokens(episode: Episode) -> Iterator[Json]:
     """Of every answer: all that was read for it, what was sampled, and its natural log-probs."""
-    for stretch in episode.stretches:
-        for _, start, end in stretch.answers:
+    for segment in episode.segments:
+        for _, start, end in segment.answers:
             yield {
-                "prompt_token_ids": stretch.tokens[:start],
-                "generation_token_ids": stretch.tokens[start:end],
-                "generation_log_probs": stretch.logprobs[start:end],
+                "prompt_token_ids": segment.tokens[:start],
+                "generation_token_ids": segment.tokens[start:end],
+                "generation_log_probs": segment.logprobs[start:end],
             }
 
 

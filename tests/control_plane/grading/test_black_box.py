@@ -36,7 +36,7 @@ async def test_its_fix_is_resolved_by_grading(
     episode, script = await attempt(task, session, tokenizer, "cat calc.py", FIX, *SUBMIT)
     assert (episode.exit_status, episode.patch_source) == ("submitted", "submission")
     assert "def clamp" in script.read[1]
-    assert [len(stretch.answers) for stretch in episode.stretches] == [4]
+    assert [len(segment.answers) for segment in episode.segments] == [4]
     assert episode.patch and "patch.txt" not in episode.patch
     verdict = await grader.grade(task, episode.patch)
     assert verdict.resolved, verdict

@@ -95,7 +95,7 @@ async def check(command: Command, client: KubeClient, server: ChatServer, code: 
     assert "min(high" in json.loads((out / "preds.json").read_text())["calc__calc-1"]["model_patch"]
     (solved,) = [out / line["run_dir"] for line in lines if line["resolved"]]
     trajectory = json.loads((solved / "traj.json").read_text())
-    assert trajectory["stretches"] == [] and trajectory["info"]["usage"]["prompt_tokens"] > 0
+    assert trajectory["segments"] == [] and trajectory["info"]["usage"]["prompt_tokens"] > 0
     assert len(trajectory["step_debug"]) == trajectory["info"]["turns"] == 2
     assert not [path for path in out.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert {body["model"] for body in server.asked} == {MODEL}

@@ -51,7 +51,7 @@ def test_it_is_asked_with_the_key_which_is_written_nowhere(
     output = Path("/tmp") / world.namespace / name
     for line in results(world, name):
         (file,) = output.glob(f"shard-*/{line['run_dir']}/traj.json")
-        assert json.loads(file.read_text())["stretches"] == []
+        assert json.loads(file.read_text())["segments"] == []
     assert not [path for path in output.rglob("*.json*") if KEY in path.read_text()]
 
 

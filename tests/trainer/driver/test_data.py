@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import PROTOCOLS, Budget, Episode, Generation, HFTokenizer, Stretch
+from swerl_agent.episode import PROTOCOLS, Budget, Episode, Generation, HFTokenizer, TokenSegment
 from swerl_agent.episode.transcript import Transcript
 from swerl_trainer.algorithm import Sample
 from swerl_trainer.driver.errors import JobError
@@ -68,8 +68,8 @@ def test_a_demonstration_is_what_an_episode_that_samples_it_records(tmp_path: Pa
         ids = [*plain.said(answer), plain.turn_end_id]
         transcript.answer(Generation(ids, [-1.0] * len(ids), "stop"))
         transcript.observe("o")
-    (stretch,) = transcript.stretches
-    assert (list(sample.tokens), list(sample.loss_mask)) == (stretch.tokens, stretch.loss_mask)
+    (segment,) = transcript.segments
+    assert (list(sample.tokens), list(sample.loss_mask)) == (segment.tokens, segment.loss_mask)
 
 
 def test_results_of_tools_follow_a_call_together(tmp_path: Path, with_tools: HFTokenizer) -> None:
@@ -119,15 +119,15 @@ def test_supervised_steps_walk_through_all_demonstrations(tmp_path: Path, plain:
 
 
 def rollout(*masks: list[int]) -> Rollout:
-    """Answers are runs of ones; step numbers go on over the stretches."""
-    stretches, step = [], 0
+    """Answers are runs of ones; step numbers go on over the segments."""
+    segments, step = [], 0
     for mask in masks:
-        stretch = Stretch(list(range(len(mask))), mask, [-0.5 * sampled for sampled in mask])
+        segment = TokenSegment(list(range(len(mask))), mask, [-0.5 * sampled for sampled in mask])
         for run in re.finditer("1+", "".join(map(str, mask))):
-            stretch.answers.append((step, *run.span()))
+            segment.answers.append((step, *run.span()))
             step += 1
-        stretches.append(stretch)
-    return Rollout("g", 0, "t", valid=True, stretches=stretches)
+        segments.append(segment)
+    return Rollout("g", 0, "t", valid=True, segments=segments)
 
 
 def test_a_trajectory_is_one_sample_or_one_per_answer() -> None:
@@ -140,7 +140,7 @@ def test_a_trajectory_is_one_sample_or_one_per_answer() -> None:
     assert first.trajectory == second.trajectory
 
 
-def test_each_stretch_of_a_cut_context_is_a_sample_of_the_trajectory() -> None:
+def test_each_segment_of_a_cut_context_is_a_training_sample() -> None:
     first, second = samples_of(rollout([0, 1, 0, 1], [0, 0, 1]), per_step=False)
     assert first.trajectory == second.trajectory
     assert (list(first.loss_mask), list(second.loss_mask)) == ([0, 1, 0, 1], [0, 0, 1])
@@ -162,9 +162,9 @@ def test_a_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., J
     assert _encoding(make_job(), plain) is None
     encode = _encoding(make_job(algorithm={"encoding": "text"}), plain)
     assert encode is not None
-    (stretch,) = encode(episode)
-    assert ([step for step, _, _ in stretch.answers], stretch.logprobs) == ([0, 1], [])
-    (sample,) = samples_of(Rollout("g", 0, "t", valid=True, stretches=[stretch]), per_step=False)
+    (segment,) = encode(episode)
+    assert ([step for step, _, _ in segment.answers], segment.logprobs) == ([0, 1], [])
+    (sample,) = samples_of(Rollout("g", 0, "t", valid=True, segments=[segment]), per_step=False)
     assert trained(plain, sample) == f"ls<|im_end|>{'x' * 600}<|im_end|>"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import Stretch
+from swerl_agent.episode import TokenSegment
 from swerl_trainer.metrics.figures import (
     TRAIN_NAMES,
     canary_figures,
@@ -25,7 +25,7 @@ from swerl_trainer.rollout.group import Rollout, Waste
 def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, float] | None = None) -> Rollout:
     return Rollout(
         "g", 0, "t", valid=valid, reward=reward, resolved=reward > 0, exit_status="submitted", verdict="resolved",
-        stretches=[Stretch([5, 6, 7], [0, 1, 1])], turns=4, steps=3, format_errors=1,
+        segments=[TokenSegment([5, 6, 7], [0, 1, 1])], turns=4, steps=3, format_errors=1,
         seconds=seconds or {}, error_code="" if valid else "pod_evicted",
     )  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_losses_are_of_all_episodes_those_made_again_included() -> None:
 def test_staleness_is_that_of_the_oldest_weights() -> None:
     def sampled(*versions: str) -> Rollout:
         spans = [(version, 1, 2) for version in versions]
-        return replace(rollout(), stretches=[Stretch([5, 6], [0, 1], weight_versions=spans)])
+        return replace(rollout(), segments=[TokenSegment([5, 6], [0, 1], weight_versions=spans)])
 
     figures = staleness_figures([sampled("3", "5"), sampled("5"), rollout()], 5)
     assert figures == {"rollout/weight_staleness/mean": 1.0, "rollout/weight_staleness/max": 2.0}
@@ -131,7 +131,7 @@ def test_every_figure_is_in_the_docs() -> None:
         | {"latency": 2.0},
         waits=dict.fromkeys(("queue", "schedule", "prepare", "pull", "start"), 1.0),
         step_scores={0: 1.0},
-        stretches=[Stretch([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
+        segments=[TokenSegment([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
     )
     given = rollout_figures([whole, rollout(valid=False)]) | group_figures([[whole, whole]], {"stale": 1})
     given |= staleness_figures([whole], 1) | waste_figures(Waste()) | canary_figures(1, 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from openai import AsyncOpenAI
-from swerl_agent.episode import AgentLimits, HFTokenizer, SGLangEngine, Stretch
+from swerl_agent.episode import AgentLimits, HFTokenizer, SGLangEngine, TokenSegment
 from swerl_agent.gateway import Gateway, Recording
 
 if TYPE_CHECKING:
@@ -74,24 +74,24 @@ async def test_every_token_has_the_log_prob_the_engine_gives_it_again(
     recording = await recorded(world, HFTokenizer(make_model(0)))
     assert recording.answers == 8
     worst, count = 0.0, 0
-    for stretch in recording.stretches:
-        again = await scores(world, stretch.tokens)
-        for mask, known, score in zip(stretch.loss_mask, stretch.logprobs, again, strict=True):
+    for segment in recording.segments:
+        again = await scores(world, segment.tokens)
+        for mask, known, score in zip(segment.loss_mask, segment.logprobs, again, strict=True):
             if mask:
                 assert score is not None
                 worst, count = max(worst, abs(known - score)), count + 1
-    assert count == sum(end - start for stretch in recording.stretches for _, start, end in stretch.answers)
+    assert count == sum(end - start for segment in recording.segments for _, start, end in segment.answers)
     assert count > 8
     print(f"largest distance {worst:.3g} over {count} tokens")  # read by tests/bench/agent_bench.py
     assert worst <= TOLERANCE
-    check_versions(recording.stretches)
+    check_versions(recording.segments)
 
 
-def check_versions(stretches: list[Stretch]) -> None:
+def check_versions(segments: list[TokenSegment]) -> None:
     """Each sampled token is of weights that are named."""
-    for stretch in stretches:
-        named = [0] * len(stretch.tokens)
-        for version, start, end in stretch.weight_versions:
+    for segment in segments:
+        named = [0] * len(segment.tokens)
+        for version, start, end in segment.weight_versions:
             assert version == "0"
             named[start:end] = [1] * (end - start)
-        assert named == stretch.loss_mask
+        assert named == segment.loss_mask

@@ -82,7 +82,7 @@ async def test_a_full_disk_costs_the_artifacts_alone(
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with files_end_at(16):
         rollout = await run(worker, ORDER, MEMBERS, 1, 0)
-    assert (rollout.valid, rollout.resolved, len(rollout.stretches)) == (True, True, 1)
+    assert (rollout.valid, rollout.resolved, len(rollout.segments)) == (True, True, 1)
     (said,) = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
     assert said.startswith("the artifacts of g0/1 are not kept: ") and "File too large" in said
     assert len(said.splitlines()) == 1

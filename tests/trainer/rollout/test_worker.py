@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import Episode, Generation, ReencodingError, Stretch
+from swerl_agent.episode import Episode, Generation, RetokenizationError, TokenSegment
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.tasks import Task
@@ -139,12 +139,12 @@ async def test_grading_may_take_longer_than_the_episode(
 
 
 async def test_what_is_trained_may_be_encoded_from_the_text(parts: WorkerParts, tmp_path: Path) -> None:
-    again = Stretch([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
+    again = TokenSegment([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
     worker = Worker(replace(parts, encode=lambda episode: [again]))
     rollout = await run(worker, ORDER, MEMBERS, 0, 0)
-    assert (rollout.valid, rollout.stretches, rollout.sampled_tokens) == (True, [again], 2)
+    assert (rollout.valid, rollout.segments, rollout.sampled_tokens) == (True, [again], 2)
     (folder,) = (tmp_path / "step-0001").iterdir()
-    (sampled,) = json.loads((folder / "traj.json").read_text())["stretches"]
+    (sampled,) = json.loads((folder / "traj.json").read_text())["segments"]
     assert sampled["logprobs"] == [0.0, -0.1, -0.2]
 
 
@@ -157,8 +157,8 @@ async def test_what_an_episode_did_beside_honest_work_is_said(worker: Worker, wo
 
 
 async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(parts: WorkerParts) -> None:
-    def refuse(episode: Episode) -> list[Stretch]:
-        raise ReencodingError(f"{len(episode.messages)} messages")
+    def refuse(episode: Episode) -> list[TokenSegment]:
+        raise RetokenizationError(f"{len(episode.messages)} messages")
 
     rollout = await run(Worker(replace(parts, encode=refuse)), ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code, rollout.error) == (False, "not_encoded", "4 messages")

@@ -104,11 +104,11 @@ async def test_an_episode_that_is_cancelled_anywhere_is_reported_whole(tokenizer
 
 def check(episode: Episode) -> None:
     """What holds however far an episode came."""
-    for stretch in episode.stretches:
-        assert len(stretch.tokens) == len(stretch.loss_mask) == len(stretch.logprobs)
-        assert stretch.answers[-1][2] == len(stretch.tokens)
+    for segment in episode.segments:
+        assert len(segment.tokens) == len(segment.loss_mask) == len(segment.logprobs)
+        assert segment.answers[-1][2] == len(segment.tokens)
     answers = [message for message in episode.messages if message["role"] == "assistant"]
-    assert len(answers) == episode.turns == sum(len(stretch.answers) for stretch in episode.stretches)
+    assert len(answers) == episode.turns == sum(len(segment.answers) for segment in episode.segments)
     assert {"total", "model", "environment"} <= episode.timings.keys()
     if episode.exit_status == "cancelled":
         assert episode.error == "cancelled from outside"

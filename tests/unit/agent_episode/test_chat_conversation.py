@@ -61,13 +61,13 @@ async def test_it_solves_a_task_and_leaves_all_but_tokens(attempt: Attempt, tmp_
     assert "answer = 41" in server.asked[1]["messages"][3]["content"]
     assert (server.asked[0]["temperature"], longest(server.asked[0])) == (0.5, 4096)
 
-    assert (episode.stretches, episode.sampled_tokens) == ([], 0)
+    assert (episode.segments, episode.sampled_tokens) == ([], 0)
     counted = episode.usage
     assert (counted["requests"], counted["cached_tokens"]) == (3, 3) and counted["prompt_tokens"] > 0
     assert agent_metrics(episode)["turns"] == 3 and episode.timings["model"] > 0
     folder = write_artifacts(tmp_path / "out", episode, None)
     trajectory = json.loads((folder / "traj.json").read_text())
-    assert trajectory["stretches"] == [] and trajectory["messages"] == episode.messages
+    assert trajectory["segments"] == [] and trajectory["messages"] == episode.messages
     assert len(trajectory["step_debug"]) == 3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from swerl_agent.episode import Budget, HFTokenizer, samples
+from swerl_agent.episode import Budget, HFTokenizer, training_segments
 from swerl_agent.episode.context import Window, choose_window, omission_note
 from swerl_agent.episode.engine import Generation
 from swerl_agent.episode.transcript import Transcript
@@ -87,7 +87,7 @@ def test_no_two_messages_of_one_role_follow_each_other(talk: Talk, tokenizer: HF
 
 
 def test_the_window_moves_in_chunks(talk: Talk) -> None:
-    moves = len(talk.transcript.stretches) - 1
+    moves = len(talk.transcript.segments) - 1
     assert 1 <= moves <= 10
     rewrites = sum(after[: len(before)] != before for before, after in zip(talk.read, talk.read[1:], strict=False))
     assert rewrites <= moves
@@ -104,24 +104,24 @@ def test_a_step_costs_its_own_observation_however_long_the_talk_is(
         before = sum(encoded)
         talk.turn(f"look at {number};", f"file {number} has a line")
         costs.append(sum(encoded) - before)
-    assert len(talk.transcript.stretches) > 5
+    assert len(talk.transcript.segments) > 5
     assert max(costs[1:]) <= 5 * min(costs)
 
 
 def test_every_answer_is_trained_once_with_what_was_read(talk: Talk, tokenizer: HFTokenizer) -> None:
-    stretches = talk.transcript.stretches
-    answers = [answer for stretch in stretches for answer in stretch.answers]
+    segments = talk.transcript.segments
+    answers = [answer for segment in segments for answer in segment.answers]
     assert [step for step, _, _ in answers] == list(range(60))
-    for stretch in stretches:
-        spans = {index for _, start, end in stretch.answers for index in range(start, end)}
-        assert [index in spans for index in range(len(stretch.tokens))] == [bool(mask) for mask in stretch.loss_mask]
-        for step, start, end in stretch.answers:
-            assert stretch.tokens[:start] == talk.read[step]
-            assert tokenizer.decode(stretch.tokens[start:end]) == f"look at {step};<|im_end|>"
+    for segment in segments:
+        spans = {index for _, start, end in segment.answers for index in range(start, end)}
+        assert [index in spans for index in range(len(segment.tokens))] == [bool(mask) for mask in segment.loss_mask]
+        for step, start, end in segment.answers:
+            assert segment.tokens[:start] == talk.read[step]
+            assert tokenizer.decode(segment.tokens[start:end]) == f"look at {step};<|im_end|>"
 
 
 def test_dynamic_history_is_one_sample_per_step(talk: Talk) -> None:
-    steps = samples(talk.transcript.stretches, dynamic_history=True)
+    steps = training_segments(talk.transcript.segments, dynamic_history=True)
     assert len(steps) == 60
     for number, sample in enumerate(steps):
         assert sample.tokens[: sample.prompt_length] == talk.read[number]
@@ -129,7 +129,7 @@ def test_dynamic_history_is_one_sample_per_step(talk: Talk) -> None:
         assert sample.loss_mask == [0] * sample.prompt_length + [1] * sampled
         assert sample.logprobs == [0.0] * sample.prompt_length + [-0.5] * sampled
         assert sample.weight_versions == [("1", sample.prompt_length, len(sample.tokens))]
-    assert samples(talk.transcript.stretches, dynamic_history=False) == talk.transcript.stretches
+    assert training_segments(talk.transcript.segments, dynamic_history=False) == talk.transcript.segments
 
 
 def test_the_latest_observation_is_seen_even_when_it_is_larger_than_the_tail(tokenizer: HFTokenizer) -> None:
@@ -161,6 +161,6 @@ def test_a_conversation_that_stops_is_one_unbroken_sequence(tokenizer: HFTokeniz
     while talk.transcript.room() >= 1:
         talk.turn(f"look at {number};", f"file {number} has a line")
         number += 1
-    assert talk.transcript.omitted == 0 and len(talk.transcript.stretches) == 1
+    assert talk.transcript.omitted == 0 and len(talk.transcript.segments) == 1
     assert "look at 0;" in talk.seen and f"file {number - 1} has" in talk.seen
     assert 1_000 < len(talk.transcript.input_ids()) <= 1_200

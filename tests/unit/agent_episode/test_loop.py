@@ -43,13 +43,13 @@ def test_a_submitted_patch_ends_the_episode(run: Run) -> None:
 
 def test_what_the_engine_read_and_sampled_is_what_is_recorded(run: Run, tokenizer: HFTokenizer) -> None:
     episode, script = run(block("cat kit.py"), block(SUBMIT))
-    (stretch,) = episode.stretches
-    whole = tokenizer.decode(stretch.tokens)
+    (segment,) = episode.segments
+    whole = tokenizer.decode(segment.tokens)
     assert whole == script.read[-1] + block(SUBMIT) + "<|im_end|>"
-    sampled = [index for index, mask in zip(stretch.tokens, stretch.loss_mask, strict=True) if mask]
+    sampled = [index for index, mask in zip(segment.tokens, segment.loss_mask, strict=True) if mask]
     assert tokenizer.decode(sampled) == block("cat kit.py") + "<|im_end|>" + block(SUBMIT) + "<|im_end|>"
-    assert {logprob for logprob, mask in zip(stretch.logprobs, stretch.loss_mask, strict=True) if mask} == {-0.25}
-    assert sum(end - start for _, start, end in stretch.weight_versions) == len(sampled) == episode.sampled_tokens
+    assert {logprob for logprob, mask in zip(segment.logprobs, segment.loss_mask, strict=True) if mask} == {-0.25}
+    assert sum(end - start for _, start, end in segment.weight_versions) == len(sampled) == episode.sampled_tokens
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_at_the_step_limit_the_work_tree_is_the_patch(run: Run) -> None:
     assert len(script.read) == 2
     assert "only 1 turn left" in script.read[1]
     assert episode.messages[-1]["role"] == "user"
-    assert episode.stretches[-1].loss_mask[-1] == 1  # nothing follows the last answer
+    assert episode.segments[-1].loss_mask[-1] == 1  # nothing follows the last answer
 
 
 def test_an_empty_submission_falls_back_to_nothing(run: Run) -> None:
@@ -149,11 +149,11 @@ def test_an_engine_that_serves_another_model_is_an_infrastructure_error(run: Run
 def test_answers_are_clamped_to_the_context_and_then_the_episode_ends(run: Run, tokenizer: HFTokenizer) -> None:
     long = "x" * 400
     first, _ = run(block(SUBMIT))
-    window = first.stretches[0].prompt_length + 60
+    window = first.segments[0].prompt_length + 60
     episode, script = run(long, long, context_tokens=window)
     assert script.limits == [60]
     assert episode.exit_status == "context_overflow"
-    assert len(episode.stretches[-1].tokens) == window
+    assert len(episode.segments[-1].tokens) == window
     assert not episode.infrastructure_error
 
 
@@ -161,17 +161,17 @@ def test_an_episode_may_stop_where_turns_would_be_left_out(run: Run, tokenizer: 
     answers = [block(f"echo {number}; printf %s {'x' * 300}") for number in range(8)]
     limits = {"context_tokens": 3_600, "max_tokens_per_turn": 400}
     omitting, _ = run(*answers, **limits, step_limit=8)
-    assert omitting.exit_status == "max_steps" and omitting.omitted_turns > 0 and len(omitting.stretches) > 1
+    assert omitting.exit_status == "max_steps" and omitting.omitted_turns > 0 and len(omitting.segments) > 1
     stopping, script = run(block("sed -i s/41/42/ kit.py"), *answers, **limits, step_limit=9, context_policy="stop")
     assert (stopping.exit_status, stopping.infrastructure_error) == ("context_overflow", False)
-    assert (stopping.omitted_turns, len(stopping.stretches)) == (0, 1) and 1 < stopping.turns < 8
+    assert (stopping.omitted_turns, len(stopping.segments)) == (0, 1) and 1 < stopping.turns < 8
     assert set(script.limits) == {400}, "every answer may have its whole length"
     assert stopping.patch_source == "git_diff_fallback" and "+answer = 42" in (stopping.patch or "")
 
 
 def test_a_prompt_without_room_for_a_whole_answer_is_too_long_where_it_stops(run: Run) -> None:
     first, _ = run(block(SUBMIT))
-    window = first.stretches[0].prompt_length + 100
+    window = first.segments[0].prompt_length + 100
     episode, script = run(block("ls"), context_tokens=window, max_tokens_per_turn=101, context_policy="stop")
     assert (episode.exit_status, script.limits) == ("prompt_too_long", [])
     assert (
@@ -226,7 +226,7 @@ def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_
     assert (trajectory["info"]["verdict"]["status"], trajectory["info"]["reward"]) == ("resolved", 1.0)
     assert trajectory["info"]["verdict"]["audit"] == ["git-all"]
     assert [(found["rule"], found["step"]) for found in trajectory["info"]["audit"]] == [("git-all", 0)]
-    assert trajectory["stretches"][0]["tokens"] == episode.stretches[0].tokens
+    assert trajectory["segments"][0]["tokens"] == episode.segments[0].tokens
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["reward"], meta["agent_name"]) == (1.0, "builtin")
     assert json.loads((folder / "traj.json").read_text())["info"] == meta

@@ -161,7 +161,7 @@ def test_tool_calls_and_their_results_go_through_the_chat_template(run: Run, too
     assert [message["role"] for message in episode.messages] == [
         "system", "user", "assistant", "tool", "tool", "assistant", "user", "assistant", "tool", "assistant",
     ]  # fmt: skip
-    assert len(episode.stretches) == 1
+    assert len(episode.segments) == 1
 
 
 @pytest.mark.parametrize(("template", "message"), [(PLAIN, "shows the tools"), ("{{ 1/0 }}", "does not render")])

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from swerl_agent.cli import main
 from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode, write_artifacts
-from swerl_agent.episode.hiding import NotHidden, hide
+from swerl_agent.episode.scrub import ScrubTestsFailed, scrub_tests
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.swebench_report import grade_log
 from swerl_agent.sandbox import CommandResult
@@ -127,7 +127,7 @@ class Bash:
 
 @pytest.fixture
 def run_hide() -> Callable[[list[str]], None]:
-    return lambda paths: asyncio.run(hide(Bash(), paths))
+    return lambda paths: asyncio.run(scrub_tests(Bash(), paths))
 
 
 def test_hidden_paths_are_gone_and_others_stay(tmp_path: Path, run_hide: Callable[[list[str]], None]) -> None:
@@ -139,6 +139,6 @@ def test_hidden_paths_are_gone_and_others_stay(tmp_path: Path, run_hide: Callabl
 
 
 def test_what_cannot_be_hidden_is_an_infrastructure_failure(run_hide: Callable[[list[str]], None]) -> None:
-    with pytest.raises(NotHidden, match="tests in the image cannot be removed") as caught:
+    with pytest.raises(ScrubTestsFailed, match="tests in the image cannot be removed") as caught:
         run_hide(["/proc/version"])
     assert caught.value.infrastructure

@@ -45,12 +45,12 @@ def test_sampled_ids_are_kept_as_they_are_even_where_encoding_would_differ(token
     generation = Generation([*letters, tokenizer.turn_end_id], [-0.5] * 9, "stop", [("3", 0, 4), ("4", 4, 9)])
     assert transcript.answer(generation) == "def wrap"
     start = transcript.prompt_length
-    (stretch,) = transcript.stretches
-    assert stretch.tokens[start:] == [*letters, tokenizer.turn_end_id]
-    assert stretch.loss_mask == [0] * start + [1] * 9
-    assert stretch.logprobs == [0.0] * start + [-0.5] * 9
-    assert stretch.weight_versions == [("3", start, start + 4), ("4", start + 4, start + 9)]
-    assert stretch.answers == [(0, start, start + 9)]
+    (segment,) = transcript.segments
+    assert segment.tokens[start:] == [*letters, tokenizer.turn_end_id]
+    assert segment.loss_mask == [0] * start + [1] * 9
+    assert segment.logprobs == [0.0] * start + [-0.5] * 9
+    assert segment.weight_versions == [("3", start, start + 4), ("4", start + 4, start + 9)]
+    assert segment.answers == [(0, start, start + 9)]
 
 
 def test_an_answer_cut_for_length_is_closed_without_loss(tokenizer: HFTokenizer) -> None:
@@ -61,15 +61,15 @@ def test_an_answer_cut_for_length_is_closed_without_loss(tokenizer: HFTokenizer)
     after = transcript.input_ids()[transcript.prompt_length + len(ids) :]
     assert after == [tokenizer.turn_end_id, *tokenizer.delta("again")]
     transcript.answer(Generation([tokenizer.turn_end_id], [-1.0], "stop"))
-    assert transcript.stretches[0].loss_mask[-len(after) - 1 :] == [*[0] * len(after), 1]
+    assert transcript.segments[0].loss_mask[-len(after) - 1 :] == [*[0] * len(after), 1]
 
 
 def test_an_observation_counts_only_once_it_is_read(tokenizer: HFTokenizer) -> None:
     transcript = Transcript(tokenizer, MESSAGES, Budget(10_000, 100))
     transcript.answer(Generation([tokenizer.turn_end_id], [-1.0], "stop"))
-    before = len(transcript.stretches[0].tokens)
+    before = len(transcript.segments[0].tokens)
     transcript.observe("last words")
-    assert len(transcript.stretches[0].tokens) == before
+    assert len(transcript.segments[0].tokens) == before
     assert transcript.room() == 10_000 - before - len(tokenizer.delta("last words"))
 
 

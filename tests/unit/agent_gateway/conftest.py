@@ -126,12 +126,12 @@ def told(completion: Any) -> dict[str, Any]:
 def check(recording: Recording, read: int) -> None:
     """What holds for every tree: each sampled token trained once, contexts as they were read."""
     steps = []
-    for stretch in recording.stretches:
-        assert len(stretch.tokens) == len(stretch.loss_mask) == len(stretch.logprobs)
-        inside = [0] * len(stretch.tokens)
-        for step, start, end in stretch.answers:
+    for segment in recording.segments:
+        assert len(segment.tokens) == len(segment.loss_mask) == len(segment.logprobs)
+        inside = [0] * len(segment.tokens)
+        for step, start, end in segment.answers:
             inside[start:end] = [1] * (end - start)
             steps.append(step)
-        assert inside == stretch.loss_mask
-        assert all((logprob != 0) == bool(mask) for logprob, mask in zip(stretch.logprobs, inside, strict=True))
+        assert inside == segment.loss_mask
+        assert all((logprob != 0) == bool(mask) for logprob, mask in zip(segment.logprobs, inside, strict=True))
     assert sorted(steps) == list(range(read)) == list(range(recording.answers))

@@ -16,10 +16,10 @@ CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</to
 async def test_an_answer_has_its_text_reason_usage_and_weights(opened: Open) -> None:
     async with opened("Hello.") as world:
         got = await world.say(system("Be terse."), user("Hi"))
-    (stretch,) = world.recording.stretches
+    (segment,) = world.recording.segments
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("Hello.", "stop")
-    assert got.usage.prompt_tokens == stretch.prompt_length
-    assert got.usage.total_tokens == len(stretch.tokens)
+    assert got.usage.prompt_tokens == segment.prompt_length
+    assert got.usage.total_tokens == len(segment.tokens)
     assert got.system_fingerprint == "weights-7"
     assert world.engine.keys == {"g/t"}
 
@@ -90,10 +90,10 @@ async def test_a_stop_string_ends_the_answer_behind_the_token_that_completes_it(
         got = await world.say(user("Hi"), stop=["END", "never"])
         await world.say(user("Hi"), told(got), user("And?"))
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("yes ", "stop")
-    (stretch,) = world.recording.stretches
-    _, start, end = stretch.answers[0]
-    assert world.tokenizer.decode(stretch.tokens[start:end]) == "yes END"
-    assert stretch.weight_versions[0] == ("7", start, end)
+    (segment,) = world.recording.segments
+    _, start, end = segment.answers[0]
+    assert world.tokenizer.decode(segment.tokens[start:end]) == "yes END"
+    assert segment.weight_versions[0] == ("7", start, end)
 
 
 async def test_log_probs_are_given_for_each_token_of_the_text(opened: Open) -> None:
@@ -152,7 +152,7 @@ async def test_what_is_not_supported_is_refused_by_name(
             await world.client.chat.completions.create(**{"model": "m", "messages": [user("x")], **options})
     assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")
     assert message in caught.value.message
-    assert not world.recording.stretches
+    assert not world.recording.segments
 
 
 async def test_a_body_that_is_no_json_or_an_unknown_path_is_refused_in_the_same_format(opened: Open) -> None:

@@ -73,7 +73,7 @@ async def test_an_engine_that_serves_another_model_is_lost(opened: Open) -> None
         with pytest.raises(openai.InternalServerError, match="that of the model which the engine serves"):
             await world.say(user("Hi"))
         assert world.recording.lost.done()
-    assert world.recording.stretches == []
+    assert world.recording.segments == []
 
 
 async def test_an_episode_that_is_closed_refuses_what_is_under_way_and_what_comes(opened: Open) -> None:
@@ -86,7 +86,7 @@ async def test_an_episode_that_is_closed_refuses_what_is_under_way_and_what_come
             with pytest.raises(openai.NotFoundError):
                 await request
         world.engine.go.set()
-    assert world.recording.stretches == []
+    assert world.recording.segments == []
 
 
 async def test_an_endpoint_ends_with_its_episode(opened: Open) -> None:

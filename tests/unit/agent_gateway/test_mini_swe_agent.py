@@ -78,16 +78,16 @@ def behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
 
 
-async def test_it_solves_a_task_and_leaves_one_stretch(attempt: Episodes, plain: HFTokenizer) -> None:
+async def test_solved_task_yields_one_segment(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, *map(block, ["cat kit.py", FIX, *SUBMIT]))
     assert (episode.exit_status, episode.patch_source, episode.turns) == ("submitted", "submission", 4)
     assert episode.patch and "-answer = 41\n+answer = 42" in episode.patch
     assert (episode.group, episode.index, episode.error, episode.agent_name) == ("g", 3, None, "mini-swe-agent")
-    (stretch,) = episode.stretches
-    for step, start, end in stretch.answers:
-        text = plain.decode(stretch.tokens[start : end - 1])
+    (segment,) = episode.segments
+    for step, start, end in segment.answers:
+        text = plain.decode(segment.tokens[start : end - 1])
         assert text == block(["cat kit.py", FIX, *SUBMIT][step])
-    assert sum(stretch.loss_mask) == episode.sampled_tokens
+    assert sum(segment.loss_mask) == episode.sampled_tokens
     assert [(step["step_idx"], step["action"]) for step in episode.steps][:2] == [(0, "cat kit.py"), (1, FIX)]
     assert episode.steps[0]["output_head"] == "answer = 41\n"
     assert "The answer is 42." in attempt.engine.read[0] and "<returncode>0</returncode>" in attempt.engine.read[1]
@@ -100,7 +100,7 @@ async def test_with_tools_it_thinks_and_calls_more_than_once(attempt: Episodes, 
     assert (episode.exit_status, episode.turns, len(episode.steps)) == ("submitted", 4, 5)
     assert [m["content"] for m in episode.messages if m["role"] == "assistant"] == answers
     assert [m["role"] for m in episode.messages[:5]] == ["system", "user", "assistant", "tool", "tool"]
-    assert len(episode.stretches) == 1
+    assert len(episode.segments) == 1
 
 
 async def test_answers_without_a_command_end_it_and_are_branches_since_it_forgets_them(
@@ -108,7 +108,7 @@ async def test_answers_without_a_command_end_it_and_are_branches_since_it_forget
 ) -> None:
     episode = await attempt(plain, *["no command"] * 3)
     assert (episode.exit_status, episode.format_errors, episode.turns) == ("repeated_format_errors", 3, 3)
-    assert [len(stretch.answers) for stretch in episode.stretches] == [1, 1, 1]
+    assert [len(segment.answers) for segment in episode.segments] == [1, 1, 1]
 
 
 async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt: Episodes, plain: HFTokenizer) -> None:
@@ -152,7 +152,7 @@ async def test_a_lost_engine_is_an_infrastructure_error(attempt: Episodes, plain
     episode = await attempt(plain, block("ls"), EngineError("gone"))
     assert (episode.exit_status, episode.infrastructure_error) == ("infrastructure_error", True)
     assert episode.error == "EngineError: gone"
-    assert sum(len(stretch.answers) for stretch in episode.stretches) == 1
+    assert sum(len(segment.answers) for segment in episode.segments) == 1
 
 
 async def test_a_lost_sandbox_is_an_infrastructure_error(attempt: Episodes, plain: HFTokenizer) -> None:
@@ -197,7 +197,7 @@ async def test_ones_own_script_of_it_needs_only_the_address(opened: Open, reposi
         agent = DefaultAgent(model, environment, system_template="You work.", instance_template="{{ task }}")
         ended = await asyncio.to_thread(agent.run, "Make it 42.")
     assert ended["exit_status"] == "Submitted" and "+answer = 42" in ended["submission"]
-    assert [len(stretch.answers) for stretch in world.recording.stretches] == [3]
+    assert [len(segment.answers) for segment in world.recording.segments] == [3]
 
 
 async def test_its_temperature_is_the_episodes_whatever_its_configuration_says(

@@ -82,7 +82,7 @@ async def test_the_server_is_asked_as_the_episode_wants_it_and_answers_for_itsel
     assert (asked["model"], asked["temperature"], longest(asked), asked["stop"]) == (MODEL, 0.7, 50, ["\n"])
     assert answer.choices[0].message.content == "one"
     assert [message["content"] for message in recording.messages] == ["Be.", "Hi", "one"]
-    assert (recording.answers, recording.stretches, recording.usage["requests"]) == (1, [], 1)
+    assert (recording.answers, recording.segments, recording.usage["requests"]) == (1, [], 1)
     assert recording.seconds > 0
 
 
@@ -162,7 +162,7 @@ async def test_mini_swe_agent_solves_a_task_with_tool_calls(repository: Path) ->
     assert [message["role"] for message in episode.messages[:4]] == ["system", "user", "assistant", "tool"]
     assert '{"name": "bash", "arguments": {"command": "cat kit.py"}}' in episode.messages[2]["content"]
     assert episode.messages[2]["content"].startswith("<think>hm</think>")
-    assert (episode.stretches, episode.usage["requests"]) == ([], 4)
+    assert (episode.segments, episode.usage["requests"]) == ([], 4)
     check, *asked = server.asked
     assert check["tools"] and {body["temperature"] for body in asked} == {0.3}
 

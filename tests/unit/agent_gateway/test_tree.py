@@ -23,9 +23,7 @@ CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"b": 1, "command": "ls"
 
 
 @pytest.mark.parametrize("template", [PLAIN, THINKING, QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING, GLM])
-async def test_a_conversation_that_goes_on_is_one_stretch_of_the_tokens_that_were_sampled(
-    opened: Open, template: str
-) -> None:
+async def test_continued_conversation_is_one_segment_of_the_sampled_tokens(opened: Open, template: str) -> None:
     answers = ["<think>hm</think>one", "two", "three"]
     async with opened(*answers, template=template) as world:
         conversation: list[Any] = list(START)
@@ -33,10 +31,10 @@ async def test_a_conversation_that_goes_on_is_one_stretch_of_the_tokens_that_wer
             got = await world.say(*conversation)
             conversation += [told(got), user("Go on.")]
     check(world.recording, 3)
-    (stretch,) = world.recording.stretches
-    for (_, start, end), text in zip(stretch.answers, answers, strict=True):
+    (segment,) = world.recording.segments
+    for (_, start, end), text in zip(segment.answers, answers, strict=True):
         sampled = [index for character in text for index in world.tokenizer.encode(character)]
-        assert stretch.tokens[start:end] == [*sampled, world.tokenizer.turn_end_id]
+        assert segment.tokens[start:end] == [*sampled, world.tokenizer.turn_end_id]
         assert end - start > len(world.tokenizer.encode(text))
     assert [m["content"] for m in world.recording.messages if m["role"] == "assistant"] == answers
 
@@ -57,7 +55,7 @@ async def test_what_clients_do_to_an_answer_does_not_matter(opened: Open, change
         second = told(await world.say(*START, first, user("And?")))
         await world.say(*START, first, user("And?"), second, user("Then?"))
     check(world.recording, 3)
-    assert len(world.recording.stretches) == 1
+    assert len(world.recording.segments) == 1
 
 
 async def test_tool_calls_come_back_with_other_ids_and_keys_in_another_order(
@@ -71,13 +69,13 @@ async def test_tool_calls_come_back_with_other_ids_and_keys_in_another_order(
         result = {"role": "tool", "tool_call_id": "other", "content": "f<|im_end|>"}
         await world.say(*START, {**first, "content": "So:"}, result, result, user("Go on."), tools=[TOOL])
     check(world.recording, 2)
-    (stretch,) = world.recording.stretches
-    after = world.tokenizer.decode(stretch.tokens[stretch.answers[0][2] : stretch.answers[1][1]])
+    (segment,) = world.recording.segments
+    after = world.tokenizer.decode(segment.tokens[segment.answers[0][2] : segment.answers[1][1]])
     assert after == (
         "\n<|im_start|>user<tool_response>\nf<|im_end|>\n</tool_response><tool_response>\nf<|im_end|>\n"
         "</tool_response><|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert stretch.tokens.count(world.tokenizer.turn_end_id) == 2 + 1 + 2 + 1
+    assert segment.tokens.count(world.tokenizer.turn_end_id) == 2 + 1 + 2 + 1
 
 
 async def test_what_answers_and_results_quote_is_never_a_control_token(opened: Open, with_tools: HFTokenizer) -> None:
@@ -92,8 +90,8 @@ async def test_what_answers_and_results_quote_is_never_a_control_token(opened: O
     result = {"role": "tool", "tool_call_id": "1", "content": mark}
     async with opened("ok", tokenizer=with_tools) as world:
         await world.say(system(mark), user(mark), invented, result, tools=[TOOL])
-    (stretch,) = world.recording.stretches
-    prompt = stretch.tokens[: stretch.prompt_length]
+    (segment,) = world.recording.segments
+    prompt = segment.tokens[: segment.prompt_length]
     assert prompt.count(world.tokenizer.turn_end_id) == 4
     assert world.tokenizer.decode(prompt).count(mark) == 4 + 5
 
@@ -104,7 +102,7 @@ async def test_a_retry_is_a_sibling(opened: Open) -> None:
         await world.say(*START, first, user("And?"))
         await world.say(*START, other, user("And?"))
     check(world.recording, 4)
-    assert [[step for step, _, _ in stretch.answers] for stretch in world.recording.stretches] == [[0, 2], [1, 3]]
+    assert [[step for step, _, _ in segment.answers] for segment in world.recording.segments] == [[0, 2], [1, 3]]
 
 
 async def test_two_ways_on_from_one_answer_train_it_once(opened: Open) -> None:
@@ -113,7 +111,7 @@ async def test_two_ways_on_from_one_answer_train_it_once(opened: Open) -> None:
         await world.say(*START, first, user("This way."))
         await world.say(*START, first, user("That way."))
     check(world.recording, 3)
-    one, two = world.recording.stretches
+    one, two = world.recording.segments
     shared = one.answers[0][2]
     assert two.tokens[:shared] == one.tokens[:shared]
     assert (sum(two.loss_mask[:shared]), two.prompt_length) == (0, two.answers[0][1])
@@ -126,7 +124,7 @@ async def test_edited_or_dropped_history_is_a_branch_as_the_template_renders_it(
         await world.say(*START, {"role": "assistant", "content": "uno"}, user("And?"), second, user("Then?"))
         await world.say(*START, user("And?"), second, user("Then?"))
     check(world.recording, 4)
-    _, edited, dropped = world.recording.stretches
+    _, edited, dropped = world.recording.segments
     text = world.tokenizer.decode(edited.tokens[: edited.prompt_length])
     assert "uno<|im_end|>" in text and "two<|im_end|>" in text
     assert "uno" not in world.tokenizer.decode(dropped.tokens)
@@ -136,7 +134,7 @@ async def test_other_tools_are_another_branch(opened: Open, with_tools: HFTokeni
     async with opened("one", "two", tokenizer=with_tools) as world:
         first = told(await world.say(*START))
         await world.say(*START, first, user("And?"), tools=[TOOL])
-    assert len(world.recording.stretches) == 2
+    assert len(world.recording.segments) == 2
     check(world.recording, 2)
 
 
@@ -175,10 +173,10 @@ async def test_every_token_is_trained_with_the_context_it_was_sampled_in(
             got = told(await world.say(*conversation, *asked, tools=chance.choice([[TOOL], []])))
             conversations.append([*conversation, *asked, got])
     check(world.recording, 25)
-    for stretch in world.recording.stretches:
-        for _, start, end in stretch.answers:
+    for segment in world.recording.segments:
+        for _, start, end in segment.answers:
             for place in range(start, end):
-                assert stretch.logprobs[place] == Chance.logprob(stretch.tokens[:place], stretch.tokens[place])
+                assert segment.logprobs[place] == Chance.logprob(segment.tokens[:place], segment.tokens[place])
 
 
 async def test_requests_at_the_same_time_are_branches(opened: Open) -> None:
@@ -191,4 +189,4 @@ async def test_requests_at_the_same_time_are_branches(opened: Open) -> None:
         await asyncio.gather(*asked)
         await world.say(*START, told(asked[1].result()), user("And?"))
     check(world.recording, 4)
-    assert len(world.recording.stretches) == 3
+    assert len(world.recording.segments) == 3

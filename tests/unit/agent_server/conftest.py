@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from swerl_agent.episode import Episode, Stretch
+from swerl_agent.episode import Episode, TokenSegment
 from swerl_agent.evaluation import Attempt
 from swerl_agent.grading import Verdict
 from swerl_agent.server import AgentServer, Defaults, Results, RunRequest, read_request, serve
@@ -37,11 +37,11 @@ def body(**changes: Any) -> dict[str, Any]:
 
 def episode(**changes: Any) -> Episode:
     """One answer, one observation, one answer that submits."""
-    stretch = Stretch([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1], [0.0, 0.0, -0.5, 0.0, -0.25, -1.5], prompt_length=2)
-    stretch.answers = [(0, 2, 3), (1, 4, 6)]
+    segment = TokenSegment([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1], [0.0, 0.0, -0.5, 0.0, -0.25, -1.5], prompt_length=2)
+    segment.answers = [(0, 2, 3), (1, 4, 6)]
     messages = [("system", "s"), ("user", "u"), ("assistant", "one"), ("user", "seen"), ("assistant", "two")]
     known: dict[str, Any] = {
-        "stretches": [stretch],
+        "segments": [segment],
         "messages": [{"role": role, "content": content} for role, content in messages],
         "turns": 2,
         "patch": "diff --git a/x b/x\n",

@@ -77,12 +77,12 @@ def test_each_prompt_continues_all_tokens_before_it(tool_tokenizer: HFTokenizer,
 def test_what_a_cut_context_showed_is_what_is_given(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
     answers = [block(f"echo {'x' * 60} {number}") for number in range(8)]
     first, _ = played(tool_tokenizer, request_, block("true"), step_limit=1)
-    room = first.stretches[0].prompt_length + 500
+    room = first.segments[0].prompt_length + 500
     made, script = played(
         tool_tokenizer, request_, *answers, context_tokens=room + 200, max_tokens_per_turn=200, step_limit=8
     )
     sampled = [item for item in output_items(made) if "generation_token_ids" in item]
-    assert len(made.stretches) > 1, "the context was cut"
+    assert len(made.segments) > 1, "the context was cut"
     assert [tool_tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
 
 

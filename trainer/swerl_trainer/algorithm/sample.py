@@ -1,4 +1,4 @@
-"""One graded stretch of tokens, as the rollout side hands it over.
+"""One graded segment of tokens, as the rollout side hands it over.
 
 Guarantees: `tokens`, `loss_mask` and (where present) `logprobs` have the same length and describe the same tokens; what
 was sampled is what is trained, nothing is encoded twice.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from swerl_agent.episode import Agent, AgentLimits, Episode, HFTokenizer, SGLangEngine, Stretch, reencode
+from swerl_agent.episode import Agent, AgentLimits, Episode, HFTokenizer, SGLangEngine, TokenSegment, retokenize
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.evaluation import opened_agent
 from swerl_agent.grading import Verdict
@@ -230,12 +230,12 @@ def _tasks(job: Job, selection: TaskSelection, path: Path, purpose: Purpose) -> 
     )
 
 
-def _encoding(job: Job, tokenizer: HFTokenizer) -> Callable[[Episode], Sequence[Stretch]] | None:
+def _encoding(job: Job, tokenizer: HFTokenizer) -> Callable[[Episode], Sequence[TokenSegment]] | None:
     """How episodes become what is trained; None: it is what was sampled."""
     if job.spec.algorithm.encoding == "sampled":
         return None
     longest = AgentLimits.of(job.spec.agent).budget.max_input  # of the conversations that the model read whole
-    return lambda episode: reencode(tokenizer, episode.messages, max_context=longest)
+    return lambda episode: retokenize(tokenizer, episode.messages, max_context=longest)
 
 
 def policy_tokenizer(job: Job) -> HFTokenizer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Literal
 
-from swerl_agent.episode import Stretch
+from swerl_agent.episode import TokenSegment
 
 Purpose = Literal["train", "evaluation"]
 
@@ -43,7 +43,7 @@ class Rollout:
     error: str = ""
     error_code: str = ""
     cached: bool = False  # the verdict came from the cache
-    stretches: Sequence[Stretch] = ()  # the tokens, anew from each point where turns were left out of the context
+    segments: Sequence[TokenSegment] = ()  # the tokens, anew from each point where turns were left out of the context
     turns: int = 0
     steps: int = 0  # commands
     format_errors: int = 0
@@ -60,12 +60,12 @@ class Rollout:
     @property
     def sampled_tokens(self) -> int:
         """Tokens the policy sampled."""
-        return sum(sum(stretch.loss_mask) for stretch in self.stretches)
+        return sum(sum(segment.loss_mask) for segment in self.segments)
 
     @property
     def weight_versions(self) -> set[int]:
         """Versions of the weights that sampled its tokens."""
-        said = {version for stretch in self.stretches for version, _, _ in stretch.weight_versions}
+        said = {version for segment in self.segments for version, _, _ in segment.weight_versions}
         return {int(version) for version in said if version.isdecimal()}
 
 

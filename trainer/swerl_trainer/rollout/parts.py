@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from swerl_agent.episode import Agent, Episode, Stretch
+from swerl_agent.episode import Agent, Episode, TokenSegment
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge
 from swerl_agent.sandbox import Session
@@ -83,6 +83,6 @@ class WorkerParts:
     max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
     judge: Judge | None = None  # scores the steps of training episodes
     judge_weight: float = 1.0
-    encode: Callable[[Episode], Sequence[Stretch]] | None = None  # what is trained instead of what was sampled
+    encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # what is trained instead of what was sampled
     unresolved_reward: float = UNRESOLVED
     sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts

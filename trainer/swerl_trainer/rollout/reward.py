@@ -64,7 +64,7 @@ def rollout_of(
         error=episode.error or (verdict.detail if verdict and infrastructure else ""),
         error_code=_error_code(episode) if infrastructure else "",
         cached=bool(verdict and verdict.cached),
-        stretches=episode.stretches,
+        segments=episode.segments,
         turns=episode.turns,
         steps=len(episode.steps),
         format_errors=episode.format_errors,

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from swerl_agent.audit import Finding, executed, findings
-from swerl_agent.episode import Episode, ReencodingError, TokenizerError, unwritten, write_artifacts
+from swerl_agent.episode import Episode, RetokenizationError, TokenizerError, unwritten, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
 from swerl_agent.kube import KubeError
@@ -199,9 +199,9 @@ class Worker:
         if self._parts.encode is None:
             return rollout
         try:
-            return replace(rollout, stretches=await asyncio.to_thread(self._parts.encode, episode))
-        except (ReencodingError, TokenizerError) as error:
-            return replace(rollout, valid=False, stretches=(), error=str(error), error_code=NOT_ENCODED)
+            return replace(rollout, segments=await asyncio.to_thread(self._parts.encode, episode))
+        except (RetokenizationError, TokenizerError) as error:
+            return replace(rollout, valid=False, segments=(), error=str(error), error_code=NOT_ENCODED)
 
     async def _grade(self, order: GroupOrder, episode: Episode) -> Verdict:
         self._grading += 1

@@ -1,6 +1,6 @@
-"""Taking from a sandbox what its image holds of the task's tests.
+"""Removal of the task's tests that the image contains.
 
-Guarantee: the agent's first command runs after every such path is gone, or never.
+Guarantee: the agent runs no command before every such path is removed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from swerl_agent.sandbox import CommandResult, SandboxError
 TIMEOUT = 120.0  # seconds
 
 
-class NotHidden(SandboxError):
-    """Tests that lie in the image could not be removed from the sandbox."""
+class ScrubTestsFailed(SandboxError):
+    """Tests in the image could not be removed from the sandbox."""
 
-    code = "tests_not_hidden"
+    code = "scrub_tests_failed"
 
 
 class Shell(Protocol):
@@ -26,12 +26,12 @@ class Shell(Protocol):
     async def run(self, command: str, *, timeout: float) -> CommandResult: ...
 
 
-async def hide(shell: Shell, paths: Sequence[str]) -> None:
-    """Remove `paths`, those that exist; raises SandboxError when one remains."""
+async def scrub_tests(shell: Shell, paths: Sequence[str]) -> None:
+    """Remove those of `paths` that exist; raises SandboxError when one remains."""
     if not paths:
         return
     words = " ".join(map(shlex.quote, paths))
     command = f'rm -rf -- {words}; for path in {words}; do [ ! -e "$path" ] || exit 1; done'
     result = await shell.run(command, timeout=TIMEOUT)
     if result.exit_code != 0 or result.timed_out:
-        raise NotHidden(f"tests in the image cannot be removed: {result.output.strip() or result.exit_code}")
+        raise ScrubTestsFailed(f"tests in the image cannot be removed: {result.output.strip() or result.exit_code}")

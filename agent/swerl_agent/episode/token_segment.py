@@ -1,7 +1,7 @@
-"""The noun `Stretch`: tokens the model read and sampled in one unbroken sequence.
+"""`TokenSegment`: tokens that the model read and sampled in one unbroken sequence.
 
-Guarantees: the per-token lists are equally long; every sampled token has mask 1 in exactly one stretch of an episode,
-the one it was sampled in; where the context was cut, a new stretch begins.
+Guarantees: the per-token lists have equal length. Every sampled token has mask 1 in exactly one segment of an episode,
+the one it was sampled in. A new segment begins wherever turns are omitted from the context.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .engine import Generation
 
 
 @dataclass
-class Stretch:
-    """One training sequence. The first `prompt_length` tokens were there before the first answer of the stretch."""
+class TokenSegment:
+    """One token sequence; its first `prompt_length` tokens precede the segment's first answer."""
 
     tokens: list[int] = field(default_factory=list)
     loss_mask: list[int] = field(default_factory=list)  # 1 at sampled tokens
@@ -38,10 +38,10 @@ class Stretch:
         self.weight_versions += [(version, start + a, start + b) for version, a, b in generation.weight_versions]
         self.answers.append((step, start, len(self.tokens)))
 
-    def per_step(self) -> list[Stretch]:
-        """One stretch per answer: all that was read before it as context, the answer alone with mask 1."""
+    def per_step(self) -> list[TokenSegment]:
+        """One segment per answer: all that was read before it as context, the answer alone with mask 1."""
         return [
-            Stretch(
+            TokenSegment(
                 tokens=self.tokens[:end],
                 loss_mask=[0] * start + self.loss_mask[start:end],
                 logprobs=[0.0] * start + self.logprobs[start:end] if self.logprobs else [],
@@ -53,9 +53,8 @@ class Stretch:
         ]
 
 
-def samples(stretches: Sequence[Stretch], *, dynamic_history: bool) -> list[Stretch]:
-    """What an episode is trained on: its stretches or, with dynamic history, one per step with the context of that
-    step."""
+def training_segments(segments: Sequence[TokenSegment], *, dynamic_history: bool) -> list[TokenSegment]:
+    """The segments an episode is trained on: its own or, with dynamic history, one per step."""
     if not dynamic_history:
-        return list(stretches)
-    return [step for stretch in stretches for step in stretch.per_step()]
+        return list(segments)
+    return [step for segment in segments for step in segment.per_step()]
