@@ -3,8 +3,10 @@
 Guarantee: these models are the single source of the CRDs; `python -m swerl_api` writes the manifests from them.
 """
 
+from .agent import AgentKind, AgentSpec, ContextPolicy, ObservationSpec
+from .algorithm import AlgorithmSpec
 from .base import API_VERSION, GROUP, VERSION, Resources, Toleration
-from .compute import Checkpoint, RayPods, Rollout, Router, ServedRollout, Trainer
+from .checkpoint import CheckpointSpec
 from .conditions import (
     Condition,
     EvalCondition,
@@ -19,40 +21,36 @@ from .conditions import (
     holds,
     set_condition,
 )
-from .learning import Algorithm, HeldOut, Model, Tasks, TaskSelection
-from .rollouts import (
-    Agent,
-    AgentKind,
-    ContextPolicy,
-    Grading,
-    Judge,
-    JudgeView,
-    Observation,
-    RegistryRewrite,
-    Sandbox,
-)
-from .source import Source
+from .engines import RolloutEngines, RouterSpec, ServedEngines
+from .grading import GradingSpec
+from .judge import JudgeSpec, JudgeView
+from .model import ModelSpec
+from .pods import RayPods
+from .sandbox import RegistryRewrite, SandboxSpec
+from .source import SourceSpec
 from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
 from .sweimageset import SweImageSetSpec, SweImageSetStatus
 from .swerljob import (
     GradingCounts,
     HeldOutRates,
     JobPhase,
-    Progress,
+    JobProgress,
     SandboxCounts,
     SweRLJobSpec,
     SweRLJobStatus,
 )
 from .swesandbox import SandboxPhase, SweSandboxSpec, SweSandboxStatus
+from .tasks import HeldOutSpec, TaskSelection, TasksSpec
+from .trainer import TrainerSpec
 
 __all__ = [
     "API_VERSION",
     "GROUP",
     "VERSION",
-    "Agent",
     "AgentKind",
-    "Algorithm",
-    "Checkpoint",
+    "AgentSpec",
+    "AlgorithmSpec",
+    "CheckpointSpec",
     "Condition",
     "ContextPolicy",
     "EvalCondition",
@@ -60,32 +58,32 @@ __all__ = [
     "EvalProgress",
     "EvalReason",
     "EvaluationFile",
-    "Grading",
     "GradingCounts",
-    "HeldOut",
+    "GradingSpec",
     "HeldOutRates",
+    "HeldOutSpec",
     "ImageSetCondition",
     "ImageSetReason",
     "JobCondition",
     "JobPhase",
+    "JobProgress",
     "JobReason",
-    "Judge",
+    "JudgeSpec",
     "JudgeView",
-    "Model",
-    "Observation",
-    "Progress",
+    "ModelSpec",
+    "ObservationSpec",
     "RayPods",
     "RegistryRewrite",
     "Resources",
-    "Rollout",
-    "Router",
-    "Sandbox",
+    "RolloutEngines",
+    "RouterSpec",
     "SandboxCondition",
     "SandboxCounts",
     "SandboxPhase",
     "SandboxReason",
-    "ServedRollout",
-    "Source",
+    "SandboxSpec",
+    "ServedEngines",
+    "SourceSpec",
     "SweEvalSpec",
     "SweEvalStatus",
     "SweImageSetSpec",
@@ -95,9 +93,9 @@ __all__ = [
     "SweSandboxSpec",
     "SweSandboxStatus",
     "TaskSelection",
-    "Tasks",
+    "TasksSpec",
     "Toleration",
-    "Trainer",
+    "TrainerSpec",
     "find_condition",
     "holds",
     "set_condition",

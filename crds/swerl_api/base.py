@@ -60,6 +60,7 @@ ImageReference = Annotated[str, Field(min_length=1, max_length=512)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 NonNegative = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[int, Field(ge=1, le=604_800)]
 
 # Kubernetes' own form without a sign: what is taken here the operator can compute with, and the kubelet can give.
 QUANTITY = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from .base import ApiModel, Name, Rule, Text
-from .source import Source
+from .source import SourceSpec
 
 EndpointApi = Literal["generate", "chat-completions"]
 
@@ -21,7 +21,7 @@ class SecretKey(ApiModel):
     """Key inside it."""
 
 
-class Endpoint(ApiModel):
+class EndpointSpec(ApiModel):
     """A server that runs already."""
 
     url: Annotated[str, Field(max_length=512, pattern=r"^https?://[^/]+")]
@@ -30,7 +30,7 @@ class Endpoint(ApiModel):
     api: EndpointApi = "generate"
     """generate: SGLang's own API, token-in/token-out. chat-completions: OpenAI's, in messages, as vLLM, SGLang and
     hosted models speak it; then episodes have no token ids and no log-probabilities."""
-    tokenizer: Source | None = None
+    tokenizer: SourceSpec | None = None
     """Folder with the served model's tokenizer; with api generate, and only then."""
     model: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """What the server calls the model. With api chat-completions it is asked for by this name, which must be given;

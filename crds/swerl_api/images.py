@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .rollouts import RegistryRewrite
+from .sandbox import RegistryRewrite
 
 DOCKER_HUB = "docker.io/"
 

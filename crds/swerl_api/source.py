@@ -50,7 +50,7 @@ class HuggingFaceSource(ApiModel):
     """Split of a data set; absent means test of SWE-bench sets, train of others. Ignored for models."""
 
 
-class Source(ApiModel):
+class SourceSpec(ApiModel):
     """Exactly one place to read from."""
 
     persistent_volume_claim: VolumeClaimSource | None = None

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from . import names
+from .agent import AgentSpec
 from .base import (
     ApiModel,
     Fraction,
@@ -22,12 +23,15 @@ from .base import (
     faults,
     immutable,
 )
-from .compute import OutputVolume, PodSettings, ServedRollout
 from .conditions import Condition
-from .endpoint import Endpoint
-from .learning import TaskSelection
-from .rollouts import SANDBOX_RULES, Agent, Grading, Sandbox
-from .source import Source
+from .endpoint import EndpointSpec
+from .engines import ServedEngines
+from .grading import GradingSpec
+from .pods import PodSettings
+from .sandbox import SANDBOX_RULES, SandboxSpec
+from .source import SourceSpec
+from .tasks import TaskSelection
+from .volumes import OutputVolume
 
 EvalPhase = Literal["Pending", "Blocked", "Starting", "Running", "Merging", "Suspended", "Complete", "Failed"]
 _IN_TOKENS = "!has(self.model.endpoint) || self.model.endpoint.api == 'generate'"
@@ -47,9 +51,9 @@ class TrainedModel(ApiModel):
 class EvaluatedModel(ApiModel):
     """What is evaluated: exactly one of endpoint, source, job."""
 
-    endpoint: Endpoint | None = None
+    endpoint: EndpointSpec | None = None
     """A server that runs already; nothing is started."""
-    source: Source | None = None
+    source: SourceSpec | None = None
     """Folder in Hugging Face format; engines for it are started on Ray."""
     job: TrainedModel | None = None
     """Checkpoint of a SweRLJob; engines for it are started on Ray."""
@@ -83,7 +87,7 @@ class EvaluatedTasks(TaskSelection):
     cel_rules: ClassVar[tuple[Rule, ...]] = (Rule("!has(self.source.huggingFace)", _NO_DOWNLOAD, ".source"),)
 
 
-class Results(ApiModel):
+class ResultsSpec(ApiModel):
     """Where results are kept."""
 
     volume: OutputVolume
@@ -100,11 +104,11 @@ class SweEvalSpec(PodSettings):
     """The model that is evaluated."""
     tasks: EvaluatedTasks = Field(json_schema_extra=immutable("tasks"))
     """The tasks it attempts."""
-    agent: Agent = Field(default_factory=Agent, json_schema_extra=immutable("agent"))
+    agent: AgentSpec = Field(default_factory=AgentSpec, json_schema_extra=immutable("agent"))
     """Kind, limits and prompts of the agent."""
-    sandbox: Sandbox = Field(default_factory=Sandbox)
+    sandbox: SandboxSpec = Field(default_factory=SandboxSpec)
     """The Pods attempts act in; maxConcurrent holds for all shards together."""
-    grading: Grading = Field(default_factory=Grading)
+    grading: GradingSpec = Field(default_factory=GradingSpec)
     """The Jobs that grade patches; maxConcurrent holds for each shard."""
     samples: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, json_schema_extra=immutable("samples"))
     """Attempts per task."""
@@ -122,9 +126,9 @@ class SweEvalSpec(PodSettings):
     """Shards at work at the same time; absent means all."""
     redo: Literal["unresolved", "all"] | None = Field(default=None, json_schema_extra=immutable("redo"))
     """Make these attempts again, once, of those that an earlier evaluation of this name left in the output folder."""
-    output: Results = Field(json_schema_extra=immutable("output"))
+    output: ResultsSpec = Field(json_schema_extra=immutable("output"))
     """Where results are kept."""
-    rollout: ServedRollout | None = None
+    rollout: ServedEngines | None = None
     """Engines for a model that has no endpoint."""
     image: Annotated[str, Field(min_length=1, max_length=512)]
     """Image of the shards' Pods: one that holds swerl_agent, such as the trainer's."""
@@ -245,7 +249,7 @@ class EvaluationFile(ApiModel):
         return self.spec.model.name or self.name
 
     @property
-    def chat_endpoint(self) -> Endpoint | None:
+    def chat_endpoint(self) -> EndpointSpec | None:
         """The endpoint that is spoken to in messages, if it is one."""
         endpoint = self.spec.model.endpoint
         return endpoint if endpoint and endpoint.api == "chat-completions" else None

@@ -11,7 +11,7 @@ from pydantic import Field
 from .base import ApiModel, ImageReference, Name, NodeSelector, PullSecrets, Rule, StatusModel, Text, Tolerations
 from .conditions import Condition
 from .images import rewrite
-from .rollouts import RegistryRewrite
+from .sandbox import RegistryRewrite
 
 ImageSetPhase = Literal["Pending", "Pulling", "Ready", "Failing"]
 MAX_IMAGE_SET_NAME = 40

@@ -6,11 +6,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from .agent import AgentSpec
+from .algorithm import AlgorithmSpec
 from .base import ApiModel, LabelValue, NonNegative, Rule, StatusModel, immutable
-from .compute import Checkpoint, Rollout, Trainer
+from .checkpoint import CheckpointSpec
 from .conditions import Condition
-from .learning import Algorithm, HeldOut, Model, Tasks
-from .rollouts import SANDBOX_RULES, Agent, Judge, Sandbox, TrainingGrading
+from .engines import RolloutEngines
+from .grading import TrainingGradingSpec
+from .judge import JudgeSpec
+from .model import ModelSpec
+from .sandbox import SANDBOX_RULES, SandboxSpec
+from .tasks import HeldOutSpec, TasksSpec
+from .trainer import TrainerSpec
 
 JobPhase = Literal["Pending", "Blocked", "Starting", "Training", "Retrying", "Suspended", "Complete", "Failed"]
 MAX_JOB_NAME = 40  # leaves room for `-<attempt>` and for what KubeRay and Kubernetes append
@@ -19,29 +26,29 @@ MAX_JOB_NAME = 40  # leaves room for `-<attempt>` and for what KubeRay and Kuber
 class SweRLJobSpec(ApiModel):
     """The wish. A field that may change takes effect at the next attempt unless it says otherwise."""
 
-    model: Model = Field(json_schema_extra=immutable("model"))
+    model: ModelSpec = Field(json_schema_extra=immutable("model"))
     """The model that is trained."""
-    tasks: Tasks = Field(json_schema_extra=immutable("tasks"))
+    tasks: TasksSpec = Field(json_schema_extra=immutable("tasks"))
     """The tasks it is trained on."""
-    algorithm: Algorithm = Field(default_factory=Algorithm)
+    algorithm: AlgorithmSpec = Field(default_factory=AlgorithmSpec)
     """How the policy is improved."""
-    agent: Agent = Field(default_factory=Agent)
+    agent: AgentSpec = Field(default_factory=AgentSpec)
     """Kind, limits and prompts of the agent."""
-    sandbox: Sandbox = Field(default_factory=Sandbox)
+    sandbox: SandboxSpec = Field(default_factory=SandboxSpec)
     """The Pods episodes act in."""
-    grading: TrainingGrading = Field(default_factory=TrainingGrading)
+    grading: TrainingGradingSpec = Field(default_factory=TrainingGradingSpec)
     """The Jobs that grade patches."""
-    judge: Judge | None = Field(default=None, json_schema_extra=immutable("judge"))
+    judge: JudgeSpec | None = Field(default=None, json_schema_extra=immutable("judge"))
     """A second model that scores steps; absent means outcome rewards only."""
-    trainer: Trainer
+    trainer: TrainerSpec
     """The Megatron ranks and the image of all Ray Pods."""
-    rollout: Rollout = Field(default_factory=Rollout)
+    rollout: RolloutEngines = Field(default_factory=RolloutEngines)
     """The inference engines."""
     colocate: bool = Field(default=False, json_schema_extra=immutable("colocate"))
     """Trainer ranks and engines take turns on the same GPUs, in the same Pods."""
-    checkpoint: Checkpoint
+    checkpoint: CheckpointSpec
     """Where checkpoints and artifacts go."""
-    evaluation: HeldOut | None = Field(default=None, json_schema_extra=immutable("evaluation"))
+    evaluation: HeldOutSpec | None = Field(default=None, json_schema_extra=immutable("evaluation"))
     """Held-out tasks; absent means no evaluation."""
     retries: int = Field(default=3, ge=0, le=100)
     """Attempts after the first when the driver fails or the head Pod is lost; takes effect at once."""
@@ -135,7 +142,7 @@ class GradingCounts(StatusModel):
     """Patches waiting for their verdict."""
 
 
-class Progress(StatusModel):
+class JobProgress(StatusModel):
     """The part of the status that the driver of the current attempt writes, as one merge patch."""
 
     step: int | None = None
@@ -164,7 +171,7 @@ class Progress(StatusModel):
     """Sandbox Pods."""
 
     @model_validator(mode="after")
-    def _fill_columns(self) -> Progress:
+    def _fill_columns(self) -> JobProgress:
         if self.progress is None and self.step is not None and self.steps is not None:
             self.progress = f"{self.step}/{self.steps}"
         if self.eta is None and self.eta_seconds is not None:
@@ -172,7 +179,7 @@ class Progress(StatusModel):
         return self
 
 
-class SweRLJobStatus(Progress):
+class SweRLJobStatus(JobProgress):
     """What is. The operator writes the fields below, the driver those of Progress."""
 
     phase: JobPhase | None = None

@@ -21,7 +21,7 @@ from pathlib import Path
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
-from swerl_api import Grading, Resources
+from swerl_api import GradingSpec, Resources
 
 from demo.cluster import Cluster
 from demo.job import Images
@@ -114,9 +114,9 @@ def _note(number: int) -> str:
     )
 
 
-def _settings(at_once: int, amounts: dict[str, str | int]) -> Grading:
+def _settings(at_once: int, amounts: dict[str, str | int]) -> GradingSpec:
     resources = Resources(requests=amounts, limits=amounts | {"cpu": "1"})
-    return Grading(timeout_seconds=300, cache=False, max_concurrent=at_once, resources=resources)
+    return GradingSpec(timeout_seconds=300, cache=False, max_concurrent=at_once, resources=resources)
 
 
 if __name__ == "__main__":

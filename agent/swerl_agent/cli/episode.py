@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from swerl_api import Grading
+from swerl_api import GradingSpec
 
 from swerl_agent.episode import PROMPT_FAILED, unwritten, write_artifacts
 from swerl_agent.evaluation import made_with, opened_attempts
@@ -55,7 +55,7 @@ async def run_one(options: argparse.Namespace) -> int:
         namespace = options.namespace or client.namespace
         async with (
             opened_attempts(
-                client, namespace, Grading(), sandbox, job=options.job, kubeconfig=options.kubeconfig
+                client, namespace, GradingSpec(), sandbox, job=options.job, kubeconfig=options.kubeconfig
             ) as attempts,
             unwritten(partial(write_artifacts, options.output, verdict=None, meta=told)) as ended,
         ):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swerl_api import Grading
+from swerl_api import GradingSpec
 
 from swerl_agent.episode import PROMPT_FAILED
 from swerl_agent.evaluation import (
@@ -112,7 +112,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     sandbox = sandbox_settings(options)
     told = made_with(settings["model"], options.engine, agent_limits(options))
     how = EvaluationSettings(options.samples, options.workers, options.temperature, told=told)
-    grading = Grading(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
+    grading = GradingSpec(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         keep_settings(options.output, settings, agree=agree)  # now: an endpoint that refuses begins no folder
         redo = Redo(options.output)

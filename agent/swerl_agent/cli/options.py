@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from swerl_api import ContextPolicy, Grading, RegistryRewrite, Resources, Sandbox
+from swerl_api import ContextPolicy, GradingSpec, RegistryRewrite, Resources, SandboxSpec
 from swerl_api.base import PullPolicy
 
 from swerl_agent.episode import PROTOCOLS, AgentLimits, PromptError
@@ -179,10 +179,10 @@ def _cut(options: argparse.Namespace) -> Cut:
     return cut
 
 
-def sandbox_settings(options: argparse.Namespace) -> Sandbox:
+def sandbox_settings(options: argparse.Namespace) -> SandboxSpec:
     """Sandboxes that outlive an episode of these limits."""
     lifetime = int(CLAIM_TIMEOUT) + options.episode_timeout + AFTERWARDS  # pulling its image uses up lifetime, too
-    return Sandbox(lifetime_seconds=lifetime, image_pull_policy=PULL_POLICIES[options.pull])
+    return SandboxSpec(lifetime_seconds=lifetime, image_pull_policy=PULL_POLICIES[options.pull])
 
 
 def prompts_text(options: argparse.Namespace) -> str | None:
@@ -205,10 +205,10 @@ def add_grading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", default="/testbed", help="folder of the repository in the images")
 
 
-def grading_settings(options: argparse.Namespace, *, cache: bool = False) -> Grading:
+def grading_settings(options: argparse.Namespace, *, cache: bool = False) -> GradingSpec:
     """What those options say."""
     amounts = {"cpu": options.cpu, "memory": options.memory}
-    return Grading(
+    return GradingSpec(
         timeout_seconds=options.timeout,
         resources=Resources(requests=amounts, limits=amounts),
         max_concurrent=options.jobs,

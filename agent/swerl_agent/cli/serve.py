@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-from swerl_api import Grading
+from swerl_api import GradingSpec
 
 from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
 from swerl_agent.evaluation import BUILTIN, Attempts, opened_attempts
@@ -72,7 +72,7 @@ async def run_server(options: argparse.Namespace) -> int:
     prompts = Prompts.of(limits.protocol, prompts_text(options))
     tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
     defaults = _defaults(options)
-    grading = Grading(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
+    grading = GradingSpec(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
     sandbox = sandbox_settings(options).model_copy(update={"max_concurrent": options.concurrency})
     async with open_client(options) as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         namespace = options.namespace or client.namespace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swerl_api import Agent
+from swerl_api import AgentSpec
 
 from .prompts import PromptError
 from .protocol import PROTOCOLS
@@ -12,7 +12,7 @@ from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer
 
 
-def prompts_text(agent: Agent, folder: Path) -> str | None:
+def prompts_text(agent: AgentSpec, folder: Path) -> str | None:
     """The section's own prompts, None for the agent's; `folder` holds the keys of the ConfigMap. Raises PromptError."""
     templates = agent.prompt_templates
     return read_prompts(folder / templates.config_map.key, "agent.promptTemplates.configMap") if templates else None
@@ -26,7 +26,7 @@ def read_prompts(path: Path, named_by: str) -> str:
         raise PromptError(f"{path} cannot be read: {error}; check {named_by}") from error
 
 
-def agent_tokenizer(agent: Agent, folder: str | Path) -> HFTokenizer:
+def agent_tokenizer(agent: AgentSpec, folder: str | Path) -> HFTokenizer:
     """The tokenizer in `folder`, as protocol and chat template want it. Raises TokenizerError."""
     path = agent.chat_template
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from swerl_api import Agent, ContextPolicy
+from swerl_api import AgentSpec, ContextPolicy
 
 from .context import Budget
 from .prompts import Cut
@@ -36,7 +36,7 @@ class AgentLimits:
         return Budget(self.context_tokens, self.max_tokens_per_turn, self.head_ratio, self.context_policy == "omit")
 
     @classmethod
-    def of(cls, agent: Agent, *, workdir: str = "/testbed") -> AgentLimits:
+    def of(cls, agent: AgentSpec, *, workdir: str = "/testbed") -> AgentLimits:
         """The limits of a job's `agent` section."""
         observation = agent.observation
         return cls(

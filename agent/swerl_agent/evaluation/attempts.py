@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swerl_api import Grading, Sandbox
+from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 
 from swerl_agent.episode import PROMPT_FAILED, Agent, Episode
@@ -67,12 +67,12 @@ class Attempts:
         lease: LeaseKeeper,
         *,
         job: str,
-        sandbox: Sandbox | None = None,
+        sandbox: SandboxSpec | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         self.grader = grader
         self._client, self._namespace, self._lease = client, namespace, lease
-        self._sandbox = sandbox or Sandbox()
+        self._sandbox = sandbox or SandboxSpec()
         self._labels = {JOB_LABEL: job, **(labels or {})}
 
     @property
@@ -116,8 +116,8 @@ class Attempts:
 async def opened_attempts(
     client: KubeClient,
     namespace: str,
-    grading: Grading,
-    sandbox: Sandbox,
+    grading: GradingSpec,
+    sandbox: SandboxSpec,
     *,
     job: str,
     labels: Mapping[str, str] | None = None,

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from swerl_api import Grading
+from swerl_api import GradingSpec
 from swerl_api.names import GRADING_PREFIX
 
 from swerl_agent.kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
@@ -70,7 +70,7 @@ class Grader:
         self,
         client: KubeClient,
         namespace: str,
-        settings: Grading,
+        settings: GradingSpec,
         labels: Mapping[str, str] | None = None,
         owner_refs: Sequence[Mapping[str, Any]] = (),
         *,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from swerl_api import Grading, Sandbox
+from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.base import PullPolicy
 from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL, label_value
 
@@ -39,7 +39,7 @@ class Placement:
     workdir: str = "/testbed"
 
     @classmethod
-    def of(cls, sandbox: Sandbox) -> Placement:
+    def of(cls, sandbox: SandboxSpec) -> Placement:
         """The placement of a job's `sandbox` section, which grading Pods share."""
         return cls(
             runtime_class_name=sandbox.runtime_class_name,
@@ -105,7 +105,7 @@ def grading_job(
     arguments: Sequence[str],
     maps: Sequence[str],
     *,
-    settings: Grading,
+    settings: GradingSpec,
     placement: Placement,
     labels: Mapping[str, str],
     owners: Sequence[Manifest],
@@ -129,7 +129,7 @@ def grading_job(
 
 
 def _pod(
-    image: str, arguments: Sequence[str], maps: Sequence[str], settings: Grading, placement: Placement
+    image: str, arguments: Sequence[str], maps: Sequence[str], settings: GradingSpec, placement: Placement
 ) -> Manifest:
     pod: Manifest = {
         "restartPolicy": "Never",
@@ -178,7 +178,7 @@ def _witness(name: str) -> Manifest:
     return {"configMap": {"name": name, "items": items}}
 
 
-def _guaranteed(settings: Grading) -> Manifest:
+def _guaranteed(settings: GradingSpec) -> Manifest:
     """Requests equal to limits, the limit where both are given: timing-sensitive tests need their CPU."""
     amounts = {**settings.resources.requests, **settings.resources.limits}
     return {"requests": dict(amounts), "limits": dict(amounts)}

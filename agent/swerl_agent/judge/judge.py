@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from swerl_api import Judge as JudgeSpec
-from swerl_api import JudgeView
+from swerl_api import JudgeSpec, JudgeView
 
 from swerl_agent.episode import Engine, EngineError, Tokenizer, TokenizerError
 

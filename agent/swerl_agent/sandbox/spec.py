@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from swerl_api import Sandbox, SweSandboxSpec
+from swerl_api import SandboxSpec, SweSandboxSpec
 from swerl_api.names import QUEUE_LABEL
 
 
-def group_spec(wish: Sandbox, *, image: str, task_id: str, replicas: int, owner: str) -> SweSandboxSpec:
+def group_spec(wish: SandboxSpec, *, image: str, task_id: str, replicas: int, owner: str) -> SweSandboxSpec:
     """The group of `replicas` episodes at one task, which lives as long as the Lease `owner`."""
     return SweSandboxSpec(
         image=image,
@@ -28,6 +28,6 @@ def group_spec(wish: Sandbox, *, image: str, task_id: str, replicas: int, owner:
     )
 
 
-def queue_labels(wish: Sandbox) -> dict[str, str]:
+def queue_labels(wish: SandboxSpec) -> dict[str, str]:
     """Labels of a group that name the queue which admits it; none without a queue."""
     return {QUEUE_LABEL: wish.queue_name} if wish.queue_name else {}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from swerl_api import EvaluationFile, Source, SweEvalSpec, SweRLJobSpec, names
-from swerl_api.compute import OutputVolume
+from swerl_api import EvaluationFile, SourceSpec, SweEvalSpec, SweRLJobSpec, names
+from swerl_api.volumes import OutputVolume
 
 from ..jobs.attempt import Object, owner_reference
 
@@ -16,7 +16,7 @@ from ..jobs.attempt import Object, owner_reference
 class Served:
     """The model behind the engine's address."""
 
-    source: Source | None  # of the tokenizer's folder and, when engines are started, of the model's
+    source: SourceSpec | None  # of the tokenizer's folder and, when engines are started, of the model's
     tokenizer: str | None  # path in the Pods; None, as the source is: the endpoint is spoken to in messages
     dtype: Literal["float32", "bfloat16"]
     volume: OutputVolume | None = None  # where the checkpoint lies

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swerl_api import Grading, JobReason, Sandbox, SweSandboxSpec
+from swerl_api import GradingSpec, JobReason, SandboxSpec, SweSandboxSpec
 
 from ..context import Settings
 from ..kube import Kube
@@ -21,7 +21,7 @@ from .problem import Problem
 
 
 async def episode_problems(
-    api: Kube, settings: Settings, sandbox: Sandbox, grading: Grading, nodes: Sequence[Object]
+    api: Kube, settings: Settings, sandbox: SandboxSpec, grading: GradingSpec, nodes: Sequence[Object]
 ) -> list[Problem]:
     """Why `nodes`, all empty, could not hold one sandbox, or one grading; empty when they could."""
     figures = SandboxSettings.asked(settings)
@@ -36,7 +36,7 @@ async def episode_problems(
     return found
 
 
-def _sandbox_pod(sandbox: Sandbox, settings: SandboxSettings) -> Object:
+def _sandbox_pod(sandbox: SandboxSpec, settings: SandboxSettings) -> Object:
     """Spec of a sandbox Pod, whatever its task."""
     wish = SweSandboxSpec(
         image="task",
@@ -50,7 +50,7 @@ def _sandbox_pod(sandbox: Sandbox, settings: SandboxSettings) -> Object:
     return spec
 
 
-def _grading_pod(sandbox: Sandbox, grading: Grading) -> Object:
+def _grading_pod(sandbox: SandboxSpec, grading: GradingSpec) -> Object:
     """What counts for the scheduler of a grading Pod: it goes where sandboxes go, and its requests are its limits."""
     amounts = grading.resources.requests | grading.resources.limits
     pod: Object = {

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from swerl_api import JobReason, Source
-from swerl_api.compute import PodSettings
+from swerl_api import JobReason, SourceSpec
 from swerl_api.names import ROLE_DRIVER
+from swerl_api.pods import PodSettings
 
 from .attempt import Attempt, Object
 from .diagnosis import pull_problems, unschedulable_problem
@@ -45,7 +45,7 @@ def checking_pod(
     metadata: Object,
     name: str,
     pods: PodSettings,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, SourceSpec],
     others: Mapping[str, PodSettings] | None = None,
     *,
     env: Sequence[Object] = (),
@@ -112,7 +112,7 @@ def _failure(pod: Object, entry: Object) -> Problem | None:
     return Problem(JobReason.SOURCE_MISSING, text)
 
 
-def _sources(attempt: Attempt) -> dict[str, Source]:
+def _sources(attempt: Attempt) -> dict[str, SourceSpec]:
     spec = attempt.spec
     sources = {"model": spec.model.source, "tasks": spec.tasks.source}
     if spec.evaluation is not None:
@@ -133,12 +133,12 @@ def _container(name: str, image: str, paths: list[str]) -> Object:
     }
 
 
-def _claim_volume(name: str, source: Source) -> Object:
+def _claim_volume(name: str, source: SourceSpec) -> Object:
     assert source.persistent_volume_claim is not None
     claim = source.persistent_volume_claim.claim_name
     return {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
 
 
-def _claim_path(name: str, source: Source) -> str:
+def _claim_path(name: str, source: SourceSpec) -> str:
     assert source.persistent_volume_claim is not None
     return f"{VOLUME_ROOT}/{name}/{source.persistent_volume_claim.path}".rstrip("/")

@@ -12,13 +12,13 @@ from swerl_api import (
     API_VERSION,
     ImageSetCondition,
     JobReason,
-    Sandbox,
-    Source,
+    SandboxSpec,
+    SourceSpec,
     SweImageSetStatus,
     SweRLJobSpec,
     find_condition,
 )
-from swerl_api.compute import OutputVolume
+from swerl_api.volumes import OutputVolume
 
 from ..errors import NotFound
 from ..kube import Kube
@@ -38,7 +38,7 @@ async def missing_prerequisites(api: Kube, attempt: Attempt, cluster_role: str) 
 
 
 async def missing_objects(
-    api: Kube, namespace: str, references: Iterable[Reference], sandbox: Sandbox, cluster_role: str
+    api: Kube, namespace: str, references: Iterable[Reference], sandbox: SandboxSpec, cluster_role: str
 ) -> list[Problem]:
     """Problems with what a spec names in its namespace, and with what its sandboxes and its processes need."""
     problems = []
@@ -53,7 +53,7 @@ async def missing_objects(
     return problems
 
 
-async def image_set_problem(api: Kube, namespace: str, sandbox: Sandbox) -> Problem | None:
+async def image_set_problem(api: Kube, namespace: str, sandbox: SandboxSpec) -> Problem | None:
     """Why the SweImageSet keeps the sandboxes waiting; None when it is Ready or none is named."""
     name = sandbox.image_set
     if name is None:
@@ -100,7 +100,7 @@ def volume_references(where: str, volume: OutputVolume) -> Iterator[Reference]:
         yield "persistentvolumeclaims", volume.persistent_volume_claim.claim_name, where
 
 
-def source_references(where: str, source: Source) -> Iterator[Reference]:
+def source_references(where: str, source: SourceSpec) -> Iterator[Reference]:
     """What the source of field `where` names."""
     if source.persistent_volume_claim is not None:
         yield "persistentvolumeclaims", source.persistent_volume_claim.claim_name, where

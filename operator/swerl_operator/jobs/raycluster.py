@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from swerl_api import RayPods, Resources
-from swerl_api.compute import PodSettings
 from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
+from swerl_api.pods import PodSettings
 
 from ..quantity import parse_quantity
 from .attempt import Object

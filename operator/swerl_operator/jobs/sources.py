@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from swerl_api import Source
-from swerl_api.compute import OutputVolume
+from swerl_api import SourceSpec
+from swerl_api.volumes import OutputVolume
 
 from .attempt import Object
 
@@ -37,7 +37,7 @@ class Placed:
     pull_secrets: list[str] = field(default_factory=list)
 
 
-def place_source(name: str, target: str, source: Source) -> Placed:
+def place_source(name: str, target: str, source: SourceSpec) -> Placed:
     """`source` at path `target`; `name` (a DNS label) becomes the volume's name."""
     if source.persistent_volume_claim is not None:
         claim = source.persistent_volume_claim

@@ -9,16 +9,18 @@ import pytest
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
-from swerl_api import Grading, Resources
+from swerl_api import GradingSpec, Resources
 
 from .task_image import Repository, push_image
 
 SMALL = Resources(limits={"cpu": "400m", "memory": "256Mi"})  # also requested: five at once on two processors
 
 
-def settings(**changes: object) -> Grading:
+def settings(**changes: object) -> GradingSpec:
     """Grading as the tests use it: small Pods, no cache."""
-    return Grading.model_validate({"timeout_seconds": 60, "retries": 0, "resources": SMALL, "cache": False, **changes})
+    return GradingSpec.model_validate(
+        {"timeout_seconds": 60, "retries": 0, "resources": SMALL, "cache": False, **changes}
+    )
 
 
 @pytest.fixture(scope="session")

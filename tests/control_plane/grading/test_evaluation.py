@@ -21,7 +21,7 @@ from swerl_agent.evaluation import (
 )
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
-from swerl_api import Resources, Sandbox
+from swerl_api import Resources, SandboxSpec
 
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Scripts, block
@@ -30,7 +30,7 @@ from .conftest import settings
 from .test_episode import FIX, SUBMIT, tokenizer
 
 __all__ = ["tokenizer"]
-SMALL = Sandbox(resources=Resources(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "512Mi"}))
+SMALL = SandboxSpec(resources=Resources(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "512Mi"}))
 SAMPLES = 3
 
 

@@ -16,7 +16,7 @@ from swerl_agent.episode.prompts import Cut
 from swerl_agent.evaluation import Attempt
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.tasks import Task
-from swerl_api import Grading
+from swerl_api import GradingSpec
 
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
 CHAT = ["--engine", "http://127.0.0.1:9/v1", "--api", "chat-completions"]
@@ -220,7 +220,7 @@ def test_graded_predictions_keep_their_verdicts(
     asked: list[Any] = []
 
     class Noting(nullcontext[None]):
-        def __init__(self, client: Any, namespace: str, settings: Grading, **how: Any) -> None:
+        def __init__(self, client: Any, namespace: str, settings: GradingSpec, **how: Any) -> None:
             super().__init__()
             asked.extend([settings.cache, how["cache_directory"]])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.grading.manifests import PART_BYTES, PULL_ALLOWANCE, Placement, grading_job, payload_maps
-from swerl_api import Grading
+from swerl_api import GradingSpec
 from swerl_api.names import label_value
 
 
@@ -23,7 +23,7 @@ def test_a_big_payload_is_divided_and_loses_nothing() -> None:
 
 def test_a_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> None:
     job = grading_job(
-        "swegr-x", "image", ["base"], ["swegr-x"], settings=Grading(), placement=Placement(), labels={}, owners=[]
+        "swegr-x", "image", ["base"], ["swegr-x"], settings=GradingSpec(), placement=Placement(), labels={}, owners=[]
     )
     assert job["spec"]["backoffLimit"] == 0
     pod = job["spec"]["template"]["spec"]
@@ -36,7 +36,7 @@ def test_a_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> N
 
 def test_a_grading_job_ends_after_the_scripts_time_and_that_of_a_pull() -> None:
     how: dict[str, Any] = {"placement": Placement(), "labels": {}, "owners": []}
-    job = grading_job("swegr-x", "image", [], ["swegr-x"], settings=Grading(timeout_seconds=900), **how)
+    job = grading_job("swegr-x", "image", [], ["swegr-x"], settings=GradingSpec(timeout_seconds=900), **how)
     assert job["spec"]["activeDeadlineSeconds"] == 900 + PULL_ALLOWANCE
     assert job["spec"]["ttlSecondsAfterFinished"] > 0
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"

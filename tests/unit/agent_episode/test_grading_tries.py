@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.grading.framing import Report
 from swerl_agent.grading.job import Exhausted, Infrastructure, NoReport, Outcome, Run
-from swerl_api import Grading
+from swerl_api import GradingSpec
 
 from .graded import A, B, log, task
 
@@ -38,7 +38,7 @@ async def graded(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome | Exception
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
-    async with Grader(cluster, "n", Grading(retries=2, cache=False)) as grader:
+    async with Grader(cluster, "n", GradingSpec(retries=2, cache=False)) as grader:
         return await grader.grade(task(eval_script="bin/test"), ""), jobs
 
 
@@ -92,7 +92,7 @@ async def test_a_patch_is_sent_byte_by_byte_and_ends_its_last_line(
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
-    async with Grader(cluster, "n", Grading(cache=False)) as grader:
+    async with Grader(cluster, "n", GradingSpec(cache=False)) as grader:
         await grader.grade(task(eval_script="bin/test"), patch)
     assert found == [sent]
 
@@ -104,7 +104,7 @@ async def test_a_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatc
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
-    async with Grader(cluster, "n", Grading()) as grader:
+    async with Grader(cluster, "n", GradingSpec()) as grader:
         first, again = [await grader.grade(task(eval_script="bin/test"), "") for _ in range(2)]
     assert (first.cached, again.cached) == (False, True)
     assert again.duration < 1 <= first.duration

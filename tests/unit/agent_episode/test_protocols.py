@@ -17,7 +17,7 @@ from swerl_agent.episode import (
     find_actions,
     submission,
 )
-from swerl_api import Agent
+from swerl_api import AgentSpec
 
 from tests.scripted_engine import block
 
@@ -182,13 +182,15 @@ def test_tool_results_need_a_template_that_has_them(tmp_path: Path) -> None:
 
 
 def test_a_job_selects_protocol_and_limits() -> None:
-    limits = AgentLimits.of(Agent.model_validate({"protocol": "mini-swe-agent-2", "repeatLimit": 3, "headRatio": 0.5}))
+    limits = AgentLimits.of(
+        AgentSpec.model_validate({"protocol": "mini-swe-agent-2", "repeatLimit": 3, "headRatio": 0.5})
+    )
     assert (limits.protocol.fence, limits.protocol.format_error_limit, limits.protocol.repeat_limit) == (
         "mswea_bash_command", 3, 3,
     )  # fmt: skip
     assert (limits.budget.head_ratio, limits.budget.omits) == (0.5, True)
-    assert not AgentLimits.of(Agent.model_validate({"contextPolicy": "stop"})).budget.omits
-    unlimited = AgentLimits.of(Agent.model_validate({"protocol": "mini-swe-agent-2", "formatErrorLimit": 0}))
+    assert not AgentLimits.of(AgentSpec.model_validate({"contextPolicy": "stop"})).budget.omits
+    unlimited = AgentLimits.of(AgentSpec.model_validate({"protocol": "mini-swe-agent-2", "formatErrorLimit": 0}))
     assert unlimited.protocol.format_error_limit == 0
 
 
@@ -198,8 +200,8 @@ def test_every_protocol_has_prompts(protocol: object) -> None:
 
 
 def test_all_protocols_of_the_api_are_known() -> None:
-    for name in Agent.model_json_schema(by_alias=True)["properties"]["protocol"]["enum"]:
-        assert AgentLimits.of(Agent(protocol=name)).protocol.name == name
+    for name in AgentSpec.model_json_schema(by_alias=True)["properties"]["protocol"]["enum"]:
+        assert AgentLimits.of(AgentSpec(protocol=name)).protocol.name == name
 
 
 def test_a_prompt_longer_than_the_window_is_one_clear_error(run: Run) -> None:

@@ -10,7 +10,7 @@ from swerl_agent.episode import Budget, HFTokenizer, TokenizerError
 from swerl_agent.episode.configured import agent_tokenizer
 from swerl_agent.episode.engine import Generation
 from swerl_agent.episode.transcript import Transcript
-from swerl_api import Agent
+from swerl_api import AgentSpec
 
 from .conftest import PLAIN, THINKING, make_tokenizer
 
@@ -142,7 +142,7 @@ def test_the_vocabulary_of_a_model_with_several_parts_is_that_of_its_text(tmp_pa
 
 def test_a_chat_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"/nowhere cannot be read: .*; check agent\.chatTemplate"):
-        agent_tokenizer(Agent(chat_template="/nowhere"), make_tokenizer(tmp_path, PLAIN))
+        agent_tokenizer(AgentSpec(chat_template="/nowhere"), make_tokenizer(tmp_path, PLAIN))
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from swerl_agent.grading import Placement
 from swerl_agent.grading.manifests import grading_job
 from swerl_agent.grading.pods import PodState
 from swerl_agent.sandbox.spec import group_spec
-from swerl_api import API_VERSION, Grading, Sandbox, SweEvalSpec, SweRLJobSpec
+from swerl_api import API_VERSION, GradingSpec, SandboxSpec, SweEvalSpec, SweRLJobSpec
 from swerl_api.images import PULL_HOPELESS, PULL_PAUSES
 from swerl_operator.sandboxes.facts import read_group
 from swerl_operator.sandboxes.pods import sandbox_pod
@@ -35,7 +35,7 @@ TRAINING = {
 POLICIES = [({}, "IfNotPresent"), ({"imagePullPolicy": "Never"}, "Never")]
 
 
-def wish(kind: str, sandbox: dict[str, Any]) -> Sandbox:
+def wish(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
     """The sandboxes that an object of the kind, or a command, asks for."""
     if kind == "SweRLJob":
         return SweRLJobSpec.model_validate(TRAINING | {"sandbox": sandbox}).sandbox
@@ -57,7 +57,7 @@ def test_sandbox_and_grading_pods_have_it(kind: str, sandbox: dict[str, Any], po
     (container,) = sandbox_pod(group, 0, SandboxSettings())["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
     placement = Placement.of(asked)
-    job = grading_job("g", "task:1", ["base"], ["g"], settings=Grading(), placement=placement, labels={}, owners=[])
+    job = grading_job("g", "task:1", ["base"], ["g"], settings=GradingSpec(), placement=placement, labels={}, owners=[])
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
 

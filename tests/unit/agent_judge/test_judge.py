@@ -19,7 +19,7 @@ from swerl_agent.episode import (
 )
 from swerl_agent.judge import Judge, JudgeSettings, StepScore
 from swerl_agent.tasks import Evaluation, Task
-from swerl_api import Judge as JudgeSpec
+from swerl_api import JudgeSpec
 
 from tests.scripted_engine import Script, block
 from tests.unit.agent_episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 from swerl_api import (
-    Progress,
+    JobProgress,
     SandboxCounts,
     SweEvalSpec,
     SweRLJobSpec,
@@ -43,7 +43,7 @@ def test_sandbox_spec_reads_camel_case() -> None:
 
 
 def test_progress_fills_the_columns() -> None:
-    progress = Progress(step=3, steps=40, eta_seconds=3900, sandboxes=SandboxCounts(pending=2, ready=6))
+    progress = JobProgress(step=3, steps=40, eta_seconds=3900, sandboxes=SandboxCounts(pending=2, ready=6))
     patch = progress.model_dump(by_alias=True, exclude_none=True)
     assert (patch["progress"], patch["eta"]) == ("3/40", "1h05m")
     assert patch["sandboxes"] == {"pending": 2, "ready": 6, "summary": "2/6"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from swerl_api import Grading, Sandbox
+from swerl_api import GradingSpec, SandboxSpec
 from swerl_operator.context import OperatorContext, Settings
 from swerl_operator.jobs.episode_capacity import episode_problems
 from swerl_operator.jobs.reconciler import JobReconciler
@@ -64,7 +64,7 @@ async def problems(
 ) -> list[str]:  # fmt: skip
     """What is wrong with a job of these sections."""
     api: Any = Api(kept={("runtimeclasses", "gvisor"): runtime} if runtime else {})
-    wish, judged = Sandbox.model_validate(sandbox or {}), Grading.model_validate(grading or {})
+    wish, judged = SandboxSpec.model_validate(sandbox or {}), GradingSpec.model_validate(grading or {})
     found = await episode_problems(api, Settings(**settings), wish, judged, nodes)  # type: ignore[arg-type]
     return [f"{problem.reason}: {problem.message}" for problem in found]
 

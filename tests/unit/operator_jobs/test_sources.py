@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from swerl_api import Source
-from swerl_api.compute import OutputVolume
+from swerl_api import SourceSpec
+from swerl_api.volumes import OutputVolume
 from swerl_operator.jobs.sources import place_output, place_source, together
 
 
-def claim(name: str, path: str = "") -> Source:
-    return Source.model_validate({"persistentVolumeClaim": {"claimName": name, "path": path}})
+def claim(name: str, path: str = "") -> SourceSpec:
+    return SourceSpec.model_validate({"persistentVolumeClaim": {"claimName": name, "path": path}})
 
 
 def test_a_claim_named_often_is_one_volume() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import aiohttp
 import ray
-from swerl_api import Judge
+from swerl_api import JudgeSpec
 from swerl_api.names import ENGINE_RESOURCE, JUDGE_RESOURCE
 from swerl_trainer.driver import settings
 from swerl_trainer.driver.job import Job
@@ -115,7 +115,7 @@ class Placement:
         backend = update_backend(gpus=server.gpus, share_gpu=server.share_gpu)
         return EnginePool(handles, router, self._http, ranks=max(1, server.gpus), backend=backend)
 
-    def _judges(self, judge: Judge) -> FixedPool:
+    def _judges(self, judge: JudgeSpec) -> FixedPool:
         server = settings.judge_settings(judge, str(self._job.paths.judge))
         handles = [
             RayEngine(server, number=i, log_folder=self._job.logs, resource=JUDGE_RESOURCE, kind="judge")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swerl_api import Judge, SweRLJobSpec
+from swerl_api import JudgeSpec, SweRLJobSpec
 from swerl_trainer.algorithm.settings import Correction, LossSettings
 from swerl_trainer.driver.job import Job
 from swerl_trainer.engines.server import ServerSettings
@@ -81,7 +81,7 @@ def server_settings(job: Job, model: str) -> ServerSettings:
     )
 
 
-def judge_settings(judge: Judge, model: str) -> ServerSettings:
+def judge_settings(judge: JudgeSpec, model: str) -> ServerSettings:
     """The judge's engines, in the number format the model's folder names."""
     return ServerSettings(model=model, dtype="auto", gpus=judge.gpus_per_engine, context_tokens=judge.context_tokens)
 

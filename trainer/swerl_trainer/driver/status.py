@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from swerl_agent.kube import KubeClient, KubeError, NotFound
-from swerl_api import API_VERSION, GradingCounts, HeldOutRates, Progress, SandboxCounts
+from swerl_api import API_VERSION, GradingCounts, HeldOutRates, JobProgress, SandboxCounts
 from swerl_trainer.driver.errors import Superseded
 from swerl_trainer.driver.job import Job
 
@@ -33,13 +33,13 @@ class StatusReporter:
 
     async def step(self, **figures: Any) -> None:
         """Write figures of a step (fields of Progress)."""
-        await self._write(Progress(**figures))
+        await self._write(JobProgress(**figures))
 
     async def held_out(self, *, before: float | None = None, after: float | None = None) -> None:
         """Write resolved rates of the held-out tasks."""
         rates = HeldOutRates(before=before, after=after)
         self._held_out = self._held_out.model_copy(update=rates.model_dump(exclude_none=True))
-        await self._write(Progress(held_out=self._held_out))
+        await self._write(JobProgress(held_out=self._held_out))
 
     async def counts(self, counts: dict[str, int]) -> None:
         """Write sandbox and grading counts when they changed and the last write is long enough ago."""
@@ -48,13 +48,13 @@ class StatusReporter:
             return
         self._counts, self._counted = dict(counts), now
         await self._write(
-            Progress(
+            JobProgress(
                 sandboxes=SandboxCounts(pending=counts["pending"], ready=counts["ready"]),
                 grading=GradingCounts(pending=counts["grading"]),
             )
         )
 
-    async def _write(self, progress: Progress) -> None:
+    async def _write(self, progress: JobProgress) -> None:
         body = {"status": progress.model_dump(by_alias=True, exclude_none=True)}
         name, namespace = self._job.name, self._job.namespace
         try:

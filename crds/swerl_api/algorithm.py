@@ -1,4 +1,4 @@
-"""What is learned, from what, and how: model, tasks, held-out evaluation, algorithm."""
+"""How the policy is improved: losses, advantages, sampling, corrections, supervised steps."""
 
 from __future__ import annotations
 
@@ -6,62 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from .base import ApiModel, Fraction, NonNegative, Positive, RelativePath, Rule, Text, immutable
-from .source import Source
-
-TaskFormat = Literal["swebench-task-repo", "jsonl"]
+from .base import ApiModel, Fraction, NonNegative, Positive, RelativePath, Rule, immutable
 
 
-class Model(ApiModel):
-    """The model that is trained."""
-
-    source: Source
-    """Folder in Hugging Face format: config.json, safetensors, tokenizer."""
-    tokenizer: Text | None = None
-    """Path of the tokenizer inside the trainer Pods; absent means the model's own folder."""
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """Number format of weights and activations, in trainer and engines alike; float32 is meant for CPU."""
-
-
-class TaskSelection(ApiModel):
-    """Which tasks of a source are used."""
-
-    source: Source
-    """Where the tasks lie."""
-    format: TaskFormat = "swebench-task-repo"
-    """swebench-task-repo: one folder per task; jsonl: one SWE-bench record per line. Ignored for huggingFace; its
-    rows must hold their eval scripts."""
-    slice: Text | None = None
-    """Python slice over the tasks in their order, after `filter`, e.g. "0:32"; absent means all."""
-    filter: Text | None = None
-    """Regular expression matched at the start of instance_id; only matching tasks are used."""
-
-
-class Tasks(TaskSelection):
-    """The training tasks."""
-
-    shuffle: bool = True
-    """Shuffle each epoch, repeatably from `seed` and the epoch number."""
-    seed: NonNegative = 0
-    """Seed of the shuffle."""
-
-
-class HeldOut(TaskSelection):
-    """Tasks that are never trained on, solved to measure progress."""
-
-    every: NonNegative = 0
-    """Training steps between two evaluations; 0 means only at the start and the end."""
-    samples: Positive = 1
-    """Episodes per held-out task in one evaluation."""
-    at_start: bool = True
-    """Evaluate before the first step (status.heldOut.before)."""
-    at_end: bool = True
-    """Evaluate after the last step (status.heldOut.after)."""
-    temperature: float = Field(default=0.0, ge=0, le=10)
-    """Sampling temperature of evaluation episodes; 0 is greedy."""
-
-
-class Correction(ApiModel):
+class CorrectionSpec(ApiModel):
     """Importance correction for the gap between the engines' and the trainer's probabilities."""
 
     mode: Literal["none", "tis", "mis"] = "none"
@@ -78,7 +26,7 @@ class Correction(ApiModel):
     )
 
 
-class Stepwise(ApiModel):
+class StepwiseSpec(ApiModel):
     """Rewards per step from the judge, added to the outcome."""
 
     enabled: bool = False
@@ -100,7 +48,7 @@ class SupervisedData(ApiModel):
     """Learning rate of the supervised steps."""
 
 
-class Algorithm(ApiModel):
+class AlgorithmSpec(ApiModel):
     """How the policy is improved."""
 
     name: Literal["grpo", "gspo", "reinforce", "sft"] = Field(
@@ -142,9 +90,9 @@ class Algorithm(ApiModel):
     compact_filter: bool = False
     """Episodes that ended otherwise than by submitting (limits of turns, time, context) count in their group's mean
     and train nothing."""
-    correction: Correction = Field(default_factory=Correction)
+    correction: CorrectionSpec = Field(default_factory=CorrectionSpec)
     """Correction of the engine/trainer mismatch."""
-    stepwise: Stepwise = Field(default_factory=Stepwise)
+    stepwise: StepwiseSpec = Field(default_factory=StepwiseSpec)
     """Step rewards from a judge."""
     dynamic_history: bool = False
     """Train each step of an episode as its own sample, with the context the model really saw."""

@@ -1,0 +1,26 @@
+"""Checkpoints: where they are written, how often, how many are kept."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from .base import ApiModel, Positive, immutable
+from .volumes import OutputVolume
+
+
+class CheckpointSpec(ApiModel):
+    """What survives a lost attempt."""
+
+    volume: OutputVolume = Field(json_schema_extra=immutable("checkpoint.volume"))
+    """Where all that the job writes goes, into a folder of its own with the job's name: checkpoints, figures, episode
+    artifacts, logs. Jobs may share a volume; it must be reachable from every Ray Pod."""
+    every: Positive = 10
+    """Training steps between two checkpoints; the last step always makes one."""
+    keep_last: Positive = 2
+    """Complete checkpoints kept; older ones are removed."""
+    resume: Literal["auto", "never"] = "auto"
+    """auto: an attempt starts from the newest complete checkpoint of this object's earlier attempts, if there is one;
+    never: from the model. A job that was deleted and made anew starts from its model, too: its driver first sets the
+    old job's folder aside as `<name>.<first 8 characters of the old uid>`."""

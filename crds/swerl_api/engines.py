@@ -1,0 +1,47 @@
+"""The inference engines and the router in front of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .base import ApiModel, KubernetesObject, Positive, Resources, TextMap
+from .pods import RayPods
+
+EngineArguments = KubernetesObject
+
+
+class RouterSpec(ApiModel):
+    """The router in front of the engines."""
+
+    policy: Literal["consistent_hashing", "cache_aware", "round_robin", "power_of_two", "random"] = "consistent_hashing"
+    """How requests are spread; consistent_hashing keeps an episode on the engine that holds its prefix."""
+    args: TextMap = Field(default_factory=dict)
+    """Further command-line arguments of the router, by name without dashes."""
+
+
+class Engines(ApiModel):
+    """The inference engines and the router in front of them."""
+
+    engines: Annotated[int, Field(ge=1, le=1024)] = 1
+    """SGLang engines."""
+    gpus_per_engine: int = Field(default=0, ge=0, le=64)
+    """GPUs of one engine (its tensor parallelism); 0 runs it on CPU."""
+    engine_args: EngineArguments = Field(default_factory=dict)
+    """Further server arguments of every engine, by name without dashes, e.g. `mem-fraction-static: 0.6`."""
+    router: RouterSpec = Field(default_factory=RouterSpec)
+    """Router settings."""
+    resources: Resources = Field(default_factory=Resources)
+    """Resources of one engine Pod besides its GPUs, which are added."""
+
+
+class RolloutEngines(Engines):
+    """The inference engines and the workers that drive episodes; colocated engines have no Pods of their own."""
+
+    workers: Positive = 1
+    """Rollout worker processes on the head Pod; each drives many episodes."""
+
+
+class ServedEngines(Engines, RayPods):
+    """Engines for weights that do not change, in a Ray cluster of their own."""

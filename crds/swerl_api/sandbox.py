@@ -1,0 +1,90 @@
+"""The Pods that episodes act in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .base import (
+    AbsolutePath,
+    ApiModel,
+    LabelValue,
+    Name,
+    NodeSelector,
+    Positive,
+    PullPolicy,
+    PullSecrets,
+    Resources,
+    Rule,
+    Seconds,
+    Tolerations,
+)
+
+# Of every spec that has `agent`, `sandbox` and `grading`.
+SANDBOX_RULES = (
+    Rule(
+        "self.agent.episodeTimeoutSeconds + 180 <= self.sandbox.lifetimeSeconds",
+        "sandbox.lifetimeSeconds must be at least agent.episodeTimeoutSeconds + 180, so that no sandbox ends first",
+        ".sandbox.lifetimeSeconds",
+    ),
+    Rule(
+        "self.grading.timeoutSeconds < self.sandbox.lifetimeSeconds",
+        "grading.timeoutSeconds must be below sandbox.lifetimeSeconds, the outer guard of one episode",
+        ".grading.timeoutSeconds",
+    ),
+)
+
+
+class RegistryRewrite(ApiModel):
+    """Replaces a prefix of image references, e.g. docker.io/ by a mirror."""
+
+    prefix: Annotated[str, Field(max_length=256)] = ""
+    """References that start with this are rewritten; empty matches every reference."""
+    replacement: Annotated[str, Field(max_length=256)]
+    """What takes the place of the prefix."""
+
+
+class SandboxSpec(ApiModel):
+    """The Pods that episodes act in."""
+
+    resources: Resources = Field(
+        default_factory=lambda: Resources(
+            requests={"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+            limits={"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi"},
+        )
+    )
+    """Resources of one sandbox."""
+    runtime_class_name: Name | None = None
+    """RuntimeClass of sandbox and grading Pods, e.g. gvisor; absent means the cluster's default."""
+    host_users: bool | None = None
+    """false: each sandbox has a user namespace of its own; absent means what the operator was told."""
+    queue_name: LabelValue | None = None
+    """Kueue LocalQueue that admits each group of sandboxes as a unit; absent means no queue. Apart from the job's own
+    queueName: sandboxes in the queue that admitted the trainer could wait for quota that the trainer holds."""
+    max_concurrent: Positive = 128
+    """Sandbox Pods of this job alive at once; further groups wait, first come first served."""
+    prefetch: int = Field(default=1, ge=0, le=64)
+    """Groups declared ahead of the one being worked on, as far as maxConcurrent leaves room for one more; a group that
+    waited so long that its lifetime could end before its episode is replaced."""
+    registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
+    """Rewrites of task image references; the first match counts."""
+    image_set: Name | None = None
+    """SweImageSet of the task images; the job takes no Ray cluster before it is Ready."""
+    egress: Literal["none", "allow"] = "none"
+    """none: no network in or out, verified from inside before use; allow: the cluster's default."""
+    pull_secrets: PullSecrets = Field(default_factory=list)
+    """Names of image pull Secrets in the job's namespace."""
+    image_pull_policy: PullPolicy = "IfNotPresent"
+    """Never: sandbox and grading Pods whose image the node does not have fail at once, so that no episode waits for a
+    registry (imageSet brings images ahead); IfNotPresent pulls them."""
+    scrub_git: bool = True
+    """Remove git history after the base commit, remotes and reflogs before the agent starts."""
+    workdir: AbsolutePath = "/testbed"
+    """Folder of the repository inside task images."""
+    node_selector: NodeSelector = Field(default_factory=dict)
+    """Nodes that may run sandbox and grading Pods."""
+    tolerations: Tolerations = Field(default_factory=list)
+    """Taints that sandbox and grading Pods tolerate."""
+    lifetime_seconds: Seconds = 3600
+    """Seconds a sandbox Pod lives at most, even with nobody left to delete it."""

@@ -1,0 +1,52 @@
+"""The Megatron ranks and their parallel layout."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from .base import Positive, Resources, Rule
+from .pods import RayPods
+
+Parallel = Annotated[int, Field(ge=1, le=4096)]
+
+
+class TrainerSpec(RayPods):
+    """The Megatron ranks. World size = replicas * max(1, gpus)."""
+
+    replicas: Parallel = 1
+    """Trainer Pods."""
+    gpus: int = Field(default=0, ge=0, le=64)
+    """GPUs (and ranks) per trainer Pod; 0 trains on CPU with one rank per Pod."""
+    tensor_parallel: Parallel = 1
+    """Ranks that share each layer's matrices."""
+    pipeline_parallel: Parallel = 1
+    """Stages the layers are divided into."""
+    context_parallel: Parallel = 1
+    """Ranks that share one sequence."""
+    expert_parallel: Parallel = 1
+    """Ranks that share the experts of a mixture-of-experts model."""
+    max_tokens_per_gpu: Positive = 8192
+    """Tokens packed into one micro-batch of one rank."""
+    recompute: Literal["none", "selective", "full"] = "none"
+    """Activations recomputed in the backward pass, to save memory for time."""
+    offload: bool = False
+    """Keep optimizer state in host memory; on GPUs it needs Transformer Engine in the image."""
+    resources: Resources = Field(default_factory=Resources)
+    """Resources of one trainer Pod besides its GPUs, which are added."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "(self.replicas * (self.gpus > 0 ? self.gpus : 1))"
+            " % (self.tensorParallel * self.pipelineParallel * self.contextParallel) == 0",
+            "tensorParallel * pipelineParallel * contextParallel must divide the trainer ranks"
+            " (replicas * gpus; replicas on CPU)",
+            ".tensorParallel",
+        ),
+        Rule(
+            "(self.replicas * (self.gpus > 0 ? self.gpus : 1)) % (self.expertParallel * self.pipelineParallel) == 0",
+            "expertParallel * pipelineParallel must divide the trainer ranks (replicas * gpus; replicas on CPU)",
+            ".expertParallel",
+        ),
+    )
