@@ -22,7 +22,7 @@ from swerl_api import Resources
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Script, block
 
-from ...unit.agent_episode.conftest import PLAIN, make_tokenizer
+from ...unit.agent.episode.conftest import PLAIN, make_tokenizer
 from .cheats import CHEATS, Cheat
 from .conftest import settings
 

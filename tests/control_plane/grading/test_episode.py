@@ -19,7 +19,7 @@ from swerl_agent.tasks import Task
 
 from tests.scripted_engine import Script, block
 
-from ...unit.agent_episode.conftest import PLAIN, make_tokenizer
+from ...unit.agent.episode.conftest import PLAIN, make_tokenizer
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
 NEIGHBOUR = 5.0  # seconds a neighbour's command may take meanwhile

@@ -17,7 +17,7 @@ from demo.job import Images
 from tests.control_plane.grading.conftest import SMALL, repository, task
 from tests.control_plane.grading.test_episode import FIX, SUBMIT
 from tests.scripted_engine import block
-from tests.unit.agent_episode.conftest import PLAIN, make_tokenizer
+from tests.unit.agent.episode.conftest import PLAIN, make_tokenizer
 
 from . import engine_in_a_pod
 from .conftest import Body, World

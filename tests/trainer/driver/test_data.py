@@ -20,7 +20,7 @@ from swerl_trainer.driver.supervised import demonstrations_of, read_demonstratio
 from swerl_trainer.rollout.actor import _encoding
 from swerl_trainer.rollout.group import Rollout
 
-from tests.unit.agent_episode.conftest import PLAIN, TOOLS, make_tokenizer
+from tests.unit.agent.episode.conftest import PLAIN, TOOLS, make_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from swerl_trainer.driver.errors import JobError
 from swerl_trainer.driver.job import Job
 from swerl_trainer.rollout.actor import _tasks
 
-from tests.unit.tasks.rows import jsonl, parquet, sumanth, swe_gym, swebench
+from tests.unit.agent.tasks.rows import jsonl, parquet, sumanth, swe_gym, swebench
 
 MakeJob = Callable[..., Job]
 MODEL = {"id": "Qwen/Qwen3-4B", "revision": "refs/pr/1"}

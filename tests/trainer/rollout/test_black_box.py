@@ -13,7 +13,7 @@ from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
 from tests.scripted_engine import Script
-from tests.unit.agent_episode.conftest import PLAIN, Memory, make_tokenizer
+from tests.unit.agent.episode.conftest import PLAIN, Memory, make_tokenizer
 
 from .conftest import ORDER, TASK, World, run
 

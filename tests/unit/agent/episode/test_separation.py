@@ -1,0 +1,144 @@
+"""What an episode can see, from the imported file to its artifacts, holds nothing that only grading may know."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from swerl_agent.cli import main
+from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode, write_artifacts
+from swerl_agent.episode.scrub import ScrubTestsFailed, scrub_tests
+from swerl_agent.grading import Verdict
+from swerl_agent.grading.swebench_report import grade_log
+from swerl_agent.sandbox import CommandResult
+from swerl_agent.sandbox.spec import group_spec
+from swerl_agent.tasks import Task, load_tasks
+from swerl_api import SweRLJobSpec
+
+from tests.scripted_engine import Script, block
+from tests.unit.agent.tasks.rows import SECRET, kiro, nemo_gym, prompt_line, r2e, sumanth, swebench, text_line
+
+PATCH = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+EXAMPLE = Path(__file__).parents[4] / "swerljob.yaml"
+JOB = next(item["spec"] for item in yaml.safe_load_all(EXAMPLE.read_text()) if item["kind"] == "SweRLJob")
+
+
+@dataclass
+class Recorder:
+    """A sandbox that notes what it is told, and answers every command with a patch."""
+
+    told: list[str] = field(default_factory=list)
+    image: str = ""
+
+    async def run(self, command: str, **options: Any) -> CommandResult:
+        self.told.append(f"{command} {options}")
+        output = PATCH.encode()
+        return CommandResult("c", 0, output, b"", len(output), 0, False, 0.1)
+
+
+def log_of(task: Task) -> bytes:
+    """Test output in which the first test fails and the others pass."""
+    named = [*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass]
+    tests = [test if "::" in test else f"r2e_tests/t.py::{test.replace('.', '::')}" for test in named]
+    lines = ["= short test summary info =", f"FAILED {tests[0]}", *(f"PASSED {test}" for test in tests[1:])]
+    return "\n".join(
+        [">>>>> Start Test Output", *lines, ">>>>> End Test Output", ">>>>> Test Exit Code: 1", ""]
+    ).encode()
+
+
+def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> dict[str, str]:
+    """Everything of one rollout that is outside the trusted side."""
+    wish = SweRLJobSpec.model_validate(JOB).sandbox
+    spec = group_spec(wish, image=task.image, task_id=task.instance_id, replicas=2, owner="job-1")
+    shell, script = Recorder(), Script(tokenizer, [block("cat x.py"), "no command", block("false")])
+    limits = AgentLimits(step_limit=4, context_tokens=100_000)
+    run = run_episode(task, shell, script, tokenizer, Prompts.default(), limits, group="g", index=0, temperature=1.0)
+    episode = asyncio.run(run)
+    verdict = Verdict("unresolved", grade_log(task, log_of(task)), detail=f"forged: {task.evaluation.fail_to_pass[0]}")
+    folder = write_artifacts(artifacts, episode, verdict, meta={"reward": -1.0})
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    assert set(files) == {"traj.json", "meta.json", "patch.diff"}
+    return {
+        "sandbox": spec.model_dump_json(by_alias=True),
+        "commands": "\n".join(shell.told),
+        "prompts": "\n".join(script.read),
+        "view": json.dumps(vars(task.visible())),
+        "shown": repr(task) + repr(task.evaluation) + repr(episode),
+        **files,
+    }
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        text_line(sumanth(), "SWE-Gym/SWE-Gym"),
+        prompt_line(sumanth(), "gym", "train"),
+        kiro(sumanth(), "swe-gym"),
+        nemo_gym(swebench(log_parser="parse_log_pytest"), "SWE-bench/SWE-bench_Verified", "test"),
+        r2e(),
+    ],
+    ids=["text", "prompt", "kiro", "nemo-gym", "r2e"],
+)
+@pytest.mark.parametrize("whole", [[], ["--whole-rows"]], ids=["apart", "whole"])
+def test_gold_patch_and_tests_reach_no_sandbox_prompt_or_artifact(
+    tmp_path: Path, tokenizer: HFTokenizer, row: dict[str, Any], whole: list[str]
+) -> None:
+    source, file = tmp_path / "source.jsonl", tmp_path / "tasks.jsonl"
+    source.write_text(json.dumps(row) + "\n")
+    words = ["tasks", "import", str(source), "--output", str(file), "--purpose", "evaluation", *whole]
+    assert main(words) == 0
+    (task,) = load_tasks(file, "jsonl")
+    for known in (task.evaluation.patch, task.evaluation.fail_to_pass[0]):
+        assert SECRET in known, "the trusted side has what it needs"
+    for place, content in seen_by_a_rollout(task, tokenizer, tmp_path / "artifacts").items():
+        assert SECRET not in content, place
+
+
+def test_tests_that_lie_in_the_image_are_removed_before_the_first_command(
+    tmp_path: Path, tokenizer: HFTokenizer
+) -> None:
+    source = tmp_path / "source.jsonl"
+    source.write_text(json.dumps(r2e()) + "\n")
+    (task,) = load_tasks(source, "jsonl")
+    shell, script = Recorder(), Script(tokenizer, [block("ls")])
+    limits = AgentLimits(step_limit=1, context_tokens=100_000)
+    asyncio.run(
+        run_episode(task, shell, script, tokenizer, Prompts.default(), limits, group="g", index=0, temperature=1.0)
+    )
+    assert all(path in shell.told[0] for path in task.hidden_paths)
+    assert shell.told[0].startswith("rm -rf -- ")
+    assert shell.told[1].startswith("ls ")
+
+
+class Bash:
+    """Runs commands on this machine."""
+
+    async def run(self, command: str, **_: object) -> CommandResult:
+        done = await asyncio.to_thread(subprocess.run, ["sh", "-c", command], capture_output=True)
+        return CommandResult("c", done.returncode, done.stdout, done.stderr, len(done.stdout), 0, False, 0.1)
+
+
+@pytest.fixture
+def run_hide() -> Callable[[list[str]], None]:
+    return lambda paths: asyncio.run(scrub_tests(Bash(), paths))
+
+
+def test_hidden_paths_are_gone_and_others_stay(tmp_path: Path, run_hide: Callable[[list[str]], None]) -> None:
+    (tmp_path / "r2e tests").mkdir()
+    for name in ("r2e tests/test_1.py", "run_tests.sh", "kept.py"):
+        (tmp_path / name).write_text("")
+    run_hide([str(tmp_path / name) for name in ("r2e tests", "run_tests.sh", "absent")])
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.py"]
+
+
+def test_what_cannot_be_hidden_is_an_infrastructure_failure(run_hide: Callable[[list[str]], None]) -> None:
+    with pytest.raises(ScrubTestsFailed, match="tests in the image cannot be removed") as caught:
+        run_hide(["/proc/version"])
+    assert caught.value.infrastructure

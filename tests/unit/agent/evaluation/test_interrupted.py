@@ -1,0 +1,190 @@
+"""What an episode did is on disk, whatever ended its attempt, and makes room for the try that has a result."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from swerl_agent.episode import Episode
+from swerl_agent.evaluation import Attempts, Evaluation, EvaluationSettings, Records
+from swerl_agent.grading import GradingError, Verdict
+from swerl_agent.kube import Unreachable
+from swerl_agent.tasks import Task
+
+from tests.full_disk import files_end_at
+from tests.unit.agent.episode.test_abort import FAR, CancelledAt
+
+from .test_evaluation import PATCH, TASK
+
+TRIAL = (TASK.instance_id, 0)
+TOLD = {"model": "m", "api_base": "http://e", "step_limit": 20, "max_tokens": 4096}
+
+
+class Scripted:
+    """An agent of three turns."""
+
+    fault: Exception | None = None
+
+    async def run_episode(
+        self, task: Task, session: object, *, group: str, index: int, on_end: Callable[[Episode], None], **how: Any
+    ) -> Episode:
+        episode = Episode(task.instance_id, group, index, exit_status="cancelled")
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+                episode.turns += 1
+            if self.fault:
+                raise self.fault
+            episode.exit_status, episode.patch = "submitted", PATCH
+            return episode
+        finally:
+            on_end(episode)
+
+
+class Place(Attempts):
+    """Attempts whose sandbox and grader are made up; each waits where a real one does."""
+
+    def __init__(self) -> None:
+        self.grader = cast(Any, self)
+        self.fault: Exception | None = None  # of grading
+        self.stuck: Exception | None = None  # of the sandbox's removal
+
+    async def _declare(self, task: Task) -> Any:
+        await asyncio.sleep(0)
+        return self
+
+    async def claim(self, ordinal: int) -> object:
+        await asyncio.sleep(0)
+        return object()
+
+    async def delete(self) -> None:
+        await asyncio.sleep(0)
+        if self.stuck:
+            raise self.stuck
+
+    async def grade(self, task: Task, patch: str, *, image: str) -> Verdict:
+        await asyncio.sleep(0)
+        if self.fault:
+            raise self.fault
+        return Verdict("resolved")
+
+
+def evaluation(folder: Path, agent: Scripted | None = None) -> Evaluation:
+    settings = EvaluationSettings(workers=1, temperature=0.5, told=TOLD)
+    return Evaluation([TASK], cast(Any, agent or Scripted()), settings, Records(folder), folder)
+
+
+def left(folder: Path) -> list[dict[str, Any]]:
+    """What the folders of attempts say, oldest first."""
+    known = [json.loads(path.read_text()) for path in sorted(folder.glob("*/meta.json"))]
+    assert all((path.parent / "traj.json").exists() for path in folder.glob("*/meta.json"))
+    return known
+
+
+async def cancelled_at(folder: Path, place: int) -> int:
+    """Cancel an attempt where it waits for the `place`-th time; how often it waited."""
+    waiting = CancelledAt(evaluation(folder)._attempt(TRIAL, Place()), place)
+
+    async def whole() -> None:
+        await waiting
+
+    (result,) = await asyncio.gather(asyncio.create_task(whole()), return_exceptions=True)
+    assert result is None or isinstance(result, asyncio.CancelledError), result
+    return waiting.waits
+
+
+async def test_an_attempt_that_is_cancelled_anywhere_leaves_its_episode_once_and_may_be_made_again(
+    tmp_path: Path,
+) -> None:
+    waits = await cancelled_at(tmp_path / "undisturbed", FAR)
+    assert waits >= 7  # declaration, claim, three turns, removal, verdict; then the disk
+    endings = []
+    for place in range(waits):
+        folder = tmp_path / str(place)
+        await cancelled_at(folder, place)
+        known, settled = left(folder), Records(folder).settled(TRIAL)
+        begun = place >= 2
+        assert len(known) == begun, f"cancelled at wait {place}"
+        assert [meta["interrupted"] for meta in known] == [not settled] * begun
+        endings += [(meta["exit_status"], meta["interrupted"], meta["reward"]) for meta in known]
+        if not settled:
+            await evaluation(folder)._attempt(TRIAL, Place())
+        (meta,) = left(folder)
+        (record,) = Records(folder).all
+        assert (meta["interrupted"], meta["reward"], record.resolved) == (False, 1, True)
+        assert (folder / record.run_dir / "patch.diff").exists()
+    assert {("cancelled", True, None), ("submitted", True, None), ("submitted", False, 1)} == set(endings)
+
+
+async def test_an_episode_that_raises_ends_it_and_leaves_its_artifacts(tmp_path: Path) -> None:
+    agent = Scripted()
+    agent.fault = ZeroDivisionError("oh")
+    with pytest.raises(ZeroDivisionError):
+        await evaluation(tmp_path, agent)._attempt(TRIAL, Place())
+    (meta,) = left(tmp_path)
+    assert (meta["turns"], meta["interrupted"], Records(tmp_path).all) == (3, True, [])
+
+
+async def test_an_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts(tmp_path: Path) -> None:
+    place = Place()
+    place.fault = GradingError("no permission")
+    with pytest.raises(GradingError):
+        await evaluation(tmp_path)._attempt(TRIAL, place)
+    (meta,) = left(tmp_path)
+    assert (meta["exit_status"], meta["verdict"], meta["interrupted"]) == ("submitted", None, True)
+    assert len(list(tmp_path.glob("*/patch.diff"))) == 1
+    assert evaluation(tmp_path).left == [TRIAL]
+
+
+async def test_a_verdict_that_the_api_server_kept_away_loses_the_attempt_and_not_its_artifacts(tmp_path: Path) -> None:
+    place = Place()
+    place.fault = Unreachable("connection refused")
+    record = await evaluation(tmp_path)._attempt(TRIAL, place)
+    assert (record.valid, record.error) == (False, "Unreachable: connection refused")
+    assert [meta["interrupted"] for meta in left(tmp_path)] == [True]
+
+
+async def test_a_sandbox_that_cannot_be_removed_costs_no_attempt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place()
+    place.stuck = Unreachable("connection refused")
+    record = await evaluation(tmp_path)._attempt(TRIAL, place)
+    assert record.resolved and left(tmp_path)[0]["interrupted"] is False
+    assert "could not be removed now, its lease will: connection refused" in caplog.text
+
+
+async def test_tries_without_a_result_make_room_for_each_other_and_for_no_other_attempts(tmp_path: Path) -> None:
+    other = tmp_path / f"{TASK.instance_id}__g{TASK.instance_id}-0__i1__5"
+    other.mkdir(parents=True)
+    (other / "meta.json").write_text('{"interrupted": true}')
+    (other / "traj.json").write_text("{}")
+    for _ in range(2):
+        await cancelled_at(tmp_path, 3)
+    assert len(left(tmp_path)) == 2
+    await evaluation(tmp_path)._attempt(TRIAL, Place())
+    assert sorted(meta["interrupted"] for meta in left(tmp_path)) == [False, True]
+    assert other.exists()
+
+
+async def test_a_disk_that_refuses_what_was_interrupted_changes_nothing_about_the_cause(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place()
+    place.fault = GradingError("no permission")
+    work = evaluation(tmp_path)
+    with files_end_at(16), pytest.raises(GradingError):
+        await work._attempt(TRIAL, place)
+    assert "are not kept" in caplog.text
+
+
+async def test_the_files_of_an_attempt_say_how_it_was_made(tmp_path: Path) -> None:
+    await evaluation(tmp_path)._attempt(TRIAL, Place())
+    (meta,) = left(tmp_path)
+    assert meta.items() >= {**TOLD, "instance_id": TASK.instance_id, "temperature": 0.5, "sample": 0}.items()
+    assert (meta["reward"], meta["group_index"], meta["index"]) == (1, f"{TASK.instance_id}-0", 0)
+    assert meta["eval_result"] == meta["verdict"] and meta["verdict"]["status"] == "resolved"

@@ -1,0 +1,124 @@
+"""What a grading Pod's repository holds that is later than the base commit goes before a patch is there."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[4] / "agent/swerl_agent/grading/forget.sh"
+IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "protocol.file.allow=always"]
+WHOLE, LARGE = "1000", "3"  # objects up to which a store is packed as a whole
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *IDENTITY, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, name: str) -> str:
+    (folder / name).write_text(f"content of {name}\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", name)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def forget(folder: Path, limit: str = WHOLE) -> str:
+    command = ["bash", str(SCRIPT), str(folder), "HEAD~1", limit]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def contents(folder: Path) -> str:
+    """Every object in the store."""
+    names = git(folder, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
+    return "\n".join(git(folder, "cat-file", "-p", name) for name in names)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A clone at an old commit; the fix is in its upstream's branches, a stash, a reflog, packed and loose objects."""
+    upstream, folder = tmp_path / "upstream", tmp_path / "repo"
+    upstream.mkdir()
+    git(upstream, "init", "-q", "-b", "main")
+    commit(upstream, "older")
+    commit(upstream, "old")
+    git(upstream, "tag", "-a", "v1", "-m", "v1")
+    base = commit(upstream, "base")
+    commit(upstream, "fix")
+    git(upstream, "tag", "-a", "v2", "-m", "v2")
+    git(upstream, "tag", "blob", git(upstream, "rev-parse", "HEAD:fix"))
+    git(tmp_path, "clone", "-q", str(upstream), str(folder))
+    git(folder, "repack", "-a", "-d", "-q")
+    git(folder, "checkout", "-q", "-b", "topic")
+    commit(folder, "fix once more")
+    (folder / "old").write_text("fix in a stash\n")
+    git(folder, "stash")
+    git(folder, "checkout", "-q", "main")
+    git(folder, "reset", "-q", "--hard", base)
+    (folder / "old").write_text("changed in the working tree\n")
+    (folder / "new").write_text("untracked\n")
+    return folder
+
+
+@pytest.mark.parametrize(("limit", "done"), [(WHOLE, "removed"), (LARGE, "thinned")])
+def test_nothing_later_remains_in_refs_logs_or_objects(repository: Path, limit: str, done: str) -> None:
+    before = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
+    assert "content of fix" in contents(repository)
+    assert forget(repository, limit) == done
+    assert "fix" not in contents(repository)
+    assert git(repository, "log", "--all", "--reflog", "--format=%s").split() == ["base", "old", "older"]
+    assert (git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")) == before
+    assert git(repository, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/tags/v1"]
+
+
+@pytest.mark.parametrize("limit", [WHOLE, LARGE])
+def test_what_tests_and_version_tools_ask_for_is_there(repository: Path, limit: str) -> None:
+    forget(repository, limit)
+    assert git(repository, "describe", "--tags").startswith("v1-1-g")
+    assert git(repository, "rev-list", "--count", "HEAD") == "3"
+    assert "base" in git(repository, "show", "HEAD")
+    assert git(repository, "diff", "--stat", "HEAD~1", "HEAD")
+    git(repository, "checkout", "-q", "HEAD~1", "--", "old")
+    assert (repository / "old").read_text() == "content of old\n"
+    git(repository, "commit", "-q", "-a", "--allow-empty", "-m", "work goes on")
+
+
+@pytest.mark.parametrize("limit", [WHOLE, LARGE])
+def test_a_repository_without_a_future_is_left_as_it_is(tmp_path: Path, limit: str) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    commit(tmp_path, "old")
+    commit(tmp_path, "base")
+    before = sorted((tmp_path / ".git" / "objects").rglob("*"))
+    assert forget(tmp_path, limit) == "clean"
+    assert sorted((tmp_path / ".git" / "objects").rglob("*")) == before
+
+
+def test_a_second_time_there_is_nothing_to_do(repository: Path) -> None:
+    forget(repository)
+    assert forget(repository) == "clean"
+
+
+def test_borrowed_objects_are_copied_and_the_lender_let_go(repository: Path, tmp_path: Path) -> None:
+    lender, folder = repository.with_name("upstream"), tmp_path / "borrower"
+    git(tmp_path, "clone", "-q", "--shared", str(lender), str(folder))
+    git(folder, "reset", "-q", "--hard", "HEAD~1")
+    assert forget(folder) == "removed"
+    lender.rename(tmp_path / "away")
+    assert "fix" not in contents(folder)
+    assert (folder / "base").read_text().strip() == git(folder, "show", "HEAD:base")
+
+
+def test_hooks_of_the_repository_do_not_run(repository: Path, tmp_path: Path) -> None:
+    hook = repository / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+    hook.chmod(0o755)
+    assert forget(repository) == "removed"
+    assert not (tmp_path / "hooked").exists()
+
+
+def test_what_cannot_be_cut_off_says_why(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    assert forget(tmp_path / "linked") == "failed: a linked worktree cannot be cut off from its repository"
+    assert forget(tmp_path / "nowhere").startswith("failed: there is no repository at")

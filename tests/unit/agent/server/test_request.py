@@ -1,0 +1,101 @@
+"""What a trainer may send, and how what it must not send is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from swerl_agent.server import BadRequest, Defaults, RunRequest, read_request
+from swerl_agent.tasks.importing import Wish
+
+from tests.unit.agent.tasks.rows import SCRIPT, kiro, nemo_gym, prompt_line, r2e, sumanth, swe_gym, swebench
+
+from .conftest import ENGINE, body
+
+GYM_IMAGE = "docker.io/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-5876:latest"
+
+
+def read(values: Any, defaults: Defaults | None = None) -> RunRequest:
+    return read_request(json.dumps(values).encode(), defaults or Defaults())
+
+
+def test_a_row_is_a_task_and_the_engine_is_spoken_to_natively() -> None:
+    request = read(body())
+    assert (request.task.image, request.task.instance_id) == (GYM_IMAGE, "getmoto__moto-5876")
+    assert request.task.evaluation.patch == sumanth()["patch"]
+    assert (request.engine, request.subset) == ("http://127.0.0.1:9", "gym")
+
+
+@pytest.mark.parametrize("url", ["http://router:30000/v1", "http://router:30000/v1/", "http://router:30000"])
+def test_the_openai_face_of_an_engine_names_its_host(url: str) -> None:
+    assert read(body(sglang_url=url)).engine == "http://router:30000"
+
+
+@pytest.mark.parametrize(
+    ("row", "task"),
+    [
+        (prompt_line(sumanth(), "gym", "train"), "getmoto__moto-5876"),
+        (kiro(sumanth(), "swe-gym"), "getmoto__moto-5876"),
+        (nemo_gym(sumanth(), "SWE-Gym/SWE-Gym", "train"), "getmoto__moto-5876"),
+        (swebench(), "django__django-13820"),
+        (r2e("a" * 40), f"orange3-{'a' * 40}"),
+    ],
+    ids=["prompt", "kiro", "nemo-gym", "swe-bench", "r2e"],
+)
+def test_every_shape_of_row_is_a_task(row: dict[str, Any], task: str) -> None:
+    request = read({"sglang_url": ENGINE, **row})
+    assert request.task.instance_id == request.instance_id == task
+
+
+def test_rows_without_a_script_find_it_where_the_server_was_told() -> None:
+    bare = {"sglang_url": ENGINE, "subset": "gym", **swe_gym()}
+    with pytest.raises(BadRequest, match="field eval_script is missing"):
+        read(bare)
+    wish = Wish(purpose="evaluation", scripts={"getmoto__moto-5876": SCRIPT})
+    assert read(bare, Defaults(wish=wish)).task.evaluation.eval_script == SCRIPT
+
+
+def test_sampling_parameters_come_first_then_those_of_the_response_then_the_servers() -> None:
+    wishes = {"responses_create_params": {"input": [], "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 64}}
+    first = read(body(**wishes)).sampling
+    assert (first.temperature, first.top_p, first.top_k, first.max_new_tokens) == (0.8, 1.0, -1, 512)
+    second = read(body(**wishes, sampling_params={"temperature": None, "stop": [], "repetition_penalty": 1.0})).sampling
+    assert (second.temperature, second.top_p, second.max_new_tokens) == (0.5, 0.9, 64)
+    third = read({"sglang_url": ENGINE, **swebench()}, Defaults(temperature=0.7)).sampling
+    assert (third.temperature, third.top_p, third.max_new_tokens) == (0.7, 1.0, None)
+    assert read(body(sampling_params={"temperature": 0})).sampling.temperature == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"sampling_params": {"temperature": -1}}, "field sampling_params.temperature"),
+        ({"sampling_params": {"top_p": 0}}, "field sampling_params.top_p"),
+        ({"sampling_params": {"stop": ["```"]}}, "field sampling_params.stop"),
+        ({"sampling_params": {"repetition_penalty": 1.1}}, "field sampling_params.repetition_penalty"),
+        ({"sampling_params": 3}, "field sampling_params"),
+        ({"responses_create_params": {"max_output_tokens": 0}}, "field responses_create_params.max_output_tokens"),
+        ({"sglang_url": "router"}, "field sglang_url"),
+        ({"sglang_url": None}, "field sglang_url is missing"),
+        ({"instance_id": 7}, "field instance_id"),
+        ({"base_commit": None}, "field base_commit is missing"),
+        ({"FAIL_TO_PASS": "nonsense"}, "field FAIL_TO_PASS"),
+        ({"patch": 3}, "field patch"),
+        ({"subset": "unknown"}, "no image"),
+    ],
+)
+def test_the_field_at_fault_is_named(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadRequest, match=field):
+        read(body(**changes))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"3"])
+def test_what_is_no_object_is_refused(data: bytes) -> None:
+    with pytest.raises(BadRequest, match="JSON"):
+        read_request(data, Defaults())
+
+
+def test_an_engine_may_be_the_servers_or_not_be_needed() -> None:
+    assert read(body(sglang_url=None), Defaults(engine="http://mine:1")).engine == "http://mine:1"
+    assert read(body(sglang_url=None), Defaults(engine_needed=False)).engine == ""

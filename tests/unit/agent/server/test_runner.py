@@ -1,0 +1,106 @@
+"""How a request reaches the model, or the reference fix the grader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from swerl_agent.episode import Agent, AgentLimits, BuiltinAgent, HFTokenizer, Prompts
+from swerl_agent.evaluation import Attempt, Attempts
+from swerl_agent.grading import Grader, Verdict
+from swerl_agent.server import AttemptRunner, BadRequest, Defaults, GoldenRunner, RunRequest, read_request
+from swerl_agent.server.answer import answer
+from swerl_agent.tasks import Task
+
+from tests.scripted_engine import Script, block, served
+from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
+from tests.unit.agent.episode.test_served import serving
+
+from .conftest import SOLVED, body
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
+    return HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN))
+
+
+class Asked:
+    """Notes what it is asked for, as the grader and as the place of attempts."""
+
+    def __init__(self) -> None:
+        self.agents: list[BuiltinAgent] = []
+        self.how: list[dict[str, Any]] = []
+        self.patches: list[str] = []
+
+    async def make(self, task: Task, agent: BuiltinAgent, **how: Any) -> Attempt:
+        self.agents.append(agent)
+        self.how.append(how)
+        return SOLVED
+
+    async def grade(self, task: Task, patch: str) -> Verdict:
+        self.patches.append(patch)
+        return Verdict("resolved")
+
+
+def read(**changes: Any) -> RunRequest:
+    return read_request(json.dumps(body(**changes)).encode(), Defaults())
+
+
+async def test_a_request_is_played_by_the_model_it_names() -> None:
+    asked = Asked()
+    async with aiohttp.ClientSession() as http:
+        tokenizer = cast(Any, SimpleNamespace())
+        runner = AttemptRunner(cast(Attempts, asked), http, tokenizer, Prompts.default(), AgentLimits())
+        await runner.run(read(sampling_params={"temperature": 0.3, "top_p": 0.9, "top_k": 20, "max_new_tokens": 100}))
+        await runner.run(read(sampling_params={"max_new_tokens": 1_000_000}, sglang_url="http://other:1/v1"))
+    assert [agent.limits.max_tokens_per_turn for agent in asked.agents] == [100, AgentLimits().max_tokens_per_turn]
+    engines = [cast(Any, agent.engine) for agent in asked.agents]
+    assert [engine._url for engine in engines] == ["http://127.0.0.1:9/generate", "http://other:1/generate"]
+    assert engines[0]._share == {"top_p": 0.9, "top_k": 20}
+    assert [how["temperature"] for how in asked.how] == [0.3, 0.0]
+    assert len({how["group"] for how in asked.how}) == 1, "rollouts of a task share their prefix in one engine"
+    assert [how["index"] for how in asked.how] == [0, 1]
+
+
+async def test_an_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_path: Path) -> None:
+    asked = Asked()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
+    async with aiohttp.ClientSession() as http, serving({"/model_info": {"model_type": "llama"}}) as engine:
+        runner = AttemptRunner(
+            cast(Attempts, asked), http, tokenizer, Prompts.default(), AgentLimits(), folder=tmp_path
+        )
+        with pytest.raises(BadRequest, match=r"^sglang_url: .*llama"):
+            await runner.run(read(sglang_url=f"{engine}/v1"))
+    assert not asked.agents
+
+
+class Local:
+    """Attempts in no sandbox, all of them solved."""
+
+    async def make(self, task: Task, agent: Agent, **how: Any) -> Attempt:
+        return Attempt(await agent.run_episode(task, Memory(), **how), Verdict("resolved"))
+
+
+async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTokenizer) -> None:
+    script = Script(tokenizer, [block("ls"), block(SUBMIT)])
+    limits = AgentLimits(context_tokens=100_000)
+    async with aiohttp.ClientSession() as http, served(script) as engine:
+        runner = AttemptRunner(cast(Attempts, Local()), http, tokenizer, Prompts.default(), limits)
+        request = read(sglang_url=f"{engine}/v1", sampling_params={})
+        made = answer(request, await runner.run(request), "m")
+    sampled = [item for item in made["response"]["output"] if "generation_token_ids" in item]
+    assert [tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
+    assert tokenizer.decode(sampled[1]["generation_token_ids"]) == f"{block(SUBMIT)}<|im_end|>"
+    assert sampled[1]["generation_log_probs"] == [-0.25] * len(sampled[1]["generation_token_ids"])
+    assert (made["reward"], made["info"]["exit_status"]) == (1, "Submitted")
+
+
+async def test_the_reference_fix_is_graded_in_the_models_place() -> None:
+    asked, request = Asked(), read()
+    attempt = await GoldenRunner(cast(Grader, asked)).run(request)
+    assert asked.patches == [request.task.evaluation.patch]
+    assert attempt.resolved and attempt.episode.exit_status == "golden" and not attempt.episode.messages

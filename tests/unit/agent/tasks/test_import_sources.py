@@ -1,0 +1,115 @@
+"""`swerl tasks import` from the Hub, from folders, and with eval scripts that lie elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_agent.tasks import load_tasks
+
+from .conftest import Run
+from .rows import SCRIPT, jsonl, parquet, sumanth, swe_gym, swebench
+
+OTHER = "python__mypy-11213"
+
+
+def hub(folder: Path, name: str, split: str, *rows: dict[str, Any]) -> None:
+    """A data set that `datasets.load_dataset(name)` finds from `folder`."""
+    (folder / name / "data").mkdir(parents=True)
+    parquet(folder / name / "data" / f"{split}-00000-of-00001.parquet", *rows)
+
+
+def _from(folder: Path, load: Callable[..., Any]) -> Callable[..., Any]:
+    """The real `load_dataset` with `folder` in place of the Hub."""
+    return lambda name, *arguments, **options: load(str(folder / name), *arguments, **options)
+
+
+def test_a_hugging_face_id_is_loaded_by_datasets(
+    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    hub(tmp_path, "SWE-Gym/SWE-Gym-Lite", "train", sumanth(), sumanth(OTHER))
+    monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
+    run("swe-gym-lite", "--limit", 1)
+    (task,) = load_tasks(out, "jsonl", purpose="train")
+    assert (task.instance_id, task.data_source, task.split) == ("getmoto__moto-5876", "SWE-Gym/SWE-Gym-Lite", "train")
+
+
+def test_the_published_split_is_the_default(
+    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    hub(tmp_path, "SWE-bench/SWE-bench_Verified", "test", swebench())
+    monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
+    run("verified", "--purpose", "evaluation")
+    assert load_tasks(out, "jsonl")[0].split == "test"
+
+
+def test_a_folder_saved_by_datasets_is_read(tmp_path: Path, out: Path, run: Run) -> None:
+    import datasets
+
+    saved = datasets.DatasetDict({"train": datasets.Dataset.from_list([sumanth()])})
+    saved.save_to_disk(str(tmp_path / "saved"))
+    run(tmp_path / "saved", "--data-source", "swe-gym")
+    assert load_tasks(out, "jsonl")[0].image.startswith("docker.io/xingyaoww/")
+    (error,) = run(tmp_path / "saved", "--data-source", "swe-gym", "--split", "dev", code=2)
+    assert "no split 'dev'; it has train" in error
+
+
+def test_a_task_repository_is_imported(out: Path, run: Run) -> None:
+    folder = Path(__file__).parents[4] / "tasks" / "train"
+    run(folder, "--filter", "swe-rl__store")
+    assert load_tasks(out, "jsonl") == load_tasks(folder, "swebench-task-repo", filter="swe-rl__store")
+
+
+def test_a_mounted_config_map_is_read_once(tmp_path: Path, out: Path, run: Run) -> None:
+    run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
+    volume = tmp_path / "volume"
+    (volume / "..2025_11_21").mkdir(parents=True)
+    (volume / "..data").symlink_to("..2025_11_21")
+    for file in out.parent.iterdir():
+        (volume / "..2025_11_21" / file.name).write_bytes(file.read_bytes())
+        (volume / file.name).symlink_to(Path("..data") / file.name)
+    assert load_tasks(volume, "jsonl") == load_tasks(out, "jsonl")
+
+
+def test_eval_scripts_come_from_another_source(tmp_path: Path, out: Path, run: Run) -> None:
+    bare, scripted = jsonl(tmp_path / "a.jsonl", swe_gym()), parquet(tmp_path / "b.parquet", sumanth())
+    run(bare, "--data-source", "SWE-Gym/SWE-Gym", "--eval-scripts", scripted)
+    assert load_tasks(out, "jsonl")[0].evaluation.eval_script == SCRIPT
+
+
+HARNESS = """
+class Spec:
+    def __init__(self, row):
+        self.eval_script = f"#!/bin/bash\\n# {row['version']}\\n"
+
+def make_env_script_list(*arguments):
+    raise RuntimeError("this one downloads")
+
+def make_test_spec(row):
+    print("noise")
+    make_env_script_list()
+    if row["version"] == "unknown":
+        raise KeyError(row["version"])
+    return Spec(row)
+"""
+
+
+def test_eval_scripts_are_rendered_by_another_interpreters_harness(
+    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "swegym" / "harness"
+    package.mkdir(parents=True)
+    (package / "test_spec.py").write_text(HARNESS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
+    rows = jsonl(tmp_path / "a.jsonl", swe_gym(), swe_gym(OTHER, version="unknown"))
+    problem, _ = run(rows, "--data-source", "swe-gym", "--renderer", sys.executable, "--keep-going", code=1)
+    assert "a.jsonl:2: no eval script: KeyError: 'unknown'" in problem
+    assert load_tasks(out, "jsonl")[0].evaluation.eval_script == "#!/bin/bash\n# 4.1\n"

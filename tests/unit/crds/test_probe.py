@@ -1,0 +1,112 @@
+"""The probe of a sandbox's isolation, with each of the programs an image may have to open connections."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from swerl_api.isolation import NO_TOOL, SCRIPT
+
+from tests.unit.agent.sandbox.conftest import BUSYBOX
+
+PROGRAMS = {"bash": shutil.which("bash"), "python3": str(Path(sys.executable).resolve()), "nc": BUSYBOX}
+NEIGHBOURS = """\
+IP address       HW type     Flags       HW address            Mask     Device
+10.244.0.1       0x1         0x2         c2:1b:05:0a:ff:10     *        eth0
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """The programs of an image that cannot open any connection."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("sh", "head", "wc", "grep", "sleep", "printf"):
+        (folder / tool).symlink_to(BUSYBOX)
+    return folder
+
+
+@pytest.fixture(params=PROGRAMS)
+def tool(request: pytest.FixtureRequest, image: Path) -> str:
+    """The one program of the image that can."""
+    name = str(request.param)
+    program = PROGRAMS[name]
+    assert program, f"this test needs {name}"
+    (image / name).symlink_to(program)
+    return name
+
+
+async def probed(image: Path, *targets: str, script: str = SCRIPT) -> tuple[int, list[str]]:
+    """Exit code and lines of the probe in `image`, in the shell that a session takes."""
+    shell = next(path for path in (image / "bash", image / "sh") if path.exists())
+    command = [str(shell), "-c", script, "probe", "1", "6443", *targets]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env={"PATH": str(image)})
+    output, _ = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode is not None
+    return process.returncode, output.decode().splitlines()
+
+
+class Names(asyncio.DatagramProtocol):
+    """A name server that answers something to a whole question."""
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        if len(data) > 12 and data.endswith(b"\0\0\1\0\1"):
+            self._transport.sendto(data[:2] + b"\x81\x80", address)
+
+
+@pytest.fixture
+async def names() -> AsyncIterator[int]:
+    """Port of a name server."""
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(Names, local_addr=("127.0.0.1", 0))
+    yield transport.get_extra_info("sockname")[1]
+    transport.close()
+
+
+@pytest.fixture
+def ports() -> Iterator[tuple[int, int, int]]:
+    """A TCP port that listens, one that does not, and a UDP port that never answers."""
+    with socket.socket() as listening, socket.socket() as closed, socket.socket(type=socket.SOCK_DGRAM) as silent:
+        for one in (listening, closed, silent):
+            one.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield tuple(one.getsockname()[1] for one in (listening, closed, silent))  # type: ignore[misc]
+
+
+async def test_what_answers_is_told_and_nothing_else(
+    image: Path, tool: str, ports: tuple[int, int, int], names: int
+) -> None:
+    listening, closed, silent = ports
+    asked = [f"tcp 127.0.0.1 {listening}", f"tcp 127.0.0.1 {closed}", f"dns 127.0.0.1 {silent}"]
+    named = f"dns 127.0.0.1 {names}"
+    started = time.monotonic()
+    code, told = await probed(image, *asked, named)
+    answers = {asked[0]} if tool == "nc" else {asked[0], named}  # its UDP says nothing about an answer
+    assert code == 0 and {*asked, named} & {*told} == answers
+    assert time.monotonic() - started < 10, "what does not answer is not waited for"
+
+
+@pytest.mark.parametrize("tool", ["python3", "nc"])  # bash would connect by itself
+async def test_the_node_is_tried_by_its_link_local_address(image: Path, tool: str, tmp_path: Path) -> None:
+    tried = tmp_path / "tried"
+    (image / tool).write_text(
+        f'#!{BUSYBOX} sh\ncase "$*" in *"import socket") exit ;; esac\n'
+        f'shift $(($# - 5))\necho "$4 $5" >>{tried}\nexit 1\n'  # all of them are given host and port fourth and fifth
+    )
+    (image / tool).chmod(0o755)
+    (tmp_path / "arp").write_text(NEIGHBOURS)
+    code, told = await probed(image, script=SCRIPT.replace("/proc/net/arp", str(tmp_path / "arp")))
+    assert (code, told) == (0, [])
+    assert "fe80::c01b:05ff:fe0a:ff10%eth0 6443" in tried.read_text().splitlines()
+
+
+async def test_an_image_that_can_open_nothing_says_so(image: Path) -> None:
+    assert (await probed(image))[0] == NO_TOOL

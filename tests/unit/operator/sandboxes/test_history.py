@@ -1,0 +1,251 @@
+"""The whole plane against an API server in memory, over random histories.
+
+Whatever is delayed, repeated, reordered or lost, and whenever the operator dies: no ordinal of a group is created
+twice, no job has more Pods than its limit, every group comes to its end, and few writes were needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from swerl_operator.sandboxes.isolation import DenyAll
+from swerl_operator.sandboxes.settings import SandboxSettings
+
+from tests.unit.operator.sandboxes.plane import LIMIT, Operator, settle, spent
+
+
+def deliver_some(chance: random.Random, world: Any, operator: Operator) -> None:
+    """Deliver some events: out of order, some twice, some never (a list repairs that)."""
+    for _ in range(chance.randint(0, 6)):
+        if world.events:
+            event = world.events.pop(chance.randrange(min(4, len(world.events))))
+            if chance.random() > 0.03:
+                operator.deliver(*event)
+            if chance.random() < 0.1:
+                operator.deliver(*event)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_no_history_leads_to_a_second_pod(seed: int, world: Callable[..., Any]) -> None:
+    chance = random.Random(seed)
+    server = world(chance, flaky=0.05)
+    operator = Operator(server)
+    for step in range(400):
+        if step < 300 and chance.random() < 0.05:
+            server.declare(f"g{step}", replicas=chance.randint(1, 5), maxConcurrent=LIMIT)
+        starting = [name for name, body in server.pods.items() if not body.get("status")]
+        if starting and chance.random() < 0.6:
+            server.set_ready(chance.choice(starting))
+        running = [name for name, body in server.pods.items() if body.get("status") and spent(server, name)]
+        if running and chance.random() < 0.3:
+            server.remove("pod", chance.choice(running))
+        if server.sandboxes and chance.random() < 0.01:
+            server.remove("sandbox", chance.choice(list(server.sandboxes)))
+        if chance.random() < 0.3:
+            server.collect_garbage()
+        if chance.random() < 0.01:
+            await operator.die()
+            server.events.clear()
+            operator = Operator(server)
+        deliver_some(chance, server, operator)
+        await asyncio.sleep(chance.choice([0, 0, 0.001, 0.005]))
+    await drain(server, operator)
+    await operator.die()
+    assert max(server.created.values(), default=0) == 1
+    assert server.peak["j"] <= LIMIT
+    assert not server.sandboxes and not server.pods
+
+
+async def drain(server: Any, operator: Operator) -> None:
+    """Let every group run to its end: each Pod becomes ready, then its client deletes it."""
+    deadline = asyncio.get_running_loop().time() + 20
+    while server.sandboxes or server.pods:
+        assert asyncio.get_running_loop().time() < deadline, (list(server.sandboxes), list(server.pods))
+        for name, body in list(server.pods.items()):
+            if body.get("status") and spent(server, name):
+                server.remove("pod", name)
+            elif not body.get("status"):
+                server.set_ready(name)
+        server.collect_garbage()
+        while server.events:
+            operator.deliver(*server.events.pop(0))
+        await asyncio.sleep(0.005)
+
+
+async def test_the_life_of_a_group_of_eight_costs_three_writes_a_sandbox(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server, SandboxSettings(finished_ttl=60))
+    server.declare("g", replicas=8)
+    await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
+    for name in list(server.pods):
+        server.remove("pod", name)
+    server.remove("sandbox", "g")
+    await settle(server, operator, lambda: not server.pods)
+    await operator.die()
+    by_client = 1 + 8 + 1  # declare, delete each Pod, delete the group
+    assert server.writes["create"] == 8
+    assert by_client + server.writes.total() <= 3 * 8
+
+
+async def test_a_refused_pod_fails_its_group_with_the_servers_words(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server, SandboxSettings(finished_ttl=60))
+    server.declare("g", image="forbidden/image")
+    await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Failed")
+    await operator.die()
+    finished = server.sandboxes["g"]["status"]["conditions"][-1]
+    assert finished["reason"] == "PodRejected" and "not allowed here" in finished["message"]
+
+
+async def test_groups_that_are_refused_for_now_do_not_hold_up_their_job(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    for number in range(3):
+        server.declare(f"unwelcome-{number}", image="unwelcome/image")
+    server.declare("g")
+    await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
+    await operator.die()
+    assert all(name.startswith("swesb-g-") for name in server.pods)
+
+
+async def test_a_group_without_its_lease_is_deleted(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    server.declare("g", owner="nobody")
+    await settle(server, operator, lambda: not server.sandboxes and not server.pods)
+    await operator.die()
+
+
+async def test_the_namespace_is_closed_before_the_first_pod(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    server.declare("g")
+    await settle(server, operator, lambda: bool(server.pods))
+    await operator.die()
+    spec = server.policies["swerl-deny-all"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"] and "egress" not in spec and "ingress" not in spec
+
+
+async def test_the_policy_goes_once_its_namespace_has_been_empty_for_a_while(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    policies = DenyAll(server, SandboxSettings())
+    in_use = {"ns"}
+    await policies.ensure("ns")
+    await policies.keep(None, lambda: in_use, idle=0)
+    assert server.policies, "removed while a group uses it"
+    in_use.clear()
+    await policies.keep(None, lambda: in_use, idle=60)
+    assert server.policies, "removed before its namespace was idle long enough"
+    await policies.keep(None, lambda: in_use, idle=0)
+    assert not server.policies
+    await policies.ensure("ns")
+    assert server.policies, "a policy that was removed is made again"
+
+
+async def test_a_policy_in_use_that_somebody_removes_or_loosens_is_put_right(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    policies = DenyAll(server, SandboxSettings())
+    await policies.ensure("ns")
+    right = server.policies["swerl-deny-all"]["spec"]
+    server.policies.clear()
+    await policies.keep(None, lambda: {"ns"}, idle=60)
+    assert server.policies["swerl-deny-all"]["spec"] == right
+    loose = {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "egress": [{}]}
+    server.policies["swerl-deny-all"]["spec"] = right | loose
+    await policies.keep(None, lambda: {"ns"}, idle=60)
+    assert server.policies["swerl-deny-all"]["spec"] == right
+
+
+async def test_only_groups_without_a_network_need_a_policy(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    server.declare("open", egress="allow")
+    await settle(server, operator, lambda: len(server.pods) == 4)
+    await operator.controller.keep_isolated([None], idle=0)
+    assert not server.policies
+    server.declare("closed", replicas=1)
+    await settle(server, operator, lambda: len(server.pods) == 5)
+    server.policies.clear()
+    await operator.controller.keep_isolated([None], idle=0)
+    assert server.policies
+    await operator.die()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_only_who_still_leads_clears_up_at_its_end(leads: bool, world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    server.declare("g", replicas=1)
+    await settle(server, operator, lambda: bool(server.pods))
+    server.remove("sandbox", "g")
+    server.collect_garbage()
+    await settle(server, operator, lambda: not server.events)
+    operator.leads = leads
+    await operator.end()
+    assert bool(server.policies) is not leads
+
+
+async def test_figures_are_counted(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server, SandboxSettings(finished_ttl=60))
+    server.declare("g", replicas=4)
+    await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
+    value = operator.registry.get_sample_value
+    assert value("swerl_sandboxes", {"phase": "ready"}) == 4
+    assert value("swerl_sandbox_api_writes_total", {"verb": "create_pod"}) == 4
+    assert value("swerl_sandbox_start_seconds_count") == 4
+    await operator.die()
+
+
+async def test_an_event_that_overtakes_the_answer_frees_no_place(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server, SandboxSettings(wave=2, slow_start=60))
+    create = server.create
+
+    async def overtaken(resource: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = await create(resource, body)
+        while server.events:
+            operator.deliver(*server.events.pop(0))
+        return answer
+
+    server.create = overtaken
+    server.declare("g", replicas=6)
+    await settle(server, operator, lambda: len(server.pods) == 2, ready=False)
+    await asyncio.sleep(0.2)
+    assert len(server.pods) == 2
+    await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
+    assert operator.registry.get_sample_value("swerl_sandbox_start_seconds_count") == 6
+    await operator.die()
+
+
+async def test_a_new_operator_counts_what_runs_before_it_lets_anybody_in(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    first = Operator(server)
+    server.declare("young", replicas=4, maxConcurrent=LIMIT)
+    await settle(server, first, lambda: len(server.pods) == 4)
+    server.declare("done", replicas=1, maxConcurrent=LIMIT)
+    await settle(server, first, lambda: "swesb-done-0" in server.pods and spent(server, "swesb-done-0"))
+    server.remove("pod", "swesb-done-0")
+    await settle(server, first, lambda: server.sandboxes["done"]["status"]["phase"] == "Finished")
+    await first.die()
+    server.events.clear()
+    server.declare("old", replicas=5, maxConcurrent=LIMIT)
+    server.sandboxes = {name: server.sandboxes[name] for name in ("old", "done", "young")}
+    second = Operator(server)
+    await settle(server, second, lambda: "done" not in server.sandboxes)
+    await second.die()
+    assert server.peak["j"] <= LIMIT
+    assert not [name for name in server.pods if "old" in name]
+
+
+async def test_pods_that_are_gated_from_the_start_hold_no_place_in_the_wave(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    server.gates = [{"name": "kueue.x-k8s.io/admission"}]
+    operator = Operator(server, SandboxSettings(slow_start=60.0))
+    server.declare("g", replicas=64)
+    await settle(server, operator, lambda: len(server.pods) == 64, ready=False, deliver=True)
+    await operator.die()

@@ -1,0 +1,58 @@
+"""What the watches did not tell, a list does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from swerl_operator.errors import Gone, Unavailable
+from swerl_operator.sandboxes import feed as feed_module
+from swerl_operator.sandboxes.settings import SandboxSettings
+
+from tests.unit.operator.sandboxes.plane import LIMIT, SETTINGS, Operator, settle, spent
+
+
+async def test_a_watch_goes_on_from_where_it_broke_and_a_forgotten_version_means_a_list(
+    world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "REOPEN", 0.01)
+    monkeypatch.setattr(feed_module, "BROKEN", 0.01)
+    server, opened = world(random.Random(0)), []
+
+    async def watch(url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        if "pods" in url:
+            await asyncio.Event().wait()
+        opened.append(version)
+        if len(opened) == 1:
+            yield "BOOKMARK", {"metadata": {"resourceVersion": "70"}}
+            raise Unavailable("the stream broke")
+        if len(opened) == 2:
+            server.declare("g", replicas=4)
+            raise Gone("WATCH", 410, "Expired", "too old")
+        await asyncio.Event().wait()
+
+    server.watch = watch
+    operator = Operator(server, SandboxSettings(finished_ttl=60))
+    await settle(server, operator, lambda: bool(server.pods) and len(opened) == 3, deliver=False)
+    await operator.die()
+    assert opened[1] == 70
+
+
+async def test_a_group_that_a_namesake_replaced_unseen_keeps_no_place(world: Callable[..., Any]) -> None:
+    server = world(random.Random(0))
+    operator = Operator(server)
+    server.declare("first", replicas=LIMIT, maxConcurrent=LIMIT)
+    await settle(server, operator, lambda: len(server.pods) == LIMIT and spent(server, "swesb-first-0"))
+    server.declare("g", replicas=5, maxConcurrent=LIMIT)
+    await settle(server, operator, lambda: "status" in server.sandboxes["g"])
+    server.remove("sandbox", "g")
+    server.declare("g", replicas=4, maxConcurrent=LIMIT)
+    server.events.clear()  # only a list tells of it
+    await asyncio.sleep(2 * SETTINGS.resync)
+    for name in list(server.pods):
+        server.remove("pod", name)
+    await settle(server, operator, lambda: [name for name in server.pods if "-g-" in name] != [], ready=False)
+    await operator.die()
