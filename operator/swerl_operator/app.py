@@ -16,7 +16,7 @@ import kopf
 from swerl_api import API_VERSION
 from swerl_api.crd import KINDS
 
-from . import abandoned, evals, images, jobs, sandboxes
+from . import evals, images, jobs, orphan_gc, sandboxes
 from .context import OperatorContext, Settings
 from .errors import NotFound, OperatorError, Unavailable
 from .health import Health, serve_health, serve_metrics
@@ -24,7 +24,7 @@ from .kube import Kube, login
 from .leader import Leader
 from .metrics import Metrics
 
-PARTS = (jobs, sandboxes, images, evals, abandoned)
+PARTS = (jobs, sandboxes, images, evals, orphan_gc)
 CRD_POLL_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)

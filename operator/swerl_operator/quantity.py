@@ -42,8 +42,8 @@ def parse_amounts(quantities: Mapping[str, str | int] | None) -> Amounts:
     return {name: parse_quantity(value) for name, value in (quantities or {}).items()}
 
 
-def say(resource: str, amount: Decimal) -> str:
-    """`amount` of `resource` for people: `1.5 cpu`, `12.0 GiB memory`, `8 nvidia.com/gpu`."""
+def format_quantity(resource: str, amount: Decimal) -> str:
+    """`amount` of `resource` in a message: `1.5 cpu`, `12.0 GiB memory`, `8 nvidia.com/gpu`."""
     if resource in ("memory", "ephemeral-storage"):
         return f"{amount / 2**30:.1f} GiB {resource}"
     return f"{amount.normalize():f} {resource}"

@@ -24,8 +24,8 @@ from swerl_agent.sandbox.group import SandboxGroup
 from swerl_agent.sandbox.pod import ready
 from swerl_api.names import JOB_LABEL
 from swerl_api.swesandbox import SweSandboxSpec
-from swerl_operator.sandboxes.facts import read_group
-from swerl_operator.sandboxes.pods import sandbox_pod
+from swerl_operator.sandboxes.manifests import sandbox_pod
+from swerl_operator.sandboxes.parsed import read_group
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from cluster.layout import swerl_home

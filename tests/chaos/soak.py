@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Claim, SandboxLost, Session
-from swerl_operator.sandboxes.pods import idle_command
+from swerl_operator.sandboxes.manifests import idle_command
 
 from tests.chaos.conftest import nothing_left
 from tests.conftest import kubectl

@@ -1,8 +1,8 @@
-"""SweEval: from one object to an Indexed Job of shards, with engines on Ray if need be, to merged results.
+"""SweEval: an Indexed Job of shards, with engines on Ray if it needs them, then merged results.
 
-Guarantees: handlers only note that something changed (no annotations, no finalizers); the work is level-triggered, one
-worker per evaluation at a time; deleting the object is all it takes to remove everything but the results, by
-ownerReferences, and its sandboxes by the Lease of each shard's process.
+Guarantees: handlers only enqueue the object (no annotations, no finalizers); reconciliation is level-triggered, one
+worker per evaluation at a time; deleting the object removes everything but the results, by ownerReferences,
+and its sandboxes by the Lease of each shard's process.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import kopf
 from swerl_api import GROUP, VERSION
 
 from ..context import OperatorContext
-from ..jobs.ray_jobs import RayJobs
+from ..ray.jobs import RayJobs
 from ..workqueue import WorkQueue
 from .reconciler import EvalReconciler, Key
 
-WORKERS = 2  # evaluations worked on at once
+WORKERS = 2  # evaluations reconciled at once
 
 
 def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
-    """Add the handlers and the work loop of SweEvals."""
+    """Add the handlers and the work queue of SweEvals."""
     ray = RayJobs()
     reconciler = EvalReconciler(context, ray)
     queue: WorkQueue[Key] = WorkQueue("SweEval", reconciler.reconcile, context.metrics, workers=WORKERS)

@@ -1,4 +1,4 @@
-"""What a decision asks for, done: every action may be repeated."""
+"""Performs what a decision about an evaluation asks for; every action may be repeated."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from swerl_api import API_VERSION
 
-from ..jobs import raycluster
-from ..jobs.cleanup import delete_leftovers
-from ..jobs.diagnosis import head_address
-from ..jobs.objects import account, binding
-from ..jobs.ray_jobs import RayJobs
 from ..kube import Kube
+from ..ray.accounts import role_binding, service_account
+from ..ray.cleanup import delete_leftovers
+from ..ray.cluster import RAY_API, ray_cluster
+from ..ray.jobs import RayJobs
+from ..ray.pods import head_address
 from . import manifests
+from .decide import EvalAction
 from .evaluation import Evaluation
-from .state import Action
 
 
 class EvalActions:
-    """Makes and deletes what belongs to evaluations."""
+    """Creates and deletes what belongs to evaluations."""
 
     def __init__(self, api: Kube, ray: RayJobs, cluster_role: str) -> None:
         self._api = api
         self._ray = ray
         self._cluster_role = cluster_role  # of the processes, in their namespace
 
-    async def perform(self, evaluation: Evaluation, actions: Sequence[Action], failures: int) -> None:
-        """Do them in their order; `failures` is how often the engines were lost before."""
-        acts: dict[Action, Callable[[Evaluation], Awaitable[None]]] = {
-            Action.DELETE_EVERYTHING: self._delete_everything,
-            Action.DELETE_SHARDS: self._delete_shards,
-            Action.DELETE_ENGINES: self._delete_engines,
-            Action.DELETE_PREFLIGHT: self._delete_preflight,
-            Action.ENSURE_ACCOUNT: self._ensure_account,
-            Action.CREATE_PREFLIGHT: self._create_preflight,
-            Action.CREATE_ENGINES: self._create_engines,
-            Action.CREATE_SHARDS: self._create_shards,
-            Action.CREATE_MERGE: self._create_merge,
-            Action.DELETE_EVALUATION: self._delete_evaluation,
+    async def perform(self, evaluation: Evaluation, actions: Sequence[EvalAction], failures: int) -> None:
+        """Perform `actions` in their order; `failures`: how often the engines were lost before."""
+        methods: dict[EvalAction, Callable[[Evaluation], Awaitable[None]]] = {
+            EvalAction.DELETE_EVERYTHING: self._delete_everything,
+            EvalAction.DELETE_SHARDS: self._delete_shards,
+            EvalAction.DELETE_ENGINES: self._delete_engines,
+            EvalAction.DELETE_PREFLIGHT: self._delete_preflight,
+            EvalAction.ENSURE_ACCOUNT: self._ensure_account,
+            EvalAction.CREATE_PREFLIGHT: self._create_preflight,
+            EvalAction.CREATE_ENGINES: self._create_engines,
+            EvalAction.CREATE_SHARDS: self._create_shards,
+            EvalAction.CREATE_MERGE: self._create_merge,
+            EvalAction.DELETE_EVALUATION: self._delete_evaluation,
         }
         for action in actions:
-            if action is Action.SUBMIT:
+            if action is EvalAction.SUBMIT:
                 await self._submit(evaluation, failures)
             else:
-                await acts[action](evaluation)
+                await methods[action](evaluation)
 
     async def _delete_everything(self, evaluation: Evaluation) -> None:
         await delete_leftovers(self._api, evaluation.namespace, evaluation.selector)
@@ -52,30 +52,30 @@ class EvalActions:
         await self._api.delete("batch/v1", "jobs", evaluation.namespace, evaluation.shards_name)
 
     async def _delete_engines(self, evaluation: Evaluation) -> None:
-        await self._api.delete(raycluster.API, "rayclusters", evaluation.namespace, evaluation.cluster_name)
+        await self._api.delete(RAY_API, "rayclusters", evaluation.namespace, evaluation.cluster_name)
 
     async def _delete_preflight(self, evaluation: Evaluation) -> None:
         await self._api.delete("v1", "pods", evaluation.namespace, evaluation.preflight_name, grace=0)
 
     async def _ensure_account(self, evaluation: Evaluation) -> None:
         metadata = evaluation.metadata(evaluation.account)
-        await self._api.ensure("serviceaccounts", account(metadata))
-        await self._api.ensure("rolebindings", binding(metadata, self._cluster_role))
+        await self._api.ensure("serviceaccounts", service_account(metadata))
+        await self._api.ensure("rolebindings", role_binding(metadata, self._cluster_role))
         file = manifests.config_map(evaluation)
         await self._api.ensure("configmaps", file)
         await self._api.patch("v1", "configmaps", evaluation.namespace, evaluation.config_name, {"data": file["data"]})
 
     async def _create_preflight(self, evaluation: Evaluation) -> None:
-        await self._api.ensure("pods", manifests.preflight_pod(evaluation))
+        await self._api.ensure("pods", manifests.evaluation_preflight(evaluation))
 
     async def _create_engines(self, evaluation: Evaluation) -> None:
-        await self._api.ensure("rayclusters", raycluster.ray_cluster(manifests.engines_plan(evaluation)))
+        await self._api.ensure("rayclusters", ray_cluster(manifests.engines_plan(evaluation)))
 
     async def _submit(self, evaluation: Evaluation, failures: int) -> None:
         selector = f"{evaluation.selector},ray.io/cluster={evaluation.cluster_name}"
         address = head_address(await self._api.list("v1", "pods", evaluation.namespace, labels=selector))
         if address:
-            await self._ray.submit(address, manifests.serving(evaluation, failures))
+            await self._ray.submit(address, manifests.serving_submission(evaluation, failures))
 
     async def _create_shards(self, evaluation: Evaluation) -> None:
         await self._api.ensure("jobs", manifests.shards_job(evaluation))

@@ -1,4 +1,4 @@
-"""One SweEval: what every builder needs to know, and the names that follow from it."""
+"""One SweEval with its model, and the names of the objects created for it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Literal
 from swerl_api import EvaluationFile, SourceSpec, SweEvalSpec, SweRLJobSpec, names
 from swerl_api.volumes import OutputVolume
 
-from ..jobs.attempt import Object, owner_reference
+from ..kube import Object
+from ..manifest import owner_reference
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """The model behind the engine's address."""
 
     source: SourceSpec | None  # of the tokenizer's folder and, when engines are started, of the model's
-    tokenizer: str | None  # path in the Pods; None, as the source is: the endpoint is spoken to in messages
+    tokenizer: str | None  # path in the Pods; None (as the source is) for an endpoint with a chat API
     dtype: Literal["float32", "bfloat16"]
     volume: OutputVolume | None = None  # where the checkpoint lies
     checkpoint: str | None = None  # its path in the Pods of its SweRLJob
@@ -31,7 +32,7 @@ class Evaluation:
     name: str
     uid: str
     spec: SweEvalSpec
-    served: Served | None
+    served: ServedModel | None
 
     @property
     def starts_engines(self) -> bool:
@@ -55,7 +56,7 @@ class Evaluation:
 
     @property
     def preflight_name(self) -> str:
-        """Name of the Pod that tries images and sources."""
+        """Name of the preflight Pod."""
         return f"{self.name}-preflight"
 
     @property
@@ -65,23 +66,23 @@ class Evaluation:
 
     @property
     def merge_name(self) -> str:
-        """Name of the Job that puts the shards' results together."""
+        """Name of the Job that merges the shards' results."""
         return f"{self.name}-merge"
 
     @property
     def selector(self) -> str:
-        """Selects everything made for it."""
+        """Selects everything created for it."""
         return f"{names.EVALUATION_LABEL}={self.name}"
 
     @property
     def engine(self) -> str:
-        """Address of the server or router, as the shards reach it; the Service is the one KubeRay makes of the head."""
+        """Address of the server or router, as the shards reach it; KubeRay creates the Service of the head."""
         if self.spec.model.endpoint is not None:
             return self.spec.model.endpoint.url
         return f"http://{self.cluster_name}-head-svc.{self.namespace}.svc:{names.ROUTER_PORT}"
 
     def labels(self, role: str | None = None) -> dict[str, str]:
-        """Labels of what is made for it."""
+        """Labels of what is created for it."""
         return {names.EVALUATION_LABEL: self.name} | ({names.ROLE_LABEL: role} if role else {})
 
     def metadata(self, name: str, role: str | None = None) -> Object:
@@ -99,11 +100,11 @@ class Evaluation:
         return self.served.checkpoint if self.served else None
 
     def owns(self, body: Object) -> bool:
-        """Whether `body` was made for this object and not for another one of the same name."""
+        """Whether `body` was created for this object and not for another one of the same name."""
         return any(owner["uid"] == self.uid for owner in body["metadata"].get("ownerReferences", []))
 
     def file(self) -> EvaluationFile:
-        """What its processes are told."""
+        """The input of its processes."""
         assert self.served is not None, "nothing starts before the model is known"
         return EvaluationFile(
             name=self.name,
@@ -112,30 +113,30 @@ class Evaluation:
             engine=self.engine,
             tokenizer=self.served.tokenizer,
             dtype=self.served.dtype,
-            checkpoint=self._here(self.served.checkpoint),
+            checkpoint=self._local_path(self.served.checkpoint),
             spec=self.spec,
         )
 
-    def _here(self, checkpoint: str | None) -> str | None:
+    def _local_path(self, checkpoint: str | None) -> str | None:
         """The checkpoint's path in our Pods."""
         if checkpoint is None:
             return None
         return str(PurePosixPath(names.CHECKPOINTS_PATH) / PurePosixPath(checkpoint).relative_to(names.OUTPUT_PATH))
 
 
-def served_model(spec: SweEvalSpec) -> Served | None:
+def served_model(spec: SweEvalSpec) -> ServedModel | None:
     """The model of an evaluation that names no SweRLJob."""
     model = spec.model
     if model.job is not None:
         return None
     source = model.endpoint.tokenizer if model.endpoint else model.source
-    return Served(source, names.MODEL_PATH if source else None, model.dtype)
+    return ServedModel(source, names.MODEL_PATH if source else None, model.dtype)
 
 
-def trained_model(job: SweRLJobSpec, checkpoint: str) -> Served:
+def trained_model(job: SweRLJobSpec, checkpoint: str) -> ServedModel:
     """The model of a SweRLJob's checkpoint; `checkpoint` is its path in that job's Pods."""
     tokenizer = job.model.tokenizer or names.MODEL_PATH
-    return Served(job.model.source, tokenizer, job.model.dtype, job.checkpoint.volume, checkpoint)
+    return ServedModel(job.model.source, tokenizer, job.model.dtype, job.checkpoint.volume, checkpoint)
 
 
 def checkpoint_path(job: str, step: int) -> str:

@@ -2,7 +2,7 @@
 
 Guarantees: pure functions of the evaluation; tasks, which hold the solutions, stand in the shards' Pods only; a shard's
 Pod that a lost node or an eviction ended is made again without counting as a try, and never before the old one has
-ended; wrong input (exit code 2) is not tried again.
+ended; fail_on_usage_error input (exit code 2) is not tried again.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from swerl_api.names import (
     submission_id,
 )
 
-from ..jobs.attempt import Object
-from ..jobs.preflight import checking_pod
-from ..jobs.ray_jobs import Submission
-from ..jobs.raycluster import GPU_ENVIRONMENT, Group, Plan, container_environment, pull_secrets, tolerations
-from ..jobs.sources import (
+from ..checks.preflight import preflight_pod
+from ..kube import Object
+from ..manifest import toleration_manifests
+from ..ray.cluster import GPU_ENVIRONMENT, RayClusterPlan, RayGroup, container_environment, pull_secrets
+from ..ray.jobs import Submission
+from ..ray.volumes import (
     RESTRICTED,
-    Placed,
-    place_config_map,
-    place_output,
-    place_output_folder,
-    place_shared_memory,
-    place_source,
-    together,
+    PodVolumes,
+    config_map_volumes,
+    merge_volumes,
+    output_folder_volumes,
+    output_volumes,
+    shared_memory_volumes,
+    source_volumes,
 )
-from .evaluation import Evaluation, Served
+from .evaluation import Evaluation, ServedModel
 
 FILE = f"{JOB_FILE_DIRECTORY}/{EVALUATION_FILE}"
 SHARD_COMMAND = ["python", "-m", "swerl_agent.cli", "eval", "job", "--config", FILE]
-SERVING = f"python -m swerl_trainer.serving --config {FILE}"
+SERVING_COMMAND = f"python -m swerl_trainer.serving --config {FILE}"
 GRACE_SECONDS = 30  # from SIGTERM to SIGKILL: a shard removes its sandboxes on the way out
 EXIT_USAGE = 2
 UNKNOWN_MODEL = "nothing starts before the model is known"
@@ -56,7 +57,7 @@ MERGE_RESOURCES = Resources(requests={"cpu": "100m", "memory": "256Mi"})
 
 
 def config_map(evaluation: Evaluation) -> Object:
-    """ConfigMap with evaluation.json: everything its processes are told, defaults written out."""
+    """ConfigMap with evaluation.json: the input of its processes, defaults included."""
     content = evaluation.file().model_dump(mode="json", by_alias=True, exclude_none=True)
     return {
         "apiVersion": "v1",
@@ -66,52 +67,52 @@ def config_map(evaluation: Evaluation) -> Object:
     }
 
 
-def preflight_pod(evaluation: Evaluation) -> Object:
-    """The Pod that tries both images, every source and the API key's Secret."""
+def evaluation_preflight(evaluation: Evaluation) -> Object:
+    """The Pod that checks both images, every source and the API key's Secret."""
     served, rollout = evaluation.served, evaluation.spec.rollout
     assert served is not None, UNKNOWN_MODEL
     metadata = evaluation.metadata(evaluation.preflight_name, ROLE_PREFLIGHT)
     sources = {"tasks": evaluation.spec.tasks.source} | ({"model": served.source} if served.source else {})
     others = {"engines": rollout} if rollout and rollout.image != evaluation.spec.image else {}
-    return checking_pod(metadata, "shards", evaluation.spec, sources, others, env=_api_key(evaluation.spec))
+    return preflight_pod(metadata, "shards", evaluation.spec, sources, others, env=_api_key(evaluation.spec))
 
 
-def engines_plan(evaluation: Evaluation) -> Plan:
+def engines_plan(evaluation: Evaluation) -> RayClusterPlan:
     """The engines' RayCluster: a head with the router, and one Pod per engine."""
     rollout, served = evaluation.spec.rollout, evaluation.served
     assert rollout is not None and served is not None, UNKNOWN_MODEL
-    places = [
-        *_common_places(evaluation),
-        place_shared_memory(rollout.shared_memory),
-        *_model_places(served),
+    volumes = [
+        *_common_volumes(evaluation),
+        shared_memory_volumes(rollout.shared_memory),
+        *_model_volumes(served),
     ]
     if served.volume is not None:
-        places.append(place_output(CHECKPOINTS_PATH, served.volume, name="checkpoints"))
+        volumes.append(output_volumes(CHECKPOINTS_PATH, served.volume, name="checkpoints"))
     gpus = rollout.gpus_per_engine
     cuda = GPU_ENVIRONMENT if gpus else {}
-    head = Group(
-        "head", ROLE_DRIVER, 1, 0, rollout.head_resources, {}, places, "rollout.headResources",
+    head = RayGroup(
+        "head", ROLE_DRIVER, 1, 0, rollout.head_resources, {}, volumes, "rollout.headResources",
         ports={"router": ROUTER_PORT},
     )  # fmt: skip
-    engines = Group(
-        "engine", ROLE_ENGINE, rollout.engines, gpus, rollout.resources, {ENGINE_RESOURCE: 1}, places, "rollout", cuda
+    engines = RayGroup(
+        "engine", ROLE_ENGINE, rollout.engines, gpus, rollout.resources, {ENGINE_RESOURCE: 1}, volumes, "rollout", cuda
     )
     metadata = evaluation.metadata(evaluation.cluster_name)
-    return Plan(metadata, evaluation.labels(), evaluation.account, rollout, "rollout", [head, engines])
+    return RayClusterPlan(metadata, evaluation.labels(), evaluation.account, rollout, "rollout", [head, engines])
 
 
-def serving(evaluation: Evaluation, failures: int) -> Submission:
-    """The process that keeps the engines, after they were lost `failures` times."""
+def serving_submission(evaluation: Evaluation, failures: int) -> Submission:
+    """The process that runs the engines, after they were lost `failures` times."""
     metadata = {"evaluation": evaluation.name, "namespace": evaluation.namespace}
-    return Submission(submission_id(evaluation.uid, failures), SERVING, metadata)
+    return Submission(submission_id(evaluation.uid, failures), SERVING_COMMAND, metadata)
 
 
 def shards_job(evaluation: Evaluation) -> Object:
-    """The Indexed Job: each index makes its share of the attempts."""
+    """The Indexed Job: each index makes its shard of the attempts."""
     spec = evaluation.spec
-    share = f"$(JOB_COMPLETION_INDEX)/{spec.shards}"
-    places = _shard_places(evaluation)
-    body = _job(evaluation, evaluation.shards_name, ROLE_SHARD, ["--shard", share], spec.resources, places)
+    shard = f"$(JOB_COMPLETION_INDEX)/{spec.shards}"
+    volumes = _shard_volumes(evaluation)
+    body = _job(evaluation, evaluation.shards_name, ROLE_SHARD, ["--shard", shard], spec.resources, volumes)
     body["spec"]["template"]["spec"]["containers"][0]["env"] += _api_key(spec)
     body["spec"] |= {
         "completionMode": "Indexed",
@@ -123,16 +124,18 @@ def shards_job(evaluation: Evaluation) -> Object:
 
 
 def merge_job(evaluation: Evaluation) -> Object:
-    """The Job that puts the results of all shards together."""
-    body = _job(evaluation, evaluation.merge_name, ROLE_MERGE, ["--merge"], MERGE_RESOURCES, _common_places(evaluation))
+    """The Job that merges the results of all shards."""
+    body = _job(
+        evaluation, evaluation.merge_name, ROLE_MERGE, ["--merge"], MERGE_RESOURCES, _common_volumes(evaluation)
+    )
     body["spec"]["backoffLimit"] = evaluation.spec.retries
     return body
 
 
 def _job(
-    evaluation: Evaluation, name: str, role: str, arguments: list[str], resources: Resources, places: list[Placed]
+    evaluation: Evaluation, name: str, role: str, arguments: list[str], resources: Resources, volumes: list[PodVolumes]
 ) -> Object:
-    placed, spec = together(places), evaluation.spec
+    merged, spec = merge_volumes(volumes), evaluation.spec
     container = {
         "name": role,
         "image": spec.image,
@@ -141,7 +144,7 @@ def _job(
         "resources": resources.model_dump(by_alias=True),
         "securityContext": RESTRICTED,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": placed.mounts,
+        "volumeMounts": merged.mounts,
     }
     pod: Object = {
         "restartPolicy": "Never",
@@ -150,58 +153,58 @@ def _job(
         "serviceAccountName": evaluation.account,
         "automountServiceAccountToken": True,
         "nodeSelector": spec.node_selector,
-        "tolerations": tolerations(spec),
-        "imagePullSecrets": [{"name": secret} for secret in pull_secrets(spec, placed)],
-        "initContainers": placed.init_containers,
+        "tolerations": toleration_manifests(spec.tolerations),
+        "imagePullSecrets": [{"name": secret} for secret in pull_secrets(spec, merged)],
+        "initContainers": merged.init_containers,
         "containers": [container],
-        "volumes": placed.volumes,
+        "volumes": merged.volumes,
     }
-    ignored = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    wrong = {"action": "FailJob", "onExitCodes": {"containerName": role, "operator": "In", "values": [EXIT_USAGE]}}
+    ignore_disruptions = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    usage_error = {"containerName": role, "operator": "In", "values": [EXIT_USAGE]}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": evaluation.metadata(name, role),
         "spec": {
             "podReplacementPolicy": "Failed",  # two processes must never write the same folder
-            "podFailurePolicy": {"rules": [ignored, wrong]},
+            "podFailurePolicy": {"rules": [ignore_disruptions, {"action": "FailJob", "onExitCodes": usage_error}]},
             "template": {"metadata": {"labels": evaluation.labels(role)}, "spec": pod},
         },
     }
 
 
-def _common_places(evaluation: Evaluation) -> list[Placed]:
+def _common_volumes(evaluation: Evaluation) -> list[PodVolumes]:
     return [
-        place_config_map("evaluation", JOB_FILE_DIRECTORY, evaluation.config_name),
-        place_output(OUTPUT_PATH, evaluation.spec.output.volume),
+        config_map_volumes("evaluation", JOB_FILE_DIRECTORY, evaluation.config_name),
+        output_volumes(OUTPUT_PATH, evaluation.spec.output.volume),
     ]
 
 
-def _shard_places(evaluation: Evaluation) -> list[Placed]:
+def _shard_volumes(evaluation: Evaluation) -> list[PodVolumes]:
     spec, served = evaluation.spec, evaluation.served
     assert served is not None, UNKNOWN_MODEL
-    places = [
-        *_common_places(evaluation),
-        *_model_places(served),
-        place_source("tasks", TASKS_PATH, spec.tasks.source),
+    volumes = [
+        *_common_volumes(evaluation),
+        *_model_volumes(served),
+        source_volumes("tasks", TASKS_PATH, spec.tasks.source),
     ]
     if spec.agent.prompt_templates is not None:
-        places.append(place_config_map("prompts", PROMPTS_PATH, spec.agent.prompt_templates.config_map.name))
-    return places
+        volumes.append(config_map_volumes("prompts", PROMPTS_PATH, spec.agent.prompt_templates.config_map.name))
+    return volumes
 
 
-def _model_places(served: Served) -> list[Placed]:
-    """The model's folder, if there is one; what its SweRLJob has downloaded lies beside the checkpoint."""
+def _model_volumes(served: ServedModel) -> list[PodVolumes]:
+    """The model's folder, if there is one; a model that its SweRLJob downloaded lies beside the checkpoint."""
     if served.source is None:
         return []
     hub = served.source.hugging_face
     if hub is None or served.volume is None:
-        return [place_source("model", MODEL_PATH, served.source)]
-    return [place_output_folder(MODEL_PATH, served.volume, model_folder(hub.id, hub.revision), name="model")]
+        return [source_volumes("model", MODEL_PATH, served.source)]
+    return [output_folder_volumes(MODEL_PATH, served.volume, model_folder(hub.id, hub.revision), name="model")]
 
 
 def _api_key(spec: SweEvalSpec) -> list[Object]:
-    """The environment that holds the endpoint's API key, if it wants one."""
+    """The environment variable with the endpoint's API key, if it needs one."""
     secret = spec.model.endpoint.api_key_secret if spec.model.endpoint else None
     if secret is None:
         return []

@@ -1,6 +1,6 @@
 """What must exist before an evaluation may start.
 
-Guarantee: only reads; every missing thing is reported at once, each with the command or field that puts it right.
+Guarantee: only reads; it reports every missing thing at once, each with the command or field that fixes it.
 """
 
 from __future__ import annotations
@@ -11,28 +11,27 @@ from pydantic import ValidationError
 from swerl_api import API_VERSION, EvalReason, SweEvalSpec, SweRLJobSpec
 from swerl_api.sweeval import TrainedModel
 
-from ..draft import unreadable_spec
-from ..jobs.attempt import Object
-from ..jobs.prerequisites import (
+from ..checks.prerequisites import (
     Reference,
     missing_kuberay,
     missing_objects,
     source_references,
     volume_references,
 )
-from ..jobs.problem import Problem
-from ..kube import Kube
-from .evaluation import Evaluation, Served, checkpoint_path, served_model, trained_model
+from ..checks.problem import Problem
+from ..kube import Kube, Object
+from ..status_builder import invalid_spec_message
+from .evaluation import Evaluation, ServedModel, checkpoint_path, served_model, trained_model
 
 
-async def find_model(api: Kube, namespace: str, spec: SweEvalSpec, chosen: str | None) -> Served | Problem:
-    """The model behind the evaluation, of checkpoint `chosen` when one was; or why there is none."""
+async def find_model(api: Kube, namespace: str, spec: SweEvalSpec, chosen: str | None) -> ServedModel | Problem:
+    """The model of the evaluation, of checkpoint `chosen` if there is one; or why there is none."""
     if spec.model.job is None:
         served = served_model(spec)
         assert served is not None, "the API server admits no SweEval without a model"
         return served
     body = await api.find(API_VERSION, "swerljobs", namespace, spec.model.job.name)
-    return _model_of(namespace, spec.model.job, body, chosen)
+    return _trained_model(namespace, spec.model.job, body, chosen)
 
 
 async def missing_prerequisites(api: Kube, evaluation: Evaluation, cluster_role: str) -> list[Problem]:
@@ -44,31 +43,36 @@ async def missing_prerequisites(api: Kube, evaluation: Evaluation, cluster_role:
     )
 
 
-def _model_of(namespace: str, wanted: TrainedModel, body: Object | None, chosen: str | None) -> Served | Problem:
+def _trained_model(
+    namespace: str, trained: TrainedModel, body: Object | None, chosen: str | None
+) -> ServedModel | Problem:
     if body is None:
-        text = f"SweRLJob {wanted.name!r} named by spec.model.job does not exist in namespace {namespace!r}"
+        text = f"SweRLJob {trained.name!r} named by spec.model.job does not exist in namespace {namespace!r}"
         return Problem(EvalReason.JOB_MISSING, f"{text}; `kubectl get swerl -n {namespace}` lists those that do")
     newest = (body.get("status") or {}).get("lastCheckpoint")
-    if chosen is None and wanted.step is not None:
-        chosen = checkpoint_path(wanted.name, wanted.step)
+    if chosen is None and trained.step is not None:
+        chosen = checkpoint_path(trained.name, trained.step)
     if chosen is None and newest is None:
         text = (
-            f"SweRLJob {wanted.name!r} has no complete checkpoint yet; wait for its first (spec.checkpoint.every steps)"
+            f"SweRLJob {trained.name!r} has no complete checkpoint yet; "
+            "wait for its first (spec.checkpoint.every steps)"
         )
         return Problem(EvalReason.NO_CHECKPOINT, text)
     try:
         return trained_model(SweRLJobSpec.model_validate(body["spec"]), chosen or str(newest))
     except ValidationError as error:
-        return Problem(EvalReason.INVALID_SPEC, f"SweRLJob {wanted.name!r} cannot be read: {unreadable_spec(error)}")
+        return Problem(
+            EvalReason.INVALID_SPEC, f"SweRLJob {trained.name!r} cannot be read: {invalid_spec_message(error)}"
+        )
 
 
 def _references(evaluation: Evaluation) -> Iterator[Reference]:
     """Namespaced objects the spec names."""
     spec, served = evaluation.spec, evaluation.served
     if served is not None:
-        where = "model.endpoint.tokenizer" if spec.model.endpoint else "model.source" if spec.model.source else "model"
+        field = "model.endpoint.tokenizer" if spec.model.endpoint else "model.source" if spec.model.source else "model"
         if served.source is not None:
-            yield from source_references(where, served.source)
+            yield from source_references(field, served.source)
         if served.volume is not None:
             yield from volume_references("model.job (its checkpoint.volume)", served.volume)
     yield from source_references("tasks.source", spec.tasks.source)

@@ -1,7 +1,7 @@
-"""SweImageSet: the images of tasks on the nodes before sandboxes ask for them.
+"""SweImageSet: pulls the images of tasks on the nodes before sandboxes need them.
 
-Guarantees: handlers only note that something changed; one worker per set at a time; deleting a set removes its Pods, by
-ownerReferences, and leaves the images.
+Guarantees: handlers only enqueue the set; one worker per set at a time; deleting a set removes its Pods, by
+ownerReferences, and keeps the images.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..context import OperatorContext
 from ..workqueue import WorkQueue
 from .reconciler import ImageSetReconciler, Key
 
-WORKERS = 2  # sets worked on at once
+WORKERS = 2  # sets reconciled at once
 
 
 def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
-    """Add the handlers and the work loop of SweImageSets."""
+    """Add the handlers and the work queue of SweImageSets."""
     reconciler = ImageSetReconciler(context)
     queue: WorkQueue[Key] = WorkQueue("SweImageSet", reconciler.reconcile, context.metrics, workers=WORKERS)
 

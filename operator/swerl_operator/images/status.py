@@ -1,94 +1,98 @@
-"""The status of a SweImageSet, and what of it is read back after a restart."""
+"""Builds the status of a SweImageSet, and restores the pull history from it after a restart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swerl_api import ImageSetCondition, ImageSetReason, SweImageSetStatus, set_condition
+from swerl_api import ImageSetCondition, ImageSetReason, SweImageSetSpec, SweImageSetStatus, set_condition
 from swerl_api.conditions import ConditionStatus
 from swerl_api.sweimageset import FailedPull, ImageSetPhase, NodeImages, list_hash
 
-from .plan import Ledger, missing
+from .decide import PullHistory, missing
 
-MOST_FAILURES, MOST_MISSING = 50, 100  # that a status lists
+MAX_LISTED_FAILURES, MAX_LISTED_IMAGES = 50, 100  # entries in a status
 
 
-def remembered(status: SweImageSetStatus, images: Sequence[str]) -> Ledger:
-    """What an earlier operator had pulled; nothing when the list is another one."""
+def restore_history(status: SweImageSetStatus, images: Sequence[str]) -> PullHistory:
+    """What an earlier operator process pulled; empty when the list of images has changed."""
     if status.list_hash != list_hash(images):
-        return Ledger()
-    return Ledger({node.name: set(node.there(images)) for node in status.per_node})
+        return PullHistory()
+    return PullHistory({node.name: set(node.there(images)) for node in status.per_node})
 
 
-def described(
-    before: SweImageSetStatus,
+def build_status(
+    previous: SweImageSetStatus,
     images: Sequence[str],
     nodes: Sequence[str],
-    ledger: Ledger,
-    retries: int,
+    history: PullHistory,
+    spec: SweImageSetSpec,
     generation: int,
 ) -> SweImageSetStatus:
-    """The status that says what the ledger holds."""
-    left = missing(images, nodes, ledger)
+    """The status that describes `history`."""
+    missing_by_node = missing(images, nodes, history)
     per_node = [
         NodeImages(
             name=node,
-            present=len(images) - len(left[node]),
-            missing=len(left[node]),
-            pulled=_bits(images, ledger.pulled.get(node, set())),
+            present=len(images) - len(missing_by_node[node]),
+            missing=len(missing_by_node[node]),
+            pulled=_bit_mask(images, history.pulled.get(node, set())),
         )
         for node in nodes
     ]
-    failing = {place: tries for place, tries in ledger.tries.items() if place[1] in left.get(place[0], ())}
-    given_up = [place for place, tries in failing.items() if tries.failures > retries]
-    lacking = set().union(*left.values())
-    total = sum(len(images) for images in left.values())
-    status = before.model_copy(
+    failing = {
+        target: failures
+        for target, failures in history.failures.items()
+        if target[1] in missing_by_node.get(target[0], ())
+    }
+    exhausted = [target for target, failures in failing.items() if failures.count > spec.retries]
+    missing_somewhere = set().union(*missing_by_node.values())
+    total = sum(len(images) for images in missing_by_node.values())
+    status = previous.model_copy(
         update={
             "images": len(images),
             "nodes": len(nodes),
             "present": len(images) * len(nodes) - total,
             "missing": total,
-            "failed": len(given_up),
+            "failed": len(exhausted),
             "per_node": per_node,
             "failures": [
-                FailedPull(image=place[1], node=place[0], attempts=tries.failures, message=tries.message[:1000])
-                for place, tries in sorted(failing.items())[:MOST_FAILURES]
+                FailedPull(image=target[1], node=target[0], attempts=failures.count, message=failures.message[:1000])
+                for target, failures in sorted(failing.items())[:MAX_LISTED_FAILURES]
             ],
-            "missing_images": [image for image in images if image in lacking][:MOST_MISSING],
+            "missing_images": [image for image in images if image in missing_somewhere][:MAX_LISTED_IMAGES],
             "list_hash": list_hash(images),
             "observed_generation": generation,
         }
     )
-    return _judged(status, generation)
+    return _with_ready_condition(status, generation)
 
 
-def _judged(status: SweImageSetStatus, generation: int) -> SweImageSetStatus:
+def _with_ready_condition(status: SweImageSetStatus, generation: int) -> SweImageSetStatus:
     if not status.nodes:
         text = "no ready node matches nodeSelector and tolerations; `kubectl get nodes --show-labels` lists them"
-        return refused(status, ImageSetReason.NO_NODES, text, generation)
+        return blocked_status(status, ImageSetReason.NO_NODES, text, generation)
     if not status.missing:
         text = f"{status.images} images on {status.nodes} nodes"
-        return _with(status, "Ready", "True", ImageSetReason.ALL_PRESENT, text, generation)
+        return _with_condition(status, "Ready", "True", ImageSetReason.ALL_PRESENT, text, generation)
     text = f"{status.missing} of {status.missing + (status.present or 0)} pulls to go"
     if status.failed:
         first = status.failures[0]
         text += f"; {status.failed} fail, the first: {first.image} on {first.node}: {first.message}"
-        return _with(status, "Failing", "False", ImageSetReason.PULL_FAILED, text, generation)
-    return _with(status, "Pulling", "False", ImageSetReason.PULLING, text, generation)
+        return _with_condition(status, "Failing", "False", ImageSetReason.PULL_FAILED, text, generation)
+    return _with_condition(status, "Pulling", "False", ImageSetReason.PULLING, text, generation)
 
 
-def refused(status: SweImageSetStatus, reason: str, message: str, generation: int) -> SweImageSetStatus:
-    """The status of a set that cannot be worked on until somebody puts something right."""
-    return _with(status, "Pending", "False", reason, message, generation)
+def blocked_status(status: SweImageSetStatus, reason: str, message: str, generation: int) -> SweImageSetStatus:
+    """The status of a set that waits until a user fixes something."""
+    return _with_condition(status, "Pending", "False", reason, message, generation)
 
 
-def _with(
+def _with_condition(
     status: SweImageSetStatus, phase: ImageSetPhase, ready: ConditionStatus, reason: str, text: str, generation: int
 ) -> SweImageSetStatus:
     conditions = set_condition(status.conditions, ImageSetCondition.READY, ready, reason, text, generation=generation)
     return status.model_copy(update={"phase": phase, "conditions": conditions, "observed_generation": generation})
 
 
-def _bits(images: Sequence[str], present: set[str]) -> str:
+def _bit_mask(images: Sequence[str], present: set[str]) -> str:
     return f"{sum(1 << n for n, image in enumerate(images) if image in present):x}"

@@ -1,7 +1,7 @@
-"""SweRLJob: from one object to a Ray cluster with a driver, through attempts, to Complete or Failed.
+"""SweRLJob: attempts, each a Ray cluster with a driver, until the job is Complete or Failed.
 
-Guarantees: handlers only note that something changed (no annotations, no finalizers); the work is level-triggered, one
-worker per job at a time; deleting the object is all it takes to remove everything, by ownerReferences.
+Guarantees: handlers only enqueue the object (no annotations, no finalizers); reconciliation is level-triggered, one
+worker per job at a time; deleting the object removes everything, by ownerReferences.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from swerl_api import GROUP, VERSION
 from swerl_api.swerljob import JobPhase
 
 from ..context import OperatorContext
+from ..ray.jobs import RayJobs
 from ..workqueue import WorkQueue
-from .ray_jobs import RayJobs
 from .reconciler import JobReconciler, Key
 
 PHASES: tuple[JobPhase, ...] = (
@@ -24,7 +24,7 @@ PHASES: tuple[JobPhase, ...] = (
 
 
 def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
-    """Add the handlers and the work loop of SweRLJobs."""
+    """Add the handlers and the work queue of SweRLJobs."""
     ray = RayJobs()
     reconciler = JobReconciler(context, ray)
     queue: WorkQueue[Key] = WorkQueue(

@@ -1,22 +1,25 @@
-"""One attempt of a SweRLJob: what every builder needs to know, and the names that follow from it."""
+"""One attempt of a SweRLJob, and the names of the objects created for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from swerl_api import API_VERSION, SweRLJobSpec
+from swerl_api import SweRLJobSpec
 from swerl_api.names import (
     ATTEMPT_LABEL,
     JOB_LABEL,
     QUEUE_LABEL,
+    ROLE_DRIVER,
+    ROLE_ENGINE,
     ROLE_LABEL,
+    ROLE_TRAIN,
     attempt_name,
     driver_account,
     submission_id,
 )
 
-Object = dict[str, Any]
+from ..kube import Object
+from ..manifest import owner_reference
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Attempt:
 
     @property
     def preflight_name(self) -> str:
-        """Name of the Pod that tries images and sources."""
+        """Name of the preflight Pod."""
         return f"{self.name}-preflight"
 
     @property
@@ -49,8 +52,14 @@ class Attempt:
         """ServiceAccount of the driver."""
         return driver_account(self.job)
 
+    @property
+    def ray_pods_selector(self) -> str:
+        """Selects the Pods of its RayCluster."""
+        roles = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_TRAIN},{ROLE_ENGINE})"
+        return f"{JOB_LABEL}={self.job},{ATTEMPT_LABEL}={self.number},{roles},ray.io/cluster={self.name}"
+
     def labels(self, role: str | None = None) -> dict[str, str]:
-        """Labels of everything this attempt makes."""
+        """Labels of everything created for this attempt."""
         labels = {JOB_LABEL: self.job, ATTEMPT_LABEL: str(self.number)}
         if role is not None:
             labels[ROLE_LABEL] = role
@@ -65,6 +74,10 @@ class Attempt:
             "ownerReferences": [owner_reference("SweRLJob", self.job, self.uid)],
         }
 
+    def account_metadata(self) -> Object:
+        """Metadata of what all attempts share: no attempt label, so that the clean-up of one attempt keeps it."""
+        return self.metadata(self.account) | {"labels": {JOB_LABEL: self.job}}
+
     def cluster_metadata(self) -> Object:
         """Metadata of the RayCluster; Kueue finds its queue there."""
         metadata = self.metadata(self.name)
@@ -73,13 +86,7 @@ class Attempt:
         return metadata
 
 
-def owner_reference(kind: str, name: str, uid: str) -> Object:
-    """Makes the garbage collector delete an object after its owner, one of our kinds."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": kind,
-        "name": name,
-        "uid": uid,
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
+def attempts_selector(job: str, *, without: int | None = None) -> str:
+    """Selects what was created for the job's attempts, except for attempt `without`."""
+    every = f"{JOB_LABEL}={job},{ATTEMPT_LABEL}"
+    return every if without is None else f"{every},{ATTEMPT_LABEL}!={without}"

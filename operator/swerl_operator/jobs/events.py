@@ -1,30 +1,27 @@
-"""Kubernetes Events for changed conditions, so that `kubectl describe` tells the story of a job."""
+"""Which changed conditions of a job become Events."""
 
 from __future__ import annotations
 
 from swerl_api import Condition, JobCondition, JobReason
 
 from .. import events
-from ..kube import Kube
-from .attempt import Object
+from ..kube import Kube, Object
 
-_EXPECTED_GOOD = {JobCondition.VALIDATED, JobCondition.IMAGES_READY, JobCondition.CAPACITY}
+_EXPECTED_TRUE = {JobCondition.VALIDATED, JobCondition.IMAGES_READY, JobCondition.CAPACITY}
 _ATTEMPT_FAILURES = {JobReason.HEAD_LOST, JobReason.DRIVER_FAILED}
 
 
 async def post_event(api: Kube, job: Object, condition: Condition) -> None:
-    """One Event about `job`; a failure to post is no failure of the job."""
-    kind = event_type(condition)
-    if kind is None:
-        return
-    await events.post_condition(api, "SweRLJob", job, condition, kind)
+    """One Event about `job` if the condition deserves one; failing to post it is not an error."""
+    if (type := event_type(condition)) is not None:
+        await events.post_condition(api, "SweRLJob", job, condition, type)
 
 
 def event_type(condition: Condition) -> events.EventType | None:
-    """Warning: somebody should look. None: on its way, not worth an Event."""
+    """Warning: a user should look at it. None: mere progress, not worth an Event."""
     if condition.status == "True":
         return "Warning" if condition.type == JobCondition.FAILED else "Normal"
-    if condition.type in _EXPECTED_GOOD and condition.reason != JobReason.PREFLIGHT:
+    if condition.type in _EXPECTED_TRUE and condition.reason != JobReason.PREFLIGHT:
         return "Warning"
     if condition.type == JobCondition.TRAINING and condition.reason in _ATTEMPT_FAILURES:
         return "Warning"

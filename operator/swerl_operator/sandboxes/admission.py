@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .facts import Key
+from .parsed import Key
 
 Order = tuple[float, int]  # creation time, arrival
 

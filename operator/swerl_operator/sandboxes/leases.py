@@ -14,7 +14,7 @@ from typing import Any
 
 from swerl_api.names import LEASE_DURATION_SECONDS
 
-from .facts import Key, seconds
+from .parsed import Key, seconds
 from .settings import SandboxSettings
 
 GAP = 3  # polls without an answer after which time no longer counts

@@ -12,13 +12,13 @@ import kopf
 from swerl_api.isolation import own_address
 
 from ..context import OperatorContext
-from .cluster import Cluster
-from .controller import Controller
-from .feed import Feed
-from .isolation import DenyAll
+from .api import Cluster
+from .image_pulls import Pulls
+from .informer import Feed
+from .isolation_check import Proofs
 from .metrics import SandboxMetrics
-from .proofs import Proofs
-from .pulls import Pulls
+from .network_policy import DenyAll
+from .reconciler import Controller
 from .settings import SandboxSettings
 from .store import Store
 from .usage import Usage

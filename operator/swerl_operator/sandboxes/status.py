@@ -23,8 +23,8 @@ from swerl_api.conditions import (
     set_condition,
 )
 
-from .decision import Decision, Tally, View, last_words, pull_fails, tally
-from .facts import Group, Pod, PodState, timestamp
+from .decide import Decision, Tally, View, last_words, pull_fails, tally
+from .parsed import Group, Pod, PodState, timestamp
 from .settings import SandboxSettings
 
 Status = dict[str, Any]

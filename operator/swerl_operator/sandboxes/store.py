@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from swerl_api import names
 from swerl_api.conditions import SandboxReason
 
-from .facts import Group, Key, Pod, PodState, followed, said_of
+from .parsed import Group, Key, Pod, PodState, followed, said_of
 
 TOMBSTONES = 16_384  # deleted UIDs remembered; far more than events that can still be under way
 

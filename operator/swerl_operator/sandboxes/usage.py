@@ -15,9 +15,9 @@ from typing import Any
 
 from ..errors import OperatorError
 from ..quantity import parse_duration, parse_quantity
-from .cluster import Cluster
-from .facts import Key, seconds
+from .api import Cluster
 from .metrics import SandboxMetrics
+from .parsed import Key, seconds
 from .settings import SandboxSettings
 from .store import Store
 

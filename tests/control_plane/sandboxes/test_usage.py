@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from swerl_operator.errors import Unavailable
-from swerl_operator.sandboxes.cluster import Cluster
-from swerl_operator.sandboxes.facts import read_group
+from swerl_operator.sandboxes.api import Cluster
 from swerl_operator.sandboxes.metrics import SandboxMetrics
+from swerl_operator.sandboxes.parsed import read_group
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.store import Store
 from swerl_operator.sandboxes.usage import Usage

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from swerl_operator.abandoned import Abandoned
 from swerl_operator.errors import Conflict
-from swerl_operator.sandboxes.facts import timestamp
+from swerl_operator.orphan_gc import Abandoned
+from swerl_operator.sandboxes.parsed import timestamp
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 WALL = 1_000_000.0

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from swerl_agent.cli import main
 from swerl_api import SweImageSetSpec, SweImageSetStatus
-from swerl_operator.images.plan import Ledger
-from swerl_operator.images.status import described
+from swerl_operator.images.decide import PullHistory
+from swerl_operator.images.status import build_status
 
 from tests.kubeconfig import write_kubeconfig
 
@@ -25,12 +25,15 @@ SPEC = {
     "registryRewrite": [{"prefix": "docker.io/", "replacement": "mirror:5000/"}],
 }
 LISTED = "# SWE-Gym\n\n" + "".join(f"docker.io/x/task-{number:04}:latest\n" for number in range(3000))
-IMAGES = SweImageSetSpec.model_validate(SPEC).references(LISTED)
+IMAGE_SET = SweImageSetSpec.model_validate(SPEC)
+IMAGES = IMAGE_SET.references(LISTED)
 
 
 def observed(pulled: dict[str, set[str]], nodes: list[str]) -> dict[str, Any]:
     """The status that the operator writes."""
-    status = described(SweImageSetStatus(), IMAGES, nodes, Ledger(pulled), 5, 1)
+    status = build_status(
+        SweImageSetStatus(), IMAGES, nodes, PullHistory(pulled), SweImageSetSpec.model_validate(SPEC), 1
+    )
     return status.model_dump(mode="json", by_alias=True)
 
 
@@ -127,6 +130,8 @@ def test_what_does_not_exist_is_wrong_usage(cluster: Cluster, missing: Missing) 
     code, _, said = missing()
     assert code == 2 and "sweimagesets/gym not found" in said
     cluster.objects[SET] = {"metadata": {"name": "gym"}, "spec": {"images": ["a"]}, "status": {}}
-    cluster.objects[SET]["status"] = described(SweImageSetStatus(), ["a"], [], Ledger(), 5, 1).model_dump(by_alias=True)
+    cluster.objects[SET]["status"] = build_status(
+        SweImageSetStatus(), ["a"], [], PullHistory(), IMAGE_SET, 1
+    ).model_dump(by_alias=True)
     code, _, said = missing()
     assert code == 2 and "on no node that is ready" in said

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from swerl_api import EvaluationFile, SweEvalSpec, SweRLJobSpec
+from swerl_operator.checks.capacity import cluster_capacity_problem
 from swerl_operator.evals import manifests
 from swerl_operator.evals.evaluation import Evaluation, trained_model
-from swerl_operator.jobs.capacity import capacity_problem
-from swerl_operator.jobs.raycluster import ray_cluster
+from swerl_operator.ray.cluster import ray_cluster
 
 from .conftest import CHECKPOINT, JOB_SPEC, MakeEvaluation, Spec
 
@@ -77,13 +77,13 @@ def test_an_endpoint_that_is_spoken_to_in_messages_has_a_key_and_no_tokenizer(
     assert (evaluation.file().engine, evaluation.file().tokenizer) == ("https://api.example.org/v1", None)
     shards, merge = _pod(manifests.shards_job(evaluation)), _pod(manifests.merge_job(evaluation))
     assert "/swerl/model" not in _paths(shards)
-    preflight = manifests.preflight_pod(evaluation)["spec"]
+    preflight = manifests.evaluation_preflight(evaluation)["spec"]
     assert [container["name"] for container in preflight["containers"]] == ["shards", "tasks"]
     wanted = {"name": "SWERL_API_KEY", "valueFrom": {"secretKeyRef": {"name": "api", "key": "token"}}}
     for pod in (shards, preflight):
         assert wanted in pod["containers"][0]["env"]
     assert wanted not in merge["containers"][0]["env"]
-    keyless = manifests.preflight_pod(make_evaluation(spec, model={"endpoint": endpoint}))["spec"]
+    keyless = manifests.evaluation_preflight(make_evaluation(spec, model={"endpoint": endpoint}))["spec"]
     assert "env" not in keyless["containers"][0]
 
 
@@ -104,11 +104,11 @@ def test_a_model_that_its_job_downloaded_is_read_beside_the_checkpoint(engine_sp
 def test_engines_are_one_pod_each_and_counted(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
     plan = manifests.engines_plan(make_evaluation(engine_spec))
     head, engines = plan.groups
-    assert (head.replicas, engines.replicas, engines.units) == (1, 2, {"engine": 1})
-    assert manifests.serving(make_evaluation(engine_spec), 3).id == "uid-1-3"
+    assert (head.replicas, engines.replicas, engines.ray_resources) == (1, 2, {"engine": 1})
+    assert manifests.serving_submission(make_evaluation(engine_spec), 3).id == "uid-1-3"
     big = engine_spec | {"rollout": engine_spec["rollout"] | {"gpusPerEngine": 8}}
     node = {"metadata": {}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}}
-    problem = capacity_problem(manifests.engines_plan(make_evaluation(big)), [node])
+    problem = cluster_capacity_problem(manifests.engines_plan(make_evaluation(big)), [node])
     assert problem is not None and "spec.rollout" in problem.message
 
 
@@ -120,7 +120,7 @@ def test_the_account_is_a_drivers_and_no_jobs(spec: Spec, make_evaluation: MakeE
 
 
 def test_the_preflight_tries_both_images_and_every_source(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
-    containers = manifests.preflight_pod(make_evaluation(engine_spec))["spec"]["containers"]
+    containers = manifests.evaluation_preflight(make_evaluation(engine_spec))["spec"]["containers"]
     assert {c["name"]: c["image"] for c in containers} == {
         "shards": "trainer:1", "engines": "engines:1", "model": "data:1", "tasks": "data:1",
     }  # fmt: skip

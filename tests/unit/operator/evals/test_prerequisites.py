@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from swerl_api import SweEvalSpec
-from swerl_operator.evals.evaluation import Served
+from swerl_operator.checks.problem import Problem
+from swerl_operator.evals.evaluation import ServedModel
 from swerl_operator.evals.prerequisites import find_model
-from swerl_operator.jobs.problem import Problem
 
 from .conftest import CHECKPOINT, JOB_SPEC, Spec
 
@@ -23,20 +23,20 @@ class Api:
         return self.job
 
 
-async def find(api: Api, spec: Spec, chosen: str | None = None) -> Served | Problem:
+async def find(api: Api, spec: Spec, chosen: str | None = None) -> ServedModel | Problem:
     return await find_model(api, "ns", SweEvalSpec.model_validate(spec), chosen)  # type: ignore[arg-type]
 
 
 async def test_the_newest_checkpoint_is_taken_and_kept_to(engine_spec: Spec) -> None:
     found = await find(Api(lastCheckpoint=CHECKPOINT), engine_spec)
-    assert isinstance(found, Served) and (found.checkpoint, found.dtype) == (CHECKPOINT, "float32")
+    assert isinstance(found, ServedModel) and (found.checkpoint, found.dtype) == (CHECKPOINT, "float32")
     later = await find(Api(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000099"), engine_spec, CHECKPOINT)
-    assert isinstance(later, Served) and later.checkpoint == CHECKPOINT
+    assert isinstance(later, ServedModel) and later.checkpoint == CHECKPOINT
 
 
 async def test_a_step_names_its_checkpoint(engine_spec: Spec) -> None:
     found = await find(Api(), engine_spec | {"model": {"job": {"name": "demo", "step": 12}}})
-    assert isinstance(found, Served) and found.checkpoint == CHECKPOINT
+    assert isinstance(found, ServedModel) and found.checkpoint == CHECKPOINT
 
 
 async def test_a_job_without_checkpoint_and_no_job_are_told_apart(engine_spec: Spec) -> None:

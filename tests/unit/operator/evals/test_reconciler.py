@@ -10,9 +10,9 @@ import pytest
 from swerl_operator.context import OperatorContext, Settings
 from swerl_operator.errors import Conflict
 from swerl_operator.evals.reconciler import EvalReconciler
-from swerl_operator.jobs.ray_jobs import Driver, Submission
 from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
+from swerl_operator.ray.jobs import DriverState, Submission
 
 from .conftest import Spec
 
@@ -88,17 +88,17 @@ class Ray:
     """A Ray head that does what it is told."""
 
     def __init__(self) -> None:
-        self.drivers: dict[str, Driver] = {}
+        self.drivers: dict[str, DriverState] = {}
         self.serving = 0
 
-    async def look(self, address: str, submission: str) -> Driver:
-        return self.drivers.get(submission, Driver("absent"))
+    async def driver(self, address: str, submission: str) -> DriverState:
+        return self.drivers.get(submission, DriverState("absent"))
 
-    async def engines(self, address: str) -> int:
+    async def ready_engines(self, address: str) -> int:
         return self.serving
 
     async def submit(self, address: str, driver: Submission) -> bool:
-        self.drivers[driver.id] = Driver("running")
+        self.drivers[driver.id] = DriverState("running")
         return True
 
 

@@ -1,19 +1,21 @@
-"""Which pulls start, and what is remembered of those that ended."""
+"""Which pulls start, and what is restore_history of those that ended."""
 
 from __future__ import annotations
 
 import pytest
 from swerl_api import SweImageSetSpec, SweImageSetStatus
-from swerl_operator.images.nodes import wanted_nodes
-from swerl_operator.images.plan import Ledger, Plan, Pull, plan
-from swerl_operator.images.pods import pull_pod, read_pull
-from swerl_operator.images.status import described, remembered
+from swerl_operator.images.decide import PullDecision, PullHistory, decide
+from swerl_operator.images.manifests import pull_pod
+from swerl_operator.images.observe import Pull, read_pull, selected_nodes
+from swerl_operator.images.status import build_status, restore_history
 
 IMAGES, NODES = ["a", "b", "c"], ["n1", "n2"]
+SPEC = SweImageSetSpec(images=IMAGES, retries=5)
 
 
-def step(ledger: Ledger, *pulls: Pull, now: float = 0.0, parallel: int = 1, budget: int = 100) -> Plan:
-    return plan(IMAGES, NODES, pulls, ledger, now, parallel=parallel, budget=budget)
+def step(history: PullHistory, *pulls: Pull, now: float = 0.0, parallel: int = 1, budget: int = 100) -> PullDecision:
+    spec = SweImageSetSpec(images=IMAGES, parallel_per_node=parallel)
+    return decide(spec, IMAGES, NODES, pulls, history, now, budget=budget)
 
 
 def pull(node: str, image: str, state: str, uid: str = "u") -> Pull:
@@ -21,66 +23,66 @@ def pull(node: str, image: str, state: str, uid: str = "u") -> Pull:
 
 
 def test_every_node_gets_its_share_at_once() -> None:
-    assert step(Ledger()).create == (("n1", "a"), ("n2", "a"))
-    assert step(Ledger(), parallel=2).create == (("n1", "a"), ("n2", "a"), ("n1", "b"), ("n2", "b"))
+    assert step(PullHistory()).create == (("n1", "a"), ("n2", "a"))
+    assert step(PullHistory(), parallel=2).create == (("n1", "a"), ("n2", "a"), ("n1", "b"), ("n2", "b"))
 
 
 def test_the_budget_bounds_all_nodes_together() -> None:
-    assert step(Ledger(), parallel=3, budget=1).create == (("n1", "a"),)
+    assert step(PullHistory(), parallel=3, budget=1).create == (("n1", "a"),)
 
 
 def test_a_running_pull_takes_its_place() -> None:
-    assert step(Ledger(), pull("n1", "a", "running")).create == (("n2", "a"),)
+    assert step(PullHistory(), pull("n1", "a", "running")).create == (("n2", "a"),)
 
 
 def test_what_was_pulled_is_noted_and_its_pod_removed() -> None:
-    ledger = Ledger()
-    chosen = step(ledger, pull("n1", "a", "pulled"))
-    assert chosen.delete == ("pod-n1-a",) and ("n1", "b") in chosen.create
-    assert ledger.pulled == {"n1": {"a"}}
+    history = PullHistory()
+    decision = step(history, pull("n1", "a", "pulled"))
+    assert decision.delete == ("pod-n1-a",) and ("n1", "b") in decision.create
+    assert history.pulled == {"n1": {"a"}}
 
 
 def test_a_failed_pull_waits_twice_as_long_each_time() -> None:
-    ledger = Ledger()
-    chosen = step(ledger, pull("n1", "a", "failed"), now=0)
-    assert ("n1", "a") not in chosen.create and chosen.wait == 15
-    assert ("n1", "a") in step(ledger, now=16).create
-    step(ledger, pull("n1", "a", "failed", uid="second"), now=20)
-    assert ledger.tries["n1", "a"].failures == 2 and ledger.tries["n1", "a"].again_at == 50
+    history = PullHistory()
+    decision = step(history, pull("n1", "a", "failed"), now=0)
+    assert ("n1", "a") not in decision.create and decision.requeue_after == 15
+    assert ("n1", "a") in step(history, now=16).create
+    step(history, pull("n1", "a", "failed", uid="second"), now=20)
+    assert history.failures["n1", "a"].count == 2 and history.failures["n1", "a"].retry_at == 50
 
 
 def test_a_registry_that_was_asked_too_often_is_left_alone_for_a_minute() -> None:
-    ledger = Ledger()
+    history = PullHistory()
     said = "failed to pull: 429 Too Many Requests - Server message: toomanyrequests: You have reached your limit"
     refused = Pull("pod", "u", ("n1", "a"), "failed", said)
-    assert step(ledger, refused, now=100).create == ()
-    assert step(ledger, now=159, parallel=3).create == ()
-    assert step(ledger, now=160, parallel=3).create[:2] == (("n1", "a"), ("n2", "a"))
+    assert step(history, refused, now=100).create == ()
+    assert step(history, now=159, parallel=3).create == ()
+    assert step(history, now=160, parallel=3).create[:2] == (("n1", "a"), ("n2", "a"))
 
 
 def test_a_failed_pod_that_is_still_listed_counts_once() -> None:
-    ledger = Ledger()
+    history = PullHistory()
     for _ in range(3):
-        step(ledger, pull("n1", "a", "failed"))
-    assert ledger.tries["n1", "a"].failures == 1
+        step(history, pull("n1", "a", "failed"))
+    assert history.failures["n1", "a"].count == 1
 
 
 def test_a_node_that_left_loses_its_pods() -> None:
-    assert step(Ledger(), pull("gone", "a", "running")).delete == ("pod-gone-a",)
+    assert step(PullHistory(), pull("gone", "a", "running")).delete == ("pod-gone-a",)
 
 
 def test_another_operator_reads_from_the_status_what_was_pulled() -> None:
-    ledger = Ledger(pulled={"n1": {"a", "c"}, "n2": {"b"}})
-    status = described(SweImageSetStatus(), IMAGES, NODES, ledger, 5, 1)
-    assert remembered(status, IMAGES).pulled == ledger.pulled
-    assert remembered(status, ["a", "b"]).pulled == {}
+    history = PullHistory(pulled={"n1": {"a", "c"}, "n2": {"b"}})
+    status = build_status(SweImageSetStatus(), IMAGES, NODES, history, SPEC, 1)
+    assert restore_history(status, IMAGES).pulled == history.pulled
+    assert restore_history(status, ["a", "b"]).pulled == {}
 
 
 def test_what_some_node_lacks_is_named_in_the_order_of_the_list_as_far_as_it_fits() -> None:
-    ledger = Ledger(pulled={"n1": {"a", "c"}, "n2": {"c"}})
-    assert described(SweImageSetStatus(), ["c", "b", "a"], NODES, ledger, 5, 1).missing_images == ["b", "a"]
+    history = PullHistory(pulled={"n1": {"a", "c"}, "n2": {"c"}})
+    assert build_status(SweImageSetStatus(), ["c", "b", "a"], NODES, history, SPEC, 1).missing_images == ["b", "a"]
     many = [f"image-{number}" for number in range(5000)]
-    status = described(SweImageSetStatus(), many, NODES, Ledger(), 5, 1)
+    status = build_status(SweImageSetStatus(), many, NODES, PullHistory(), SPEC, 1)
     assert (status.missing, status.missing_images) == (10_000, many[:100])
 
 
@@ -97,10 +99,10 @@ def test_nodes_are_those_pods_could_run_on() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     nodes = [node("plain"), node("gpu", taint), node("down", ready="False"), node("pool", pool="x")]
     spec = SweImageSetSpec(images=["a"])
-    assert wanted_nodes(nodes, spec) == ["plain", "pool"]
-    assert wanted_nodes(nodes, spec.model_copy(update={"node_selector": {"pool": "x"}})) == ["pool"]
+    assert selected_nodes(nodes, spec) == ["plain", "pool"]
+    assert selected_nodes(nodes, spec.model_copy(update={"node_selector": {"pool": "x"}})) == ["pool"]
     tolerant = SweImageSetSpec.model_validate({"images": ["a"], "tolerations": [{"key": "gpu", "operator": "Exists"}]})
-    assert wanted_nodes(nodes, tolerant) == ["gpu", "plain", "pool"]
+    assert selected_nodes(nodes, tolerant) == ["gpu", "plain", "pool"]
 
 
 def test_a_node_that_has_the_image_asks_no_registry_whatever_the_tag() -> None:
@@ -125,4 +127,4 @@ def test_what_a_pod_came_to(status: dict[str, object], state: str) -> None:
     pod = pull_pod(owner, SweImageSetSpec(images=["a"]), ("n1", "a")) | {"status": status}
     pod["metadata"]["uid"] = "p"
     found = read_pull(pod)
-    assert (found.place, found.state) == (("n1", "a"), state)
+    assert (found.target, found.state) == (("n1", "a"), state)

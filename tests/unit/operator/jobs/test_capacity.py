@@ -6,9 +6,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from swerl_operator.jobs.capacity import capacity_problem
-from swerl_operator.jobs.plan import plan_of
-from swerl_operator.quantity import parse_quantity, say
+from swerl_operator.checks.capacity import cluster_capacity_problem
+from swerl_operator.jobs.manifests import cluster_plan
+from swerl_operator.quantity import format_quantity, parse_quantity
 
 from .conftest import MakeAttempt
 
@@ -20,12 +20,12 @@ def node(cpu: str = "4", memory: str = "16Gi", gpus: int = 0, **extra: Any) -> d
 
 
 def test_a_small_job_fits_one_node(make_attempt: MakeAttempt) -> None:
-    assert capacity_problem(plan_of(make_attempt()), [node()]) is None
+    assert cluster_capacity_problem(cluster_plan(make_attempt()), [node()]) is None
 
 
 def test_too_much_memory_names_field_need_and_largest(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(trainer={"image": "t", "resources": {"requests": {"memory": "64Gi"}}})
-    problem = capacity_problem(plan_of(attempt), [node(), node(memory="32Gi")])
+    problem = cluster_capacity_problem(cluster_plan(attempt), [node(), node(memory="32Gi")])
     assert problem is not None and problem.reason == "InsufficientResources"
     assert "64.0 GiB memory" in problem.message and "32.0 GiB memory" in problem.message
     assert "spec.trainer" in problem.message
@@ -33,17 +33,17 @@ def test_too_much_memory_names_field_need_and_largest(make_attempt: MakeAttempt)
 
 def test_gpus_are_counted_over_all_pods(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(trainer={"image": "t", "replicas": 1, "gpus": 4}, rollout={"engines": 2, "gpusPerEngine": 2})
-    assert capacity_problem(plan_of(attempt), [node(gpus=8)]) is None
-    assert capacity_problem(plan_of(attempt), [node(gpus=7)]) is not None
-    assert capacity_problem(plan_of(attempt), [node(gpus=4), node(gpus=2), node(gpus=2)]) is None
+    assert cluster_capacity_problem(cluster_plan(attempt), [node(gpus=8)]) is None
+    assert cluster_capacity_problem(cluster_plan(attempt), [node(gpus=7)]) is not None
+    assert cluster_capacity_problem(cluster_plan(attempt), [node(gpus=4), node(gpus=2), node(gpus=2)]) is None
 
 
 def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
     tainted = node(taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}], labels={"pool": "gpu"})
-    assert capacity_problem(plan_of(make_attempt()), [tainted]) is not None
+    assert cluster_capacity_problem(cluster_plan(make_attempt()), [tainted]) is not None
     trainer = {"image": "t", "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"pool": "gpu"}}
-    assert capacity_problem(plan_of(make_attempt(trainer=trainer)), [tainted]) is None
-    assert capacity_problem(plan_of(make_attempt(trainer=trainer)), [node()]) is not None
+    assert cluster_capacity_problem(cluster_plan(make_attempt(trainer=trainer)), [tainted]) is None
+    assert cluster_capacity_problem(cluster_plan(make_attempt(trainer=trainer)), [node()]) is not None
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_what_is_no_quantity_is_refused() -> None:
 
 
 def test_amounts_are_said_in_peoples_units() -> None:
-    assert say("memory", Decimal(3 * 2**30)) == "3.0 GiB memory"
-    assert say("cpu", Decimal("64")) == "64 cpu"
+    assert format_quantity("memory", Decimal(3 * 2**30)) == "3.0 GiB memory"
+    assert format_quantity("cpu", Decimal("64")) == "64 cpu"

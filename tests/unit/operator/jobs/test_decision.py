@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from swerl_api import SweRLJobSpec, SweRLJobStatus, find_condition
-from swerl_operator.jobs.decision import EXIT_NO_RETRY, Action, Decision, Observed, decide
-from swerl_operator.jobs.preflight import Preflight
-from swerl_operator.jobs.problem import Problem
-from swerl_operator.jobs.ray_jobs import Driver
+from swerl_operator.checks.preflight import Preflight
+from swerl_operator.checks.problem import Problem
+from swerl_operator.jobs.decide import JobAction, JobDecision, decide
+from swerl_operator.jobs.observe import JobObservation
+from swerl_operator.ray.jobs import EXIT_NO_RETRY, DriverState
 
 from .conftest import Spec
 
@@ -32,46 +33,50 @@ def running_status(**fields: Any) -> SweRLJobStatus:
     return status(**({"submission": "uid-1-1", "rayCluster": "demo-1"} | fields))
 
 
-def step(spec: Spec, before: SweRLJobStatus, **seen: Any) -> Decision:
-    observed = Observed(NOW, **({"submission": "uid-1-1"} | seen))
+def step(spec: Spec, before: SweRLJobStatus, **seen: Any) -> JobDecision:
+    observed = JobObservation(NOW, **({"submission": "uid-1-1"} | seen))
     return decide(SweRLJobSpec.model_validate(spec), before, 1, observed)
 
 
-def condition(decision: Decision, type: str) -> tuple[str, str]:
-    found = find_condition(decision.draft.status.conditions, type)
+def condition(decision: JobDecision, type: str) -> tuple[str, str]:
+    found = find_condition(decision.builder.status.conditions, type)
     assert found is not None, type
     return found.status, found.reason
 
 
 def test_a_new_job_begins_attempt_one(spec: Spec) -> None:
     decision = step(spec, SweRLJobStatus())
-    assert (decision.draft.status.attempt, decision.draft.status.phase, decision.again) == (1, "Starting", 0)
+    assert (decision.builder.status.attempt, decision.builder.status.phase, decision.requeue_after) == (
+        1,
+        "Starting",
+        0,
+    )
 
 
 def test_a_missing_prerequisite_blocks_and_takes_nothing(spec: Spec) -> None:
     decision = step(spec, status(), prerequisites=[Problem("KubeRayMissing", "install it")])
-    assert decision.draft.status.phase == "Blocked"
+    assert decision.builder.status.phase == "Blocked"
     assert condition(decision, "Validated") == ("False", "KubeRayMissing")
-    assert decision.actions == (Action.DELETE_PREFLIGHT,)
+    assert decision.actions == (JobAction.DELETE_PREFLIGHT,)
 
 
 def test_every_obstacle_is_told_at_once(spec: Spec) -> None:
     decision = step(
         spec, status(), prerequisites=[Problem("A", "one"), Problem("B", "two")], capacity=Problem("C", "3")
     )
-    found = find_condition(decision.draft.status.conditions, "Validated")
+    found = find_condition(decision.builder.status.conditions, "Validated")
     assert found is not None and (found.reason, found.message) == ("A", "one; two; 3")
 
 
 def test_preflight_comes_before_the_cluster(spec: Spec) -> None:
     decision = step(spec, status(), prerequisites=[])
-    assert decision.actions == (Action.ENSURE_ACCOUNT, Action.CREATE_PREFLIGHT)
+    assert decision.actions == (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT)
     waiting = step(spec, status(), prerequisites=[], preflight=Preflight("waiting", Problem("ImagePullFailed", "x")))
-    assert waiting.actions == () and waiting.draft.status.phase == "Blocked"
+    assert waiting.actions == () and waiting.builder.status.phase == "Blocked"
     outdated = step(spec, status(), prerequisites=[], preflight=Preflight("outdated"))
-    assert outdated.actions == (Action.DELETE_PREFLIGHT,)
+    assert outdated.actions == (JobAction.DELETE_PREFLIGHT,)
     passed = step(spec, status(), prerequisites=[], preflight=Preflight("passed"))
-    assert Action.CREATE_CLUSTER in passed.actions
+    assert JobAction.CREATE_CLUSTER in passed.actions
     assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
 
 
@@ -79,122 +84,134 @@ def test_a_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
     wide = spec | {"algorithm": {"promptsPerStep": 64}}
     decision = step(wide, status(), prerequisites=[])
     assert condition(decision, "CapacityMatched") == ("False", "SandboxesLimited")
-    assert Action.CREATE_PREFLIGHT in decision.actions
+    assert JobAction.CREATE_PREFLIGHT in decision.actions
 
 
 def test_leftovers_of_earlier_attempts_go_first_but_not_for_ever(spec: Spec) -> None:
     decision = step(spec, status(attempt=2), leftovers=3, prerequisites=[])
-    assert decision.actions == (Action.DELETE_OTHERS,)
+    assert decision.actions == (JobAction.DELETE_OTHERS,)
     late = status(attempt=2, attemptTime="2029-12-31T23:00:00Z")
-    assert Action.CREATE_PREFLIGHT in step(spec, late, leftovers=3, prerequisites=[]).actions
+    assert JobAction.CREATE_PREFLIGHT in step(spec, late, leftovers=3, prerequisites=[]).actions
 
 
 def test_the_driver_is_submitted_once_ray_answers(spec: Spec) -> None:
-    silent = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=Driver("unreachable"))
-    assert silent.actions == () and silent.draft.status.phase == "Starting"
-    answering = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=Driver("absent"))
-    assert answering.actions == (Action.SUBMIT,) and answering.draft.status.submission is None
+    silent = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("unreachable"))
+    assert silent.actions == () and silent.builder.status.phase == "Starting"
+    answering = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
+    assert answering.actions == (JobAction.SUBMIT,) and answering.builder.status.submission is None
 
 
 def test_a_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
-    decision = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=Driver("running"))
-    assert decision.draft.status.submission == "uid-1-1" and decision.actions == ()
-    assert decision.draft.status.phase == "Training"
+    decision = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("running"))
+    assert decision.builder.status.submission == "uid-1-1" and decision.actions == ()
+    assert decision.builder.status.phase == "Training"
 
 
 def test_a_failed_driver_makes_the_next_attempt(spec: Spec) -> None:
-    driver = Driver("failed", "killed by signal 9")
+    driver = DriverState("failed", "killed by signal 9")
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
-    after = decision.draft.status
+    after = decision.builder.status
     assert (after.attempt, after.failures, after.phase, after.submission) == (2, 1, "Retrying", None)
     found = find_condition(after.conditions, "Training")
     assert found is not None and "attempt 1: killed by signal 9" in found.message
 
 
 def test_the_last_attempt_fails_the_job_with_the_drivers_words(spec: Spec) -> None:
-    driver = Driver("failed", "out of memory")
+    driver = DriverState("failed", "out of memory")
     decision = step(
         spec | {"retries": 1}, running_status(attempt=2, failures=1), cluster=CLUSTER, pods=[head()], driver=driver
     )
     assert condition(decision, "Failed") == ("True", "RetriesExhausted")
-    found = find_condition(decision.draft.status.conditions, "Failed")
+    found = find_condition(decision.builder.status.conditions, "Failed")
     assert found is not None and "out of memory" in found.message
-    assert decision.draft.status.phase == "Failed" and decision.draft.status.completion_time
+    assert decision.builder.status.phase == "Failed" and decision.builder.status.completion_time
 
 
 def test_a_driver_may_ask_for_no_further_attempt(spec: Spec) -> None:
-    driver = Driver("failed", "no such task", EXIT_NO_RETRY)
+    driver = DriverState("failed", "no such task", EXIT_NO_RETRY)
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
     assert condition(decision, "Failed") == ("True", "DriverFailed")
 
 
 def test_input_that_a_checkpoint_was_made_from_is_tried_again(spec: Spec) -> None:
-    driver = Driver("failed", "tasks.jsonl: cannot be read: Input/output error", EXIT_NO_RETRY)
+    driver = DriverState("failed", "tasks.jsonl: cannot be read: Input/output error", EXIT_NO_RETRY)
     before = running_status(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000004")
-    after = step(spec, before, cluster=CLUSTER, pods=[head()], driver=driver).draft.status
+    after = step(spec, before, cluster=CLUSTER, pods=[head()], driver=driver).builder.status
     assert (after.attempt, after.phase) == (2, "Retrying")
 
 
 def test_a_lost_head_makes_the_next_attempt(spec: Spec) -> None:
-    forgetful = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("absent"))
-    gone = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=Driver("unreachable"))
+    forgetful = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
+    gone = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=DriverState("unreachable"))
     deaf = step(
-        spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("unreachable", "no answer"), silence=121.0
+        spec,
+        running_status(),
+        cluster=CLUSTER,
+        pods=[head()],
+        driver=DriverState("unreachable", "no answer"),
+        unreachable_seconds=121.0,
     )
     deleted = step(spec, running_status(), prerequisites=[])
     for decision in (forgetful, gone, deaf, deleted):
-        assert decision.draft.status.attempt == 2
+        assert decision.builder.status.attempt == 2
         assert condition(decision, "Training") == ("False", "HeadLost")
 
 
 def test_a_short_silence_is_waited_out(spec: Spec) -> None:
-    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("unreachable"), silence=30.0)
-    assert decision.draft.status.attempt == 1
+    decision = step(
+        spec,
+        running_status(),
+        cluster=CLUSTER,
+        pods=[head()],
+        driver=DriverState("unreachable"),
+        unreachable_seconds=30.0,
+    )
+    assert decision.builder.status.attempt == 1
 
 
 def test_success_completes_and_then_tidies(spec: Spec) -> None:
-    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("succeeded"))
-    assert condition(decision, "Complete")[0] == "True" and decision.again == 0
-    done = decision.draft.status
+    decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("succeeded"))
+    assert condition(decision, "Complete")[0] == "True" and decision.requeue_after == 0
+    done = decision.builder.status
     tidying = step(spec, done, leftovers=4)
-    assert tidying.actions == (Action.DELETE_EVERYTHING,) and tidying.again
+    assert tidying.actions == (JobAction.DELETE_EVERYTHING,) and tidying.requeue_after
     clean = step(spec, done)
-    assert clean.actions == () and clean.again is None and clean.draft.patch() is None
+    assert clean.actions == () and clean.requeue_after is None and clean.builder.patch() is None
 
 
 def test_a_finished_job_goes_after_its_time_to_live(spec: Spec) -> None:
-    done = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=Driver("succeeded")).draft.status
+    done = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("succeeded")).builder.status
     mortal = spec | {"ttlSecondsAfterFinished": 60}
-    assert step(mortal, done).again == 60
-    late = decide(SweRLJobSpec.model_validate(mortal), done, 1, Observed(NOW + timedelta(seconds=61)))
-    assert late.actions == (Action.DELETE_JOB,)
+    assert step(mortal, done).requeue_after == 60
+    late = decide(SweRLJobSpec.model_validate(mortal), done, 1, JobObservation(NOW + timedelta(seconds=61)))
+    assert late.actions == (JobAction.DELETE_JOB,)
 
 
 def test_suspend_deletes_and_resume_counts_no_failure(spec: Spec) -> None:
     suspended = step(spec | {"suspend": True}, running_status(), leftovers=2)
-    assert suspended.actions == (Action.DELETE_EVERYTHING,) and suspended.draft.status.phase == "Suspended"
-    resumed = step(spec, suspended.draft.status)
-    after = resumed.draft.status
+    assert suspended.actions == (JobAction.DELETE_EVERYTHING,) and suspended.builder.status.phase == "Suspended"
+    resumed = step(spec, suspended.builder.status)
+    after = resumed.builder.status
     assert (after.attempt, after.failures, after.phase) == (2, None, "Starting")
     assert condition(resumed, "Suspended") == ("False", "Resumed")
 
 
 def test_the_deadline_fails_the_job_and_bounds_the_wait(spec: Spec) -> None:
-    over = step(spec | {"activeDeadlineSeconds": 60}, running_status(), cluster=CLUSTER, driver=Driver("running"))
+    over = step(spec | {"activeDeadlineSeconds": 60}, running_status(), cluster=CLUSTER, driver=DriverState("running"))
     assert condition(over, "Failed") == ("True", "DeadlineExceeded")
-    near = step(spec | {"activeDeadlineSeconds": 62}, running_status(), cluster=CLUSTER, driver=Driver("running"))
-    assert near.again == 2
+    near = step(spec | {"activeDeadlineSeconds": 62}, running_status(), cluster=CLUSTER, driver=DriverState("running"))
+    assert near.requeue_after == 2
 
 
 def test_a_queue_is_named_while_it_holds_the_cluster(spec: Spec) -> None:
     held = {"metadata": {"name": "demo-1"}, "spec": {"suspend": True}}
-    decision = step(spec, status(), cluster=held, driver=Driver("unreachable"))
+    decision = step(spec, status(), cluster=held, driver=DriverState("unreachable"))
     assert condition(decision, "ClusterReady") == ("False", "WaitingForQueue")
 
 
 def test_the_patch_leaves_the_drivers_fields_alone(spec: Spec) -> None:
     before = running_status(step=3, rewardMean=0.5, sandboxes={"pending": 1, "ready": 2})
-    same = step(spec, before, cluster=CLUSTER, pods=[head()], driver=Driver("running")).draft.patch()
+    same = step(spec, before, cluster=CLUSTER, pods=[head()], driver=DriverState("running")).builder.patch()
     assert same is not None and not {"step", "rewardMean", "sandboxes"} & same["status"].keys()
-    failed = step(spec, before, cluster=CLUSTER, pods=[head()], driver=Driver("failed")).draft.patch()
+    failed = step(spec, before, cluster=CLUSTER, pods=[head()], driver=DriverState("failed")).builder.patch()
     assert failed is not None and failed["status"]["sandboxes"] is None and "step" not in failed["status"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_operator.jobs.diagnosis import pod_problem
-from swerl_operator.jobs.preflight import preflight_pod, read_preflight
+from swerl_operator.checks.pods import pod_problem
+from swerl_operator.checks.preflight import read_preflight
+from swerl_operator.jobs.manifests import attempt_preflight
 
 from .conftest import MakeAttempt
 
@@ -42,18 +43,18 @@ def test_starting_is_no_problem() -> None:
 
 
 def test_the_preflight_asks_each_image_for_its_paths(make_attempt: MakeAttempt) -> None:
-    containers = {c["name"]: c for c in preflight_pod(make_attempt())["spec"]["containers"]}
+    containers = {c["name"]: c for c in attempt_preflight(make_attempt())["spec"]["containers"]}
     assert containers["model"]["command"][-1] == "/data/model"
     assert containers["trainer"]["command"][-1] == "/preflight/tasks/train"
 
 
 def test_the_preflight_tells_a_missing_path_from_a_changed_job(make_attempt: MakeAttempt) -> None:
-    wanted = preflight_pod(make_attempt())
+    manifest = attempt_preflight(make_attempt())
     ended = {"terminated": {"exitCode": 1, "message": "path /data/model does not exist\n"}}
     entry = {"name": "model", "image": "data:1", "state": ended}
-    failed = read_preflight(wanted | {"status": {"phase": "Failed", "containerStatuses": [entry]}}, wanted)
+    failed = read_preflight(manifest | {"status": {"phase": "Failed", "containerStatuses": [entry]}}, manifest)
     assert failed.state == "failed" and failed.problem is not None
     assert "path /data/model does not exist" in failed.problem.message
-    changed = preflight_pod(make_attempt(trainer={"image": "trainer:2"}))
-    assert read_preflight(wanted, changed).state == "outdated"
-    assert read_preflight(wanted | {"status": {"phase": "Succeeded"}}, wanted).state == "passed"
+    changed = attempt_preflight(make_attempt(trainer={"image": "trainer:2"}))
+    assert read_preflight(manifest, changed).state == "outdated"
+    assert read_preflight(manifest | {"status": {"phase": "Succeeded"}}, manifest).state == "passed"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from swerl_api import GradingSpec, SandboxSpec
+from swerl_operator.checks.episode_capacity import episode_capacity_problems
 from swerl_operator.context import OperatorContext, Settings
-from swerl_operator.jobs.episode_capacity import episode_problems
 from swerl_operator.jobs.reconciler import JobReconciler
 from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
@@ -65,7 +65,7 @@ async def problems(
     """What is wrong with a job of these sections."""
     api: Any = Api(kept={("runtimeclasses", "gvisor"): runtime} if runtime else {})
     wish, judged = SandboxSpec.model_validate(sandbox or {}), GradingSpec.model_validate(grading or {})
-    found = await episode_problems(api, Settings(**settings), wish, judged, nodes)  # type: ignore[arg-type]
+    found = await episode_capacity_problems(api, Settings(**settings), wish, judged, nodes)  # type: ignore[arg-type]
     return [f"{problem.reason}: {problem.message}" for problem in found]
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from swerl_operator.jobs import ray_jobs
-from swerl_operator.jobs.ray_jobs import Driver, RayJobs
+from swerl_operator.ray import jobs as ray_jobs
+from swerl_operator.ray.jobs import DriverState, RayJobs
 
 
 class Head:
@@ -35,22 +35,22 @@ async def head(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Head]:
     await runner.cleanup()
 
 
-async def look() -> Driver:
+async def driver() -> DriverState:
     async with RayJobs() as jobs:
-        return await jobs.look("127.0.0.1", "uid-1-1")
+        return await jobs.driver("127.0.0.1", "uid-1-1")
 
 
 async def test_a_driver_that_says_why_it_failed_is_quoted_alone(head: Head) -> None:
     head.logs = "starting\nTraceback:\n  a\nSWERL-ERROR: TaskError: tasks.jsonl:3: field patch is missing\n(ended)\n"
-    assert await look() == Driver("failed", "TaskError: tasks.jsonl:3: field patch is missing", 78)
+    assert await driver() == DriverState("failed", "TaskError: tasks.jsonl:3: field patch is missing", 78)
 
 
 async def test_of_a_driver_that_was_killed_the_end_of_the_log_is_shown(head: Head) -> None:
     head.logs = "".join(f"line {number}\n" for number in range(99))
-    found = await look()
+    found = await driver()
     assert found.message.startswith("exit code 78; line 84\n") and found.message.endswith("line 98")
 
 
 async def test_a_head_that_does_not_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_jobs, "DASHBOARD_PORT", 9)
-    assert (await look()).phase == "unreachable"
+    assert (await driver()).phase == "unreachable"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from swerl_operator.jobs.objects import job_file, role_binding, service_account
-from swerl_operator.jobs.plan import plan_of
-from swerl_operator.jobs.raycluster import ray_cluster
+from swerl_operator.jobs.manifests import cluster_plan, job_file
+from swerl_operator.ray.accounts import role_binding, service_account
+from swerl_operator.ray.cluster import ray_cluster
 
 from .conftest import MakeAttempt
 
@@ -26,11 +26,11 @@ def _mounts(cluster: dict[str, Any], group: str) -> dict[str, str]:
 
 
 def test_a_cpu_job_is_head_train_and_engine(make_attempt: MakeAttempt) -> None:
-    cluster = ray_cluster(plan_of(make_attempt(2)))
+    cluster = ray_cluster(cluster_plan(make_attempt(2)))
     assert cluster["metadata"]["name"] == "demo-2"
     assert cluster["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
-    units = {g["groupName"]: g["resources"] for g in cluster["spec"]["workerGroupSpecs"]}
-    assert units == {"train": {"train": "1"}, "engine": {"engine": "1"}}
+    ray_resources = {g["groupName"]: g["resources"] for g in cluster["spec"]["workerGroupSpecs"]}
+    assert ray_resources == {"train": {"train": "1"}, "engine": {"engine": "1"}}
     assert cluster["spec"]["headGroupSpec"]["resources"] == {"rollout": "1"}
     for group in ("head", "train", "engine"):
         labels = _template(cluster, group)["metadata"]["labels"]
@@ -38,28 +38,28 @@ def test_a_cpu_job_is_head_train_and_engine(make_attempt: MakeAttempt) -> None:
 
 
 def test_solutions_are_only_on_the_head(make_attempt: MakeAttempt) -> None:
-    cluster = ray_cluster(plan_of(make_attempt()))
+    cluster = ray_cluster(cluster_plan(make_attempt()))
     assert {"/swerl/tasks", "/swerl/evaluation", "/swerl/model", "/swerl/output"} <= _mounts(cluster, "head").keys()
     for group in ("train", "engine"):
         assert {"/swerl/model", "/swerl/output", "/etc/swerl", "/dev/shm"} == _mounts(cluster, group).keys()
 
 
 def test_only_the_head_has_a_token(make_attempt: MakeAttempt) -> None:
-    cluster = ray_cluster(plan_of(make_attempt()))
+    cluster = ray_cluster(cluster_plan(make_attempt()))
     tokens = {g: _template(cluster, g)["spec"]["automountServiceAccountToken"] for g in ("head", "train", "engine")}
     assert tokens == {"head": True, "train": False, "engine": False}
     assert _template(cluster, "head")["spec"]["serviceAccountName"] == "demo-driver"
 
 
 def test_an_image_source_is_copied_by_its_own_image(make_attempt: MakeAttempt) -> None:
-    pod = _template(ray_cluster(plan_of(make_attempt())), "train")["spec"]
+    pod = _template(ray_cluster(cluster_plan(make_attempt())), "train")["spec"]
     copy, _ = pod["initContainers"]
     assert (copy["name"], copy["image"]) == ("copy-model", "data:1")
     assert copy["command"][-2:] == ["/data/model", "/swerl/model"]
 
 
 def test_workers_wait_for_the_head_and_the_head_for_nobody(make_attempt: MakeAttempt) -> None:
-    cluster = ray_cluster(plan_of(make_attempt()))
+    cluster = ray_cluster(cluster_plan(make_attempt()))
     last = {g: _template(cluster, g)["spec"].get("initContainers", [{}])[-1] for g in ("head", "train", "engine")}
     assert {g: pod.get("name") == "wait-for-head" for g, pod in last.items()} == {
         "head": False,
@@ -72,7 +72,7 @@ def test_workers_wait_for_the_head_and_the_head_for_nobody(make_attempt: MakeAtt
 def test_gpu_ranks_and_engines_have_their_units_and_devices(make_attempt: MakeAttempt) -> None:
     trainer = {"image": "t", "replicas": 2, "gpus": 4, "tensorParallel": 4}
     attempt = make_attempt(trainer=trainer, rollout={"engines": 4, "gpusPerEngine": 2})
-    groups = {g["groupName"]: g for g in ray_cluster(plan_of(attempt))["spec"]["workerGroupSpecs"]}
+    groups = {g["groupName"]: g for g in ray_cluster(cluster_plan(attempt))["spec"]["workerGroupSpecs"]}
     assert groups["train"]["resources"] == {"train": "4"} and groups["train"]["replicas"] == 2
     assert groups["engine"]["resources"] == {"engine": "1"} and groups["engine"]["replicas"] == 4
     container = groups["train"]["template"]["spec"]["containers"][0]
@@ -83,12 +83,12 @@ def test_colocated_engines_live_in_train_pods(make_attempt: MakeAttempt) -> None
     attempt = make_attempt(
         colocate=True, trainer={"image": "t", "replicas": 2, "gpus": 8}, rollout={"engines": 8, "gpusPerEngine": 2}
     )
-    _, train = plan_of(attempt).groups
-    assert train.units == {"train": 8, "engine": 4}
+    _, train = cluster_plan(attempt).groups
+    assert train.ray_resources == {"train": 8, "engine": 4}
 
 
 def test_kueue_finds_its_queue(make_attempt: MakeAttempt) -> None:
-    labels = ray_cluster(plan_of(make_attempt(queueName="research")))["metadata"]["labels"]
+    labels = ray_cluster(cluster_plan(make_attempt(queueName="research")))["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
 
 
@@ -99,7 +99,7 @@ def test_the_job_file_tells_the_driver_everything(make_attempt: MakeAttempt) -> 
 
 
 def test_account_and_rights_outlive_an_attempt(make_attempt: MakeAttempt) -> None:
-    attempt = make_attempt(2)
-    for body in (service_account(attempt), role_binding(attempt, "swe-rl-driver")):
+    metadata = make_attempt(2).account_metadata()
+    for body in (service_account(metadata), role_binding(metadata, "swe-rl-driver")):
         assert body["metadata"]["name"] == "demo-driver"
         assert "swerl.dev/attempt" not in body["metadata"]["labels"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swerl_api import SourceSpec
 from swerl_api.volumes import OutputVolume
-from swerl_operator.jobs.sources import place_output, place_source, together
+from swerl_operator.ray.volumes import merge_volumes, output_volumes, source_volumes
 
 
 def claim(name: str, path: str = "") -> SourceSpec:
@@ -14,20 +14,20 @@ def claim(name: str, path: str = "") -> SourceSpec:
 def test_a_claim_named_often_is_one_volume() -> None:
     output = OutputVolume.model_validate({"persistentVolumeClaim": {"claimName": "shared"}})
     parts = [
-        place_source("model", "/model", claim("shared", "qwen")),
-        place_source("tasks", "/tasks", claim("shared", "swe")),
-        place_source("judge", "/judge", claim("other")),
-        place_output("/output", output),
+        source_volumes("model", "/model", claim("shared", "qwen")),
+        source_volumes("tasks", "/tasks", claim("shared", "swe")),
+        source_volumes("judge", "/judge", claim("other")),
+        output_volumes("/output", output),
     ]
-    whole = together(parts)
-    assert whole.volumes == [
+    merged = merge_volumes(parts)
+    assert merged.volumes == [
         {"name": "model", "persistentVolumeClaim": {"claimName": "shared"}},
         {"name": "judge", "persistentVolumeClaim": {"claimName": "other", "readOnly": True}},
     ]
-    assert [(m["name"], m["mountPath"], m.get("subPath"), m.get("readOnly", False)) for m in whole.mounts] == [
+    assert [(m["name"], m["mountPath"], m.get("subPath"), m.get("readOnly", False)) for m in merged.mounts] == [
         ("model", "/model", "qwen", True),
         ("model", "/tasks", "swe", True),
         ("judge", "/judge", None, True),
         ("model", "/output", None, False),
     ]
-    assert together(parts) == whole, "the parts are as they were"
+    assert merge_volumes(parts) == merged, "the parts are as they were"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
-from swerl_operator.sandboxes import feed as feed_module
-from swerl_operator.sandboxes.decision import View
-from swerl_operator.sandboxes.facts import Group, Pod, PodState, owner_uid, read_group, read_pod, timestamp
+from swerl_operator.sandboxes import informer as informer_module
+from swerl_operator.sandboxes.decide import View
+from swerl_operator.sandboxes.parsed import Group, Pod, PodState, owner_uid, read_group, read_pod, timestamp
 
 Body = dict[str, Any]
 NOW = 1_000_000.0
@@ -276,9 +276,9 @@ def world() -> Callable[..., World]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "RETRY", 0.01)
-    monkeypatch.setattr(feed_module, "TICK", 0.02)
-    monkeypatch.setattr("swerl_operator.sandboxes.proofs.FIRST_PAUSE", 0.02)
-    monkeypatch.setattr("swerl_operator.sandboxes.controller.RETRY_REFUSED", 0.02)
+    monkeypatch.setattr(informer_module, "RETRY", 0.01)
+    monkeypatch.setattr(informer_module, "TICK", 0.02)
+    monkeypatch.setattr("swerl_operator.sandboxes.isolation_check.FIRST_PAUSE", 0.02)
+    monkeypatch.setattr("swerl_operator.sandboxes.reconciler.RETRY_REFUSED", 0.02)
     monkeypatch.setattr("swerl_operator.workqueue.FIRST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr("swerl_operator.workqueue.LAST_RETRY_SECONDS", 0.05)

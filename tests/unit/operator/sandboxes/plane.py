@@ -9,12 +9,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from swerl_operator.metrics import Metrics
-from swerl_operator.sandboxes.cluster import Cluster
-from swerl_operator.sandboxes.controller import Controller
-from swerl_operator.sandboxes.feed import Feed
-from swerl_operator.sandboxes.isolation import DenyAll
+from swerl_operator.sandboxes.api import Cluster
+from swerl_operator.sandboxes.informer import Feed
+from swerl_operator.sandboxes.isolation_check import Proofs
 from swerl_operator.sandboxes.metrics import SandboxMetrics
-from swerl_operator.sandboxes.proofs import Proofs
+from swerl_operator.sandboxes.network_policy import DenyAll
+from swerl_operator.sandboxes.reconciler import Controller
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.store import Store
 

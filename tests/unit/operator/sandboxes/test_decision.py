@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from swerl_operator.sandboxes.decision import View, decide, outstanding, tally
-from swerl_operator.sandboxes.facts import Pod, PodState
+from swerl_operator.sandboxes.decide import View, decide, outstanding, tally
+from swerl_operator.sandboxes.parsed import Pod, PodState
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 Views = Callable[..., View]

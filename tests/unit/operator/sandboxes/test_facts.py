@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.facts import PodState, ordinal_of, owner_uid, read_group, read_pod, seconds, timestamp
+from swerl_operator.sandboxes.parsed import PodState, ordinal_of, owner_uid, read_group, read_pod, seconds, timestamp
 
 BASE: dict[str, Any] = {"name": "swesb-a-b-3", "namespace": "n", "uid": "u", "resourceVersion": "7"}
 SCHEDULED = {"type": "PodScheduled", "status": "True"}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.isolation import DenyAll
+from swerl_operator.sandboxes.network_policy import DenyAll
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from tests.unit.operator.sandboxes.plane import LIMIT, Operator, settle, spent

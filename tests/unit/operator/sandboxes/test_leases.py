@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from swerl_api.names import LEASE_DURATION_SECONDS, LEASE_RENEW_SECONDS
-from swerl_operator.sandboxes.facts import timestamp
 from swerl_operator.sandboxes.leases import Leases, LeaseState
+from swerl_operator.sandboxes.parsed import timestamp
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 LEASE = ("ns", "job-1")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import Gone, Unavailable
-from swerl_operator.sandboxes import feed as feed_module
+from swerl_operator.sandboxes import informer as informer_module
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from tests.unit.operator.sandboxes.plane import LIMIT, SETTINGS, Operator, settle, spent
@@ -18,8 +18,8 @@ from tests.unit.operator.sandboxes.plane import LIMIT, SETTINGS, Operator, settl
 async def test_a_watch_goes_on_from_where_it_broke_and_a_forgotten_version_means_a_list(
     world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_module, "REOPEN", 0.01)
-    monkeypatch.setattr(feed_module, "BROKEN", 0.01)
+    monkeypatch.setattr(informer_module, "REOPEN", 0.01)
+    monkeypatch.setattr(informer_module, "BROKEN", 0.01)
     server, opened = world(random.Random(0)), []
 
     async def watch(url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, dict[str, Any]]]:

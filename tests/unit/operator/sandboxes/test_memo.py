@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from swerl_operator.errors import Forbidden
-from swerl_operator.sandboxes.memo import Memo
+from swerl_operator.sandboxes.group_state import Memo
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 SETTINGS = SandboxSettings()

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from swerl_api.base import Resources
-from swerl_operator.sandboxes.facts import Group
-from swerl_operator.sandboxes.pods import idle_command, pod_resources, sandbox_pod
+from swerl_operator.sandboxes.manifests import idle_command, pod_resources, sandbox_pod
+from swerl_operator.sandboxes.parsed import Group
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 Groups = Callable[..., Group]

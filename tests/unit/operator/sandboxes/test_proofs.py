@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes import proofs
+from swerl_operator.sandboxes import isolation_check
 
 from .plane import Operator, settle
 
@@ -84,9 +84,9 @@ async def test_a_proof_that_cannot_be_had_is_sought_again(server: Any, operator:
 
 
 def test_whom_the_operator_asks_for_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "RESOLV_CONF", tmp_path / "resolv.conf")
-    proofs.RESOLV_CONF.write_text("search a.b\nnameserver 192.0.2.53\noptions ndots:5\n")
+    monkeypatch.setattr(isolation_check, "RESOLV_CONF", tmp_path / "resolv.conf")
+    isolation_check.RESOLV_CONF.write_text("search a.b\nnameserver 192.0.2.53\noptions ndots:5\n")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert proofs.own_name_servers() == []
+    assert isolation_check.own_name_servers() == []
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    assert proofs.own_name_servers() == ["192.0.2.53"]
+    assert isolation_check.own_name_servers() == ["192.0.2.53"]

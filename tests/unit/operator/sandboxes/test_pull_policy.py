@@ -13,8 +13,8 @@ from swerl_agent.grading.pods import PodState
 from swerl_agent.sandbox.spec import group_spec
 from swerl_api import API_VERSION, GradingSpec, SandboxSpec, SweEvalSpec, SweRLJobSpec
 from swerl_api.images import PULL_HOPELESS, PULL_PAUSES
-from swerl_operator.sandboxes.facts import read_group
-from swerl_operator.sandboxes.pods import sandbox_pod
+from swerl_operator.sandboxes.manifests import sandbox_pod
+from swerl_operator.sandboxes.parsed import read_group
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "c"}}

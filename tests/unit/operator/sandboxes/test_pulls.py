@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import Gone, Unavailable
-from swerl_operator.sandboxes import pulls as pulls_module
-from swerl_operator.sandboxes.facts import Group, Pod
-from swerl_operator.sandboxes.pulls import Pulls, pull_seconds
+from swerl_operator.sandboxes import image_pulls as pulls_module
+from swerl_operator.sandboxes.image_pulls import Pulls, pull_seconds
+from swerl_operator.sandboxes.parsed import Group, Pod
 from swerl_operator.sandboxes.store import Store
 
 

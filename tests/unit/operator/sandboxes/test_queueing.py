@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import ApiError, Forbidden, NotFound
-from swerl_operator.sandboxes.decision import Decision, View
-from swerl_operator.sandboxes.facts import Group, Pod, PodState
-from swerl_operator.sandboxes.queueing import pod_group, with_queue_words
+from swerl_operator.sandboxes.decide import Decision, View
+from swerl_operator.sandboxes.kueue import pod_group, with_queue_words
+from swerl_operator.sandboxes.parsed import Group, Pod, PodState
 from swerl_operator.sandboxes.status import desired
 
 GATES = {"reason": "SchedulingGated", "message": "kueue.x-k8s.io/admission"}

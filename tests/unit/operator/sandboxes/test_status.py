@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.announcements import announcements
-from swerl_operator.sandboxes.decision import View, decide
-from swerl_operator.sandboxes.facts import Milestones, Pod, PodState
+from swerl_operator.sandboxes.decide import View, decide
+from swerl_operator.sandboxes.events import announcements
+from swerl_operator.sandboxes.parsed import Milestones, Pod, PodState
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.status import Writes, desired, due
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from swerl_operator.sandboxes.facts import Group, Pod, PodState
+from swerl_operator.sandboxes.parsed import Group, Pod, PodState
 from swerl_operator.sandboxes.store import Store
 
 Groups = Callable[..., Group]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from swerl_operator.quantity import parse_duration
-from swerl_operator.sandboxes.facts import Group, Key, timestamp
 from swerl_operator.sandboxes.metrics import SandboxMetrics
+from swerl_operator.sandboxes.parsed import Group, Key, timestamp
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.sandboxes.store import Store
 from swerl_operator.sandboxes.usage import Meter, Usage

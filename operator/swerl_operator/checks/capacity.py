@@ -1,0 +1,138 @@
+"""Checks that the nodes are large enough for a job before any of it is created.
+
+Guarantees: pure; a job is blocked only when its Ray Pods together, or one Pod of an episode, would not fit on empty
+nodes. Present use by others makes it wait in the scheduler, never fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from swerl_api import JobReason
+
+from ..kube import Object
+from ..quantity import Amounts, format_quantity, parse_amounts
+from ..ray.cluster import RayClusterPlan, RayGroup, pod_template
+from .nodes import accepts
+from .problem import Problem
+
+# KubeRay adds an init container of this size to every worker (`wait-gcs-ready`), unless that is disabled.
+KUBERAY_INIT: Amounts = parse_amounts({"cpu": "200m", "memory": "256Mi"})
+
+
+def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Object]) -> Problem | None:
+    """Why `nodes`, all empty, could not hold the plan's Pods together; None when they could."""
+    available = [(node, _allocatable(node)) for node in nodes]
+    pods = [(group, pod_template(plan, group)["spec"]) for group in plan.groups for _ in range(group.replicas)]
+    pods.sort(key=lambda pod: sorted(_ray_requests(pod[1]).items(), key=_weight), reverse=True)
+    for group, pod in pods:
+        requests = _ray_requests(pod)
+        accepting = (capacity for node, capacity in available if _accepts(node, pod))
+        fitting = next((capacity for capacity in accepting if _fits(requests, capacity)), None)
+        if fitting is None:
+            return _group_problem(plan, group, pod, nodes)
+        for name, amount in requests.items():
+            fitting[name] = fitting.get(name, Decimal(0)) - amount
+    return None
+
+
+def pod_capacity_problem(kind: str, pod: Object, nodes: Sequence[Object]) -> Problem | None:
+    """Why none of `nodes`, all empty, could hold `pod` alone, whose size is spec.<kind>.resources."""
+    requests = pod_requests(pod)
+    accepting = [node for node in nodes if _accepts(node, pod)]
+    if any(_fits(requests, _allocatable(node)) for node in accepting):
+        return None
+    if not accepting:
+        text = f"{_no_node_accepts(kind, nodes)}; check spec.sandbox.nodeSelector and tolerations"
+        runtime = pod.get("runtimeClassName")
+        return _insufficient(f"{text}, and the scheduling of RuntimeClass {runtime!r}" if runtime else text)
+    return _insufficient(
+        f"not even one {kind} Pod with {_format_requests(requests)} fits one of the {len(accepting)} node(s) that "
+        f"accept it, even when these are empty (largest allocatable: {_largest(requests, accepting)}); "
+        f"lower spec.{kind}.resources or add nodes"
+    )
+
+
+def pod_requests(pod: Object) -> Amounts:
+    """What the scheduler reserves: the containers together, or the largest init container if that is more; overhead."""
+    total: Amounts = {"pods": Decimal(1)}
+    for container in pod["containers"]:
+        for name, amount in _requests(container).items():
+            total[name] = total.get(name, Decimal(0)) + amount
+    for init_requests in map(_requests, pod.get("initContainers", [])):
+        total = _at_least(total, init_requests)
+    for name, amount in parse_amounts(pod.get("overhead")).items():
+        total[name] = total.get(name, Decimal(0)) + amount
+    return total
+
+
+def _ray_requests(pod: Object) -> Amounts:
+    return _at_least(pod_requests(pod), KUBERAY_INIT)
+
+
+def _at_least(total: Amounts, init_requests: Amounts) -> Amounts:
+    return total | {name: max(total.get(name, Decimal(0)), amount) for name, amount in init_requests.items()}
+
+
+def _requests(container: Object) -> Amounts:
+    resources = container.get("resources", {})
+    return parse_amounts(resources.get("limits")) | parse_amounts(resources.get("requests"))
+
+
+def _allocatable(node: Object) -> Amounts:
+    return parse_amounts(node.get("status", {}).get("allocatable"))
+
+
+def _weight(item: tuple[str, Decimal]) -> tuple[bool, str]:
+    """Devices first: the Pods that need GPUs are the hardest to place."""
+    return ("/" not in item[0], item[0])
+
+
+def _accepts(node: Object, pod: Object) -> bool:
+    """Whether selector, taints and cordon allow the Pod on the node."""
+    cordoned = node.get("spec", {}).get("unschedulable")
+    return not cordoned and accepts(node, pod.get("nodeSelector", {}), pod.get("tolerations", []))
+
+
+def _fits(requests: Amounts, capacity: Amounts) -> bool:
+    return all(amount <= capacity.get(name, Decimal(0)) for name, amount in requests.items())
+
+
+def _group_problem(plan: RayClusterPlan, group: RayGroup, pod: Object, nodes: Sequence[Object]) -> Problem:
+    requests = _ray_requests(pod)
+    accepting = [node for node in nodes if _accepts(node, pod)]
+    if not accepting:
+        return _insufficient(
+            f"{_no_node_accepts(group.name, nodes)}; check spec.{plan.spec_field}.nodeSelector and tolerations"
+        )
+    return _insufficient(
+        f"{group.replicas} {group.name} Pod(s) with {_format_requests(requests)} each do not fit, with the job's other "
+        f"Pods, on the {len(accepting)} node(s) that accept them, even when these are empty (largest allocatable: "
+        f"{_largest(requests, accepting)}); lower spec.{group.spec_field} or add nodes"
+    )
+
+
+def _insufficient(text: str) -> Problem:
+    return Problem(JobReason.INSUFFICIENT_RESOURCES, text)
+
+
+def _no_node_accepts(pods: str, nodes: Sequence[Object]) -> str:
+    return f"none of the {len(nodes)} nodes accepts {pods} Pods"
+
+
+def _format_requests(requests: Amounts) -> str:
+    return ", ".join(format_quantity(name, requests[name]) for name in _shown_resources(requests))
+
+
+def _largest(requests: Amounts, nodes: Sequence[Object]) -> str:
+    """The most that any of `nodes` has of each resource."""
+    capacities = [_allocatable(node) for node in nodes]
+    return ", ".join(
+        format_quantity(name, max(capacity.get(name, Decimal(0)) for capacity in capacities))
+        for name in _shown_resources(requests)
+    )
+
+
+def _shown_resources(requests: Amounts) -> list[str]:
+    return sorted(name for name in requests if name != "pods")

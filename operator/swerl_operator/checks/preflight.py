@@ -1,0 +1,130 @@
+"""The preflight Pod: it pulls every image and checks every source path before a Ray cluster is created.
+
+Guarantees: it requests no GPU; it runs on the nodes of the Ray Pods, so that they find the images it pulled; it stays
+while an image is missing, and the kubelet's retries let the job go on as soon as the image appears.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from swerl_api import JobReason, SourceSpec
+from swerl_api.pods import PodSettings
+
+from ..kube import Object
+from ..manifest import toleration_manifests
+from ..ray.cluster import pull_secrets
+from ..ray.volumes import HELPER_RESOURCES, RESTRICTED, merge_volumes, source_volumes
+from .pods import pull_problems, unschedulable_problem
+from .problem import Problem, merge_problems
+
+LIFETIME_SECONDS = 86_400
+FINGERPRINT = "swerl.dev/fingerprint"  # annotation: hash of the Pod's spec in its manifest
+VOLUME_ROOT = "/preflight"
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The result of the Pod so far."""
+
+    state: Literal["waiting", "passed", "failed", "outdated"]
+    problem: Problem | None = None
+
+
+def preflight_pod(
+    metadata: Object,
+    name: str,
+    pods: PodSettings,
+    sources: Mapping[str, SourceSpec],
+    others: Mapping[str, PodSettings] | None = None,
+    *,
+    env: Sequence[Object] = (),
+) -> Object:
+    """One container per image; each checks the paths that its image must hold.
+
+    Container `name` has the image of `pods` and checks the volumes; without a Secret of `env` it does not start.
+    The images of `others` are only pulled.
+    """
+    others = others or {}
+    images = {name: source.image for name, source in sources.items() if source.image is not None}
+    claims = {name: source for name, source in sources.items() if source.persistent_volume_claim is not None}
+    volumes = [_claim_volume(claim, source) for claim, source in claims.items()]
+    mounts = [{"name": claim, "mountPath": f"{VOLUME_ROOT}/{claim}", "readOnly": True} for claim in claims]
+    paths = [_claim_path(claim, source) for claim, source in claims.items()]
+    containers = [_container(name, pods.image, paths) | {"volumeMounts": mounts} | ({"env": [*env]} if env else {})]
+    containers += [_container(source, image.reference, [image.path]) for source, image in images.items()]
+    containers += [_container(other, settings.image, []) for other, settings in others.items()]
+    merged = merge_volumes(source_volumes(source, "/", sources[source]) for source in sources)
+    secrets = dict.fromkeys(secret for one in (pods, *others.values()) for secret in pull_secrets(one, merged))
+    spec = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": LIFETIME_SECONDS,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "nodeSelector": pods.node_selector,
+        "tolerations": toleration_manifests(pods.tolerations),
+        "imagePullSecrets": [{"name": secret} for secret in secrets],
+        "containers": containers,
+        "volumes": volumes,
+    }
+    annotated = metadata | {"annotations": {FINGERPRINT: _fingerprint(spec)}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": annotated, "spec": spec}
+
+
+def read_preflight(pod: Object, manifest: Object) -> Preflight:
+    """The result of `pod`; outdated when it was created from another manifest than `manifest`."""
+    if pod["metadata"].get("annotations", {}).get(FINGERPRINT) != manifest["metadata"]["annotations"][FINGERPRINT]:
+        return Preflight("outdated")
+    status = pod.get("status", {})
+    if status.get("phase") == "Succeeded":
+        return Preflight("passed")
+    failures = [*filter(None, map(_failure, status.get("containerStatuses", [])))]
+    if failures:
+        return Preflight("failed", merge_problems(failures))
+    if status.get("phase") == "Failed":
+        text = f"preflight Pod {pod['metadata']['name']} failed: {status.get('reason', '')} {status.get('message', '')}"
+        return Preflight("failed", Problem(JobReason.PREFLIGHT_FAILED, text.strip()))
+    problems = [*pull_problems(pod), *filter(None, [unschedulable_problem(pod)])]
+    return Preflight("waiting", merge_problems(problems) if problems else None)
+
+
+def _fingerprint(spec: Object) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _failure(container: Object) -> Problem | None:
+    terminated = container.get("state", {}).get("terminated")
+    if terminated is None or terminated["exitCode"] == 0:
+        return None
+    message = (terminated.get("message") or terminated.get("reason") or "").strip()
+    text = (
+        f"image {container['image']}: {message} (exit code {terminated['exitCode']} of container {container['name']})"
+    )
+    return Problem(JobReason.SOURCE_MISSING, text)
+
+
+def _container(name: str, image: str, paths: list[str]) -> Object:
+    script = 'for p; do [ -e "$p" ] || { echo "path $p does not exist" >/dev/termination-log; exit 1; }; done'
+    return {
+        "name": name,
+        "image": image,
+        "command": ["sh", "-c", script, "sh", *paths],
+        "resources": HELPER_RESOURCES,
+        "securityContext": RESTRICTED,
+    }
+
+
+def _claim_volume(name: str, source: SourceSpec) -> Object:
+    assert source.persistent_volume_claim is not None
+    claim = source.persistent_volume_claim.claim_name
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
+
+
+def _claim_path(name: str, source: SourceSpec) -> str:
+    assert source.persistent_volume_claim is not None
+    return f"{VOLUME_ROOT}/{name}/{source.persistent_volume_claim.path}".rstrip("/")

@@ -1,0 +1,119 @@
+"""Checks for what must exist before a job or an evaluation may take resources.
+
+Guarantee: only reads, and never a Secret (the preflight Pod finds a missing one when it pulls or starts); it reports
+every missing thing at once, each with the command or field that fixes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from swerl_api import (
+    API_VERSION,
+    ImageSetCondition,
+    JobReason,
+    SandboxSpec,
+    SourceSpec,
+    SweImageSetStatus,
+    find_condition,
+)
+from swerl_api.volumes import OutputVolume
+
+from ..errors import NotFound
+from ..kube import Kube
+from ..ray.cluster import RAY_API
+from .problem import Problem
+
+Reference = tuple[str, str, str]  # (resource, name, the field that names it)
+
+
+async def missing_objects(
+    api: Kube, namespace: str, references: Iterable[Reference], sandbox: SandboxSpec, cluster_role: str
+) -> list[Problem]:
+    """Problems with objects that a spec references, and with what its sandboxes and its processes need."""
+    problems = []
+    for resource, name, field in dict.fromkeys(references):
+        if await api.find("v1", resource, namespace, name) is None:
+            problems.append(_reference_missing(namespace, resource, name, field))
+    runtime = sandbox.runtime_class_name
+    if runtime and await api.find("node.k8s.io/v1", "runtimeclasses", None, runtime) is None:
+        problems.append(_runtime_missing(runtime))
+    if await api.find("rbac.authorization.k8s.io/v1", "clusterroles", None, cluster_role) is None:
+        problems.append(_role_missing(cluster_role))
+    return problems
+
+
+async def image_set_problem(api: Kube, namespace: str, sandbox: SandboxSpec) -> Problem | None:
+    """Why the sandboxes wait for the SweImageSet; None when it is Ready or the spec names none."""
+    name = sandbox.image_set
+    if name is None:
+        return None
+    found = await api.find(API_VERSION, "sweimagesets", namespace, name)
+    if found is None:
+        text = f"SweImageSet {name!r} named by spec.sandbox.imageSet does not exist in namespace {namespace!r}"
+        return Problem(JobReason.IMAGE_SET_MISSING, f"{text}; create it there or leave the field out")
+    status = SweImageSetStatus.model_validate(found.get("status") or {})
+    ready = find_condition(status.conditions, ImageSetCondition.READY)
+    if ready is not None and ready.status == "True":
+        return None
+    return Problem(
+        JobReason.WAITING_FOR_IMAGES, f"SweImageSet {name}: {ready.message if ready else 'not reconciled yet'}"
+    )
+
+
+async def missing_kuberay(api: Kube) -> list[Problem]:
+    """Empty when the cluster serves RayClusters."""
+    try:
+        served = await api.request("GET", f"/apis/{RAY_API}")
+    except NotFound:
+        return [_kuberay_missing()]
+    serves = any(resource["name"] == "rayclusters" for resource in served.get("resources", []))
+    return [] if serves else [_kuberay_missing()]
+
+
+def volume_references(field: str, volume: OutputVolume) -> Iterator[Reference]:
+    """What the output volume of `field` names."""
+    if volume.persistent_volume_claim is not None:
+        yield "persistentvolumeclaims", volume.persistent_volume_claim.claim_name, field
+
+
+def source_references(field: str, source: SourceSpec) -> Iterator[Reference]:
+    """What the source of `field` names."""
+    if source.persistent_volume_claim is not None:
+        yield "persistentvolumeclaims", source.persistent_volume_claim.claim_name, field
+    if source.config_map is not None:
+        yield "configmaps", source.config_map.name, field
+
+
+_KINDS = {
+    "persistentvolumeclaims": ("PersistentVolumeClaim", JobReason.VOLUME_CLAIM_MISSING),
+    "configmaps": ("ConfigMap", JobReason.CONFIG_MAP_MISSING),
+}
+
+
+def _reference_missing(namespace: str, resource: str, name: str, field: str) -> Problem:
+    kind, reason = _KINDS[resource]
+    text = f"{kind} {name!r} named by spec.{field} does not exist in namespace {namespace!r}; create it there"
+    return Problem(reason, text)
+
+
+def _kuberay_missing() -> Problem:
+    text = (
+        f"the cluster does not serve {RAY_API} RayCluster; install KubeRay 1.6 or later: "
+        "helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
+        "helm install kuberay-operator kuberay/kuberay-operator"
+    )
+    return Problem(JobReason.KUBERAY_MISSING, text)
+
+
+def _runtime_missing(name: str) -> Problem:
+    text = (
+        f"RuntimeClass {name!r} named by spec.sandbox.runtimeClassName does not exist; install that runtime on the "
+        "nodes and create the RuntimeClass, or name one that `kubectl get runtimeclass` lists, or leave the field out"
+    )
+    return Problem(JobReason.RUNTIME_CLASS_MISSING, text)
+
+
+def _role_missing(name: str) -> Problem:
+    text = f"ClusterRole {name!r} for drivers does not exist; the chart has it: helm upgrade --install swe-rl charts/"
+    return Problem(JobReason.ROLE_MISSING, text)

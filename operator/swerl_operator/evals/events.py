@@ -1,0 +1,28 @@
+"""Which changed conditions of an evaluation become Events."""
+
+from __future__ import annotations
+
+from swerl_api import Condition, EvalCondition, EvalReason
+
+from .. import events
+from ..kube import Kube, Object
+
+
+async def post_event(api: Kube, body: Object, condition: Condition) -> None:
+    """One Event about the evaluation if the condition deserves one; failing to post it is not an error."""
+    if _deserves_event(condition):
+        await events.post_condition(api, "SweEval", body, condition, event_type(condition))
+
+
+def event_type(condition: Condition) -> events.EventType:
+    good = condition.status == "True" and condition.type != EvalCondition.FAILED
+    return "Normal" if good else "Warning"
+
+
+def _deserves_event(condition: Condition) -> bool:
+    """Whether users should see it; mere progress is not worth an Event."""
+    if condition.status == "True":
+        return True
+    checks = (EvalCondition.VALIDATED, EvalCondition.IMAGES_READY)
+    lost = condition.reason == EvalReason.ENGINES_LOST and condition.type == EvalCondition.MODEL_READY
+    return lost or (condition.type in checks and condition.reason != EvalReason.PREFLIGHT)

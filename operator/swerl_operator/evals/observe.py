@@ -1,0 +1,176 @@
+"""Reads what the decision about an evaluation depends on, and no more.
+
+Cost while shards run: every 5 s one read of each Job, and one list of the evaluation's Pods and of its ConfigMaps,
+which the API server answers from its cache; with engines also a read of the RayCluster and two requests to its head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from swerl_api import EvalProgress, SweEvalStatus
+from swerl_api.names import (
+    ROLE_DRIVER,
+    ROLE_ENGINE,
+    ROLE_LABEL,
+    ROLE_MERGE,
+    ROLE_SHARD,
+    progress_name,
+    submission_id,
+)
+
+from ..checks.capacity import cluster_capacity_problem
+from ..checks.episode_capacity import episode_capacity_problems
+from ..checks.preflight import Preflight, read_preflight
+from ..checks.prerequisites import image_set_problem
+from ..checks.problem import Problem
+from ..context import Settings
+from ..kube import Kube, Object
+from ..ray.cleanup import count_leftovers
+from ..ray.cluster import RAY_API
+from ..ray.jobs import UNREACHABLE, DriverState, RayJobs, UnreachableTimer
+from ..ray.pods import head_address
+from ..status_builder import is_finished
+from . import manifests
+from .evaluation import Evaluation
+from .prerequisites import missing_prerequisites
+from .progress import read_progress
+
+PROCESS_PODS = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_ENGINE},{ROLE_SHARD},{ROLE_MERGE})"  # no sandbox, no grading
+
+
+@dataclass(frozen=True)
+class ObservedEngines:
+    """The engines of an evaluation; the head's Pod is one of `pods`."""
+
+    submission: str  # id of the process that runs them
+    cluster: Object | None = None
+    pods: Sequence[Object] = ()
+    driver: DriverState = UNREACHABLE
+    serving: int = 0  # engines that the router sends requests to
+    unreachable_seconds: float = 0.0  # seconds since Ray last answered
+
+
+@dataclass(frozen=True)
+class EvalObservation:
+    """The state of the cluster for one evaluation. None means: absent, or not read as the decision does not need it."""
+
+    now: datetime
+    leftovers: int = 0  # objects to delete: of a finished or suspended evaluation, or of an earlier one of this name
+    prerequisites: Sequence[Problem] = ()
+    images: Problem | None = None  # of the SweImageSet the sandboxes wait for
+    preflight: Preflight | None = None
+    engines: ObservedEngines | None = None  # None: the model has an endpoint
+    shards: Object | None = None  # the Indexed Job
+    merge: Object | None = None
+    pods: Sequence[Object] = ()  # of shards and merge
+    shard_progress: Sequence[EvalProgress] = ()  # one per shard
+    merged_progress: EvalProgress | None = None  # of the merge
+    checkpoint: str | None = None  # to evaluate
+
+
+class EvalObserver:
+    """Reads the state of the cluster for one evaluation at a time."""
+
+    def __init__(self, api: Kube, ray: RayJobs, settings: Settings) -> None:
+        self._api = api
+        self._ray = ray
+        self._settings = settings
+        self._unreachable = UnreachableTimer()
+
+    async def observe(self, evaluation: Evaluation, status: SweEvalStatus, problems: list[Problem]) -> EvalObservation:
+        """The state now; `problems` are known already. It reads only what the decision needs in this phase."""
+        now = datetime.now(UTC)
+        if is_finished(status) or evaluation.spec.suspend:
+            left = await count_leftovers(self._api, evaluation.namespace, evaluation.selector)
+            return EvalObservation(now, leftovers=left)
+        pods = await self._api.list("v1", "pods", evaluation.namespace, labels=f"{evaluation.selector},{PROCESS_PODS}")
+        shards, merged = await self._progress(evaluation)
+        observed = EvalObservation(
+            now,
+            shards=await self._find_own(evaluation, "batch/v1", "jobs", evaluation.shards_name),
+            merge=await self._find_own(evaluation, "batch/v1", "jobs", evaluation.merge_name),
+            engines=await self._engines(evaluation, status, pods) if evaluation.starts_engines else None,
+            pods=[pod for pod in pods if not _is_ray_pod(pod)],
+            shard_progress=shards,
+            merged_progress=merged,
+        )
+        serves = observed.engines is None or observed.engines.cluster is not None
+        if observed.merge is not None or (observed.shards is not None and serves):
+            return observed
+        if observed.engines is not None and serves:
+            return replace(observed, prerequisites=problems)  # the other checks passed before the engines were created
+        return await self._observe_start(evaluation, observed, problems)
+
+    async def _observe_start(
+        self, evaluation: Evaluation, observed: EvalObservation, problems: list[Problem]
+    ) -> EvalObservation:
+        """What must be good before anything is created."""
+        found = [*problems, *await missing_prerequisites(self._api, evaluation, self._settings.driver_cluster_role)]
+        if self._settings.capacity_check == "on":
+            found += await self._capacity_problems(evaluation)
+        return replace(
+            observed,
+            leftovers=await self._earlier_objects(evaluation),
+            prerequisites=found,
+            images=await image_set_problem(self._api, evaluation.namespace, evaluation.spec.sandbox),
+            preflight=await self._preflight(evaluation) if evaluation.served is not None else None,
+            checkpoint=evaluation.checkpoint,
+        )
+
+    async def _capacity_problems(self, evaluation: Evaluation) -> list[Problem]:
+        """Why the nodes, even when empty, could not hold the engines, a sandbox or a grading."""
+        spec = evaluation.spec
+        nodes = await self._api.list("v1", "nodes", None)
+        found = await episode_capacity_problems(self._api, self._settings, spec.sandbox, spec.grading, nodes)
+        if evaluation.served is None or not evaluation.starts_engines:
+            return found
+        return [*filter(None, [cluster_capacity_problem(manifests.engines_plan(evaluation), nodes)]), *found]
+
+    async def _preflight(self, evaluation: Evaluation) -> Preflight | None:
+        pod = await self._find_own(evaluation, "v1", "pods", evaluation.preflight_name)
+        return read_preflight(pod, manifests.evaluation_preflight(evaluation)) if pod is not None else None
+
+    async def _earlier_objects(self, evaluation: Evaluation) -> int:
+        """Objects of an earlier evaluation of this name, which was just deleted."""
+        resources = [
+            ("batch/v1", "jobs", evaluation.shards_name),
+            ("batch/v1", "jobs", evaluation.merge_name),
+            ("v1", "configmaps", evaluation.config_name),
+            ("v1", "serviceaccounts", evaluation.account),
+            ("v1", "pods", evaluation.preflight_name),
+        ]
+        if evaluation.starts_engines:
+            resources.append((RAY_API, "rayclusters", evaluation.cluster_name))
+        found = [await self._api.find(api, resource, evaluation.namespace, name) for api, resource, name in resources]
+        return sum(body is not None and not evaluation.owns(body) for body in found)
+
+    async def _progress(self, evaluation: Evaluation) -> tuple[list[EvalProgress], EvalProgress | None]:
+        """The progress of each shard, and of the merge."""
+        maps = await self._api.list("v1", "configmaps", evaluation.namespace, labels=evaluation.selector)
+        found = {body["metadata"]["name"]: read_progress(body) for body in maps if evaluation.owns(body)}
+        merged = found.pop(progress_name(evaluation.name, ROLE_MERGE), None)
+        return [progress for progress in found.values() if progress is not None], merged
+
+    async def _engines(self, evaluation: Evaluation, status: SweEvalStatus, pods: Sequence[Object]) -> ObservedEngines:
+        submission = submission_id(evaluation.uid, status.failures or 0)
+        ray_pods = [pod for pod in pods if _is_ray_pod(pod)]
+        cluster = await self._find_own(evaluation, RAY_API, "rayclusters", evaluation.cluster_name)
+        address = head_address(ray_pods)
+        if cluster is None or address is None:
+            unreachable = self._unreachable.seconds(submission, answers=False)
+            return ObservedEngines(submission, cluster, ray_pods, unreachable_seconds=unreachable)
+        driver = await self._ray.driver(address, submission)
+        serving = await self._ray.ready_engines(address) if driver.phase == "running" else 0
+        unreachable = self._unreachable.seconds(submission, answers=driver.phase != "unreachable")
+        return ObservedEngines(submission, cluster, ray_pods, driver, serving, unreachable)
+
+    async def _find_own(self, evaluation: Evaluation, api_version: str, resource: str, name: str) -> Object | None:
+        body = await self._api.find(api_version, resource, evaluation.namespace, name)
+        return body if body is not None and evaluation.owns(body) else None
+
+
+def _is_ray_pod(pod: Object) -> bool:
+    return "ray.io/cluster" in pod["metadata"]["labels"]

@@ -1,0 +1,56 @@
+"""The Pod that pulls one image on one node; it runs only `true`.
+
+Guarantees: the manifest names the node, so a full node pulls, too; an image that cannot run `true` counts as present;
+an image that the node has, whatever its tag, causes no request to its registry; the garbage collector deletes the Pods
+with their set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from swerl_api import SweImageSetSpec
+from swerl_api.names import IMAGE_SET_LABEL, PULL_PREFIX, ROLE_LABEL, ROLE_PULL
+
+from ..kube import Object
+from ..manifest import owner_reference
+from .observe import PullTarget
+
+PULL_SECONDS = 3600  # limit of one pull
+
+
+def pull_pod(owner: Object, spec: SweImageSetSpec, target: PullTarget) -> Object:
+    """The Pod that pulls the image on the node."""
+    node, image = target
+    metadata = owner["metadata"]
+    digest = hashlib.sha256(f"{node} {image}".encode()).hexdigest()[:12]
+    small = {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{PULL_PREFIX}{metadata['name']}-{digest}",
+            "namespace": metadata["namespace"],
+            "labels": {ROLE_LABEL: ROLE_PULL, IMAGE_SET_LABEL: metadata["name"]},
+            "ownerReferences": [owner_reference("SweImageSet", metadata["name"], metadata["uid"])],
+        },
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": PULL_SECONDS,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "tolerations": [{"operator": "Exists"}],
+            "imagePullSecrets": [{"name": name} for name in spec.image_pull_secrets],
+            "containers": [
+                {
+                    "name": "pull",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["true"],
+                    "resources": small,
+                }
+            ],
+        },
+    }

@@ -1,0 +1,72 @@
+"""Performs what a decision about a job asks for; every action may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from swerl_api import API_VERSION
+
+from ..kube import Kube
+from ..ray.accounts import role_binding, service_account
+from ..ray.cleanup import delete_leftovers
+from ..ray.cluster import ray_cluster
+from ..ray.jobs import RayJobs
+from ..ray.pods import head_address
+from .attempt import Attempt, attempts_selector
+from .decide import JobAction
+from .manifests import attempt_preflight, cluster_plan, job_file, submission
+
+
+class JobActions:
+    """Creates and deletes what belongs to jobs; `cluster_role` is that of the drivers, in their namespace."""
+
+    def __init__(self, api: Kube, ray: RayJobs, cluster_role: str) -> None:
+        self._api = api
+        self._ray = ray
+        self._cluster_role = cluster_role
+
+    async def perform(self, attempt: Attempt, actions: Sequence[JobAction]) -> None:
+        """Perform `actions` in their order."""
+        methods: dict[JobAction, Callable[[Attempt], Awaitable[None]]] = {
+            JobAction.DELETE_EVERYTHING: self._delete_everything,
+            JobAction.DELETE_OTHERS: self._delete_others,
+            JobAction.DELETE_PREFLIGHT: self._delete_preflight,
+            JobAction.ENSURE_ACCOUNT: self._ensure_account,
+            JobAction.CREATE_PREFLIGHT: self._create_preflight,
+            JobAction.CREATE_CLUSTER: self._create_cluster,
+            JobAction.SUBMIT: self._submit,
+            JobAction.DELETE_JOB: self._delete_job,
+        }
+        for action in actions:
+            await methods[action](attempt)
+
+    async def _delete_everything(self, attempt: Attempt) -> None:
+        await delete_leftovers(self._api, attempt.namespace, attempts_selector(attempt.job))
+
+    async def _delete_others(self, attempt: Attempt) -> None:
+        selector = attempts_selector(attempt.job, without=attempt.number)
+        await delete_leftovers(self._api, attempt.namespace, selector)
+
+    async def _delete_preflight(self, attempt: Attempt) -> None:
+        await self._api.delete("v1", "pods", attempt.namespace, attempt.preflight_name, grace=0)
+
+    async def _ensure_account(self, attempt: Attempt) -> None:
+        metadata = attempt.account_metadata()
+        await self._api.ensure("serviceaccounts", service_account(metadata))
+        await self._api.ensure("rolebindings", role_binding(metadata, self._cluster_role))
+        await self._api.ensure("configmaps", file := job_file(attempt))
+        await self._api.patch("v1", "configmaps", attempt.namespace, attempt.name, {"data": file["data"]})
+
+    async def _create_preflight(self, attempt: Attempt) -> None:
+        await self._api.ensure("pods", attempt_preflight(attempt))
+
+    async def _create_cluster(self, attempt: Attempt) -> None:
+        await self._api.ensure("rayclusters", ray_cluster(cluster_plan(attempt)))
+
+    async def _submit(self, attempt: Attempt) -> None:
+        pods = await self._api.list("v1", "pods", attempt.namespace, labels=attempt.ray_pods_selector)
+        if address := head_address(pods):
+            await self._ray.submit(address, submission(attempt))
+
+    async def _delete_job(self, attempt: Attempt) -> None:
+        await self._api.delete(API_VERSION, "swerljobs", attempt.namespace, attempt.job, uid=attempt.uid)

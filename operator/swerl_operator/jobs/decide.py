@@ -1,0 +1,238 @@
+"""Decides the next step for one SweRLJob: a pure function of its spec, its status and what was observed.
+
+Guarantees: the same observation gives the same decision, so a crash between any two writes changes nothing; an attempt
+takes resources only after prerequisites, capacity and preflight are good and nothing of earlier attempts is left; a
+failed attempt is counted once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, holds
+
+from ..checks.pods import pod_problem
+from ..checks.problem import merge_problems
+from ..kube import Object
+from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
+from ..ray.pods import head_pods, is_ready, is_running
+from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left
+from ..status_builder import is_finished
+from ..times import age
+from .observe import JobObservation
+from .status import JobStatusBuilder
+
+STOP_TIMEOUT_SECONDS = 120.0  # for Pods of an earlier attempt to end; then their node counts as lost
+
+
+class JobAction(Enum):
+    """What `JobActions` performs, in this order."""
+
+    DELETE_EVERYTHING = auto()  # of every attempt: clusters, preflight, sandboxes, grading Jobs
+    DELETE_OTHERS = auto()  # the same, of every attempt but the current one
+    DELETE_PREFLIGHT = auto()
+    ENSURE_ACCOUNT = auto()  # ServiceAccount, RoleBinding, job file
+    CREATE_PREFLIGHT = auto()
+    CREATE_CLUSTER = auto()
+    SUBMIT = auto()
+    DELETE_JOB = auto()
+
+
+@dataclass(frozen=True)
+class JobDecision:
+    """Actions, then the status to write, then seconds until the next step (None: only when the job changes)."""
+
+    actions: tuple[JobAction, ...]
+    builder: JobStatusBuilder
+    requeue_after: float | None
+
+
+def decide(spec: SweRLJobSpec, status: SweRLJobStatus, generation: int, observed: JobObservation) -> JobDecision:
+    """The next step of the job."""
+    builder = JobStatusBuilder(status, generation, observed.now)
+    if is_finished(status):
+        return _clean_up(spec, builder, observed)
+    if spec.suspend:
+        return _suspend(builder, observed)
+    remaining = seconds_left(spec.active_deadline_seconds, status.start_time, observed.now)
+    if remaining is not None and remaining <= 0:
+        text = f"activeDeadlineSeconds ({spec.active_deadline_seconds} s) passed since {status.start_time}"
+        builder.finish(JobCondition.FAILED, JobReason.DEADLINE_EXCEEDED, text)
+        return JobDecision((), builder, 0)
+    decision = _advance(spec, builder, observed)
+    if remaining is None or decision.requeue_after is None:
+        return decision
+    return JobDecision(decision.actions, decision.builder, min(decision.requeue_after, remaining))
+
+
+def _advance(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
+    if not builder.previous.attempt or holds(builder.previous.conditions, JobCondition.SUSPENDED):
+        if builder.previous.attempt:
+            builder.condition(JobCondition.SUSPENDED, "False", JobReason.RESUMED)
+        builder.start_attempt(JobReason.CLUSTER_STARTING, "")
+        return JobDecision((), builder, 0)
+    if observed.cluster is not None:
+        builder.status.ray_cluster = observed.cluster["metadata"]["name"]
+        return _follow_driver(spec, builder, observed)
+    if builder.previous.ray_cluster or builder.previous.submission:
+        return _failed(spec, builder, JobReason.HEAD_LOST, f"RayCluster {builder.previous.ray_cluster} was deleted")
+    return _start(spec, builder, observed)
+
+
+def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
+    """From nothing to a RayCluster."""
+    clean_up = (JobAction.DELETE_OTHERS,) if observed.leftovers else ()
+    if observed.leftovers and age(builder.previous.attempt_time, observed.now) < STOP_TIMEOUT_SECONDS:
+        text = f"waiting for {observed.leftovers} objects of earlier attempts to end"
+        builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.STOPPING, text)
+        return JobDecision(clean_up, builder, STARTING_SECONDS)
+    problems = [*(observed.prerequisites or ()), *([observed.capacity] if observed.capacity else [])]
+    if problems:
+        builder.block(JobCondition.VALIDATED, merge_problems(problems))
+        return JobDecision((*clean_up, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
+    builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID)
+    _compare_batch_with_limit(spec, builder)
+    if observed.images is not None:
+        builder.block(JobCondition.IMAGES_READY, observed.images)
+        return JobDecision(clean_up, builder, BLOCKED_SECONDS)
+    return _preflight(builder, observed, clean_up)
+
+
+def _preflight(builder: JobStatusBuilder, observed: JobObservation, clean_up: tuple[JobAction, ...]) -> JobDecision:
+    preflight = observed.preflight
+    builder.phase("Retrying" if builder.previous.failures else "Starting")
+    if preflight is None:
+        builder.condition(
+            JobCondition.IMAGES_READY, "False", JobReason.PREFLIGHT, "pulling images, looking for sources"
+        )
+        return JobDecision((*clean_up, JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT), builder, STARTING_SECONDS)
+    if preflight.state == "outdated":
+        return JobDecision((JobAction.DELETE_PREFLIGHT,), builder, STARTING_SECONDS)
+    if preflight.state == "passed":
+        builder.condition(JobCondition.IMAGES_READY, "True", JobReason.IMAGES_PULLED)
+        actions = (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_CLUSTER, JobAction.DELETE_PREFLIGHT)
+        builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_CREATED)
+        return JobDecision((*clean_up, *actions), builder, STARTING_SECONDS)
+    if preflight.problem is not None:
+        builder.block(JobCondition.IMAGES_READY, preflight.problem)
+    if preflight.state == "failed":
+        return JobDecision((JobAction.DELETE_PREFLIGHT,), builder, BLOCKED_SECONDS)
+    return JobDecision((), builder, STARTING_SECONDS)
+
+
+def _follow_driver(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
+    """A RayCluster exists: submit the driver, then follow it."""
+    _set_cluster_condition(builder, observed)
+    driver = observed.driver or UNREACHABLE
+    if driver.phase == "succeeded":
+        builder.finish(
+            JobCondition.COMPLETE, JobReason.DRIVER_SUCCEEDED, f"attempt {builder.previous.attempt} finished"
+        )
+        return JobDecision((), builder, 0)
+    if driver.phase == "failed":
+        # Input that a checkpoint was made from is not wrong for good: its volume may be back at the next attempt.
+        final = driver.exit_code == EXIT_NO_RETRY and not builder.previous.last_checkpoint
+        return _failed(spec, builder, JobReason.DRIVER_FAILED, driver.message or "the driver failed", final=final)
+    if builder.previous.submission is None:
+        return _submit(builder, observed, driver)
+    if driver.phase == "absent":
+        return _failed(spec, builder, JobReason.HEAD_LOST, "the Ray head was restarted and has lost the driver")
+    if driver.phase == "unreachable":
+        return _wait_for_head(spec, builder, observed, driver)
+    reason = JobReason.DRIVER_RUNNING if driver.phase == "running" else JobReason.DRIVER_SUBMITTED
+    builder.condition(JobCondition.TRAINING, "True", reason)
+    builder.phase("Training")
+    return JobDecision((), builder, RUNNING_SECONDS)
+
+
+def _submit(builder: JobStatusBuilder, observed: JobObservation, driver: DriverState) -> JobDecision:
+    if driver.phase == "unreachable":
+        builder.phase(
+            "Blocked" if pod_problem(observed.pods) else "Retrying" if builder.status.failures else "Starting"
+        )
+        return JobDecision((), builder, STARTING_SECONDS)
+    if driver.phase == "absent":
+        return JobDecision((JobAction.SUBMIT,), builder, STARTING_SECONDS)
+    builder.status.submission = observed.submission
+    builder.condition(JobCondition.TRAINING, "True", JobReason.DRIVER_SUBMITTED)
+    builder.phase("Training")
+    return JobDecision((), builder, STARTING_SECONDS)
+
+
+def _wait_for_head(
+    spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation, driver: DriverState
+) -> JobDecision:
+    if not any(is_running(pod) for pod in head_pods(observed.pods)):
+        return _failed(spec, builder, JobReason.HEAD_LOST, "the Ray head Pod is gone or has ended")
+    if observed.unreachable_seconds > UNREACHABLE_TIMEOUT_SECONDS:
+        text = f"{driver.message or 'Ray does not answer'} (for {observed.unreachable_seconds:.0f} s)"
+        return _failed(spec, builder, JobReason.HEAD_LOST, text)
+    return JobDecision((), builder, STARTING_SECONDS)
+
+
+def _failed(
+    spec: SweRLJobSpec, builder: JobStatusBuilder, reason: str, message: str, *, final: bool = False
+) -> JobDecision:
+    """The current attempt is over; start the next one, or give up."""
+    status = builder.status
+    status.failures = (status.failures or 0) + 1
+    text = f"attempt {status.attempt}: {message}"
+    if final:
+        builder.finish(JobCondition.FAILED, reason, f"{text} (the driver asks for no further attempt)")
+    elif status.failures > spec.retries:
+        text = f"{text} (after {status.failures} attempts; spec.retries is {spec.retries})"
+        builder.finish(JobCondition.FAILED, JobReason.RETRIES_EXHAUSTED if spec.retries else reason, text)
+    else:
+        builder.start_attempt(reason, text)
+    return JobDecision((), builder, 0)
+
+
+def _suspend(builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
+    builder.suspend()
+    if observed.leftovers:
+        return JobDecision((JobAction.DELETE_EVERYTHING,), builder, STARTING_SECONDS)
+    return JobDecision((), builder, None)
+
+
+def _clean_up(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
+    """The job is over: nothing of it stays but its conditions, and those only for the time to live."""
+    if observed.leftovers:
+        return JobDecision((JobAction.DELETE_EVERYTHING,), builder, STARTING_SECONDS)
+    if spec.ttl_seconds_after_finished is None:
+        return JobDecision((), builder, None)
+    remaining = spec.ttl_seconds_after_finished - age(builder.previous.completion_time, observed.now)
+    return JobDecision((), builder, remaining) if remaining > 0 else JobDecision((JobAction.DELETE_JOB,), builder, None)
+
+
+def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) -> None:
+    problem = pod_problem(observed.pods)
+    expected = _expected_pods(observed.cluster or {})
+    count = sum(is_ready(pod) for pod in observed.pods)
+    if problem is not None:
+        builder.condition(JobCondition.CLUSTER_READY, "False", problem.reason, problem.message)
+    elif (observed.cluster or {}).get("spec", {}).get("suspend"):
+        text = "the RayCluster is suspended, as by Kueue until its queue has room"
+        builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.WAITING_FOR_QUEUE, text)
+    elif count < expected:
+        text = f"{count} of {expected} Ray Pods are ready"
+        builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_STARTING, text)
+    else:
+        builder.condition(JobCondition.CLUSTER_READY, "True", JobReason.CLUSTER_RUNNING)
+
+
+def _compare_batch_with_limit(spec: SweRLJobSpec, builder: JobStatusBuilder) -> None:
+    batch, limit = spec.algorithm.prompts_per_step * spec.algorithm.group_size, spec.sandbox.max_concurrent
+    if batch <= limit:
+        builder.condition(JobCondition.CAPACITY, "True", JobReason.CAPACITY_MATCHED)
+        return
+    text = (
+        f"one step has {batch} episodes (promptsPerStep * groupSize), sandbox.maxConcurrent allows {limit} at once: "
+        "the rest of each step waits; raise maxConcurrent if the nodes have room"
+    )
+    builder.condition(JobCondition.CAPACITY, "False", JobReason.SANDBOXES_LIMITED, text)
+
+
+def _expected_pods(cluster: Object) -> int:
+    groups = cluster.get("spec", {}).get("workerGroupSpecs", [])
+    return 1 + sum(int(group.get("replicas", 0)) for group in groups)

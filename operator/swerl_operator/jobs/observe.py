@@ -1,0 +1,95 @@
+"""Reads what the decision about a job depends on, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from swerl_api import JobCondition, SweRLJobStatus, holds
+
+from ..checks.capacity import cluster_capacity_problem
+from ..checks.episode_capacity import episode_capacity_problems
+from ..checks.preflight import Preflight, read_preflight
+from ..checks.prerequisites import image_set_problem
+from ..checks.problem import Problem, merge_problems
+from ..context import Settings
+from ..kube import Kube, Object
+from ..ray.cleanup import count_leftovers
+from ..ray.cluster import RAY_API
+from ..ray.jobs import UNREACHABLE, DriverState, RayJobs, UnreachableTimer
+from ..ray.pods import head_address
+from ..status_builder import is_finished
+from .attempt import Attempt, attempts_selector
+from .manifests import attempt_preflight, cluster_plan
+from .prerequisites import missing_prerequisites
+
+
+@dataclass(frozen=True)
+class JobObservation:
+    """The state of the cluster for one job. None means: not read, because the decision does not need it."""
+
+    now: datetime
+    submission: str = ""  # id of the current attempt's driver
+    leftovers: int = 0  # clusters, Pods, sandboxes, grading Jobs of other attempts (of any, once the job is over)
+    prerequisites: Sequence[Problem] | None = None
+    capacity: Problem | None = None
+    images: Problem | None = None  # of the SweImageSet the job waits for
+    preflight: Preflight | None = None
+    cluster: Object | None = None
+    pods: Sequence[Object] = field(default_factory=tuple)  # Ray Pods of the current attempt
+    driver: DriverState | None = None
+    unreachable_seconds: float = 0.0  # since Ray last answered
+
+
+class JobObserver:
+    """Reads the state of the cluster for one job at a time."""
+
+    def __init__(self, api: Kube, ray: RayJobs, settings: Settings) -> None:
+        self._api = api
+        self._ray = ray
+        self._settings = settings
+        self._unreachable = UnreachableTimer()
+
+    async def observe(self, attempt: Attempt, status: SweRLJobStatus) -> JobObservation:
+        """The state now; it reads only what the decision needs in this phase."""
+        now = datetime.now(UTC)
+        if is_finished(status) or attempt.spec.suspend:
+            leftovers = await count_leftovers(self._api, attempt.namespace, attempts_selector(attempt.job))
+            return JobObservation(now, leftovers=leftovers)
+        if attempt.number == 0 or holds(status.conditions, JobCondition.SUSPENDED):
+            return JobObservation(now)
+        cluster = await self._api.find(RAY_API, "rayclusters", attempt.namespace, attempt.name)
+        if cluster is None:
+            return await self._observe_start(attempt, now)
+        pods = await self._api.list("v1", "pods", attempt.namespace, labels=attempt.ray_pods_selector)
+        driver = await self._driver(attempt, pods)
+        unreachable = self._unreachable.seconds(attempt.submission, answers=driver.phase != "unreachable")
+        return JobObservation(
+            now, attempt.submission, cluster=cluster, pods=pods, driver=driver, unreachable_seconds=unreachable
+        )
+
+    async def _observe_start(self, attempt: Attempt, now: datetime) -> JobObservation:
+        pod = await self._api.find("v1", "pods", attempt.namespace, attempt.preflight_name)
+        others = attempts_selector(attempt.job, without=attempt.number)
+        return JobObservation(
+            now,
+            leftovers=await count_leftovers(self._api, attempt.namespace, others),
+            prerequisites=await missing_prerequisites(self._api, attempt, self._settings.driver_cluster_role),
+            capacity=await self._capacity_problem(attempt),
+            images=await image_set_problem(self._api, attempt.namespace, attempt.spec.sandbox),
+            preflight=read_preflight(pod, attempt_preflight(attempt)) if pod is not None else None,
+        )
+
+    async def _capacity_problem(self, attempt: Attempt) -> Problem | None:
+        settings, spec = self._settings, attempt.spec
+        if settings.capacity_check != "on":
+            return None
+        nodes = await self._api.list("v1", "nodes", None)
+        problems = [*filter(None, [cluster_capacity_problem(cluster_plan(attempt), nodes)])]
+        problems += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
+        return merge_problems(problems) if problems else None
+
+    async def _driver(self, attempt: Attempt, pods: Sequence[Object]) -> DriverState:
+        address = head_address(pods)
+        return await self._ray.driver(address, attempt.submission) if address else UNREACHABLE

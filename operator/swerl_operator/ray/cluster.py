@@ -1,0 +1,197 @@
+"""The RayCluster manifest of a plan: groups of equal Pods, the head first.
+
+Guarantees: a pure function of the plan; the head runs the driver with the only service-account token, workers have
+none; a dead Ray container is never restarted in place (restartPolicy Never), so that a lost head is noticed; custom Ray
+resources place ranks, engines and rollout workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from swerl_api import RayPods, Resources
+from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
+from swerl_api.pods import PodSettings
+
+from ..kube import Object
+from ..manifest import toleration_manifests
+from ..quantity import parse_quantity
+from .volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes
+
+RAY_API = "ray.io/v1"
+GPU = "nvidia.com/gpu"
+GCS_PORT, DASHBOARD_PORT = 6379, 8265
+AGENT_PORT = 52365  # Ray's dashboard agent, on every node
+# Fixed ports let the agent on a busy node register in time (swerl_trainer/ray_start).
+AGENT_PORTS = {
+    "dashboard-agent-listen-port": str(AGENT_PORT),
+    "dashboard-agent-grpc-port": "52366",
+    "runtime-env-agent-port": "52367",
+    "metrics-export-port": "8080",
+}
+GRACE_SECONDS = 10  # from SIGTERM to SIGKILL: nothing is saved on the way out, checkpoints are atomic
+MINIMUM_OBJECT_STORE = 80 * 2**20  # bytes; Ray refuses less than 75 MB
+OBJECT_STORE_SHARE = 2  # Ray gets one part in this many of shared memory, torch the rest
+
+# A busy node answers late: it counts as dead after 10 missed checks of up to 30 s, not after seconds. Actors run at
+# normal priority, because trainer and engines are the main load.
+RAY_ENVIRONMENT = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONFAULTHANDLER": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_health_check_failure_threshold": "10",
+    "RAY_health_check_period_ms": "5000",
+    "RAY_health_check_timeout_ms": "30000",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_worker_niceness": "0",
+}
+GPU_ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+
+
+@dataclass(frozen=True)
+class RayGroup:
+    """One group of equal Ray Pods."""
+
+    name: str
+    role: str
+    replicas: int
+    gpus: int  # per Pod
+    resources: Resources
+    ray_resources: dict[str, int]  # custom Ray resources per Pod
+    volumes: Sequence[PodVolumes]  # mounted in its Pods
+    spec_field: str  # the field that sizes its Pods
+    environment: dict[str, str] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)  # besides Ray's; those of the head become its Service's
+
+
+@dataclass(frozen=True)
+class RayClusterPlan:
+    """A RayCluster to create; the head is the first of its groups."""
+
+    metadata: Object  # of the RayCluster
+    labels: Mapping[str, str]  # of its Pods, besides their role
+    account: str  # ServiceAccount of the head
+    pods: RayPods
+    spec_field: str  # the field that holds `pods`
+    groups: Sequence[RayGroup]
+
+
+def ray_cluster(plan: RayClusterPlan) -> Object:
+    """RayCluster v1 (KubeRay >= 1.4)."""
+    head, *workers = plan.groups
+    return {
+        "apiVersion": RAY_API,
+        "kind": "RayCluster",
+        "metadata": plan.metadata,
+        "spec": {
+            "enableInTreeAutoscaling": False,
+            "headGroupSpec": {
+                "serviceType": "ClusterIP",
+                "rayStartParams": {"dashboard-host": "0.0.0.0", **_ray_start(plan)},
+                "resources": _ray_resources(head),
+                "template": pod_template(plan, head),
+            },
+            "workerGroupSpecs": [_worker_group(plan, group) for group in workers],
+        },
+    }
+
+
+def pod_template(plan: RayClusterPlan, group: RayGroup) -> Object:
+    """Pod template of `group`."""
+    merged = merge_volumes(group.volumes)
+    wait = [] if group.role == ROLE_DRIVER else [_wait_for_head(plan)]
+    pod: Object = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": group.role == ROLE_DRIVER,
+        "nodeSelector": plan.pods.node_selector,
+        "tolerations": toleration_manifests(plan.pods.tolerations),
+        "imagePullSecrets": [{"name": name} for name in pull_secrets(plan.pods, merged)],
+        "initContainers": [*merged.init_containers, *wait],
+        "containers": [_ray_container(plan, group, merged.mounts)],
+        "volumes": merged.volumes,
+    }
+    if group.role == ROLE_DRIVER:
+        pod["serviceAccountName"] = plan.account
+    labels = {**plan.labels, ROLE_LABEL: group.role}
+    return {"metadata": {"labels": labels}, "spec": {key: v for key, v in pod.items() if v != []}}
+
+
+def pull_secrets(pods: PodSettings, merged: PodVolumes) -> list[str]:
+    """Pull secrets of the Pods' image and of the image sources, each once."""
+    return list(dict.fromkeys([*pods.pull_secrets, *merged.pull_secrets]))
+
+
+def container_environment(pods: PodSettings, environment: Mapping[str, str]) -> Object:
+    """`env` and `envFrom` of a container: values of the user override `environment`."""
+    values = {**environment, **pods.env}
+    found: Object = {"env": [{"name": name, "value": value} for name, value in values.items()]}
+    if pods.env_from_secrets:
+        found["envFrom"] = [{"secretRef": {"name": name}} for name in pods.env_from_secrets]
+    return found
+
+
+def _worker_group(plan: RayClusterPlan, group: RayGroup) -> Object:
+    return {
+        "groupName": group.name,
+        "replicas": group.replicas,
+        "minReplicas": group.replicas,
+        "maxReplicas": group.replicas,
+        "rayStartParams": _ray_start(plan),
+        "resources": _ray_resources(group),
+        "template": pod_template(plan, group),
+    }
+
+
+def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Object]) -> Object:
+    security = RESTRICTED | {"capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]}} if group.gpus else RESTRICTED
+    container: Object = {
+        "name": f"ray-{group.name}",
+        "image": plan.pods.image,
+        **container_environment(plan.pods, RAY_ENVIRONMENT | group.environment),
+        "resources": container_resources(group),
+        "securityContext": security,
+        "readinessProbe": _probe(period=2, failures=30),
+        "livenessProbe": _probe(period=10, failures=60),
+        "volumeMounts": mounts,
+    }
+    if group.role == ROLE_DRIVER:
+        ports = {"gcs": GCS_PORT, "dashboard": DASHBOARD_PORT, "client": 10001, **group.ports}
+        container["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
+    return container
+
+
+def _wait_for_head(plan: RayClusterPlan) -> Object:
+    """Ends when the head answers; cheaper than KubeRay's own `wait-gcs-ready`, which starts Ray for each try."""
+    script = f'until (: <"/dev/tcp/$FQ_RAY_IP/{GCS_PORT}") 2>/dev/null; do sleep 0.5; done'
+    return {
+        "name": "wait-for-head",
+        "image": plan.pods.image,
+        "command": ["bash", "-c", script],  # KubeRay sets the variable
+        "securityContext": RESTRICTED,
+        "resources": HELPER_RESOURCES,
+    }
+
+
+def container_resources(group: RayGroup) -> Object:
+    """Requests and limits of the Ray container, GPUs included."""
+    requests, limits = dict(group.resources.requests), dict(group.resources.limits)
+    if group.gpus:
+        requests[GPU] = limits[GPU] = group.gpus
+    return {"requests": requests, "limits": limits}
+
+
+def _probe(*, period: int, failures: int) -> Object:
+    action = {"path": "/api/local_raylet_healthz", "port": AGENT_PORT}
+    return {"httpGet": action, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
+
+
+def _ray_start(plan: RayClusterPlan) -> dict[str, str]:
+    shared = int(parse_quantity(plan.pods.shared_memory))
+    return {**AGENT_PORTS, "object-store-memory": str(max(MINIMUM_OBJECT_STORE, shared // OBJECT_STORE_SHARE))}
+
+
+def _ray_resources(group: RayGroup) -> dict[str, str]:
+    return {name: str(amount) for name, amount in group.ray_resources.items()}

@@ -1,0 +1,127 @@
+"""The manifest of a sandbox Pod.
+
+Guarantees: no service-account token, no service environment, no privilege to gain, only the capabilities that root
+needs to install packages and use git, the runtime's seccomp profile, limits for cpu, memory and ephemeral storage,
+and an end: the kubelet stops the Pod after its lifetime with nobody's help. The name is a pure function of group
+and ordinal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from swerl_api import names
+from swerl_api.base import Resources
+
+from ..manifest import owner_reference, toleration_manifests
+from ..quantity import parse_quantity
+from .kueue import queue_annotations, queue_labels
+from .parsed import Group
+from .settings import SandboxSettings
+
+UNREACHABLE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+
+# Pagers and progress bars only cost tokens.
+QUIET = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
+
+OUTLIVE = 60  # seconds process 1 sleeps beyond the lifetime, so that the kubelet's deadline, not its exit, ends the Pod
+
+
+def sandbox_pod(group: Group, ordinal: int, settings: SandboxSettings) -> dict[str, Any]:
+    """Manifest of Pod `ordinal` of `group`."""
+    spec = group.spec
+    pod: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": spec.lifetime_seconds,
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_container(group, settings)],
+        **_dns(spec.egress),
+    }
+    optional = {
+        "runtimeClassName": spec.runtime_class_name,
+        "hostUsers": settings.host_users if spec.host_users is None else spec.host_users,
+        "priorityClassName": settings.priority_class_name,
+        "nodeSelector": spec.node_selector or None,
+        "tolerations": _tolerations(group, settings),
+        "imagePullSecrets": [{"name": name} for name in spec.image_pull_secrets] or None,
+    }
+    pod |= {name: value for name, value in optional.items() if value is not None}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": names.sandbox_pod_name(group.key[1], ordinal),
+            "namespace": group.key[0],
+            "labels": pod_labels(group),
+            "ownerReferences": [owner_reference("SweSandbox", group.key[1], group.uid)],
+            **({"annotations": annotations} if (annotations := queue_annotations(group)) else {}),
+        },
+        "spec": pod | settings.pod_overrides,
+    }
+
+
+def pod_labels(group: Group) -> dict[str, str]:
+    """The group's own swerl labels and queue, and those that say what the Pod is; the latter cannot be overridden."""
+    passed_on = {name: value for name, value in group.labels.items() if name.startswith("swerl.dev/")}
+    return (passed_on | queue_labels(group)) | {
+        names.ROLE_LABEL: names.ROLE_SANDBOX,
+        names.SANDBOX_LABEL: group.key[1],
+        names.EGRESS_LABEL: group.spec.egress,
+    }
+
+
+def _tolerations(group: Group, settings: SandboxSettings) -> list[dict[str, Any]]:
+    """Those of the spec, and how long to wait for an unreachable node: the default of Kubernetes is five minutes."""
+    requested = toleration_manifests(group.spec.tolerations)
+    keys = {toleration.get("key") for toleration in requested}
+    limit = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": settings.node_patience}
+    return requested + [{"key": key, **limit} for key in UNREACHABLE_NODE if keys.isdisjoint({key, None})]
+
+
+def _container(group: Group, settings: SandboxSettings) -> dict[str, Any]:
+    spec = group.spec
+    return {
+        "name": names.SANDBOX_CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": spec.command or idle_command(spec.lifetime_seconds),
+        "workingDir": spec.workdir,
+        "env": [{"name": name, "value": value} for name, value in (QUIET | spec.env).items()],
+        "resources": pod_resources(spec.resources, settings),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "privileged": False,
+            "capabilities": {"drop": ["ALL"], "add": [*CAPABILITIES, *settings.extra_capabilities]},
+        },
+    }
+
+
+def idle_command(lifetime: int) -> list[str]:
+    """Process 1: sleeps, ends at once on TERM, and, being a shell in `wait`, reaps what is orphaned to it."""
+    return ["sh", "-c", f"trap 'exit 0' TERM INT; sleep {math.ceil(lifetime) + OUTLIVE} & wait"]
+
+
+def pod_resources(wish: Resources, settings: SandboxSettings) -> dict[str, dict[str, Any]]:
+    """Requests and limits, each resource in both: the wish; else the defaults, and never a limit below its request.
+
+    Where only a limit is named the request is the same, as everywhere in Kubernetes; so is the limit of a device.
+    """
+    requests = settings.default_requests | wish.limits | wish.requests
+    defaults = {
+        name: max(settings.default_limits.get(name, "0"), request, key=parse_quantity)
+        for name, request in requests.items()
+    }
+    return {"requests": requests, "limits": defaults | wish.limits}
+
+
+def _dns(egress: str) -> dict[str, Any]:
+    """With no network a look-up must fail at once, not after the resolver's time-outs."""
+    if egress == "allow":
+        return {"dnsPolicy": "Default"}
+    options = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
+    return {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": options}}

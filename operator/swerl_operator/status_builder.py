@@ -1,0 +1,92 @@
+"""Builds the status of a job or an evaluation step by step, and writes it as a merge patch.
+
+Guarantees: the patch holds only fields that changed and that the operator owns; an unchanged status is not written; the
+server refuses a write that would overwrite a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+from swerl_api import API_VERSION, Condition, SweEvalStatus, SweRLJobStatus, find_condition, holds, set_condition
+from swerl_api.base import faults
+from swerl_api.conditions import ConditionStatus
+
+from .errors import Conflict, NotFound
+from .kube import Kube, Object
+
+Status = TypeVar("Status", SweRLJobStatus, SweEvalStatus)
+
+
+class StatusBuilder(Generic[Status]):
+    """The status for generation `generation` at time `now`; `owned` names the fields to write, None means all."""
+
+    owned: Collection[str] | None = None
+
+    def __init__(self, status: Status, generation: int, now: datetime) -> None:
+        self.previous: Status = status
+        self.status: Status = status.model_copy(deep=True)
+        self.status.observed_generation = generation
+        self._generation = generation
+        self._time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._cleared: set[str] = set()
+
+    def condition(self, type: str, status: ConditionStatus, reason: str, message: str = "") -> None:
+        """Set one condition."""
+        self.status.conditions = set_condition(
+            self.status.conditions, type, status, reason, message, generation=self._generation, time=self._time
+        )
+
+    def patch(self) -> Object | None:
+        """Merge patch of the status, or None when nothing changed."""
+        old: Object = _dump(self.previous)
+        new: Object = _dump(self.status)
+        owned = {*old, *new} if self.owned is None else self.owned
+        changed: dict[str, Any] = {key: new.get(key) for key in sorted(owned) if old.get(key) != new.get(key)}
+        changed |= {key: None for key in self._cleared if key in old}
+        return {"status": changed} if changed else None
+
+    def changed_conditions(self) -> list[Condition]:
+        """Conditions whose status or reason changed."""
+        return [
+            condition for condition in self.status.conditions if condition_changed(self.previous.conditions, condition)
+        ]
+
+
+def condition_changed(previous: list[Condition], condition: Condition) -> bool:
+    """Whether the status or the reason of `condition` differs from that in `previous`."""
+    old = find_condition(previous, condition.type)
+    return old is None or (old.status, old.reason) != (condition.status, condition.reason)
+
+
+def is_finished(status: SweRLJobStatus | SweEvalStatus) -> bool:
+    """Whether the object is Complete or Failed."""
+    return any(holds(status.conditions, type) for type in ("Complete", "Failed"))
+
+
+async def write_status(api: Kube, resource: str, body: Object, patch: Object | None) -> bool:
+    """Patch the status of `body` as it was read; False when the object changed meanwhile: reconcile it again."""
+    if patch is None:
+        return True
+    metadata = body["metadata"]
+    conditional = patch | {"metadata": {"resourceVersion": metadata["resourceVersion"]}}
+    try:
+        await api.patch(API_VERSION, resource, metadata["namespace"], metadata["name"], conditional, sub="status")
+    except Conflict:
+        return False
+    except NotFound:
+        return True
+    return True
+
+
+def invalid_spec_message(error: ValidationError) -> str:
+    """The message for a spec that the API server stored and this operator cannot read."""
+    fields = faults(error, "spec.")
+    return f"{fields}; the installed CRDs and the operator differ: apply crds/ of the operator's version"
+
+
+def _dump(status: SweRLJobStatus | SweEvalStatus) -> Object:
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
