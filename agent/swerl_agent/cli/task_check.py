@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from swerl_agent.grading import Grader, Placement
-from swerl_agent.grading.checking import Ledger, check
-from swerl_agent.grading.soundness import KINDS, Checked
+from swerl_agent.grading.task_validation import KINDS, TaskValidation, ValidationJournal, check
 from swerl_agent.sandbox.lease import anchored
 from swerl_agent.storage import file_name, write_atomic
 from swerl_agent.tasks import Task
@@ -56,19 +55,21 @@ async def check_tasks(options: argparse.Namespace) -> int:
     """Print a line per task as it is decided, then the count; 1 when any task is unfit, 3 when any is undecided."""
     tasks = [task for path in options.path for task in chosen_tasks(options, path)]
     refuse_repeated(tasks, where=", ".join(map(str, options.path)))
-    ledger = Ledger(options.output / RUNS)
+    journal = ValidationJournal(options.output / RUNS)
     started = time.monotonic()
     print(f"{'TASK':<40} {'GOLD':<19} {'EMPTY':<19} REMARK")
-    found: list[Checked] = []
+    found: list[TaskValidation] = []
     try:
-        await _run(options, tasks, ledger, found)
+        await _run(options, tasks, journal, found)
     finally:
-        _write_quarantine(options.output / QUARANTINE, tasks, ledger, found)
+        _write_quarantine(options.output / QUARANTINE, tasks, journal, found)
     return _summary(found, started, options.output)
 
 
-async def _run(options: argparse.Namespace, tasks: Sequence[Task], ledger: Ledger, found: list[Checked]) -> None:
-    def tell(checked: Checked) -> None:
+async def _run(
+    options: argparse.Namespace, tasks: Sequence[Task], journal: ValidationJournal, found: list[TaskValidation]
+) -> None:
+    def tell(checked: TaskValidation) -> None:
         found.append(checked)
         print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {_remark(checked)}", flush=True)
 
@@ -84,7 +85,7 @@ async def _run(options: argparse.Namespace, tasks: Sequence[Task], ledger: Ledge
             keep_log=partial(_keep_log, options.output / LOGS),
         ) as grader,
     ):
-        await check(grader, tasks, ledger, repeat=options.repeat, tell=tell)
+        await check(grader, tasks, journal, repeat=options.repeat, tell=tell)
 
 
 def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:
@@ -93,15 +94,17 @@ def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:
     write_atomic({folder / f"{name}.{number}.txt": [log]}, durable=False)
 
 
-def _write_quarantine(path: Path, tasks: Sequence[Task], ledger: Ledger, found: Sequence[Checked]) -> None:
+def _write_quarantine(
+    path: Path, tasks: Sequence[Task], journal: ValidationJournal, found: Sequence[TaskValidation]
+) -> None:
     """What is known of `tasks` now, those included that this check did not come to."""
     now = {checked.task.instance_id: checked for checked in found}
-    known = [now.get(task.instance_id) or Checked(task, tuple(ledger.runs(task))) for task in tasks]
+    known = [now.get(task.instance_id) or TaskValidation(task, tuple(journal.runs(task))) for task in tasks]
     faults = [fault for checked in known if (fault := checked.quarantined)]
     update_quarantine(path, faults, checked={task.instance_id for task in tasks})
 
 
-def _column(checked: Checked) -> list[str]:
+def _column(checked: TaskValidation) -> list[str]:
     columns = []
     for kind in KINDS:
         statuses = [run.status for run in checked.runs if run.kind == kind]
@@ -110,7 +113,7 @@ def _column(checked: Checked) -> list[str]:
     return [f"{text:<19}" for text in columns]
 
 
-def _remark(checked: Checked) -> str:
+def _remark(checked: TaskValidation) -> str:
     """What is wrong, or how long the tests take."""
     fault = checked.quarantined
     if fault:
@@ -120,7 +123,7 @@ def _remark(checked: Checked) -> str:
     return f"{max(run.seconds for run in checked.of('gold')):.1f} s of tests"
 
 
-def _summary(found: Sequence[Checked], started: float, output: Path) -> int:
+def _summary(found: Sequence[TaskValidation], started: float, output: Path) -> int:
     fit = sum(checked.fit for checked in found)
     undecided = sum(bool(checked.undecided) for checked in found)
     unfit = len(found) - fit - undecided

@@ -1,4 +1,4 @@
-"""Grading: one Kubernetes Job per patch, judged outside it.
+"""Grading: one Kubernetes Job per patch, its verdict made outside it.
 
 Guarantees: the Pod that runs a patch decides nothing; it reports a log, and the trusted side grades that log with the
 `swebench` library. An infrastructure failure is retried on a fresh Job and is never a verdict on the patch.

@@ -37,8 +37,8 @@ class Report:
     log: bytes
     notes: tuple[str, ...]  # protected files put back, shell-quoted; `unshielded`
     keys: tuple[str, ...] = ()  # of the sessions that could be witnessed
-    testimony: bytes = b""  # what the witness wrote
-    scrubbed: str = ""  # what became of objects later than HEAD, in the words of `forget.sh`
+    test_record: bytes = b""  # what the witness wrote
+    scrubbed: str = ""  # what became of objects later than HEAD, in the words of `scrub_history.sh`
     applied: str = ""  # the program that applied the patch
 
     @property
@@ -91,7 +91,7 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         log=_joined(head, tail, total),
         notes=_words(signed, b"note "),
         keys=_words(signed, b"key "),
-        testimony=_decoded(_body(signed, b"testimony")),
+        test_record=_decoded(_body(signed, b"test_record")),
         scrubbed="".join(_words(signed, b"scrubbed ")),
         applied="".join(_words(signed, b"applied ")),
     )

@@ -37,9 +37,9 @@ keep() {
   local part
   mkdir "$scratch/witness"
   mkfifo "$scratch/output" "$scratch/there" "$scratch/witness/record" "$scratch/witness/key"
-  for part in head tail testimony; do : > "$scratch/$part"; done
-  exec {head_in}> "$scratch/head" {tail_in}> "$scratch/tail" {testimony_in}> "$scratch/testimony"
-  exec {head}< "$scratch/head" {tail}< "$scratch/tail" {testimony}< "$scratch/testimony"
+  for part in head tail test_record; do : > "$scratch/$part"; done
+  exec {head_in}> "$scratch/head" {tail_in}> "$scratch/tail" {test_record_in}> "$scratch/test_record"
+  exec {head}< "$scratch/head" {tail}< "$scratch/tail" {test_record}< "$scratch/test_record"
   # Both ends of the record are open before its keeper starts: it would wait for a writer that may be gone by then.
   exec {record}<> "$scratch/witness/record"
   exec {heard}< "$scratch/witness/record"
@@ -47,13 +47,13 @@ keep() {
   exec {done}< <(
     trap '' PIPE
     exec {record}>&-
-    { head -c 16777216 <&"$heard" | settled base64 -w 8000 >&"$testimony_in"; } &
+    { head -c 16777216 <&"$heard" | settled base64 -w 8000 >&"$test_record_in"; } &
     tee >(head -c 8388608 | gzip -1 | settled base64 -w 8000 >&"$head_in") \
       >(tail -c 25165824 | gzip -1 | settled base64 -w 8000 >&"$tail_in") < "$scratch/output" 2> /dev/null | settled wc -c
   )
   exec {output}> "$scratch/output"
-  exec {head_in}>&- {tail_in}>&- {testimony_in}>&- {heard}<&-
-  rm "$scratch/output" "$scratch/there" "$scratch/head" "$scratch/tail" "$scratch/testimony"
+  exec {head_in}>&- {tail_in}>&- {test_record_in}>&- {heard}<&-
+  rm "$scratch/output" "$scratch/there" "$scratch/head" "$scratch/tail" "$scratch/test_record"
 }
 
 # Kill all but this process and the keepers, until nothing is left to kill.
@@ -89,16 +89,16 @@ finish() { # stage, exit code
   section head "$head"
   ((total <= 8388608)) || section tail "$tail"
   for key in "${keys[@]}"; do printf 'swerl-grading %s key %s\n' "$nonce" "$key"; done
-  section testimony "$testimony"
+  section test_record "$test_record"
   printf 'swerl-grading %s end stage=%s exit=%s began=%s ended=%s total=%s\n' \
     "$nonce" "$1" "$2" "${began/,/.}" "${ended/,/.}" "$total"
   exit 0
 }
 
 # What the repository holds that is later than HEAD goes, in refs, logs and objects: the fix may be there.
-forget_the_future() {
+scrub_history() {
   local outcome
-  outcome=$(timeout 120 bash "$payload/forget.sh.000" "$tree" "$base" 2>> "$scratch/git") ||
+  outcome=$(timeout 120 bash "$payload/scrub_history.sh.000" "$tree" "$base" 2>> "$scratch/git") ||
     outcome="failed: it took more than 120 s"
   printf 'swerl-grading %s scrubbed %s\n' "$nonce" "$outcome"
 }
@@ -236,7 +236,7 @@ keep
 : > "$scratch/git"
 cd "$tree" || finish no_work_tree 1
 repo merge-base --is-ancestor "$base" HEAD >> "$scratch/git" 2>&1 || failed wrong_base $?
-forget_the_future
+scrub_history
 
 root=$(pwd -P)
 declare -A untracked=()
@@ -278,7 +278,7 @@ giver=$!
 export TZ=UTC PYTHONHASHSEED=0 SWERL_WITNESS_FOLDER=$scratch/witness SWERL_WITNESS_CODE=$payload/witness
 began=$EPOCHREALTIME
 (
-  exec 1>&"$output" 2>&1 < /dev/null {output}>&- {record}>&- {done}<&- {head}<&- {tail}<&- {testimony}<&-
+  exec 1>&"$output" 2>&1 < /dev/null {output}>&- {record}>&- {done}<&- {head}<&- {tail}<&- {test_record}<&-
   exec timeout -k 5 "$limit" "${shield[@]}" bash "$scratch/eval.sh"
 )
 code=$?

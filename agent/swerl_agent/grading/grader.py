@@ -31,7 +31,6 @@ from .diffs import named_paths
 from .eval_script import instrumented
 from .framing import Report
 from .job import Infrastructure, NoReport, Run, run_job
-from .judgement import judge, witnessed_sessions
 from .manifests import (
     GRADER_LABEL,
     PULL_ALLOWANCE,
@@ -46,6 +45,7 @@ from .pods import PodWatch
 from .policy import exempt_paths, forbidden, paths_within, protected_globs, steers_the_tests
 from .swebench_report import check_parser, library
 from .verdict import Verdict
+from .verdict_rules import verdict_of, witnessed_sessions
 
 __all__ = ["Grader", "GradingError", "Placement"]
 
@@ -95,7 +95,7 @@ class Grader:
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
         package = resources.files(__package__)
-        self._programs = {name: package.joinpath(name).read_bytes() for name in ("grade.sh", "forget.sh")}
+        self._programs = {name: package.joinpath(name).read_bytes() for name in ("grade.sh", "scrub_history.sh")}
         self._programs |= {name: package.joinpath(path).read_bytes() for name, path in WITNESS.items()}
 
     @property
@@ -190,7 +190,7 @@ class Grader:
                 run = await self._run(task, files)
                 if self._keep_log and isinstance(run.outcome, Report):
                     await asyncio.to_thread(self._keep_log, task, patch, run.outcome.log)
-                verdict = await asyncio.to_thread(judge, task, run.outcome, len(failures))
+                verdict = await asyncio.to_thread(verdict_of, task, run.outcome, len(failures))
                 return replace(verdict, image=run.image)
             except Infrastructure as error:
                 failures.append(error)

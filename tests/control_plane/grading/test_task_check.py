@@ -102,18 +102,18 @@ def test_a_killed_check_goes_on_where_it_stopped(task: Task, tmp_path: Path, che
     path = write_tasks(tmp_path / "tasks.jsonl", *(variant(task, f"calc__calc-{number}") for number in range(3)))
     words = check(path, "--repeat", 2, "--jobs", 1)
     first = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    ledger = tmp_path / "out" / "runs.jsonl"
+    journal = tmp_path / "out" / "runs.jsonl"
     deadline = time.monotonic() + 200
-    while time.monotonic() < deadline and not (ledger.is_file() and ledger.read_bytes().count(b"\n") >= 3):
+    while time.monotonic() < deadline and not (journal.is_file() and journal.read_bytes().count(b"\n") >= 3):
         time.sleep(0.2)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    before = ledger.read_bytes()
+    before = journal.read_bytes()
     assert 3 <= before.count(b"\n") < 12
     done = subprocess.run(words, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 of 3 tasks are fit" in done.stdout
-    assert ledger.read_bytes().startswith(before)
+    assert journal.read_bytes().startswith(before)
     kinds = sorted((run["instance_id"], run["kind"]) for run in runs(tmp_path))
     assert kinds == sorted((f"calc__calc-{n}", kind) for n in range(3) for kind in ("gold", "empty") for _ in range(2))
     subprocess.run(words, check=True, timeout=60, stdout=subprocess.DEVNULL)

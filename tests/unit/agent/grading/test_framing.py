@@ -12,11 +12,11 @@ NONCE = "01234567-89ab-cdef-0123-456789abcdef"
 KEY = "5e1ec7ed-89ab-cdef-0123-456789abcdef"
 
 
-def framed(body: bytes = b"output", *, total: int | None = None, tail: bytes = b"", testimony: bytes = b"") -> bytes:
+def framed(body: bytes = b"output", *, total: int | None = None, tail: bytes = b"", test_record: bytes = b"") -> bytes:
     sign = f"swerl-grading {NONCE}"
     parts = [sign, f"{sign} note restored\\ x", f"{sign} head", packed(body)]
     parts += [f"{sign} tail", packed(tail)] if tail else []
-    parts += [f"{sign} key {KEY}", f"{sign} testimony", base64.b64encode(testimony).decode()]
+    parts += [f"{sign} key {KEY}", f"{sign} test_record", base64.b64encode(test_record).decode()]
     length = len(body) if total is None else total
     end = f"{sign} end stage=eval exit=1 began=10.5 ended=12.0 total={length}\n"
     return "\n".join([*parts, end]).encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import _pytest
 import pytest
-from swerl_agent.grading import testimony
+from swerl_agent.grading import test_record
 from swerl_agent.grading.eval_script import instrumented
 from swerl_agent.grading.framing import Report
 from swerl_agent.grading.swebench_report import library
@@ -121,8 +121,8 @@ HONEST = "def answer():\n    return 42\n"
 WRONG = HONEST.replace("42", "41")
 
 
-def witnessed(report: Report, runner: str) -> testimony.Testimony:
-    return testimony.checked_record(report.testimony, report.keys, required=runner, finished=True)
+def witnessed(report: Report, runner: str) -> test_record.TestRecord:
+    return test_record.checked_record(report.test_record, report.keys, required=runner, finished=True)
 
 
 def run(repository: Path, payload: Path, command: str, patch: str = "", before: str = "unset PYTHONPATH") -> Report:

@@ -41,7 +41,7 @@ def grade(
     for path in WITNESS.values():
         (payload / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(WRAPPER.parent / path, payload / path)
-    shutil.copy(WRAPPER.with_name("forget.sh"), payload / "forget.sh.000")
+    shutil.copy(WRAPPER.with_name("scrub_history.sh"), payload / "scrub_history.sh.000")
     for name, text in files.items():
         content = text.encode("utf-8", "surrogateescape")
         half = len(content) // 2

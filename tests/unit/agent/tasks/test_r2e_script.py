@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from swerl_agent.grading.judgement import TIMEOUT_CODES
+from swerl_agent.grading.verdict_rules import TIMEOUT_CODES
 from swerl_agent.tasks.r2e import EVAL_SCRIPT, TEST_SECONDS, TREE
 
 

@@ -35,7 +35,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Testimony:
+class TestRecord:
     """All sessions of one Pod."""
 
     sessions: tuple[Session, ...]
@@ -57,7 +57,7 @@ def _line(name: str | None, test: str, status: str) -> str:
     return f"{status} {test}\n" if name is None else f"{name} ... {WORDS.get(status, status)}\n"
 
 
-def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished: bool) -> Testimony:
+def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished: bool) -> TestRecord:
     """The checked record; `required`: the runner that must have been seen, if any; `finished`: no limit ended it."""
     sessions = [Session() for _ in keys]
     alarms = [] if _read(text, keys, sessions) else ["the witness's record holds lines that it did not sign"]
@@ -68,7 +68,7 @@ def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished:
             alarms.append("the test session was cut short before its runner's end")
     if required and finished and not seen:
         alarms.append(f"{required} was run without its witness")
-    return Testimony(tuple(seen), tuple(alarms))
+    return TestRecord(tuple(seen), tuple(alarms))
 
 
 def _read(text: bytes, keys: Sequence[str], sessions: Sequence[Session]) -> bool:

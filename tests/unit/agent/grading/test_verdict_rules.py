@@ -12,7 +12,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.grading.eval_script import END as MARKED_END
 from swerl_agent.grading.eval_script import START
 from swerl_agent.grading.framing import Report
-from swerl_agent.grading.judgement import judge
+from swerl_agent.grading.verdict_rules import verdict_of
 
 from .graded import A, B, log, task
 
@@ -42,7 +42,7 @@ SEEN: list[list[object]] = [HELLO, ["result", A, "PASSED"], ["result", B, "PASSE
 
 def verdict(*contents: list[object], key: str = KEY, exit_code: int = 0) -> Verdict:
     witnessed = task(eval_script=f"set -x\n: '{START}'\npython3 -m pytest -rA tests\n: '{MARKED_END}'\n")
-    return judge(witnessed, reported(spoken(*contents, key=key), PASSING, exit_code), 0)
+    return verdict_of(witnessed, reported(spoken(*contents, key=key), PASSING, exit_code), 0)
 
 
 def test_what_the_witness_saw_too_is_resolved() -> None:
@@ -74,7 +74,7 @@ def test_lines_that_it_did_not_sign_are_named() -> None:
 def test_lines_that_were_taken_out_are_named() -> None:
     witnessed = task(eval_script="pytest\n")
     said = b"".join(spoken(*SEEN).splitlines(keepends=True)[:1] + spoken(*SEEN).splitlines(keepends=True)[2:])
-    assert "did not sign" in judge(witnessed, reported(said, PASSING), 0).detail
+    assert "did not sign" in verdict_of(witnessed, reported(said, PASSING), 0).detail
 
 
 def test_a_session_that_the_time_limit_ended_is_a_timeout() -> None:
@@ -85,21 +85,21 @@ def test_a_session_that_the_time_limit_ended_is_a_timeout() -> None:
 @pytest.mark.parametrize("lines", [log(f"FAILED {A}"), PASSING])
 def test_a_log_whose_middle_is_missing_resolves_nothing_by_itself_and_says_so(lines: bytes) -> None:
     flooded = replace(reported(b"", lines), total_bytes=40 << 20)
-    judged = judge(task(eval_script="bin/test"), flooded, 0)
+    judged = verdict_of(task(eval_script="bin/test"), flooded, 0)
     assert judged.status == "unresolved"
     assert "too long" in judged.detail and judged.report["log_bytes_left_out"] == 8 << 20
 
 
 def test_a_log_whose_middle_is_missing_counts_where_the_witness_saw_all() -> None:
     flooded = replace(reported(spoken(*SEEN), PASSING), total_bytes=40 << 20)
-    assert judge(task(eval_script="pytest"), flooded, 0).resolved
+    assert verdict_of(task(eval_script="pytest"), flooded, 0).resolved
 
 
 def test_a_runner_that_has_no_witness_resolves_by_its_log_alone_and_the_verdict_says_so() -> None:
-    judged = judge(task(eval_script="bin/test"), reported(b"", PASSING), 0)
+    judged = verdict_of(task(eval_script="bin/test"), reported(b"", PASSING), 0)
     assert (judged.resolved, judged.report["witnessed"]) == (True, False)
     assert judged.detail.endswith("by the log alone")
-    seen = judge(task(eval_script="bin/test"), reported(spoken(*SEEN), PASSING), 0)
+    seen = verdict_of(task(eval_script="bin/test"), reported(spoken(*SEEN), PASSING), 0)
     assert (seen.report["witnessed"], seen.detail) == (True, "FAIL_TO_PASS 1/1, PASS_TO_PASS 1/1")
 
 
@@ -115,7 +115,7 @@ def test_a_name_that_was_printed_behind_other_output_is_that_of_its_test() -> No
     two: list[object] = ["result", "m.C.test_b", "PASSED", "test_b (m.C)"]
     for contents, resolved in (([HELLO, RUN, ONE, two, END], True), ([HELLO, RUN, two, END], False)):
         assert (
-            judge(task((name,), ("Clontest_b (m.C)",), **DJANGO), reported(spoken(*contents), lines), 0).resolved
+            verdict_of(task((name,), ("Clontest_b (m.C)",), **DJANGO), reported(spoken(*contents), lines), 0).resolved
             is resolved
         )
 
@@ -134,7 +134,7 @@ def test_a_name_that_was_printed_behind_other_output_is_that_of_its_test() -> No
 )
 def test_a_run_of_unittest_resolves_what_its_witness_saw_too(contents: list[list[object]], named: str) -> None:
     lines = log("test_a (m.C) ... ok", "test_b (m.C)", "What a docstring says. ... ok")
-    judged = judge(
+    judged = verdict_of(
         task(("test_a (m.C)",), ("What a docstring says.",), **DJANGO), reported(spoken(*contents), lines), 0
     )
     assert judged.resolved is not bool(named)

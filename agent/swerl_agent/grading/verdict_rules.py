@@ -16,7 +16,7 @@ from .eval_script import pytest_runs, unittest_runs
 from .framing import Report
 from .job import Exhausted, Infrastructure, Outcome
 from .swebench_report import confirmed, doubly_reported, grade_log
-from .testimony import Testimony, checked_record, shortened, unconfirmed
+from .test_record import TestRecord, checked_record, shortened, unconfirmed
 from .verdict import Status, Verdict
 
 APPLY_LOG_CHARS = 1_000  # of git's output in the detail of a patch that did not apply
@@ -40,7 +40,7 @@ def witnessed_runner(task: Task) -> str:
     return "pytest" if pytest_runs(script) else "unittest" if unittest_runs(script) else ""
 
 
-def judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
+def verdict_of(task: Task, outcome: Outcome, failures: int) -> Verdict:
     """The verdict on `outcome`, had after `failures` tries; raises Infrastructure when it says nothing of the patch."""
     if isinstance(outcome, Exhausted):
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
@@ -70,12 +70,12 @@ def judge(task: Task, outcome: Outcome, failures: int) -> Verdict:
     return Verdict(_status(report, outcome), report, detail=_detail(report, outcome))
 
 
-def _witness(task: Task, outcome: Report) -> Testimony:
+def _witness(task: Task, outcome: Report) -> TestRecord:
     finished = outcome.exit_code not in TIMEOUT_CODES
-    return checked_record(outcome.testimony, outcome.keys, required=witnessed_runner(task), finished=finished)
+    return checked_record(outcome.test_record, outcome.keys, required=witnessed_runner(task), finished=finished)
 
 
-def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: Testimony) -> list[str]:
+def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: TestRecord) -> list[str]:
     """What speaks against the log, in words."""
     doubtful = doubly_reported(task, outcome.log)
     double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
@@ -84,7 +84,7 @@ def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: 
     return [*witness.alarms, *double, *forged]
 
 
-def _forged(task: Task, report: Mapping[str, Any], witness: Testimony, *, whole: bool) -> list[str]:
+def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole: bool) -> list[str]:
     """Where log and witness contradict each other; `whole`: nothing of the log was left out."""
     if task.evaluation.eval_type == "fail_only":
         return []

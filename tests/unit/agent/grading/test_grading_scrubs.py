@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[4] / "agent/swerl_agent/grading/forget.sh"
+SCRIPT = Path(__file__).parents[4] / "agent/swerl_agent/grading/scrub_history.sh"
 IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "protocol.file.allow=always"]
 WHOLE, LARGE = "1000", "3"  # objects up to which a store is packed as a whole
 

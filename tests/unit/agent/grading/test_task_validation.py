@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Verdict
-from swerl_agent.grading.checking import Ledger
-from swerl_agent.grading.soundness import Checked, Kind, Run
+from swerl_agent.grading.task_validation import Kind, TaskValidation, ValidationJournal, ValidationRun
 from swerl_agent.grading.verdict import Status
 from swerl_agent.tasks import Evaluation, Task, TaskError
 from swerl_agent.tasks.quarantine import Quarantined, read_quarantine, update_quarantine
@@ -19,9 +18,9 @@ from swerl_agent.tasks.quarantine import Quarantined, read_quarantine, update_qu
 TASK = Task("o__r-1", "o/r", "0" * 40, "1", "It breaks.", "image", Evaluation("sh", "gold", "", ("t::a",), ("t::b",)))
 
 
-def run(kind: Kind, status: Status, *failed: str) -> Run:
+def run(kind: Kind, status: Status, *failed: str) -> ValidationRun:
     tests = {"FAIL_TO_PASS": {"success": [], "failure": list(failed)}, "PASS_TO_PASS": {"success": [], "failure": []}}
-    return Run.of(TASK, kind, Verdict(status, {"tests_status": tests, "seconds": 1.5}, detail="why"))
+    return ValidationRun.of(TASK, kind, Verdict(status, {"tests_status": tests, "seconds": 1.5}, detail="why"))
 
 
 GOLD, EMPTY = run("gold", "resolved"), run("empty", "unresolved", "t::a")
@@ -42,8 +41,8 @@ GOLD, EMPTY = run("gold", "resolved"), run("empty", "unresolved", "t::a")
         ([GOLD, run("gold", "infra_error"), EMPTY], None, ""),
     ],
 )
-def test_a_task_is_judged_by_all_its_runs(runs: list[Run], reason: str | None, detail: str) -> None:
-    checked = Checked(TASK, tuple(runs))
+def test_a_task_is_judged_by_all_its_runs(runs: list[ValidationRun], reason: str | None, detail: str) -> None:
+    checked = TaskValidation(TASK, tuple(runs))
     found = checked.quarantined
     assert (found.reason if found else None) == reason
     assert checked.fit == (reason is None)
@@ -57,23 +56,23 @@ def test_the_infrastructures_failure_decides_nothing() -> None:
         (1, (run("gold", "infra_error"), EMPTY)),
         (2, (GOLD, run("gold", "infra_error"), EMPTY, EMPTY)),
     ):
-        checked = Checked(TASK, runs, wanted)
+        checked = TaskValidation(TASK, runs, wanted)
         assert checked.undecided == "why"
         assert checked.quarantined is None
         assert not checked.fit
 
 
 def test_one_run_against_a_task_is_enough() -> None:
-    checked = Checked(TASK, (run("gold", "unresolved", "t::b"), run("gold", "infra_error"), EMPTY), wanted=3)
+    checked = TaskValidation(TASK, (run("gold", "unresolved", "t::b"), run("gold", "infra_error"), EMPTY), wanted=3)
     assert checked.quarantined is not None
     assert not checked.undecided
 
 
 def test_runs_are_remembered_by_the_content_of_their_task(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "check" / "runs.jsonl")
+    journal = ValidationJournal(tmp_path / "check" / "runs.jsonl")
     for one in (GOLD, EMPTY):
-        ledger.add(one)
-    again = Ledger(tmp_path / "check" / "runs.jsonl")
+        journal.add(one)
+    again = ValidationJournal(tmp_path / "check" / "runs.jsonl")
     assert again.runs(TASK) == [GOLD, EMPTY]
     assert again.runs(replace(TASK, image="another")) == []
     assert again.runs(replace(TASK, evaluation=replace(TASK.evaluation, patch="other"))) == []
@@ -81,19 +80,19 @@ def test_runs_are_remembered_by_the_content_of_their_task(tmp_path: Path) -> Non
 
 def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    ledger = Ledger(path)
-    ledger.add(GOLD)
+    journal = ValidationJournal(path)
+    journal.add(GOLD)
     path.write_bytes(path.read_bytes() + b'{"instance_id": "o__r-1", "ki')
-    again = Ledger(path)
+    again = ValidationJournal(path)
     again.add(EMPTY)
-    assert Ledger(path).runs(TASK) == [GOLD, EMPTY]
+    assert ValidationJournal(path).runs(TASK) == [GOLD, EMPTY]
 
 
 def test_a_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"instance_id": "o__r-1"}\n')
     with pytest.raises(TaskError, match=r"not a run of a check: .*runs\.jsonl:1"):
-        Ledger(path)
+        ValidationJournal(path)
 
 
 @pytest.fixture
@@ -109,17 +108,17 @@ def full_disk() -> Iterator[None]:
 
 def test_a_full_disk_keeps_the_runs_before(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     path = tmp_path / "runs.jsonl"
-    ledger = Ledger(path)
-    ledger.add(GOLD)
+    journal = ValidationJournal(path)
+    journal.add(GOLD)
     request.getfixturevalue("full_disk")
     with pytest.raises(TaskError, match="cannot be written: File too large; the runs before are kept"):
-        ledger.add(EMPTY)
-    assert Ledger(path).runs(TASK) == [GOLD]
+        journal.add(EMPTY)
+    assert ValidationJournal(path).runs(TASK) == [GOLD]
 
 
 def found_flaky(task: Task = TASK) -> Quarantined:
     runs = (GOLD, run("gold", "unresolved", "t::b"), EMPTY)
-    found = Checked(task, tuple(replace(one, instance_id=task.instance_id) for one in runs)).quarantined
+    found = TaskValidation(task, tuple(replace(one, instance_id=task.instance_id) for one in runs)).quarantined
     assert found is not None
     return found
 

@@ -1,0 +1,212 @@
+"""Whether tasks grade as they should: the reference fix passes, no change fails, every time; checked by real Jobs.
+
+Guarantees: a run counts only for the very task it was made on; an infrastructure failure says nothing about a task; a
+task whose tests do not do the same every time is flaky, whatever their verdict. Each run is written down as soon as it
+is known, so an interrupted check goes on where it stopped; repeats are Jobs of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from swerl_agent.storage import Journal, JournalError
+from swerl_agent.tasks import Task, TaskError
+from swerl_agent.tasks.quarantine import Quarantined, Reason
+
+from .cache import cache_key, criteria
+from .grader import Grader
+from .swebench_report import check_parser, library
+from .verdict import Verdict
+
+Kind = Literal["gold", "empty"]
+KINDS: tuple[Kind, Kind] = ("gold", "empty")
+WANTED: Mapping[Kind, Sequence[str]] = {"gold": ("resolved",), "empty": ("unresolved", "timeout")}
+FAULTS: Mapping[Kind, Reason] = {"gold": "gold_fails", "empty": "empty_passes"}
+
+
+@dataclass(frozen=True)
+class ValidationRun:
+    """One grading of the reference fix or of no change."""
+
+    instance_id: str
+    key: str  # of the task's content
+    kind: Kind
+    status: str
+    seconds: float  # the tests' own time
+    failed: tuple[str, ...]  # tests that decide and did not pass
+    detail: str
+
+    @classmethod
+    def of(cls, task: Task, kind: Kind, verdict: Verdict) -> ValidationRun:
+        """What a verdict says."""
+        tests = verdict.report.get("tests_status") or {}
+        failed = sorted(name for part in ("FAIL_TO_PASS", "PASS_TO_PASS") for name in _failures(tests, part))
+        seconds = float(verdict.report.get("seconds", 0.0))
+        return cls(task.instance_id, content_key(task), kind, verdict.status, seconds, tuple(failed), verdict.detail)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it says something about the task."""
+        return self.status != "infra_error"
+
+
+def _failures(tests: Mapping[str, Any], part: str) -> Iterable[str]:
+    return (tests.get(part) or {}).get("failure") or ()
+
+
+@dataclass(frozen=True)
+class TaskValidation:
+    """All runs of one task so far, of which `wanted` of each kind make it fit."""
+
+    task: Task
+    runs: tuple[ValidationRun, ...]
+    wanted: int = 1
+    unreadable: str = ""  # why swebench cannot read its test output
+
+    def of(self, kind: Kind) -> list[ValidationRun]:
+        """The runs that say something, of one kind."""
+        return [run for run in self.runs if run.kind == kind and run.decided]
+
+    @property
+    def undecided(self) -> str:
+        """The infrastructure's last failure while runs are lacking and none speaks against the task, '' otherwise."""
+        if self._fault() or all(len(self.of(kind)) >= self.wanted for kind in KINDS):
+            return ""
+        failures = [run.detail for run in self.runs if not run.decided]
+        return (failures or ["it was not run"])[-1]
+
+    @property
+    def quarantined(self) -> Quarantined | None:
+        """Why the task must not be used, or None."""
+        found = self._fault()
+        if found is None:
+            return None
+        evidence: dict[str, Any] = {kind: [_evidence(run) for run in self.of(kind)] for kind in KINDS}
+        return Quarantined(self.task.instance_id, *found, evidence)
+
+    @property
+    def fit(self) -> bool:
+        """Whether every run went as it should."""
+        return not self.undecided and self._fault() is None
+
+    def _fault(self) -> tuple[Reason, str] | None:
+        if self.unreadable:
+            return "unreadable", self.unreadable
+        for kind in KINDS:
+            wavering = _wavering(self.of(kind))
+            if wavering:
+                return "flaky", f"{kind}: {wavering}"
+        for kind in KINDS:
+            wrong = [run for run in self.of(kind) if run.status not in WANTED[kind]]
+            if wrong:
+                return FAULTS[kind], f"{kind}: {wrong[0].status}, {wrong[0].detail}"
+        return None
+
+
+def _wavering(runs: Sequence[ValidationRun]) -> str:
+    """How runs of the same patch differ, '' when they do not."""
+    statuses = [run.status for run in runs]
+    if len(set(statuses)) > 1:
+        return ", ".join(f"{status} {statuses.count(status)} of {len(runs)}" for status in sorted(set(statuses)))
+    failed = [set(run.failed) for run in runs]
+    sometimes = sorted(failed[0].union(*failed) - failed[0].intersection(*failed)) if failed else []
+    return f"{', '.join(sometimes[:5])} failed in some of {len(runs)} runs only" if sometimes else ""
+
+
+def _evidence(run: ValidationRun) -> dict[str, Any]:
+    return {"status": run.status, "seconds": run.seconds, "failed": run.failed, "detail": run.detail}
+
+
+def content_key(task: Task) -> str:
+    """Hex digest of all that a grading of the task depends on."""
+    evaluation = task.evaluation
+    parts = [task.image, task.base_commit, evaluation.eval_script, evaluation.patch, evaluation.test_patch]
+    return cache_key([*parts, *criteria(evaluation)])
+
+
+class ValidationJournal:
+    """The runs of a folder's checks, in a Journal."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there; raises TaskError."""
+        self._path = path
+        self._runs: dict[tuple[str, Kind], list[ValidationRun]] = {}
+        try:
+            self._journal = Journal(path, _run)
+            for run in self._journal.rows():
+                self._keep(run)
+        except OSError as error:
+            raise TaskError(f"{path}: cannot be written: {error.strerror}") from error
+        except JournalError as error:
+            raise TaskError(f"not a run of a check: {error}") from error
+
+    def runs(self, task: Task) -> list[ValidationRun]:
+        """What is known of a task as it is now."""
+        key = content_key(task)
+        return [run for kind in KINDS for run in self._runs.get((task.instance_id, kind), []) if run.key == key]
+
+    def add(self, run: ValidationRun) -> None:
+        """Write a run down; raises TaskError, and what was written before stays."""
+        try:
+            self._journal.append(asdict(run))
+        except OSError as error:
+            raise TaskError(f"{self._path}: cannot be written: {error.strerror}; the runs before are kept") from error
+        self._keep(run)
+
+    def _keep(self, run: ValidationRun) -> None:
+        self._runs.setdefault((run.instance_id, run.kind), []).append(run)
+
+
+def _run(row: Mapping[str, Any]) -> ValidationRun:
+    return ValidationRun(**{**row, "failed": tuple(row["failed"])})
+
+
+async def check(
+    grader: Grader,
+    tasks: Sequence[Task],
+    journal: ValidationJournal,
+    *,
+    repeat: int,
+    tell: Callable[[TaskValidation], None],
+) -> list[TaskValidation]:
+    """Every task with `repeat` runs of each kind, less where the infrastructure fails; `tell` gets each as it is known.
+
+    Raises GradingError, KubeError and TaskError of the first task that has one; the others then end.
+    """
+
+    async def one(task: Task) -> TaskValidation:
+        checked = await _checked(grader, task, journal, repeat)
+        tell(checked)
+        return checked
+
+    await asyncio.to_thread(library)  # once, before threads ask for it at the same time
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(one(task)) for task in tasks]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in running]
+
+
+async def _checked(grader: Grader, task: Task, journal: ValidationJournal, repeat: int) -> TaskValidation:
+    try:
+        await asyncio.to_thread(check_parser, task.evaluation)
+    except ValueError as error:
+        return TaskValidation(task, (), repeat, str(error))
+    await asyncio.gather(*(_repeated(grader, task, kind, journal, repeat) for kind in KINDS))
+    return TaskValidation(task, tuple(journal.runs(task)), repeat)
+
+
+async def _repeated(grader: Grader, task: Task, kind: Kind, journal: ValidationJournal, repeat: int) -> None:
+    """Runs one after the other: at the same time they would be one Job."""
+    done = sum(run.kind == kind and run.decided for run in journal.runs(task))
+    for _ in range(done, repeat):
+        verdict = await grader.grade(task, task.evaluation.patch if kind == "gold" else "")
+        run = ValidationRun.of(task, kind, verdict)
+        journal.add(run)
+        if not run.decided:
+            return
