@@ -7,11 +7,14 @@ export PATH := $(SWERL_HOME)/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE # where it is set, every process compiles what it imports, for seconds
 VENV := $(SWERL_HOME)/venv
 PYTHON := $(VENV)/bin/python
-PYTEST := $(PYTHON) -m pytest -q --durations=10
-# Real processes on a busy machine are late now and then: what fails is tried once more, and named as RERUN in the report.
-TWICE := --reruns 1 --reruns-delay 2 -r fER
-# A test that hangs where no signal reaches it, in a library's own threads, takes its process along and is tried again.
-ENDED := -n 1 --timeout-method thread
+# Outcomes and durations of every run of pytest, for the closing line of `make test`; the trainer's image sees them too.
+RECORDS := .test-records
+RECORDED = --record $(RECORDS)/$@.json
+PYTEST = $(PYTHON) -m pytest -q --durations=10 $(RECORDED)
+# Real processes on a busy machine are sometimes late: a failed test is rerun once and named RERUN in the report.
+RERUN := --reruns 1 --reruns-delay 2 -r fER
+# A test that hangs in a library's own threads, where no signal reaches it, ends with its worker process and is rerun.
+IN_A_WORKER := -n 1 --timeout-method thread
 # The folders and files with the slowest first: xdist would take the files with most tests.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 SLOW := $(patsubst %,tests/%,control_plane/jobs chaos control_plane/grading control_plane/cluster control_plane/sandboxes control_plane/exec)
@@ -44,31 +47,34 @@ demo: ## set everything up, train the tiny agent on a real Kubernetes, show the 
 demo-down: ## remove the demo's job and namespace, keep the cluster
 	@python3 -m demo down
 
-test: lint cluster images test-beside-each-other test-e2e ## everything, against the real parts
-	@echo "make test: all suites passed"
+test: fresh-records lint cluster images test-in-parallel test-e2e ## everything, against the real parts
+	@$(PYTHON) -m tests.summary $(RECORDS)
 
-.PHONY: test-beside-each-other test-on-cluster
-test-beside-each-other: # each of them waits most of the time
-	@echo "unit tests, the trainer's tests, and outages followed by the control plane run beside each other; each shows when it ends"
+.PHONY: fresh-records test-in-parallel test-on-cluster
+fresh-records:
+	@rm -rf $(RECORDS)
+
+test-in-parallel: # each of them waits most of the time
+	@echo "unit tests, the trainer's tests, and outages followed by the control plane run in parallel; each prints when it ends"
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-unit test-trainer test-on-cluster
 
-test-on-cluster: # nothing else may run on the cluster while parts of it are out
+test-on-cluster: # no other test may run on the cluster during an outage
 	@$(MAKE) --no-print-directory test-outages
 	@$(MAKE) --no-print-directory test-control-plane
 
 test-unit: venv ## seconds, no cluster
 	@command -v busybox >/dev/null || { apt-get -qq update && apt-get -qq -y install busybox >/dev/null; }
-	$(PYTEST) $(TWICE) -n 2 tests/unit
+	$(PYTEST) $(RERUN) -n 2 tests/unit
 
 test-trainer: venv ## Megatron, SGLang and Ray, inside the trainer image
-	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --cache-dir /cache/mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q $(TWICE) $(ENDED) tests/trainer'
+	@$(PYTHON) -m images trainer -- sh -c 'python -m mypy --cache-dir /cache/mypy --disable-error-code import-untyped trainer/swerl_trainer tiny_model && python -m pytest -q $(RECORDED) $(RERUN) $(IN_A_WORKER) tests/trainer'
 
 test-control-plane: venv cluster images ## real API server, operator, exec, grading, faults
 	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }
-	$(PYTEST) $(TWICE) -n 5 $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
+	$(PYTEST) $(RERUN) -n 5 $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
 
 test-outages: venv cluster images ## parts of the real cluster stopped and killed, nodes lost
-	$(PYTEST) $(TWICE) -m alone $(SLOW) $(OTHERS)
+	$(PYTEST) $(RERUN) -m alone $(SLOW) $(OTHERS)
 
 test-gvisor: venv images ## a group of sandboxes in gVisor, which is built for it
 	@$(PYTHON) -m cluster build gvisor && $(PYTHON) -m cluster up
@@ -86,8 +92,8 @@ soak: venv cluster images ## random churn for SOAK_MINUTES (30) with a leak chec
 	$(PYTEST) -s -o timeout=0 tests/chaos/soak.py
 
 test-e2e: venv cluster images ## SweRLJobs and their faults, from start to end
-	$(PYTEST) $(TWICE) -n 2 $(BY_FILE) -m "not alone" $(E2E)
-	$(PYTEST) $(TWICE) -m alone tests/e2e
+	$(PYTEST) $(RERUN) -n 2 $(BY_FILE) -m "not alone" $(E2E)
+	$(PYTEST) --record $(RECORDS)/$@-alone.json $(RERUN) -m alone tests/e2e
 
 gpu-check: ## trainer and engines on this machine's GPU: tests, then speed
 	@python3 -m tests.gpu.check

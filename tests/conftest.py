@@ -16,10 +16,19 @@ from pathlib import Path
 import pytest
 
 from cluster.layout import cluster_name, make_command, state_folder, swerl_home
+from tests import record
 
 # A background job of a shell starts with interrupts ignored, and so would every process the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    record.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    record.register(config)
 
 
 @contextmanager
