@@ -38,7 +38,7 @@ RUN_BY = {
     "swerl tasks list": "tests/unit/agent/cli/test_cli.py",
     "swerl tasks check": "tests/e2e/test_bundled_tasks.py",
     "swerl grade": "tests/control_plane/grading/test_predictions.py",
-    "swerl episode run": "tests/unit/agent_episode/test_cli.py",
+    "swerl episode run": "tests/unit/agent/cli/test_cli.py",
     "swerl eval run": "tests/control_plane/grading/test_evaluation.py",
     "swerl serve": "tests/control_plane/grading/test_server.py",
     "swerl sandbox": "tests/control_plane/exec/test_cli.py",
