@@ -11,6 +11,7 @@ import yaml
 from demo.cluster import ROOT
 from tests.e2e.world import World
 
+Json = dict[str, Any]
 KIND = "sweeval"
 TASKS = 2
 
@@ -42,29 +43,31 @@ def test_a_supervised_job_lowers_its_loss(world: World, trained: str) -> None:
     assert second < first
 
 
-def check(world: World, name: str) -> None:
-    """The evaluation ends with every result, and nothing of it but these is left."""
+def results_of(world: World, name: str) -> list[Json]:
+    """Results of the evaluation, which ends with all of them and leaves no object behind."""
     status = world.finish(name, 900, KIND)
     assert (status["total"], status["done"], status["errors"]) == (TASKS, TASKS, 0), status
     folder = world.output / name
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["total"], summary["resolved"]) == (TASKS, status["resolved"])
     assert len(json.loads((folder / "preds.json").read_text())) == TASKS
-    lines = (folder / "results.jsonl").read_text().splitlines()
-    assert all((folder / json.loads(line)["run_dir"] / "traj.json").is_file() for line in lines)
+    results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     kinds = "pods,jobs,swesandboxes,rayclusters,leases"
     world.wait("clean-up", lambda: not world.objects(f"swerl.dev/evaluation={name}", kinds), 60)
+    return results
 
 
 def test_a_models_folder_is_served_and_evaluated(world: World) -> None:
     source = {"image": {"reference": world.images["demo-data"], "path": "/data/model"}}
     world.cluster.apply(manifest(world, "base", {"source": source, "dtype": "float32"}))
-    check(world, "base")
+    results = results_of(world, "base")
+    assert all((world.output / "base" / result["run_dir"] / "traj.json").is_file() for result in results)
 
 
 def test_a_jobs_newest_checkpoint_is_served_and_evaluated(world: World, trained: str) -> None:
     world.cluster.apply(manifest(world, "tuned", {"job": {"name": trained}}))
-    check(world, "tuned")
+    results = results_of(world, "tuned")
+    assert all((world.output / "tuned" / result["run_dir"] / "traj.json").is_file() for result in results)
     assert world.status("tuned", KIND)["checkpoint"] == world.status(trained)["lastCheckpoint"]
     (served,) = (world.output / "tuned").glob("model-step-*")
     assert (served / "config.json").is_file() and list(served.glob("*.safetensors"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from world import Json, World, eventually
+from world import Json, World
 
 from cluster.layout import Cluster
 from tests.control_plane import pod_network
@@ -54,19 +55,18 @@ def _policy(name: str, **spec: object) -> Json:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec}
 
 
-def _assert_reaches(world: World, targets: dict[str, str], expected: set[str]) -> None:
-    """Policies take some tens of ms to be in force, so the matrix may be asked again."""
-    seen: list[dict[str, bool]] = []
-
-    def as_expected() -> bool:
-        seen.append(world.matrix("client", targets))
-        return {name for name, reached in seen[-1].items() if reached} == expected
-
-    eventually(as_expected, f"client reaches {sorted(expected)}", 40)
+def reached(world: World, targets: dict[str, str], expected: set[str], seconds: float = 40) -> set[str]:
+    """Targets that the client reaches, as soon as they are `expected`; a policy takes effect after some tens of ms."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = {name for name, answers in world.matrix("client", targets).items() if answers}
+        if found == expected or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
 
 
 def test_without_policy_everything_of_the_cluster_is_reached(world: World, targets: dict[str, str]) -> None:
-    _assert_reaches(world, targets, _ALL)
+    assert reached(world, targets, _ALL) == _ALL
 
 
 def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listens(
@@ -137,7 +137,7 @@ def _other_end(pod: Path, node: Path) -> str:
 @pytest.mark.usefixtures("policies")
 def test_deny_all_blocks_everything(world: World, targets: dict[str, str]) -> None:
     world.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
-    _assert_reaches(world, targets, set())
+    assert reached(world, targets, set()) == set()
 
 
 @pytest.mark.usefixtures("policies")
@@ -150,7 +150,7 @@ def test_egress_rules_add_up_and_open_nothing_else(world: World, targets: dict[s
     three = {"to": [team], "ports": [{"port": "web"}]}
     world.apply(_policy("one", **_CLIENT, policyTypes=["Egress"], egress=[one]),
                 _policy("more", **_CLIENT, policyTypes=["Egress"], egress=[two, three]))  # fmt: skip
-    _assert_reaches(world, targets, {"pod", "dns", "other namespace"})
+    assert reached(world, targets, {"pod", "dns", "other namespace"}) == {"pod", "dns", "other namespace"}
 
 
 @pytest.mark.usefixtures("policies")
@@ -159,7 +159,7 @@ def test_address_blocks_with_exceptions(running: Cluster, world: World, targets:
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [running.link_cidr, f"{other}/32"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}, {"port": 443}, {"port": 6443}]}
     world.apply(_policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
-    _assert_reaches(world, targets, {"pod"})
+    assert reached(world, targets, {"pod"}) == {"pod"}
 
 
 @pytest.mark.usefixtures("policies")
@@ -168,7 +168,7 @@ def test_ingress_policy_counts_the_source_and_spares_the_node(
 ) -> None:
     rule = {"from": [_CLIENT], "ports": [{"port": "web"}]}
     world.apply(_policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
-    _assert_reaches(world, targets, _ALL - {"other port"})
+    assert reached(world, targets, _ALL - {"other port"}) == _ALL - {"other port"}
     assert elsewhere.matrix("server", {"pod": targets["pod"]}) == {"pod": False}
     assert world.exec("server", "exit", "3").returncode == 3
 

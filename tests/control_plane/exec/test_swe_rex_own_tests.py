@@ -149,3 +149,4 @@ async def test_a_forgotten_deployment_takes_its_sandbox_along(
     name = (await deployment.runtime.execute(Command(command=["cat", "/etc/hostname"], timeout=20))).stdout.strip()
     del deployment
     kubectl(kubeconfig, "-n", namespace, "wait", "--for=delete", f"pod/{name}", "--timeout=30s")
+    assert name not in kubectl(kubeconfig, "-n", namespace, "get", "pods", "-o", "name")

@@ -150,4 +150,5 @@ async def sandboxes(client: KubeClient, namespace: str) -> list[str]:
 async def test_mini_swe_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
     async with serving(solver(call(FIX), call(SUBMIT), gives_up=call("true"))) as server:
         code, said = await command(server, "--model", MODEL, "--agent", "mini-swe-agent")
+    assert code == 0, said
     await check(command, client, server, code, said)

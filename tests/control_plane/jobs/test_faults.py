@@ -40,7 +40,7 @@ def test_a_job_goes_on_when_what_was_missing_appears(world: World, operator: Ope
     world.until_condition(_name(job), "Validated", "ConfigMapMissing")
     metadata = {"name": "late-tasks", "namespace": world.namespace}
     world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
-    world.until_condition(_name(job), "Validated", "Valid")
+    assert world.until_condition(_name(job), "Validated", "Valid")["status"] == "True"
 
 
 def test_impossible_resources_take_no_cluster(world: World, operator: Operator, job: Body) -> None:

@@ -48,5 +48,5 @@ def test_an_image_that_the_node_has_is_there_although_its_registry_is_not(world:
         declare(world, "before", images=[image])
         world.until_condition("before", "Ready", "AllPresent", kind=KIND)
     declare(world, "after", images=[image], retries=0)
-    world.until_condition("after", "Ready", "AllPresent", kind=KIND)
+    assert world.until_condition("after", "Ready", "AllPresent", kind=KIND)["status"] == "True"
     world.kubectl("delete", KIND, "before", "after")

@@ -68,7 +68,8 @@ async def test_a_policy_that_somebody_deletes_comes_back_while_a_sandbox_lives(u
     await user.declare("closed", replicas=1)
     await user.phase("closed", "Ready")
     await user.api.delete("networking.k8s.io/v1", "networkpolicies", user.namespace, "swerl-deny-all")
-    await user.until(user.policies, bool, 30)
+    (policy,) = await user.until(user.policies, bool, 30)
+    assert policy["metadata"]["name"] == "swerl-deny-all"
     await user.delete("closed")
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from swerl_agent.tasks import load_tasks
@@ -157,8 +158,10 @@ def test_what_is_no_model_is_not_complete(hub: Path, tmp_path: Path) -> None:
 
 
 async def test_a_job_without_ids_downloads_nothing(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asyncio.create_subprocess_exec", None)
+    started = AsyncMock()
+    monkeypatch.setattr("asyncio.create_subprocess_exec", started)
     await download(make_job())
+    assert not started.called
 
 
 async def test_without_network_the_field_and_what_to_check_are_named(

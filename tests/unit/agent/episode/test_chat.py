@@ -221,8 +221,10 @@ async def test_an_unknown_model_is_found_in_the_list_whatever_the_server_would_a
 
 
 @pytest.mark.parametrize("models", [None, [], [MODEL], [f"models/{MODEL}"]])
-async def test_a_list_that_knows_it_or_says_nothing_is_no_obstacle(models: list[str] | None) -> None:
-    await check(ChatServer(Replies("OK"), models=models))
+async def test_listed_or_unlisted_model_is_asked(models: list[str] | None) -> None:
+    server = ChatServer(Replies("OK"), models=models)
+    await check(server)
+    assert [asked["model"] for asked in server.asked] == [MODEL]
 
 
 async def test_a_missing_key_is_found_by_the_check() -> None:

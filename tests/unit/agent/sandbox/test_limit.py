@@ -42,7 +42,7 @@ async def test_a_limit_that_was_moved_on_is_not_reached_at_the_earlier_time(limi
 
 async def test_nothing_rings_for_one_who_no_longer_waits(limit: Limit) -> None:
     await limit.wait(asyncio.sleep(0), now() + 0.02)
-    await asyncio.sleep(0.1)
+    assert await asyncio.sleep(0.1, "not cancelled") == "not cancelled"
 
 
 async def test_a_cancellation_from_outside_stays_one_also_at_the_limit(limit: Limit) -> None:

@@ -134,12 +134,15 @@ def test_training_on_a_benchmark_needs_the_explicit_flag(
     assert len(load_tasks(out, "jsonl", purpose="train")) == 1
 
 
-def test_the_training_part_of_swe_bench_is_no_benchmark(tmp_path: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", sumanth("django__django-1")), "--data-source", "swe-bench", "--split", "train")
+def test_the_training_part_of_swe_bench_is_no_benchmark(tmp_path: Path, out: Path, run: Run) -> None:
+    rows = jsonl(tmp_path / "a.jsonl", sumanth("django__django-1"))
+    run(rows, "--data-source", "swe-bench", "--split", "train")
+    assert len(out.read_text().splitlines()) == 1
 
 
-def test_another_set_may_hold_the_same_repository(tmp_path: Path, run: Run) -> None:
+def test_another_set_may_hold_the_same_repository(tmp_path: Path, out: Path, run: Run) -> None:
     run(jsonl(tmp_path / "a.jsonl", swebench()), "--data-source", "own")
+    assert len(out.read_text().splitlines()) == 1
 
 
 def test_a_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> None:

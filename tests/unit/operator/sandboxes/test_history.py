@@ -118,6 +118,7 @@ async def test_a_group_without_its_lease_is_deleted(world: Callable[..., Any]) -
     server.declare("g", owner="nobody")
     await settle(server, operator, lambda: not server.sandboxes and not server.pods)
     await operator.die()
+    assert not server.sandboxes
 
 
 async def test_the_namespace_is_closed_before_the_first_pod(world: Callable[..., Any]) -> None:
@@ -249,3 +250,4 @@ async def test_pods_that_are_gated_from_the_start_hold_no_place_in_the_wave(worl
     server.declare("g", replicas=64)
     await settle(server, operator, lambda: len(server.pods) == 64, ready=False, deliver=True)
     await operator.die()
+    assert len(server.pods) == 64

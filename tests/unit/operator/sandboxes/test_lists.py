@@ -56,3 +56,4 @@ async def test_a_group_that_a_namesake_replaced_unseen_keeps_no_place(world: Cal
         server.remove("pod", name)
     await settle(server, operator, lambda: [name for name in server.pods if "-g-" in name] != [], ready=False)
     await operator.die()
+    assert any("-g-" in name for name in server.pods)

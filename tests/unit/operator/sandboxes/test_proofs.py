@@ -58,6 +58,7 @@ async def test_a_probe_that_proves_nothing_is_no_proof(server: Any, operator: Op
     server.answers = answers
     server.declare("g", replicas=1)
     await settle(server, operator, lambda: why in ready(server).get("message", ""))
+    assert ready(server)["status"] != "True"
 
 
 async def test_who_may_reach_what_he_likes_is_not_asked(server: Any, operator: Operator) -> None:
@@ -81,6 +82,7 @@ async def test_a_proof_that_cannot_be_had_is_sought_again(server: Any, operator:
     server.flaky = 0.3
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("status") == "True")
+    assert server.probed
 
 
 def test_whom_the_operator_asks_for_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
