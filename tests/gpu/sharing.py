@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swerl_trainer.location import Location
 from swerl_trainer.megatron.trainer import MegatronTrainer
-from swerl_trainer.megatron.weight_sender import BucketMetadata
+from swerl_trainer.weight_bucket import WeightBucket
 
 from tests.gpu.serving import HERE
 
@@ -18,7 +18,7 @@ class OneRank:
     async def locations(self) -> list[Location]:
         return [HERE]
 
-    async def weight_buckets(self, max_bytes: int = 2**28) -> list[BucketMetadata]:
+    async def weight_buckets(self, max_bytes: int = 2**28) -> list[WeightBucket]:
         return self.trainer.weight_buckets(max_bytes)
 
     async def share_bucket(self, number: int) -> list[str]:

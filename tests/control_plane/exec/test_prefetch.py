@@ -14,7 +14,7 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import ImagePullFailed
 from swerl_agent.tasks import Evaluation, Task
 from swerl_api import API_VERSION, SweRLJobSpec
-from swerl_trainer.driver.job import Job
+from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import Declared, KubernetesSandboxes
 
 from tests.control_plane.exec.conftest import IMAGE, at_once

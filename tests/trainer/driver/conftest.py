@@ -23,8 +23,8 @@ from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts,
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Evaluation, Task
-from swerl_trainer.driver.job import Job, Paths
 from swerl_trainer.engines.server import free_port
+from swerl_trainer.job import Job, Paths
 from swerl_trainer.rollout.actor import TaskCounts
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import WorkerParts

@@ -12,11 +12,10 @@ import pytest
 from swerl_agent.episode import PROTOCOLS, Budget, Episode, Generation, HFTokenizer, TokenSegment
 from swerl_agent.episode.transcript import Transcript
 from swerl_trainer.algorithm import Sample
-from swerl_trainer.driver.errors import JobError
-from swerl_trainer.driver.job import Job
 from swerl_trainer.driver.samples import samples_of
 from swerl_trainer.driver.state import Pace, TrainingState
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
+from swerl_trainer.job import Job, JobError
 from swerl_trainer.rollout.actor import _encoding
 from swerl_trainer.rollout.group import Rollout
 

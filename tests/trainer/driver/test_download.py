@@ -15,8 +15,7 @@ from unittest.mock import AsyncMock
 import pytest
 from swerl_agent.tasks import load_tasks
 from swerl_trainer.driver.download import Download, download, downloads, fetch, main
-from swerl_trainer.driver.errors import JobError
-from swerl_trainer.driver.job import Job
+from swerl_trainer.job import Job, JobError
 from swerl_trainer.rollout.actor import _tasks
 
 from tests.unit.agent.tasks.rows import jsonl, parquet, sumanth, swe_gym, swebench

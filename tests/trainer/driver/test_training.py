@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from swerl_trainer.checkpoints import CheckpointStore
-from swerl_trainer.driver.job import Job
 from swerl_trainer.driver.ownership import claim
 from swerl_trainer.driver.place import Placement, RolloutWorker
 from swerl_trainer.driver.training import Training
+from swerl_trainer.job import Job
 from swerl_trainer.metrics.sinks import rows
 
 if TYPE_CHECKING:

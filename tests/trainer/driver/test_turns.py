@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_trainer.driver.job import Job
 from swerl_trainer.driver.loop import Parts, TrainingLoop
 from swerl_trainer.driver.state import TrainingState
+from swerl_trainer.job import Job
 from swerl_trainer.rollout.dispatcher import StepGroups
 
 MakeJob = Callable[..., Job]

@@ -19,7 +19,7 @@ from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.location import Location
 from swerl_trainer.megatron.tensor_ipc import handle_of
-from swerl_trainer.megatron.weight_sender import BucketMetadata
+from swerl_trainer.weight_bucket import WeightBucket
 from torch.distributed.distributed_c10d import (
     Backend,
     PrefixStore,
@@ -60,10 +60,10 @@ class HeldModel:
     ) -> None:
         self._groups[group_name] = await asyncio.to_thread(_join, address, port, world_size, group_name, backend)
 
-    async def weight_buckets(self, max_bytes: int = 0) -> list[BucketMetadata]:
+    async def weight_buckets(self, max_bytes: int = 0) -> list[WeightBucket]:
         named = self._named()
         return [
-            BucketMetadata(
+            WeightBucket(
                 names=tuple(name for name, _ in named),
                 dtypes=tuple(str(value.dtype).removeprefix("torch.") for _, value in named),
                 shapes=tuple(tuple(value.shape) for _, value in named),

@@ -14,9 +14,9 @@ from swerl_trainer.engines.handle import shared_places
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.weights import Backend, WeightTransferFailed, weight_link
 from swerl_trainer.location import Location
-from swerl_trainer.megatron.weight_sender import BucketMetadata
+from swerl_trainer.weight_bucket import WeightBucket
 
-BUCKET = BucketMetadata(("w",), ("bfloat16",), ((2,),), 4)
+BUCKET = WeightBucket(("w",), ("bfloat16",), ((2,),), 4)
 
 
 class Engine(EngineClient):
@@ -47,7 +47,7 @@ class Ranks:
     async def locations(self) -> list[Location]:
         return [Location(node, device) for node in "ab" for device in range(2)]
 
-    async def weight_buckets(self, max_bytes: int = 0) -> list[BucketMetadata]:
+    async def weight_buckets(self, max_bytes: int = 0) -> list[WeightBucket]:
         return [BUCKET, BUCKET]
 
     async def share_bucket(self, number: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_api import EvaluationFile
-from swerl_trainer.driver.process import NO_RETRY
+from swerl_trainer.process import NO_RETRY
 from swerl_trainer.serving import serve
 from swerl_trainer.serving.__main__ import main
 from swerl_trainer.serving.errors import ServingError

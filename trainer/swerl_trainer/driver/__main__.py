@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from swerl_trainer.driver.process import on_ray, run_to_end
+from swerl_trainer.process import on_ray, run_to_end
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def wrong_input() -> tuple[type[BaseException], ...]:
     """What ends an attempt and would end the next one too."""
     from swerl_agent.episode import PromptError, TokenizerError
     from swerl_agent.tasks import TaskError
-    from swerl_trainer.driver.errors import JobError
+    from swerl_trainer.job import JobError
     from swerl_trainer.megatron.errors import ConversionError, LayoutError
     from swerl_trainer.rollout.errors import TaskImagesMissing
 
@@ -34,7 +34,7 @@ def wrong_input() -> tuple[type[BaseException], ...]:
 async def _run(path: Path, kubeconfig: str | None, began: float) -> None:
     from swerl_trainer.driver.attempt import run_attempt
     from swerl_trainer.driver.download import download
-    from swerl_trainer.driver.job import Job
+    from swerl_trainer.job import Job
 
     job = Job.read(path)
     async with on_ray():

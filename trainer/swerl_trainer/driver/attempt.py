@@ -19,12 +19,12 @@ import aiohttp
 from swerl_agent.kube import KubeClient, KubeError
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
-from swerl_trainer.driver.job import Job
 from swerl_trainer.driver.ownership import claim
 from swerl_trainer.driver.place import Placement
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.pool import EnginePool
+from swerl_trainer.job import Job
 from swerl_trainer.rollout.actor import RayWorker
 from swerl_trainer.rollout.cluster import owner
 

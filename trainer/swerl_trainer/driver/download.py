@@ -23,9 +23,8 @@ from swerl_agent.tasks.writing import Layout, write_entries
 from swerl_api import TaskSelection
 from swerl_api.source import HuggingFaceSource
 from swerl_trainer.checkpoints import MARKER
-from swerl_trainer.child import run_child
-from swerl_trainer.driver.errors import JobError
-from swerl_trainer.driver.job import Job
+from swerl_trainer.child_process import run_child
+from swerl_trainer.job import Job, JobError
 
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 TASKS_FILE = "tasks.jsonl"

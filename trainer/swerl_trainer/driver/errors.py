@@ -7,9 +7,5 @@ class DriverError(RuntimeError):
     """The attempt cannot go on; the message says what failed and what to do."""
 
 
-class JobError(DriverError):
-    """The job asks for something that cannot be done."""
-
-
 class Superseded(DriverError):
     """Another attempt, or the end of the job, has taken over."""

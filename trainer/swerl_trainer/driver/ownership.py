@@ -19,8 +19,7 @@ from pathlib import Path
 from swerl_agent.storage import write_atomic
 from swerl_api import names
 from swerl_trainer.checkpoints import sync
-from swerl_trainer.driver.errors import JobError
-from swerl_trainer.driver.job import Job
+from swerl_trainer.job import Job, JobError
 
 logger = logging.getLogger(__name__)
 

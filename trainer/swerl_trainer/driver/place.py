@@ -18,12 +18,12 @@ import ray
 from swerl_api import JudgeSpec
 from swerl_api.names import ENGINE_RESOURCE, JUDGE_RESOURCE
 from swerl_trainer.driver import settings
-from swerl_trainer.driver.job import Job
 from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.weights import update_backend
+from swerl_trainer.job import Job
 from swerl_trainer.rollout.actor import TaskCounts
 from swerl_trainer.rollout.runner import WorkerHandle
 

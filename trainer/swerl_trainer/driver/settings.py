@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from swerl_api import JudgeSpec, SweRLJobSpec
 from swerl_trainer.algorithm.settings import Correction, LossSettings
-from swerl_trainer.driver.job import Job
 from swerl_trainer.engines.server import ServerSettings
+from swerl_trainer.job import Job
 from swerl_trainer.megatron.settings import Layout, Optimizer, TrainerSettings
 from swerl_trainer.rollout.dispatcher import DispatchSettings
 

@@ -13,7 +13,7 @@ from typing import Any
 from swerl_agent.kube import KubeClient, KubeError, NotFound
 from swerl_api import API_VERSION, GradingCounts, HeldOutRates, JobProgress, SandboxCounts
 from swerl_trainer.driver.errors import Superseded
-from swerl_trainer.driver.job import Job
+from swerl_trainer.job import Job
 
 logger = logging.getLogger(__name__)
 

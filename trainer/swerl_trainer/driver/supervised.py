@@ -19,7 +19,7 @@ from typing import Any
 
 from swerl_agent.episode import HFTokenizer, answer_tokens
 from swerl_trainer.algorithm.sample import Sample
-from swerl_trainer.driver.errors import JobError
+from swerl_trainer.job import JobError
 from swerl_trainer.rollout.cursor import TaskOrder
 
 OPENING = 2  # messages before the first answer

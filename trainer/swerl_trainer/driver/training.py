@@ -15,12 +15,12 @@ from dataclasses import replace
 from swerl_trainer.algorithm import demonstration_batch
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver import settings
-from swerl_trainer.driver.job import Job
 from swerl_trainer.driver.loop import Parts, TrainingLoop, save
 from swerl_trainer.driver.place import Placement
 from swerl_trainer.driver.state import Pace, TrainingState
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
+from swerl_trainer.job import Job
 from swerl_trainer.megatron.group import TrainGroup
 from swerl_trainer.metrics.figures import train_figures
 from swerl_trainer.metrics.open import open_sinks

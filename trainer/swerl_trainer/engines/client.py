@@ -12,7 +12,7 @@ from typing import Any, Literal
 import aiohttp
 from swerl_trainer.engines.errors import EngineCallError
 from swerl_trainer.location import Location
-from swerl_trainer.megatron.weight_sender import BucketMetadata
+from swerl_trainer.weight_bucket import WeightBucket
 
 PauseMode = Literal["abort", "retract", "in_place"]
 CALL_TIMEOUT = 600.0  # seconds; a bucket of 512 MiB over a slow network
@@ -63,7 +63,7 @@ class EngineClient:
         """Open a weight update; weights may be received until `end_update`."""
         await self._post("begin_weight_update", {})
 
-    async def receive_bucket(self, bucket: BucketMetadata, *, group: str, version: str, flush: bool) -> None:
+    async def receive_bucket(self, bucket: WeightBucket, *, group: str, version: str, flush: bool) -> None:
         """Receive one flat bucket from rank 0 of `group`; returns when it is loaded."""
         await self._post(
             "update_weights_from_distributed",

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.location import Location
-from swerl_trainer.megatron.weight_sender import BucketMetadata
+from swerl_trainer.weight_bucket import WeightBucket
 
 Backend = Literal["gloo", "nccl", "ipc"]
 BUCKET_BYTES = 512 * 2**20  # flat buffer per transfer, on both sides
@@ -32,7 +32,7 @@ class WeightSource(Protocol):
         self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float = 300.0
     ) -> None: ...
 
-    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[BucketMetadata]: ...
+    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]: ...
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None: ...
 

@@ -31,7 +31,7 @@ from swerl_trainer.megatron import environment
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.rank import TrainRank
 from swerl_trainer.megatron.settings import TrainerSettings
-from swerl_trainer.megatron.weight_sender import BucketMetadata
+from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor
 
 TRAIN_RESOURCE = "train"  # custom Ray resource of the nodes that may hold ranks
@@ -129,9 +129,9 @@ class TrainGroup:
             )
         ])  # fmt: skip
 
-    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[BucketMetadata]:
+    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]:
         """What one full transfer consists of, in order; the same for every update of the job."""
-        buckets: list[BucketMetadata] = await self._everywhere("weight_buckets", max_bytes)
+        buckets: list[WeightBucket] = await self._everywhere("weight_buckets", max_bytes)
         return buckets
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None:

@@ -10,11 +10,11 @@ import torch
 from sglang.srt.utils import MultiprocessingSerializer
 from sglang.srt.utils.patch_torch import monkey_patch_torch_reductions
 from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorMetadata
-from swerl_trainer.megatron.weight_sender import BucketMetadata
+from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor
 
 
-def handle_of(flat: Tensor, bucket: BucketMetadata) -> str:
+def handle_of(flat: Tensor, bucket: WeightBucket) -> str:
     """What `update_weights_from_tensor` takes per rank with `load_format="flattened_bucket"`; valid while `flat` lives.
 
     `flat`: uint8 [bucket.bytes], laid out as `bucket` says.
@@ -26,7 +26,7 @@ def handle_of(flat: Tensor, bucket: BucketMetadata) -> str:
     return str(MultiprocessingSerializer.serialize(content, output_str=True))
 
 
-def _metadata(bucket: BucketMetadata) -> list[FlattenedTensorMetadata]:
+def _metadata(bucket: WeightBucket) -> list[FlattenedTensorMetadata]:
     found, start = [], 0
     for name, dtype_name, shape in zip(bucket.names, bucket.dtypes, bucket.shapes, strict=True):
         dtype: torch.dtype = getattr(torch, dtype_name)

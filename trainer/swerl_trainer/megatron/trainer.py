@@ -31,7 +31,8 @@ from swerl_trainer.megatron.optimizer import build_optimizer
 from swerl_trainer.megatron.outputs import keep_output, report_loss
 from swerl_trainer.megatron.settings import TrainerSettings
 from swerl_trainer.megatron.state import load_state, save_state
-from swerl_trainer.megatron.weight_sender import BucketMetadata, WeightSender
+from swerl_trainer.megatron.weight_sender import WeightSender
+from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor
 
 from megatron.core import parallel_state
@@ -127,7 +128,7 @@ class MegatronTrainer:
         """Learning rate from the next step on."""
         self.lr = lr
 
-    def weight_buckets(self, max_bytes: int) -> list[BucketMetadata]:
+    def weight_buckets(self, max_bytes: int) -> list[WeightBucket]:
         """See WeightSender.metadata."""
         return self.sender.metadata(max_bytes)
 

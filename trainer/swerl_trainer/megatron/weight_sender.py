@@ -8,26 +8,16 @@ metadata; a group that could not be joined completely is not kept.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from swerl_trainer.megatron.errors import WeightTransferError
+from swerl_trainer.weight_bucket import WeightBucket
 
 if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
     from swerl_trainer.megatron.device import Device
     from torch import Tensor
-
-
-@dataclass(frozen=True)
-class BucketMetadata:
-    """What one flat buffer holds, as SGLang's `load_format="flattened_bucket"` has it."""
-
-    names: tuple[str, ...]  # Hugging Face parameter names
-    dtypes: tuple[str, ...]  # torch names without the prefix, for example "bfloat16"
-    shapes: tuple[tuple[int, ...], ...]
-    bytes: int
 
 
 class WeightSender:
@@ -38,7 +28,7 @@ class WeightSender:
         self._architecture = architecture
         self._device = device
         self._groups: dict[str, Any] = {}
-        self._buckets: list[BucketMetadata] = []
+        self._buckets: list[WeightBucket] = []
         self._shared: Tensor | None = None
 
     def connect(
@@ -59,7 +49,7 @@ class WeightSender:
                 f"in {timeout:.0f} s: {error}"
             ) from error
 
-    def metadata(self, max_bytes: int) -> list[BucketMetadata]:
+    def metadata(self, max_bytes: int) -> list[WeightBucket]:
         """The buckets of one full transfer, each at most `max_bytes` unless one tensor alone is larger."""
         from swerl_trainer.megatron.conversion import hf_shapes
 
@@ -74,7 +64,7 @@ class WeightSender:
                 buckets.append([])
             buckets[-1].append((name, shape, size))
         self._buckets = [
-            BucketMetadata(
+            WeightBucket(
                 names=tuple(name for name, _, _ in bucket),
                 dtypes=(name_of_dtype,) * len(bucket),
                 shapes=tuple(shape for _, shape, _ in bucket),

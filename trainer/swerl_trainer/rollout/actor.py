@@ -24,7 +24,7 @@ from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
 from swerl_api import TaskSelection
 from swerl_api.names import ROLLOUT_RESOURCE
-from swerl_trainer.driver.job import Job
+from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import WorkerParts

@@ -10,7 +10,7 @@ from swerl_agent.sandbox import SandboxGroup, SandboxWatch, Session
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
 from swerl_api import API_VERSION
-from swerl_trainer.driver.job import Job
+from swerl_trainer.job import Job
 
 PATIENCE = 24 * 3600.0  # seconds; a sandbox may wait for room in the cluster, its own failure comes as an error
 

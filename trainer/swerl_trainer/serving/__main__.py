@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from swerl_api import EvaluationFile
-from swerl_trainer.driver.process import on_ray, run_to_end
+from swerl_trainer.process import on_ray, run_to_end
 from swerl_trainer.serving.errors import ServingError
 
 

@@ -18,7 +18,7 @@ import aiohttp
 import ray
 from swerl_api import EvaluationFile, names
 from swerl_trainer.checkpoints import MARKER
-from swerl_trainer.child import run_child
+from swerl_trainer.child_process import run_child
 from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.router import Router

@@ -11,9 +11,8 @@ import pytest
 from swerl_agent.storage import WriteFailed
 from swerl_api import SweRLJobSpec
 from swerl_trainer.driver import ownership
-from swerl_trainer.driver.errors import JobError
-from swerl_trainer.driver.job import Job, Paths
 from swerl_trainer.driver.ownership import OWNER_FILE, claim
+from swerl_trainer.job import Job, JobError, Paths
 from swerl_trainer.metrics.sinks import JsonlSink, rows
 
 OLD, NEW = "0a1b2c3d-4e5f-0000-0000-000000000000", "ffffffff-4e5f-0000-0000-000000000000"

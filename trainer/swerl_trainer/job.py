@@ -1,4 +1,4 @@
-"""What the operator asks of this attempt, and where its files lie."""
+"""The description of one attempt of a SweRLJob, and the folders that it uses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 from pydantic import ValidationError
 from swerl_api import SweRLJobSpec, names
 from swerl_api.swesandbox import MAX_SANDBOX_NAME
-from swerl_trainer.driver.errors import JobError
 
 NAME_LENGTH = 20  # characters of the job's name in a sandbox's name; longer names end in a hash
+
+
+class JobError(RuntimeError):
+    """The job requests something that is not possible; another attempt would fail the same way."""
 
 
 @dataclass(frozen=True)

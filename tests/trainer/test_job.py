@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from swerl_api.swesandbox import MAX_SANDBOX_NAME
 from swerl_trainer.driver import settings
-from swerl_trainer.driver.errors import JobError
-from swerl_trainer.driver.job import Job
+from swerl_trainer.job import Job, JobError
 
 MakeJob = Callable[..., Job]
 

@@ -10,7 +10,7 @@ from ray.exceptions import RayTaskError
 from swerl_agent.episode import PromptError
 from swerl_agent.tasks import TaskError
 from swerl_trainer.driver.__main__ import main, wrong_input
-from swerl_trainer.driver.process import NO_RETRY, run_to_end
+from swerl_trainer.process import NO_RETRY, run_to_end
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 
 
@@ -60,7 +60,7 @@ HELD = """
 import sys, time, types
 ray = types.SimpleNamespace(init=lambda **_: None, shutdown=lambda: time.sleep(60))
 sys.modules["ray"] = ray
-from swerl_trainer.driver import process
+from swerl_trainer import process
 process.SHUTDOWN_SECONDS = 0.2
 async def work():
     async with process.on_ray():

@@ -1,0 +1,15 @@
+"""The unit in which weights travel from the training ranks to the engines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WeightBucket:
+    """The contents of one flat buffer, as SGLang's `load_format="flattened_bucket"` expects them."""
+
+    names: tuple[str, ...]  # Hugging Face parameter names
+    dtypes: tuple[str, ...]  # torch names without the prefix, for example "bfloat16"
+    shapes: tuple[tuple[int, ...], ...]
+    bytes: int
