@@ -97,8 +97,9 @@ def _model(folder: Path, shape: Shape) -> Path:
 
 def _train(folder: Path, shape: Shape, recompute: str) -> float:
     """Tokens per second of the median step."""
-    from swerl_trainer.algorithm import Sample, policy_batch
-    from swerl_trainer.megatron.settings import TrainerSettings
+    from swerl_api import AlgorithmSpec, TrainerSpec
+    from swerl_trainer.algorithm import TrainingSample, policy_batch
+    from swerl_trainer.megatron.config import RankConfig
     from swerl_trainer.megatron.trainer import MegatronTrainer
 
     from tests.ports import free_port
@@ -108,14 +109,13 @@ def _train(folder: Path, shape: Shape, recompute: str) -> float:
     for number in range(MICRO_BATCHES * PACKED // SEQUENCE):
         tokens = [rng.randrange(shape.vocabulary) for _ in range(SEQUENCE)]
         mask, logprobs = [0] * (SEQUENCE // 4) + [1] * (3 * SEQUENCE // 4), [-11.0] * SEQUENCE
-        samples.append(Sample(tokens, mask, logprobs, float(number % 2), True, f"g{number // 4}", number % 4, "task"))
-    settings = TrainerSettings(
-        model=str(_model(folder, shape)),
-        max_tokens_per_rank=PACKED,
-        recompute=recompute,  # type: ignore[arg-type]
-    )
-    trainer = MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port())
-    batch = policy_batch(samples, normalisation="std", aggregation="token")
+        samples.append(
+            TrainingSample(tokens, mask, logprobs, float(number % 2), True, f"g{number // 4}", number % 4, "task")
+        )
+    trainer_spec = TrainerSpec(image="trainer", max_tokens_per_gpu=PACKED, recompute=recompute)
+    config = RankConfig(str(_model(folder, shape)), "bfloat16", trainer_spec, AlgorithmSpec())
+    trainer = MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port())
+    batch = policy_batch(samples, AlgorithmSpec())
     rates = [trainer.train_step(batch)["tokens_per_second"] for _ in range(WARM_UPS + RUNS)]
     trainer.close()
     return median(rates[WARM_UPS:])
@@ -159,8 +159,9 @@ def _generate(folder: Path, shape: Shape) -> list[float]:
 
 def _update(folder: Path, shape: Shape) -> float:
     """Seconds of the median update; the first opens the engine's view of the rank's memory."""
+    from swerl_api import AlgorithmSpec, TrainerSpec
     from swerl_trainer.engines.weights import TensorLink
-    from swerl_trainer.megatron.settings import TrainerSettings
+    from swerl_trainer.megatron.config import RankConfig
     from swerl_trainer.megatron.trainer import MegatronTrainer
 
     from tests.gpu.serving import engine_of
@@ -170,8 +171,8 @@ def _update(folder: Path, shape: Shape) -> float:
     async def updates() -> list[float]:
         model = _model(folder, shape)
         async with engine_of(model, folder / f"update-{shape.name}.log", share_gpu=True) as engine:
-            settings = TrainerSettings(model=str(model))
-            trainer = MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port())
+            config = RankConfig(str(model), "bfloat16", TrainerSpec(image="trainer"), AlgorithmSpec())
+            trainer = MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port())
             link = TensorLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
             seconds = []
             for version in range(1 + RUNS):

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 from swerl_trainer.algorithm import Batch
+from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.device import Device
-from swerl_trainer.megatron.settings import TrainerSettings
 
 from tests.gpu.shapes import Shape, write_random
-from tests.trainer.megatron.conftest import batch, free_port, models, settings  # noqa: F401 - fixtures
+from tests.trainer.megatron.conftest import batch, free_port, make_config, models  # noqa: F401 - fixtures
 
 RANK = Path(__file__).with_name("rank.py")
 CPU = Device(cuda=False)
@@ -39,7 +39,7 @@ def run_rank(tmp_path: Path) -> RunRank:
     """Run `rank.py` on a device; its report (see there)."""
 
     def run(
-        chosen: TrainerSettings,
+        chosen: RankConfig,
         sequences: Batch,
         device: Device,
         *,
@@ -48,7 +48,7 @@ def run_rank(tmp_path: Path) -> RunRank:
         save: Path | None = None,
     ) -> dict[str, Any]:
         job, out = tmp_path / "job.pt", tmp_path / "out.pt"
-        fields = {"settings": chosen, "batch": sequences, "device": device, "steps": steps, "load": load, "save": save}
+        fields = {"config": chosen, "batch": sequences, "device": device, "steps": steps, "load": load, "save": save}
         torch.save({**fields, "port": free_port(), "out": out}, job)
         hidden = {} if device.cuda else {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
         done = subprocess.run(

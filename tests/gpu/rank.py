@@ -17,7 +17,7 @@ def main(job_file: str) -> None:
     job: dict[str, Any] = torch.load(job_file, weights_only=False)
     batch = job["batch"]
     trainer = MegatronTrainer(
-        job["settings"], rank=0, world_size=1, address="127.0.0.1", port=job["port"], device=job["device"]
+        job["config"], rank=0, world_size=1, address="127.0.0.1", port=job["port"], device=job["device"]
     )
     if job["load"] is not None:
         trainer.load(str(job["load"]))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 import torch
-from swerl_trainer.algorithm import Sample, demonstration_batch
+from swerl_api import AlgorithmSpec, TrainerSpec
+from swerl_trainer.algorithm import TrainingSample, demonstration_batch
 from swerl_trainer.engines.weights import TensorLink
-from swerl_trainer.megatron.settings import Optimizer, TrainerSettings
+from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
 
 from tests.gpu.serving import PROMPT, Answer, Engine, engine_of
@@ -43,10 +44,10 @@ class World:
         return float((mine - torch.tensor(answer.logprobs)).abs().mean())
 
 
-def sample_of(answer: Answer) -> Sample:
+def sample_of(answer: Answer) -> TrainingSample:
     tokens = PROMPT + answer.tokens
     mask = [0] * len(PROMPT) + [1] * len(answer.tokens)
-    return Sample(tokens, mask, [0.0] * len(PROMPT) + answer.logprobs, 1.0, True, "g", 0, "task")
+    return TrainingSample(tokens, mask, [0.0] * len(PROMPT) + answer.logprobs, 1.0, True, "g", 0, "task")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -54,8 +55,10 @@ async def world(make_shape: MakeShape, tmp_path_factory: pytest.TempPathFactory)
     log = tmp_path_factory.mktemp("logs") / "engine.log"
     held, served = make_shape(QWEN3_0_6B, 1), make_shape(QWEN3_0_6B, 0)
     async with engine_of(served, log, share_gpu=True) as engine:
-        settings = TrainerSettings(model=str(held), optimizer=Optimizer(lr=1e-4))
-        trainer = MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port())
+        config = RankConfig(
+            str(held), "bfloat16", TrainerSpec(image="trainer"), AlgorithmSpec(lr=1e-4, weight_decay=0.0)
+        )
+        trainer = MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port())
         yield World(engine, trainer)
         trainer.close()
 

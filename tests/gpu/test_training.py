@@ -11,13 +11,12 @@ import pytest
 import torch
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.device import Device
-from swerl_trainer.megatron.settings import Optimizer
 
 from tests.gpu.conftest import CPU, FUSED_KERNELS, KERNELS, TORCH_KERNELS, name_of
 
 if TYPE_CHECKING:
     from tests.gpu.conftest import RunRank
-    from tests.trainer.megatron.conftest import Settings
+    from tests.trainer.megatron.conftest import MakeConfig
 
 FIGURES = ("loss", "grad_norm", "entropy", "mismatch_kl", "logprob")
 on_each_kernel = pytest.mark.parametrize("kernels", KERNELS, ids=name_of)
@@ -31,9 +30,9 @@ def distances(mine: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> t
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_float32_step_on_cuda_is_the_step_on_the_cpu(
-    run_rank: RunRank, settings: Settings, batch: Batch, tied: bool
+    run_rank: RunRank, make_config: MakeConfig, batch: Batch, tied: bool
 ) -> None:
-    chosen = settings(tied=tied)
+    chosen = make_config(tied=tied)
     here, there = (run_rank(chosen, batch, device, steps=2) for device in (TORCH_KERNELS, CPU))
     assert distances(here["before"], there["before"]).max() < 2e-5
     assert distances(here["after"], there["after"]).max() < 2e-3  # Adam divides tiny gradients by their own size
@@ -44,9 +43,9 @@ def test_a_float32_step_on_cuda_is_the_step_on_the_cpu(
 
 @on_each_kernel
 def test_a_bfloat16_step_on_cuda_is_near_the_float32_step_on_the_cpu(
-    run_rank: RunRank, settings: Settings, batch: Batch, kernels: Device
+    run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device
 ) -> None:
-    exact = settings()
+    exact = make_config()
     here, there = run_rank(replace(exact, dtype="bfloat16"), batch, kernels), run_rank(exact, batch, CPU)
     gaps = distances(here["before"], there["before"])
     assert gaps.mean() < 0.02
@@ -59,19 +58,17 @@ def test_a_bfloat16_step_on_cuda_is_near_the_float32_step_on_the_cpu(
 @on_each_kernel
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 def test_recomputing_activations_changes_nothing(
-    run_rank: RunRank, settings: Settings, batch: Batch, kernels: Device, recompute: Any
+    run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device, recompute: Any
 ) -> None:
-    plain = settings(dtype="bfloat16")
-    expected = run_rank(plain, batch, kernels)["steps"][0]
-    recomputed = run_rank(replace(plain, recompute=recompute), batch, kernels)["steps"][0]
+    expected = run_rank(make_config(dtype="bfloat16"), batch, kernels)["steps"][0]
+    recomputed = run_rank(make_config(dtype="bfloat16", recompute=recompute), batch, kernels)["steps"][0]
     assert recomputed["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-2)
 
 
 @on_each_kernel
-def test_packing_changes_nothing(run_rank: RunRank, settings: Settings, batch: Batch, kernels: Device) -> None:
-    plain = settings(dtype="bfloat16")
-    packed = run_rank(replace(plain, max_tokens_per_rank=10_000), batch, kernels)
-    alone = run_rank(replace(plain, max_tokens_per_rank=1), batch, kernels)
+def test_packing_changes_nothing(run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device) -> None:
+    packed = run_rank(make_config(dtype="bfloat16", max_tokens_per_gpu=10_000), batch, kernels)
+    alone = run_rank(make_config(dtype="bfloat16", max_tokens_per_gpu=1), batch, kernels)
     assert (packed["steps"][0]["micro_batches"], alone["steps"][0]["micro_batches"]) == (1, len(batch))
     assert distances(packed["before"], alone["before"]).mean() < 0.01
     assert packed["steps"][0]["grad_norm"] == pytest.approx(alone["steps"][0]["grad_norm"], rel=2e-2)
@@ -83,9 +80,9 @@ def test_packing_changes_nothing(run_rank: RunRank, settings: Settings, batch: B
     ids=lambda value: name_of(value) if isinstance(value, Device) else f"offload-{value}",
 )
 def test_a_resumed_run_is_the_unbroken_run(
-    run_rank: RunRank, settings: Settings, batch: Batch, tmp_path: Path, kernels: Device, offload: bool
+    run_rank: RunRank, make_config: MakeConfig, batch: Batch, tmp_path: Path, kernels: Device, offload: bool
 ) -> None:
-    chosen = settings(dtype="bfloat16", optimizer=Optimizer(lr=1e-3), offload=offload)
+    chosen = make_config(dtype="bfloat16", max_grad_norm=1.0, offload=offload)
     unbroken = run_rank(chosen, batch, kernels, steps=4)
     run_rank(chosen, batch, kernels, steps=2, save=tmp_path / "checkpoint")
     resumed = run_rank(chosen, batch, kernels, steps=2, load=tmp_path / "checkpoint")

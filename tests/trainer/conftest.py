@@ -1,11 +1,14 @@
-"""A tiny random model that every part of the trainer can load."""
+"""A tiny random model that every part of the trainer can load, and small jobs that train it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from swerl_trainer.job import Job, Paths
 
 VOCABULARY = 512
 CHAT_TEMPLATE = (
@@ -52,3 +55,39 @@ def write_model(folder: Path, seed: int) -> Path:
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     """Folder of the random model of a seed."""
     return lambda seed: write_model(tmp_path_factory.mktemp("models") / f"seed-{seed}", seed)
+
+
+def job_document(name: str = "demo", uid: str = "u", **changes: Any) -> dict[str, Any]:
+    """A small CPU job, as the operator writes it; `changes` are merged into the spec's sections, None takes one out."""
+    spec: dict[str, Any] = {
+        "model": {"source": {"configMap": {"name": "m"}}, "dtype": "float32"},
+        "tasks": {"source": {"configMap": {"name": "t"}}},
+        "algorithm": {"steps": 2, "promptsPerStep": 2, "groupSize": 4, "lr": 1e-3, "dynamicFilter": False},
+        "agent": {"stepLimit": 2, "contextTokens": 512, "maxTokensPerTurn": 24},
+        "trainer": {"image": "trainer"},
+        "checkpoint": {"volume": {"hostPath": {"path": "/runs"}}, "every": 1},
+        "evaluation": {"source": {"configMap": {"name": "e"}}, "samples": 2},
+    }
+    for section, fields in changes.items():
+        if fields is None:
+            spec.pop(section, None)
+        else:
+            spec[section] = {**spec.get(section, {}), **fields}
+    return {"name": name, "namespace": "n", "uid": uid, "attempt": 1, "lease": f"{name}-1", "spec": spec}
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> Callable[..., Job]:
+    """A job read from its file, with the model's folder; keyword arguments change sections of its spec, `name` and
+    `uid` whose it is, `attempt` its attempt."""
+
+    def make(folder: Path | None = None, attempt: int = 1, **changes: Any) -> Job:
+        document = job_document(**changes)
+        document |= {"attempt": attempt, "lease": f"{document['name']}-{attempt}"}
+        path = tmp_path / "job.json"
+        path.write_text(json.dumps(document))
+        return Job.read(
+            path, Paths(folder or tmp_path / "model", tmp_path / "tasks", tmp_path / "held-out", tmp_path / "output")
+        )
+
+    return make

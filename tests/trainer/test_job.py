@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from swerl_api.swesandbox import MAX_SANDBOX_NAME
-from swerl_trainer.driver import settings
+from swerl_trainer.driver import resources
 from swerl_trainer.job import Job, JobError
+from swerl_trainer.megatron.config import RankConfig, initial_lr
 
 MakeJob = Callable[..., Job]
 
@@ -40,34 +41,33 @@ def test_a_broken_job_file_is_named(tmp_path: Path) -> None:
         Job.read(path)
 
 
-def test_the_algorithm_reaches_trainer_and_dispatcher(make_job: MakeJob) -> None:
-    job = make_job(algorithm={"clipHigh": 0.3, "minibatches": 2, "maxStaleness": 1}, sandbox={"prefetch": 3})
-    trainer = settings.trainer_settings(job, "/m")
-    assert (trainer.loss.clip_high, trainer.minibatches, trainer.dtype) == (0.3, 2, "float32")
-    dispatch = settings.dispatch_settings(job.spec)
-    assert (dispatch.max_staleness, dispatch.prefetch) == (1, 3)
+def test_spec_reaches_training_ranks_as_it_is(make_job: MakeJob) -> None:
+    job = make_job(algorithm={"clipHigh": 0.3, "minibatches": 2}, trainer={"image": "i", "gpus": 1, "offload": True})
+    config = RankConfig.of(job.spec, "/m")
+    assert (config.model, config.dtype) == ("/m", "float32")
+    assert (config.algorithm, config.trainer) == (job.spec.algorithm, job.spec.trainer)
+
+
+def test_supervised_steps_have_their_own_learning_rate(make_job: MakeJob) -> None:
+    sft = {"data": "d.jsonl", "lr": 5e-4}
+    assert initial_lr(make_job(algorithm={"lr": 1e-6}).spec.algorithm) == 1e-6
+    assert initial_lr(make_job(algorithm={"lr": 1e-6, "sft": sft}).spec.algorithm) == 5e-4
 
 
 def test_ranks_take_whole_gpus_also_when_engines_share_them(make_job: MakeJob) -> None:
     cpu = make_job()
-    assert settings.ranks(cpu.spec) == (1, 0.0)
+    assert resources.training_ranks(cpu.spec) == (1, 0.0)
     trainer = {"image": "i", "gpus": 4, "replicas": 2}
     apart = make_job(trainer=trainer, rollout={"gpusPerEngine": 4})
-    assert settings.ranks(apart.spec) == (8, 1.0)
+    assert resources.training_ranks(apart.spec) == (8, 1.0)
     shared = apart.spec.model_copy(update={"colocate": True})
-    assert settings.ranks(shared) == (8, 1.0)
-    assert not settings.shares_gpus(apart.spec)
-    assert settings.shares_gpus(shared)
-
-
-def test_the_optimizers_place_reaches_the_trainer(make_job: MakeJob) -> None:
-    job = make_job(trainer={"image": "i", "gpus": 1, "offload": True, "recompute": "full"})
-    trainer = settings.trainer_settings(job, "/m")
-    assert (trainer.offload, trainer.recompute) == (True, "full")
+    assert resources.training_ranks(shared) == (8, 1.0)
+    assert not resources.shares_gpus(apart.spec)
+    assert resources.shares_gpus(shared)
 
 
 def test_engines_get_the_users_arguments(make_job: MakeJob) -> None:
-    server = settings.server_settings(make_job(rollout={"engineArgs": {"max-total-tokens": 9}}), "/m")
+    server = resources.engine_server(make_job(rollout={"engineArgs": {"max-total-tokens": 9}}))
     assert server.arguments == {"max-total-tokens": 9}
     assert (server.gpus, server.context_tokens) == (0, 512)
 
@@ -76,5 +76,5 @@ def test_the_judges_engines_have_their_own_window(make_job: MakeJob) -> None:
     judge = {"model": {"configMap": {"name": "j"}}, "contextTokens": 4096}
     job = make_job(judge=judge, algorithm={"stepwise": {"enabled": True}})
     assert job.spec.judge is not None
-    server = settings.judge_settings(job.spec.judge, "/j")
-    assert (server.model, server.dtype, server.gpus, server.context_tokens) == ("/j", "auto", 0, 4096)
+    server = resources.judge_server(job, job.spec.judge)
+    assert (server.model, server.dtype, server.gpus, server.context_tokens) == (str(job.paths.judge), "auto", 0, 4096)

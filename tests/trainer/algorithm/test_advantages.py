@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from swerl_trainer.algorithm import AlgorithmError, Sample, answer_advantages, group_advantages, groups_with_signal
+from swerl_trainer.algorithm import (
+    AlgorithmError,
+    TrainingSample,
+    answer_advantages,
+    group_advantages,
+    groups_with_signal,
+)
 
 
-def rollout(reward: float, *, group: str = "g", index: int = 0, valid: bool = True, step: int = 0) -> Sample:
-    return Sample([1, 2, 3], [0, 1, 1], [0.0, -1.0, -1.0], reward, valid, group, index, "task", step)
+def rollout(reward: float, *, group: str = "g", index: int = 0, valid: bool = True, step: int = 0) -> TrainingSample:
+    return TrainingSample([1, 2, 3], [0, 1, 1], [0.0, -1.0, -1.0], reward, valid, group, index, "task", step)
 
 
-def group(*rewards: float, name: str = "g") -> list[Sample]:
+def group(*rewards: float, name: str = "g") -> list[TrainingSample]:
     return [rollout(reward, group=name, index=i) for i, reward in enumerate(rewards)]
 
 
@@ -22,7 +28,7 @@ def test_rewards_are_centred_and_divided_by_the_sample_standard_deviation() -> N
 
 
 def test_without_normalisation_rewards_are_only_centred() -> None:
-    advantages = group_advantages(group(1, -1, -1, 1, 1), normalisation="none")
+    advantages = group_advantages(group(1, -1, -1, 1, 1), scale_by_std=False)
     assert [advantages[i] for i in range(5)] == pytest.approx([0.8, -1.2, -1.2, 0.8, 0.8])
 
 
@@ -73,16 +79,16 @@ def test_the_dynamic_filter_keeps_groups_with_signal() -> None:
 
 def test_a_mask_of_another_length_is_refused_with_the_samples_name() -> None:
     with pytest.raises(AlgorithmError, match="g/3"):
-        Sample([1, 2], [1], [], 0.0, True, "g", 3, "task")
+        TrainingSample([1, 2], [1], [], 0.0, True, "g", 3, "task")
 
 
 # Rewards per answer
 
 
-def scored(index: int, outcome: float, *rewards: float | None, group: str = "g") -> Sample:
+def scored(index: int, outcome: float, *rewards: float | None, group: str = "g") -> TrainingSample:
     """A rollout with one token per answer and a reward where its judge gave one."""
     count = len(rewards)
-    return Sample(
+    return TrainingSample(
         [0, *[1] * count], [0, *[1] * count], [0.0, *[-1.0] * count], outcome, True, group, index, "task",
         answers=[(step, step + 1, step + 2) for step in range(count)],
         step_rewards={step: reward for step, reward in enumerate(rewards) if reward is not None},
@@ -90,17 +96,17 @@ def scored(index: int, outcome: float, *rewards: float | None, group: str = "g")
 
 
 def test_an_answer_is_compared_with_those_at_its_place() -> None:
-    found = answer_advantages([scored(0, 1, 2.0, 0.0), scored(1, -1, -2.0, 0.5)], normalisation="none")
+    found = answer_advantages([scored(0, 1, 2.0, 0.0), scored(1, -1, -2.0, 0.5)], scale_by_std=False)
     assert found == {0: [(1, 2, 2.0), (2, 3, -0.25)], 1: [(1, 2, -2.0), (2, 3, 0.25)]}
 
 
 def test_scores_belong_to_their_answer_whatever_is_missing_before_it() -> None:
-    found = answer_advantages([scored(0, 1, None, 2.0), scored(1, 1, 0.0, 0.0)], normalisation="none")
+    found = answer_advantages([scored(0, 1, None, 2.0), scored(1, 1, 0.0, 0.0)], scale_by_std=False)
     assert found == {0: [(2, 3, 1.0)], 1: [(2, 3, -1.0)]}
 
 
 def test_an_answer_that_no_judge_scored_or_no_other_rollout_reaches_learns_from_the_outcome() -> None:
-    found = answer_advantages([scored(0, 1, None, 1.0, 1.5), scored(1, -1, None, 0.0)], normalisation="none")
+    found = answer_advantages([scored(0, 1, None, 1.0, 1.5), scored(1, -1, None, 0.0)], scale_by_std=False)
     assert found == {0: [(1, 2, 1.0), (2, 3, 0.5), (3, 4, 1.0)], 1: [(1, 2, -1.0), (2, 3, -0.5)]}
 
 

@@ -7,9 +7,10 @@ from collections import defaultdict
 
 import pytest
 import torch
+from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
 from swerl_trainer.algorithm import (
     AlgorithmError,
-    Sample,
+    TrainingSample,
     advantage_figures,
     demonstration_batch,
     minibatches,
@@ -18,12 +19,12 @@ from swerl_trainer.algorithm import (
 from swerl_trainer.algorithm.packing import pack, schedule, unpack
 
 
-def sample(length: int, *, reward: float = 1.0, group: str = "g", index: int = 0, step: int = 0) -> Sample:
+def sample(length: int, *, reward: float = 1.0, group: str = "g", index: int = 0, step: int = 0) -> TrainingSample:
     mask = [0, 0] + [1] * (length - 2)
-    return Sample(list(range(length)), mask, [-1.0] * length, reward, True, group, index, "task", step)
+    return TrainingSample(list(range(length)), mask, [-1.0] * length, reward, True, group, index, "task", step)
 
 
-def rollouts() -> list[Sample]:
+def rollouts() -> list[TrainingSample]:
     """Two groups with signal, one trajectory in three steps, and one group without."""
     mixed = [sample(5 + 3 * i, reward=float(i % 2), group="a", index=i) for i in range(4)]
     steps = [sample(4 + step, reward=1.0, group="b", index=0, step=step) for step in range(3)]
@@ -37,26 +38,26 @@ def rollouts() -> list[Sample]:
 
 
 def test_a_group_without_signal_counts_in_the_mean_with_advantage_zero() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    batch = policy_batch(rollouts(), AlgorithmSpec())
     assert [s.trajectory[0] for s in batch.sequences] == [*"aaaa", *"bbbb", *"cc"]
     assert [bool(s.advantages.any()) for s in batch.sequences] == [True] * 8 + [False] * 2
     assert batch.trainable_tokens == sum(s.trainable_tokens for s in rollouts())
 
 
 def test_what_infrastructure_ended_is_not_in_the_mean() -> None:
-    lost = Sample(range(5), [0, 0, 1, 1, 1], [-1.0] * 5, 1.0, False, "c", 0, "task", 1)
-    batch = policy_batch([*rollouts(), lost], normalisation="std", aggregation="token")
+    lost = TrainingSample(range(5), [0, 0, 1, 1, 1], [-1.0] * 5, 1.0, False, "c", 0, "task", 1)
+    batch = policy_batch([*rollouts(), lost], AlgorithmSpec())
     assert [s.trajectory for s in batch.sequences if s.trajectory[0] == "c"] == [("c", 1)]
 
 
 def test_token_weights_are_equal_and_sum_to_one() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    batch = policy_batch(rollouts(), AlgorithmSpec())
     weights = torch.cat([s.weights[s.mask] for s in batch.sequences])
     assert torch.allclose(weights, torch.full_like(weights, 1 / len(weights)))
 
 
 def test_sequence_weights_give_every_trajectory_the_same_share() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="sequence")
+    batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="sequence"))
     share: defaultdict[tuple[str, int], float] = defaultdict(float)
     for s in batch.sequences:
         share[s.trajectory] += float(s.weights.sum())
@@ -65,49 +66,49 @@ def test_sequence_weights_give_every_trajectory_the_same_share() -> None:
 
 def test_the_figures_of_a_batch_are_means_over_trajectories_and_over_tokens() -> None:
     good, bad = sample(12, reward=1.0), sample(4, reward=-1.0, index=1)  # 10 and 2 trained tokens
-    figures = advantage_figures(policy_batch([good, bad], normalisation="none", aggregation="token"))
+    figures = advantage_figures(policy_batch([good, bad], AlgorithmSpec(advantage_normalisation="none")))
     assert figures == pytest.approx({"rewards": 0.0, "advantages": 8 / 12, "returns": 8 / 12})
-    assert advantage_figures(policy_batch([], normalisation="none", aggregation="token")) == {}
+    assert advantage_figures(policy_batch([], AlgorithmSpec(advantage_normalisation="none"))) == {}
 
 
 def test_no_group_with_signal_makes_an_empty_batch() -> None:
-    assert len(policy_batch([sample(8), sample(8, index=1)], normalisation="std", aggregation="token")) == 0
+    assert len(policy_batch([sample(8), sample(8, index=1)], AlgorithmSpec())) == 0
 
 
 def test_a_rollout_without_log_probabilities_cannot_be_trained() -> None:
-    bare = Sample([1, 2, 3], [0, 1, 1], (), 1.0, True, "g", 0, "task")
+    bare = TrainingSample([1, 2, 3], [0, 1, 1], (), 1.0, True, "g", 0, "task")
     with pytest.raises(AlgorithmError, match="log-probabilities"):
-        policy_batch([bare, sample(5, reward=0.0, index=1)], normalisation="std", aggregation="token")
+        policy_batch([bare, sample(5, reward=0.0, index=1)], AlgorithmSpec())
 
 
 def test_text_that_was_encoded_again_is_trained_without_log_probabilities() -> None:
-    bare = [Sample([1, 2, 3], [0, 1, 1], (), float(i), True, "g", i, "task") for i in range(2)]
-    batch = policy_batch(bare, normalisation="std", aggregation="token", sampled=False)
+    bare = [TrainingSample([1, 2, 3], [0, 1, 1], (), float(i), True, "g", i, "task") for i in range(2)]
+    batch = policy_batch(bare, AlgorithmSpec(encoding="text"))
     assert [sequence.rollout_logprobs for sequence in batch.sequences] == [None, None]
     assert pack(batch, [0, 1]).rollout is None
 
 
 def test_demonstrations_have_advantage_one_and_need_no_group() -> None:
-    batch = demonstration_batch([Sample([1, 2, 3], [0, 0, 1], (), 0.0, True, "", 0, "task")])
+    batch = demonstration_batch([TrainingSample([1, 2, 3], [0, 0, 1], (), 0.0, True, "", 0, "task")])
     assert batch.sequences[0].advantages.tolist() == [0.0, 0.0, 1.0]
 
 
 def test_the_first_token_is_never_trained() -> None:
-    batch = demonstration_batch([Sample([1, 2, 3], [1, 1, 1], (), 0.0, True, "", 0, "task")])
+    batch = demonstration_batch([TrainingSample([1, 2, 3], [1, 1, 1], (), 0.0, True, "", 0, "task")])
     assert batch.sequences[0].mask.tolist() == [False, True, True]
 
 
 def test_minibatches_share_out_whole_trajectories_and_weigh_each_part_anew() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="sequence")
-    parts = minibatches(batch, 3, "sequence")
+    batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="sequence"))
+    parts = minibatches(batch, AlgorithmSpec(minibatches=3, loss_aggregation="sequence"))
     assert [float(sum(s.weights.sum() for s in p.sequences)) for p in parts] == pytest.approx([1.0] * 3)
     owners = [{s.trajectory for s in p.sequences} for p in parts]
     assert not owners[0] & owners[1] and len(owners[0] | owners[1] | owners[2]) == 8
 
 
 def test_there_are_never_more_minibatches_than_trajectories() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
-    assert len(minibatches(batch, 50, "token")) == 8
+    batch = policy_batch(rollouts(), AlgorithmSpec())
+    assert len(minibatches(batch, AlgorithmSpec(minibatches=50))) == 8
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -124,7 +125,7 @@ def test_a_schedule_loses_nothing_and_keeps_the_budget(ranks: int) -> None:
 @pytest.mark.parametrize("count", [517, 3])
 def test_any_number_of_samples_is_shared_out_whole_over_four_ranks(count: int) -> None:
     steps = [sample(4 + number % 7, reward=float(number % 2), index=number) for number in range(count)]
-    batch = policy_batch(steps, normalisation="std", aggregation="token")
+    batch = policy_batch(steps, AlgorithmSpec())
     plan = schedule([len(sequence) for sequence in batch.sequences], budget=64, ranks=4)
     assert len({len(of_rank) for of_rank in plan}) == 1
     assert sorted(place for of_rank in plan for members in of_rank for place in members) == list(range(count))
@@ -140,7 +141,7 @@ def test_fewer_sequences_than_ranks_leave_empty_micro_batches() -> None:
 
 
 def test_a_packed_micro_batch_predicts_each_token_from_the_one_before() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    batch = policy_batch(rollouts(), AlgorithmSpec())
     packed = pack(batch, [2, 0, 5], multiple=4)
     assert all(b % 4 == 0 for b in packed.boundaries.tolist()) and len(packed.tokens) == packed.boundaries[-1]
     expected = torch.cat([batch.sequences[i].tokens[batch.sequences[i].mask] for i in (2, 0, 5)])
@@ -149,26 +150,28 @@ def test_a_packed_micro_batch_predicts_each_token_from_the_one_before() -> None:
 
 
 def test_unpacking_restores_every_tokens_place() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    batch = policy_batch(rollouts(), AlgorithmSpec())
     packed = pack(batch, [3, 1])
     restored = unpack(packed.weights, packed, batch)
     assert all(torch.equal(restored[i], batch.sequences[i].weights) for i in (3, 1))
 
 
 def test_a_padding_micro_batch_has_no_trainable_token() -> None:
-    batch = policy_batch(rollouts(), normalisation="std", aggregation="token")
+    batch = policy_batch(rollouts(), AlgorithmSpec())
     packed = pack(batch, [], multiple=8)
     assert (len(packed.tokens), len(packed.positions), packed.sequences) == (8, 0, 1)
 
 
 def test_stepwise_advantages_lie_on_their_answers_and_are_zero_elsewhere() -> None:
-    def judged(index: int, rewards: dict[int, float]) -> Sample:
+    def judged(index: int, rewards: dict[int, float]) -> TrainingSample:
         answers = [(0, 2, 4), (1, 5, 7)]
         mask = [0, 0, 1, 1, 0, 1, 1]
-        return Sample(range(7), mask, [-1.0] * 7, 1.0, True, "g", index, "t", answers=answers, step_rewards=rewards)
+        return TrainingSample(
+            range(7), mask, [-1.0] * 7, 1.0, True, "g", index, "t", answers=answers, step_rewards=rewards
+        )
 
     samples = [judged(0, {0: 2.0, 1: 1.0}), judged(1, {0: 0.0, 1: 1.0})]
-    batch = policy_batch(samples, normalisation="none", aggregation="token", stepwise=True)
+    batch = policy_batch(samples, AlgorithmSpec(advantage_normalisation="none", stepwise=StepwiseSpec(enabled=True)))
     first, second = batch.sequences
     assert first.advantages.tolist() == [0, 0, 1, 1, 0, 0, 0]
     assert second.advantages.tolist() == [0, 0, -1, -1, 0, 0, 0]

@@ -6,7 +6,9 @@ import math
 
 import pytest
 import torch
-from swerl_trainer.algorithm import AlgorithmError, Correction, LossSettings
+from pydantic import ValidationError
+from swerl_api.algorithm import AlgorithmSpec, CorrectionSpec
+from swerl_trainer.algorithm import AlgorithmError
 from swerl_trainer.algorithm.correction import correction_weights
 from swerl_trainer.algorithm.loss import LossReport, TokenTerms, micro_batch_loss
 from torch import Tensor
@@ -33,8 +35,8 @@ def terms(**changes: object) -> TokenTerms:
     return TokenTerms(**(fields | changes))  # type: ignore[arg-type]
 
 
-def loss(settings: LossSettings, **changes: object) -> LossReport:
-    return micro_batch_loss(terms(**changes), settings)
+def loss(algorithm: AlgorithmSpec, **changes: object) -> LossReport:
+    return micro_batch_loss(terms(**changes), algorithm)
 
 
 def clipped(ratio: float, advantage: float) -> float:
@@ -43,14 +45,14 @@ def clipped(ratio: float, advantage: float) -> float:
 
 def test_grpo_clips_asymmetrically() -> None:
     expected = [clipped(math.exp(p - o), a) for p, o, a in zip(LOGPROBS, OLD, ADVANTAGES, strict=True)]
-    report = loss(LossSettings())
+    report = loss(AlgorithmSpec())
     assert report.loss.item() == pytest.approx(sum(expected) / 4)
     assert float(report.sums["clip_fraction"]) == pytest.approx(0.75)
 
 
 def test_a_clipped_token_has_no_gradient() -> None:
     arguments = terms()
-    torch.autograd.backward(micro_batch_loss(arguments, LossSettings()).loss)
+    torch.autograd.backward(micro_batch_loss(arguments, AlgorithmSpec()).loss)
     gradient = arguments.logprobs.grad
     assert gradient is not None
     assert gradient.tolist() == pytest.approx([0.0, -0.25, 0.0, 0.0])  # only the second token's ratio is inside
@@ -58,7 +60,7 @@ def test_a_clipped_token_has_no_gradient() -> None:
 
 def test_on_policy_grpo_is_the_policy_gradient() -> None:
     arguments = terms(old=None)
-    torch.autograd.backward(micro_batch_loss(arguments, LossSettings()).loss)
+    torch.autograd.backward(micro_batch_loss(arguments, AlgorithmSpec()).loss)
     gradient = arguments.logprobs.grad
     assert gradient is not None
     assert gradient.tolist() == pytest.approx([-0.25 * a for a in ADVANTAGES])
@@ -67,38 +69,38 @@ def test_on_policy_grpo_is_the_policy_gradient() -> None:
 def test_gspo_uses_one_ratio_per_sequence() -> None:
     logs = [(0.5 + 0.0) / 2, (-0.4 - 0.5) / 2]
     expected = [clipped(math.exp(logs[s]), a) for s, a in zip(SEQUENCE, ADVANTAGES, strict=True)]
-    assert float(loss(LossSettings(objective="gspo")).loss) == pytest.approx(sum(expected) / 4)
+    assert float(loss(AlgorithmSpec(name="gspo")).loss) == pytest.approx(sum(expected) / 4)
 
 
 def test_reinforce_weighs_log_probabilities_by_advantages() -> None:
     expected = -sum(a * p for a, p in zip(ADVANTAGES, LOGPROBS, strict=True)) / 4
-    assert float(loss(LossSettings(objective="reinforce")).loss) == pytest.approx(expected)
+    assert float(loss(AlgorithmSpec(name="reinforce")).loss) == pytest.approx(expected)
 
 
 def test_sft_is_the_cross_entropy() -> None:
-    assert float(loss(LossSettings(objective="sft"), old=None).loss) == pytest.approx(6.5 / 4)
+    assert float(loss(AlgorithmSpec(name="sft"), old=None).loss) == pytest.approx(6.5 / 4)
 
 
 def test_the_kl_term_is_the_k3_estimate() -> None:
     reference = [-1.2, -2.0, -0.9, -2.0]
     k3 = [math.exp(r - p) - (r - p) - 1 for r, p in zip(reference, LOGPROBS, strict=True)]
-    plain = loss(LossSettings())
-    report = loss(LossSettings(kl_coef=0.1), reference=tensor(reference))
+    plain = loss(AlgorithmSpec())
+    report = loss(AlgorithmSpec(kl_coef=0.1), reference=tensor(reference))
     assert float(report.sums["kl"]) == pytest.approx(sum(k3) / 4)
     assert float(report.loss - plain.loss) == pytest.approx(0.1 * sum(k3) / 4, rel=1e-4)
 
 
 def test_the_entropy_bonus_lowers_the_loss() -> None:
     entropy = tensor([0.1, 0.2, 0.3, 0.4])
-    plain, report = loss(LossSettings()), loss(LossSettings(entropy_coef=0.5), entropy=entropy)
+    plain, report = loss(AlgorithmSpec()), loss(AlgorithmSpec(entropy_coef=0.5), entropy=entropy)
     assert float(report.loss - plain.loss) == pytest.approx(-0.5 * 0.25, rel=1e-4)
 
 
 def test_a_term_that_is_switched_on_must_be_there() -> None:
     with pytest.raises(AlgorithmError, match="kl_coef"):
-        loss(LossSettings(kl_coef=0.1))
+        loss(AlgorithmSpec(kl_coef=0.1))
     with pytest.raises(AlgorithmError, match="rollout log-probabilities"):
-        loss(LossSettings(correction=Correction("tis")))
+        loss(AlgorithmSpec(correction=CorrectionSpec(mode="tis")))
 
 
 ROLLOUT = [-2.5, -2.0, 0.0, -2.0]  # log ratios of OLD to it: 1, 0, -.1, -.5
@@ -108,30 +110,30 @@ RATIO = [math.e, 1.0, math.exp(-0.1), math.exp(-0.5)]
 @pytest.mark.parametrize(
     ("correction", "expected"),
     [
-        (Correction("none"), [1.0] * 4),
-        (Correction("tis", "token", 0.0, 2.0), [2.0, *RATIO[1:]]),
-        (Correction("tis", "token", 0.7, 2.0), [2.0, *RATIO[1:3], 0.7]),
-        (Correction("mis", "token", 0.7, 2.0), [0.0, *RATIO[1:3], 0.0]),
-        (Correction("tis", "sequence", 0.0, 2.0), [2.0, 2.0, math.exp(-0.6), math.exp(-0.6)]),
-        (Correction("mis", "sequence", 0.0, 2.0), [0.0, 0.0, math.exp(-0.6), math.exp(-0.6)]),
+        (CorrectionSpec(mode="none"), [1.0] * 4),
+        (CorrectionSpec(mode="tis", level="token", low=0.0, high=2.0), [2.0, *RATIO[1:]]),
+        (CorrectionSpec(mode="tis", level="token", low=0.7, high=2.0), [2.0, *RATIO[1:3], 0.7]),
+        (CorrectionSpec(mode="mis", level="token", low=0.7, high=2.0), [0.0, *RATIO[1:3], 0.0]),
+        (CorrectionSpec(mode="tis", level="sequence", low=0.0, high=2.0), [2.0, 2.0, math.exp(-0.6), math.exp(-0.6)]),
+        (CorrectionSpec(mode="mis", level="sequence", low=0.0, high=2.0), [0.0, 0.0, math.exp(-0.6), math.exp(-0.6)]),
     ],
 )
-def test_correction_weights(correction: Correction, expected: list[float]) -> None:
+def test_correction_weights(correction: CorrectionSpec, expected: list[float]) -> None:
     weights, _ = correction_weights(tensor(OLD), tensor(ROLLOUT), torch.tensor(SEQUENCE), 2, correction)
     assert weights.tolist() == pytest.approx(expected)
 
 
 def test_correction_weights_multiply_the_loss() -> None:
-    settings = LossSettings(correction=Correction("tis", "token", 0.0, 2.0))
+    algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="tis", level="token", low=0.0, high=2.0))
     per_token = [clipped(math.exp(p - o), a) for p, o, a in zip(LOGPROBS, OLD, ADVANTAGES, strict=True)]
     expected = sum(min(w, 2.0) * value for w, value in zip(RATIO, per_token, strict=True)) / 4
-    report = loss(settings, rollout=tensor(ROLLOUT))
+    report = loss(algorithm, rollout=tensor(ROLLOUT))
     assert report.loss.item() == pytest.approx(expected)
     assert float(report.sums["correction_active"]) == pytest.approx(0.25)
 
 
 def test_the_engine_mismatch_is_always_reported() -> None:
-    report = loss(LossSettings(), rollout=tensor(ROLLOUT))
+    report = loss(AlgorithmSpec(), rollout=tensor(ROLLOUT))
     logs = [1.0, 0.0, -0.1, -0.5]
     assert float(report.maxima["logprob_abs_diff_max"]) == pytest.approx(1.0)
     assert float(report.sums["logprob_abs_diff"]) == pytest.approx(1.6 / 4)
@@ -139,15 +141,15 @@ def test_the_engine_mismatch_is_always_reported() -> None:
 
 
 def test_micro_batches_add_up_to_the_batch() -> None:
-    settings = LossSettings(correction=Correction("mis", "sequence"), kl_coef=0.3)
+    algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="mis", level="sequence"), kl_coef=0.3)
     extra = {"rollout": tensor(ROLLOUT), "reference": tensor(OLD)}
-    whole = loss(settings, **extra)
+    whole = loss(algorithm, **extra)
     total = 0.0
     for half in (slice(0, 2), slice(2, 4)):
         parts = {key: value[half] for key, value in extra.items()}
         total += float(
             loss(
-                settings,
+                algorithm,
                 logprobs=tensor(LOGPROBS[half]),
                 advantages=tensor(ADVANTAGES[half]),
                 weights=torch.full((2,), 0.25),
@@ -163,7 +165,7 @@ def test_micro_batches_add_up_to_the_batch() -> None:
 def test_an_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
     nothing = torch.zeros(0)
     report = loss(
-        LossSettings(),
+        AlgorithmSpec(),
         logprobs=nothing.clone().requires_grad_(),
         advantages=nothing,
         weights=nothing,
@@ -176,5 +178,5 @@ def test_an_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
 
 @pytest.mark.parametrize("bad", [{"clip_low": 1.5}, {"clip_high": -0.1}, {"temperature": 0.0}])
 def test_impossible_settings_are_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(AlgorithmError):
-        LossSettings(**bad)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError):
+        AlgorithmSpec(**bad)  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -24,7 +23,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.engines.server import free_port
-from swerl_trainer.job import Job, Paths
+from swerl_trainer.job import Job
 from swerl_trainer.rollout.actor import TaskCounts
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import WorkerParts
@@ -161,42 +160,6 @@ class Watcher:
     async def held_out(self, *, before: float | None = None, after: float | None = None) -> None:
         given = {"before": before, "after": after}
         self.rates |= {name: rate for name, rate in given.items() if rate is not None}
-
-
-def job_document(name: str = "demo", uid: str = "u", **changes: Any) -> dict[str, Any]:
-    """A small CPU job, as the operator writes it; `changes` are merged into the spec's sections, None takes one out."""
-    spec: dict[str, Any] = {
-        "model": {"source": {"configMap": {"name": "m"}}, "dtype": "float32"},
-        "tasks": {"source": {"configMap": {"name": "t"}}},
-        "algorithm": {"steps": 2, "promptsPerStep": 2, "groupSize": 4, "lr": 1e-3, "dynamicFilter": False},
-        "agent": {"stepLimit": 2, "contextTokens": 512, "maxTokensPerTurn": 24},
-        "trainer": {"image": "trainer"},
-        "checkpoint": {"volume": {"hostPath": {"path": "/runs"}}, "every": 1},
-        "evaluation": {"source": {"configMap": {"name": "e"}}, "samples": 2},
-    }
-    for section, fields in changes.items():
-        if fields is None:
-            spec.pop(section, None)
-        else:
-            spec[section] = {**spec.get(section, {}), **fields}
-    return {"name": name, "namespace": "n", "uid": uid, "attempt": 1, "lease": f"{name}-1", "spec": spec}
-
-
-@pytest.fixture
-def make_job(tmp_path: Path) -> Callable[..., Job]:
-    """A job read from its file, with the model's folder; keyword arguments change sections of its spec, `name` and
-    `uid` whose it is, `attempt` its attempt."""
-
-    def make(folder: Path | None = None, attempt: int = 1, **changes: Any) -> Job:
-        document = job_document(**changes)
-        document |= {"attempt": attempt, "lease": f"{document['name']}-{attempt}"}
-        path = tmp_path / "job.json"
-        path.write_text(json.dumps(document))
-        return Job.read(
-            path, Paths(folder or tmp_path / "model", tmp_path / "tasks", tmp_path / "held-out", tmp_path / "output")
-        )
-
-    return make
 
 
 @pytest.fixture

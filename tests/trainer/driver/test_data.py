@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import PROTOCOLS, Budget, Episode, Generation, HFTokenizer, TokenSegment
 from swerl_agent.episode.transcript import Transcript
-from swerl_trainer.algorithm import Sample
-from swerl_trainer.driver.samples import samples_of
+from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
+from swerl_trainer.algorithm import TrainingSample
 from swerl_trainer.driver.state import Pace, TrainingState
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
+from swerl_trainer.driver.training_samples import training_samples
 from swerl_trainer.job import Job, JobError
 from swerl_trainer.rollout.actor import _encoding
 from swerl_trainer.rollout.group import Rollout
@@ -43,7 +44,7 @@ def conversation(*turns: str) -> dict[str, object]:
     return {"messages": [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]}
 
 
-def trained(tokenizer: HFTokenizer, sample: Sample) -> str:
+def trained(tokenizer: HFTokenizer, sample: TrainingSample) -> str:
     return tokenizer.decode([token for token, mask in zip(sample.tokens, sample.loss_mask, strict=True) if mask])
 
 
@@ -131,26 +132,26 @@ def rollout(*masks: list[int]) -> Rollout:
 
 def test_a_trajectory_is_one_sample_or_one_per_answer() -> None:
     mask = [0, 0, 1, 1, 0, 1]
-    (whole,) = samples_of(rollout(mask), per_step=False)
+    (whole,) = training_samples(rollout(mask), AlgorithmSpec())
     assert (len(whole.tokens), list(whole.loss_mask)) == (6, mask)
-    first, second = samples_of(rollout(mask), per_step=True)
+    first, second = training_samples(rollout(mask), AlgorithmSpec(dynamic_history=True))
     assert (list(first.loss_mask), len(first.tokens), first.step) == ([0, 0, 1, 1], 4, 0)
     assert (list(second.loss_mask), len(second.tokens), second.step) == ([0, 0, 0, 0, 0, 1], 6, 1)
     assert first.trajectory == second.trajectory
 
 
 def test_each_segment_of_a_cut_context_is_a_training_sample() -> None:
-    first, second = samples_of(rollout([0, 1, 0, 1], [0, 0, 1]), per_step=False)
+    first, second = training_samples(rollout([0, 1, 0, 1], [0, 0, 1]), AlgorithmSpec())
     assert first.trajectory == second.trajectory
     assert (list(first.loss_mask), list(second.loss_mask)) == ([0, 1, 0, 1], [0, 0, 1])
-    assert len(samples_of(rollout([0, 1, 0, 1], [0, 0, 1]), per_step=True)) == 3
+    assert len(training_samples(rollout([0, 1, 0, 1], [0, 0, 1]), AlgorithmSpec(dynamic_history=True))) == 3
 
 
 def test_stepwise_an_answer_is_worth_the_outcome_and_its_score() -> None:
     scored = replace(rollout([0, 1, 0, 1]), outcome=-1.0, reward=-0.5, step_scores={1: 1.0})
-    (whole,) = samples_of(scored, per_step=False)
+    (whole,) = training_samples(scored, AlgorithmSpec())
     assert (whole.reward, whole.step_rewards) == (-0.5, {})
-    (stepwise,) = samples_of(scored, per_step=False, judge_weight=0.5)
+    (stepwise,) = training_samples(scored, AlgorithmSpec(stepwise=StepwiseSpec(enabled=True, judge_weight=0.5)))
     assert (stepwise.reward, stepwise.step_rewards) == (-1.0, {1: -0.5})
     assert [answer for answer, _, _ in stepwise.answers] == [0, 1]
 
@@ -163,7 +164,7 @@ def test_a_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., J
     assert encode is not None
     (segment,) = encode(episode)
     assert ([step for step, _, _ in segment.answers], segment.logprobs) == ([0, 1], [])
-    (sample,) = samples_of(Rollout("g", 0, "t", valid=True, segments=[segment]), per_step=False)
+    (sample,) = training_samples(Rollout("g", 0, "t", valid=True, segments=[segment]), AlgorithmSpec())
     assert trained(plain, sample) == f"ls<|im_end|>{'x' * 600}<|im_end|>"
 
 
@@ -171,14 +172,14 @@ def test_a_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., J
 @pytest.mark.parametrize(("ended", "trained"), [("submitted", True), ("max_steps", False)])
 def test_a_compact_filter_trains_submissions_alone_and_counts_all(per_step: bool, ended: str, trained: bool) -> None:
     ending = replace(rollout([0, 1, 0, 1]), exit_status=ended, reward=-1.0)
-    found = samples_of(ending, per_step=per_step, compact=True)
+    found = training_samples(ending, AlgorithmSpec(dynamic_history=per_step, compact_filter=True))
     assert {bool(sample.trainable_tokens) for sample in found} == {trained}
     assert all(sample.valid and sample.reward == -1.0 for sample in found)
-    assert all(sample.trainable_tokens for sample in samples_of(ending, per_step=per_step))
+    assert all(sample.trainable_tokens for sample in training_samples(ending, AlgorithmSpec(dynamic_history=per_step)))
 
 
 def test_a_rollout_without_tokens_is_still_a_sample() -> None:
-    (sample,) = samples_of(Rollout("g", 0, "t", valid=False), per_step=True)
+    (sample,) = training_samples(Rollout("g", 0, "t", valid=False), AlgorithmSpec(dynamic_history=True))
     assert not sample.valid
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from swerl_api import RouterSpec
 from swerl_trainer.engines.cpu import unused_architectures
 from swerl_trainer.engines.router import RouterSettings, router_command
 from swerl_trainer.engines.server import (
@@ -46,7 +47,11 @@ def test_users_arguments_win() -> None:
 
 
 def test_router_flags_may_be_bare() -> None:
-    command = router_command(RouterSettings("127.0.0.1", 1, 2, "random", {"disable-retries": "", "log-level": "info"}))
+    command = router_command(
+        RouterSettings(
+            "127.0.0.1", 1, 2, RouterSpec(policy="random", args={"disable-retries": "", "log-level": "info"})
+        )
+    )
     assert "--disable-retries" in command
     assert command[command.index("--log-level") + 1] == "info"
     assert command[command.index("--policy") + 1] == "random"

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from swerl_trainer.algorithm import Batch, LossSettings, Sample, policy_batch
-from swerl_trainer.megatron.settings import Optimizer, TrainerSettings
+from swerl_api import AlgorithmSpec, TrainerSpec
+from swerl_trainer.algorithm import Batch, TrainingSample, policy_batch
+from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -23,8 +24,8 @@ from tests.ports import free_port
 RANKS = Path(__file__).with_name("ranks.py")
 VOCABULARY = 320
 
-Settings = Callable[..., TrainerSettings]
-Start = Callable[[TrainerSettings], MegatronTrainer]
+MakeConfig = Callable[..., RankConfig]
+Start = Callable[[RankConfig], MegatronTrainer]
 RunRanks = Callable[..., dict[str, Any]]
 
 
@@ -74,9 +75,9 @@ def batch() -> Batch:
             mask = [0] * 8 + [int(rng.random() < 0.7) for _ in range(length - 8)]
             logprobs = [-5.8 + rng.gauss(0, 0.4) for _ in range(length)]
             samples.append(
-                Sample(tokens, mask, logprobs, float(index == group), True, f"g{group}", index, f"task-{group}")
+                TrainingSample(tokens, mask, logprobs, float(index == group), True, f"g{group}", index, f"task-{group}")
             )
-    plain = policy_batch(samples, normalisation="std", aggregation="token")
+    plain = policy_batch(samples, AlgorithmSpec())
     generator = torch.Generator().manual_seed(5)
 
     def near(values: torch.Tensor) -> torch.Tensor:
@@ -87,18 +88,20 @@ def batch() -> Batch:
 
 
 @pytest.fixture
-def settings(models: dict[str, Path]) -> Settings:
-    """Settings of an fp32 trainer; keyword arguments replace fields, `tied` chooses the model."""
+def make_config(models: dict[str, Path]) -> MakeConfig:
+    """Configuration of an fp32 rank; `fields`: of `spec.trainer` and `spec.algorithm`; `tied` chooses the model."""
 
-    def make(*, tied: bool = False, **changes: Any) -> TrainerSettings:
-        fields: dict[str, Any] = {
-            "model": str(models["tied" if tied else "untied"]),
-            "dtype": "float32",
-            "max_tokens_per_rank": 150,
-            "optimizer": Optimizer(lr=1e-3, max_grad_norm=0.5),
-            "loss": LossSettings(),
-        }
-        return TrainerSettings(**(fields | changes))
+    def make(*, tied: bool = False, model: str = "", dtype: Any = "float32", **fields: Any) -> RankConfig:
+        chosen = {"max_tokens_per_gpu": 150, "lr": 1e-3, "max_grad_norm": 0.5, "weight_decay": 0.0} | fields
+        assert chosen.keys() <= TrainerSpec.model_fields.keys() | AlgorithmSpec.model_fields.keys()
+        trainer = {name: value for name, value in chosen.items() if name in TrainerSpec.model_fields}
+        algorithm = {name: value for name, value in chosen.items() if name not in trainer}
+        return RankConfig(
+            model or str(models["tied" if tied else "untied"]),
+            dtype,
+            TrainerSpec(image="trainer", **trainer),
+            AlgorithmSpec(**algorithm),
+        )
 
     return make
 
@@ -108,10 +111,10 @@ def start() -> Iterator[Start]:
     """Start a trainer of one rank in this process; the one before it is closed."""
     running: list[MegatronTrainer] = []
 
-    def begin(settings: TrainerSettings) -> MegatronTrainer:
+    def begin(config: RankConfig) -> MegatronTrainer:
         if running:
             running.pop().close()
-        running.append(MegatronTrainer(settings, rank=0, world_size=1, address="127.0.0.1", port=free_port()))
+        running.append(MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port()))
         return running[0]
 
     yield begin
@@ -121,9 +124,9 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def run_ranks(tmp_path: Path) -> RunRanks:
-    """Run `ranks.py` in `world` processes on named settings; its report by name (see there)."""
+    """Run `ranks.py` in `world` processes on named configurations; its report by name (see there)."""
 
-    def run(world: int, cases: dict[str, TrainerSettings], batch: Batch, **extra: Any) -> dict[str, Any]:
+    def run(world: int, cases: dict[str, RankConfig], batch: Batch, **extra: Any) -> dict[str, Any]:
         job, out = tmp_path / "job.pt", tmp_path / "out.pt"
         ports = [free_port() for _ in cases]
         torch.save({"cases": cases, "batch": batch, "ports": ports, "out": out, **extra}, job)

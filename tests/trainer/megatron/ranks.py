@@ -17,9 +17,9 @@ from swerl_trainer.megatron.trainer import MegatronTrainer
 def main(job_file: str, rank: int, world: int) -> None:
     job: dict[str, Any] = torch.load(job_file, weights_only=False)
     report: dict[str, Any] = {}
-    for (name, settings), port in zip(job["cases"].items(), job["ports"], strict=True):
+    for (name, config), port in zip(job["cases"].items(), job["ports"], strict=True):
         folder = Path(job["out"]).with_name(name)
-        trainer = MegatronTrainer(settings, rank=rank, world_size=world, address="127.0.0.1", port=port)
+        trainer = MegatronTrainer(config, rank=rank, world_size=world, address="127.0.0.1", port=port)
         before = trainer.log_probs(job["batch"])
         first = [trainer.train_step(job["batch"]) for _ in range(2)]
         trainer.save(str(folder / "checkpoint"))

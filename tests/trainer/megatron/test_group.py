@@ -18,17 +18,16 @@ import ray
 import swerl_trainer.megatron
 import torch
 from safetensors.torch import load_file
-from swerl_trainer.algorithm import Batch, LossSettings, Sample, demonstration_batch
+from swerl_trainer.algorithm import Batch, TrainingSample, demonstration_batch
 from swerl_trainer.megatron.environment import cpu_threads
 from swerl_trainer.megatron.errors import LayoutError, TrainerError
 from swerl_trainer.megatron.group import TrainGroup
 from swerl_trainer.megatron.rank import TrainRank
-from swerl_trainer.megatron.settings import Layout
 
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from .conftest import Settings
+    from .conftest import MakeConfig
 
 RAY_START = Path(swerl_trainer.megatron.__file__).parents[1] / "ray_start"
 RECEIVER = Path(__file__).with_name("receiver.py")
@@ -81,15 +80,15 @@ def connect(address: str, head: subprocess.Popen[bytes], seconds: float = 240.0)
 
 
 @pytest.fixture
-async def group(cluster: None, settings: Settings) -> AsyncIterator[TrainGroup]:
+async def group(cluster: None, make_config: MakeConfig) -> AsyncIterator[TrainGroup]:
     """Two data-parallel ranks with a KL term, hence a reference."""
-    started = await TrainGroup.start(settings(loss=LossSettings(kl_coef=0.1)), ranks=2, cpus_per_rank=0.5)
+    started = await TrainGroup.start(make_config(kl_coef=0.1), ranks=2, cpus_per_rank=0.5)
     yield started
     await started.close()
 
 
 def demonstrations() -> Batch:
-    return demonstration_batch([Sample(list(range(9, 40)), [0] * 5 + [1] * 26, (), 0.0, True, "d", 0, "task")])
+    return demonstration_batch([TrainingSample(list(range(9, 40)), [0] * 5 + [1] * 26, (), 0.0, True, "d", 0, "task")])
 
 
 @pytest.mark.timeout(900)
@@ -149,9 +148,9 @@ async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Te
     return received
 
 
-async def test_a_layout_that_does_not_fit_starts_nothing(settings: Settings) -> None:
+async def test_a_layout_that_does_not_fit_starts_nothing(make_config: MakeConfig) -> None:
     with pytest.raises(LayoutError):
-        await TrainGroup.start(settings(layout=Layout(tensor=2)), ranks=3)
+        await TrainGroup.start(make_config(tensor_parallel=2), ranks=3)
 
 
 @pytest.mark.parametrize(("limit", "threads"), [("150000 100000", 1), ("max 100000", None), ("100 100000", 1)])

@@ -4,55 +4,55 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from swerl_trainer.algorithm import Batch, LossSettings
+from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.environment import of_cpu_process
-from swerl_trainer.megatron.settings import Layout
 
 if TYPE_CHECKING:
-    from .conftest import RunRanks, Settings, Start
+    from .conftest import MakeConfig, RunRanks, Start
 
 LAYOUTS = {
-    "tensor": Layout(tensor=2),
-    "data": Layout(),
-    "pipeline": Layout(pipeline=2),
-    "context": Layout(context=2),
+    "tensor": {"tensor_parallel": 2},
+    "data": {},
+    "pipeline": {"pipeline_parallel": 2},
+    "context": {"context_parallel": 2},
 }
 FIGURES = ("loss", "grad_norm", "logprob", "entropy", "mismatch_kl", "logprob_abs_diff_max", "ratio", "kl")
 
 
 @pytest.mark.timeout(900)
-def test_every_layout_trains_as_one_rank(run_ranks: RunRanks, settings: Settings, start: Start, batch: Batch) -> None:
+def test_every_layout_trains_as_one_rank(
+    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch
+) -> None:
     """GSPO with every optional term: sequence sums and entropies must cross ranks correctly."""
-    loss = LossSettings(objective="gspo", kl_coef=0.05, entropy_coef=0.01)
-    alone = start(settings(tied=True, loss=loss))
+    loss: dict[str, Any] = {"name": "gspo", "kl_coef": 0.05, "entropy_coef": 0.01}
+    alone = start(make_config(tied=True, **loss))
     before = alone.log_probs(batch)
     expected = [alone.train_step(batch) for _ in range(3)]
     after = alone.log_probs(batch)
-    cases = {name: settings(tied=True, loss=loss, layout=layout) for name, layout in LAYOUTS.items()}
+    cases = {name: make_config(tied=True, **loss, **layout) for name, layout in LAYOUTS.items()}
     report = run_ranks(2, cases, batch)
     for name in LAYOUTS:
         for mine, theirs in zip(report[name]["before"] + report[name]["after"], before + after, strict=True):
             assert (mine - theirs).abs().max() < 5e-5, name
         for step, figures in zip(report[name]["steps"], expected, strict=True):
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=2e-4), name
-    checkpoints_move_between_layouts(report["data"]["folder"], settings, start, batch, loss, expected[2])
+    checkpoints_move_between_layouts(report["data"]["folder"], make_config, start, batch, loss, expected[2])
     exports_agree([report[name]["folder"] / "hf" for name in LAYOUTS])
     for name in ("tensor", "pipeline"):
         a_checkpoint_alone_gives_the_weights(report[name]["folder"], cases[name].model)
 
 
 def checkpoints_move_between_layouts(
-    folder: Path, settings: Settings, start: Start, batch: Batch, loss: LossSettings, expected: dict[str, float]
+    folder: Path, make_config: MakeConfig, start: Start, batch: Batch, loss: dict[str, Any], expected: dict[str, float]
 ) -> None:
     """A checkpoint of two data-parallel ranks continues on one."""
-    alone = start(replace(settings(tied=True, loss=loss), seed=99))
+    alone = start(make_config(tied=True, **loss, seed=99))
     alone.load(str(folder / "checkpoint"))
     step = alone.train_step(batch)
     assert {f: step[f] for f in FIGURES} == pytest.approx({f: expected[f] for f in FIGURES}, rel=2e-4)

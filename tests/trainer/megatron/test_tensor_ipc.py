@@ -13,7 +13,7 @@ from sglang.srt.utils import MultiprocessingSerializer
 from sglang.srt.weight_sync.tensor_bucket import FlattenedTensorBucket
 
 if TYPE_CHECKING:
-    from .conftest import Settings, Start
+    from .conftest import MakeConfig, Start
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def shared_files() -> Iterator[None]:
     torch.multiprocessing.set_sharing_strategy(before)
 
 
-def test_the_engine_reads_every_tensor_bit_for_bit(start: Start, settings: Settings, shared_files: None) -> None:
-    trainer = start(settings(tied=True))
+def test_the_engine_reads_every_tensor_bit_for_bit(start: Start, make_config: MakeConfig, shared_files: None) -> None:
+    trainer = start(make_config(tied=True))
     received: dict[str, torch.Tensor] = {}
     buckets = trainer.weight_buckets(max_bytes=50_000)
     for number in range(len(buckets)):
@@ -34,7 +34,7 @@ def test_the_engine_reads_every_tensor_bit_for_bit(start: Start, settings: Setti
         bucket = FlattenedTensorBucket(flattened_tensor=content["flattened_tensor"], metadata=content["metadata"])
         received |= {name: tensor.clone() for name, tensor in bucket.reconstruct_tensors()}
     trainer.release_bucket()
-    original = load_file(Path(trainer.settings.model) / "model.safetensors")
+    original = load_file(Path(trainer.config.model) / "model.safetensors")
     assert len(buckets) > 1
     assert received.keys() == original.keys()
     assert all(torch.equal(received[name], tensor) for name, tensor in original.items())

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from swerl_trainer.algorithm import Batch, Correction, LossSettings, TrainingSequence
+from swerl_api import TrainerSpec
+from swerl_api.algorithm import CorrectionSpec
+from swerl_trainer.algorithm import Batch, TrainingSequence
+from swerl_trainer.megatron.config import data_parallel_size
 from swerl_trainer.megatron.conversion import entries, from_megatron
 from swerl_trainer.megatron.errors import ConversionError, LayoutError
-from swerl_trainer.megatron.settings import Layout, Optimizer
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
 if TYPE_CHECKING:
-    from .conftest import Settings, Start
+    from .conftest import MakeConfig, Start
 
-NO_CLIPPING = Optimizer(lr=1e-3, max_grad_norm=0.0)
+NO_CLIPPING = 1e9  # a norm that no gradient reaches
 
 
 def hf_model(folder: str | Path) -> Any:
@@ -60,9 +62,9 @@ def gradients(trainer: Any) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_log_probs_equal_transformers(start: Start, settings: Settings, batch: Batch, tied: bool) -> None:
-    trainer = start(settings(tied=tied))
-    model = hf_model(trainer.settings.model)
+def test_log_probs_equal_transformers(start: Start, make_config: MakeConfig, batch: Batch, tied: bool) -> None:
+    trainer = start(make_config(tied=tied))
+    model = hf_model(trainer.config.model)
     with torch.no_grad():
         for mine, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
             theirs = token_figures(model, sequence)[0] * sequence.mask
@@ -70,10 +72,11 @@ def test_log_probs_equal_transformers(start: Start, settings: Settings, batch: B
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_gradients_equal_a_plain_torch_loss(start: Start, settings: Settings, batch: Batch, tied: bool) -> None:
-    loss = LossSettings(kl_coef=0.05, entropy_coef=0.01, correction=Correction("tis", "token", 0.0, 1.1))
-    trainer = start(settings(tied=tied, loss=loss, optimizer=NO_CLIPPING))
-    model = hf_model(trainer.settings.model)
+def test_gradients_equal_a_plain_torch_loss(start: Start, make_config: MakeConfig, batch: Batch, tied: bool) -> None:
+    correction = CorrectionSpec(mode="tis", high=1.1)
+    terms = {"kl_coef": 0.05, "entropy_coef": 0.01, "correction": correction}
+    trainer = start(make_config(tied=tied, max_grad_norm=NO_CLIPPING, **terms))
+    model = hf_model(trainer.config.model)
     trainer._reference = None  # the batch brings its own reference log-probabilities
     expected = reference_loss(model, batch)
     torch.autograd.backward(expected)
@@ -84,9 +87,9 @@ def test_gradients_equal_a_plain_torch_loss(start: Start, settings: Settings, ba
         assert (mine - theirs[name]).abs().max() < 1e-5 * theirs[name].abs().max() + 1e-9, name
 
 
-def test_packing_changes_nothing(start: Start, settings: Settings, batch: Batch) -> None:
-    packed = start(settings(max_tokens_per_rank=10_000)).train_step(batch)
-    alone = start(settings(max_tokens_per_rank=1)).train_step(batch)
+def test_packing_changes_nothing(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    packed = start(make_config(max_tokens_per_gpu=10_000)).train_step(batch)
+    alone = start(make_config(max_tokens_per_gpu=1)).train_step(batch)
     assert (packed["micro_batches"], alone["micro_batches"]) == (1, len(batch))
     for figure in ("loss", "grad_norm", "entropy", "mismatch_kl", "logprob_abs_diff_max", "clip_fraction"):
         assert packed[figure] == pytest.approx(alone[figure], rel=1e-5), figure
@@ -94,15 +97,18 @@ def test_packing_changes_nothing(start: Start, settings: Settings, batch: Batch)
 
 @pytest.mark.parametrize("recompute", ["selective", "full"])
 def test_recomputing_activations_changes_nothing(
-    start: Start, settings: Settings, batch: Batch, recompute: str
+    start: Start, make_config: MakeConfig, batch: Batch, recompute: str
 ) -> None:
-    plain, recomputed = start(settings()).train_step(batch), start(settings(recompute=recompute)).train_step(batch)
+    plain, recomputed = (
+        start(make_config()).train_step(batch),
+        start(make_config(recompute=recompute)).train_step(batch),
+    )
     assert recomputed["grad_norm"] == pytest.approx(plain["grad_norm"], rel=1e-6)
 
 
-def test_temperature_divides_the_logits(start: Start, settings: Settings, batch: Batch) -> None:
-    trainer = start(settings(loss=LossSettings(temperature=0.7)))
-    model = hf_model(trainer.settings.model)
+def test_temperature_divides_the_logits(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    trainer = start(make_config(temperature=0.7))
+    model = hf_model(trainer.config.model)
     sequence = batch.sequences[0]
     with torch.no_grad():
         distribution = torch.log_softmax(model(sequence.tokens[None]).logits[0, :-1] / 0.7, dim=-1)
@@ -110,22 +116,22 @@ def test_temperature_divides_the_logits(start: Start, settings: Settings, batch:
     assert (trainer.log_probs(batch)[0][1:] - theirs).abs().max() < 2e-6
 
 
-def test_minibatches_step_off_policy(start: Start, settings: Settings, batch: Batch) -> None:
-    metrics = start(settings(minibatches=3, optimizer=Optimizer(lr=1e-2))).train_step(batch)
+def test_minibatches_step_off_policy(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    metrics = start(make_config(minibatches=3, lr=1e-2)).train_step(batch)
     assert metrics["updates"] == 3
     assert metrics["update_kl"] != 0.0
 
 
-def test_an_empty_batch_changes_nothing(start: Start, settings: Settings) -> None:
-    metrics = start(settings()).train_step(Batch(()))
+def test_an_empty_batch_changes_nothing(start: Start, make_config: MakeConfig) -> None:
+    metrics = start(make_config()).train_step(Batch(()))
     assert metrics["updates"] == 0 and "loss" not in metrics
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_conversion_is_exact_both_ways(start: Start, settings: Settings, tmp_path: Path, tied: bool) -> None:
-    trainer = start(settings(tied=tied))
+def test_conversion_is_exact_both_ways(start: Start, make_config: MakeConfig, tmp_path: Path, tied: bool) -> None:
+    trainer = start(make_config(tied=tied))
     trainer.save_hf(str(tmp_path / "hf"))
-    original = load_file(Path(trainer.settings.model) / "model.safetensors")
+    original = load_file(Path(trainer.config.model) / "model.safetensors")
     written = load_file(tmp_path / "hf" / "model-00001.safetensors")
     assert written.keys() == original.keys()
     assert all(torch.equal(written[name], tensor) for name, tensor in original.items())
@@ -133,12 +139,12 @@ def test_conversion_is_exact_both_ways(start: Start, settings: Settings, tmp_pat
     hf_model(tmp_path / "hf")
 
 
-def test_a_resumed_run_is_the_unbroken_run(start: Start, settings: Settings, batch: Batch, tmp_path: Path) -> None:
-    trainer = start(settings())
+def test_a_resumed_run_is_the_unbroken_run(start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path) -> None:
+    trainer = start(make_config())
     trainer.train_step(batch)
     trainer.save(str(tmp_path / "checkpoint"))
     unbroken = [trainer.train_step(batch) for _ in range(3)]
-    resumed = start(settings())
+    resumed = start(make_config())
     resumed.load(str(tmp_path / "checkpoint"))
     for expected in unbroken:
         again = resumed.train_step(batch)
@@ -146,17 +152,17 @@ def test_a_resumed_run_is_the_unbroken_run(start: Start, settings: Settings, bat
             assert again[figure] == expected[figure], figure
 
 
-def test_bfloat16_trains(start: Start, settings: Settings, batch: Batch) -> None:
-    trainer = start(settings(dtype="bfloat16", loss=LossSettings(objective="sft")))
+def test_bfloat16_trains(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    trainer = start(make_config(dtype="bfloat16", name="sft"))
     losses = [trainer.train_step(batch)["loss"] for _ in range(3)]
     assert losses[2] < losses[0]
 
 
-def test_a_layout_that_does_not_fit_is_refused_by_name(settings: Settings) -> None:
+def test_a_layout_that_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(LayoutError, match="multiple of 4"):
-        Layout(tensor=2, pipeline=2).data(6)
+        data_parallel_size(TrainerSpec(image="i", tensor_parallel=2, pipeline_parallel=2), 6)
 
 
-def test_a_wrong_model_folder_is_refused_by_name(start: Start, settings: Settings, tmp_path: Path) -> None:
+def test_a_wrong_model_folder_is_refused_by_name(start: Start, make_config: MakeConfig, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"config\.json"):
-        start(settings(model=str(tmp_path)))
+        start(make_config(model=str(tmp_path)))

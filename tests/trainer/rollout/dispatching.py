@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from swerl_api import AlgorithmSpec, SandboxSpec
 from swerl_trainer.rollout.cursor import TaskOrder
-from swerl_trainer.rollout.dispatcher import Dispatcher, DispatchSettings
+from swerl_trainer.rollout.dispatcher import RETRIES, Dispatcher
 from swerl_trainer.rollout.group import Rollout, Start
 
-SETTINGS = DispatchSettings(steps=4, prompts_per_step=2, group_size=2, prefetch=1, max_concurrent=100)
+ALGORITHM = AlgorithmSpec(steps=4, prompts_per_step=2, group_size=2)
+SANDBOX = SandboxSpec(prefetch=1, max_concurrent=100)
 
 
-def dispatcher(tasks: int = 5, **changes: object) -> Dispatcher:
-    return Dispatcher(replace(SETTINGS, **changes), TaskOrder(tasks, shuffle=False))
+def dispatcher(tasks: int = 5, *, retries: int = RETRIES, **changes: object) -> Dispatcher:
+    """`changes`: fields of `spec.algorithm` and `spec.sandbox`."""
+    assert changes.keys() <= AlgorithmSpec.model_fields.keys() | SandboxSpec.model_fields.keys()
+    sandbox = {name: value for name, value in changes.items() if name in SandboxSpec.model_fields}
+    algorithm = {name: value for name, value in changes.items() if name not in sandbox}
+    return Dispatcher(
+        ALGORITHM.model_copy(update=algorithm),
+        SANDBOX.model_copy(update=sandbox),
+        TaskOrder(tasks, shuffle=False),
+        retries=retries,
+    )
 
 
 def started(actions: Sequence[object]) -> list[str]:

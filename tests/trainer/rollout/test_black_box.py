@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import PROTOCOLS, AgentLimits, HFTokenizer
 from swerl_agent.evaluation import opened_agent
-from swerl_trainer.driver.samples import samples_of
+from swerl_api import AlgorithmSpec
+from swerl_trainer.driver.training_samples import training_samples
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
@@ -46,7 +47,7 @@ async def test_mini_swe_agent_is_trained_on_the_tokens_that_were_sampled_for_it(
     assert (rollout.exit_status, rollout.patch_source) == ("submitted", "submission")
     assert (rollout.turns, rollout.steps) == (2, 2)
     assert rollout.seconds["model"] > 0
-    (sample,) = samples_of(rollout, per_step=False)
+    (sample,) = training_samples(rollout, AlgorithmSpec())
     trained = [tokenizer.decode(sample.tokens[start:end]) for _, start, end in sample.answers]
     assert trained == [f"{block('ls')}<|im_end|>", f"{block(SUBMIT)}<|im_end|>"]
     assert {p for p, mask in zip(sample.logprobs, sample.loss_mask, strict=True) if mask} == {-0.25}

@@ -73,7 +73,7 @@ def test_a_member_lost_to_infrastructure_is_masked_while_two_remain() -> None:
 
 
 def test_failed_members_run_again_then_the_group_is_dropped() -> None:
-    d = dispatcher(redo_limit=1)
+    d = dispatcher(retries=1)
     d.actions()
     finish(d, "g0", [1.0, None])
     again = [action for action in d.actions() if isinstance(action, Start)]
@@ -87,7 +87,7 @@ def test_failed_members_run_again_then_the_group_is_dropped() -> None:
 
 
 def test_a_broken_cluster_is_noticed_and_one_working_group_is_enough_to_go_on() -> None:
-    d = dispatcher(redo_limit=0)
+    d = dispatcher(retries=0)
     for position in range(4):
         assert d.stuck() is None
         d.actions()
@@ -206,7 +206,7 @@ def test_a_resumed_dispatcher_goes_on_in_the_same_order() -> None:
     mixed(d, ["g0", "g1"])
     d.take()
     d.updated(1)
-    e = Dispatcher(d.settings, d.order, taken=1, position=d.position, pending=d.pending())
+    e = Dispatcher(d.algorithm, d.sandbox, d.order, taken=1, position=d.position, pending=d.pending())
     assert started(e.actions()) == started(d.actions()) == ["g2", "g3"]
     assert [e.groups[g].order.task for g in ("g2", "g3")] == [2, 0]
 
@@ -242,7 +242,7 @@ def test_every_group_is_accounted_for(seed: int) -> None:
 
 
 def check_staleness(d: Dispatcher, step: StepGroups) -> None:
-    assert all(0 <= d.taken - 1 - group.version <= d.settings.max_staleness for group in step.groups)
+    assert all(0 <= d.taken - 1 - group.version <= d.algorithm.max_staleness for group in step.groups)
 
 
 def play(d: Dispatcher, chance: random.Random) -> None:

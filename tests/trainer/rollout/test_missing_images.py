@@ -15,7 +15,7 @@ def unpulled(target: Dispatcher, group: str, index: int) -> None:
 
 
 def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
-    d = dispatcher(redo_limit=0)
+    d = dispatcher(retries=0)
     d.actions()
     for index in (0, 1):
         unpulled(d, "g0", index)
@@ -29,7 +29,7 @@ def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
 
 @pytest.mark.parametrize("other", ["pod_evicted", "", None])
 def test_one_episode_that_ends_otherwise_is_remembered(other: str | None) -> None:
-    d = dispatcher(redo_limit=0)
+    d = dispatcher(retries=0)
     d.actions()
     assert not d.lost_to_nothing_but("image_pull_failed")
     unpulled(d, "g0", 0)

@@ -6,6 +6,7 @@ import pytest
 from swerl_agent.episode import Episode
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
+from swerl_api import AlgorithmSpec
 from swerl_trainer.rollout.reward import needs_grading, rollout_of
 
 PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
@@ -23,24 +24,31 @@ PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
 )
 def test_a_resolved_task_is_worth_one_and_everything_else_minus_one(verdict: str, outcome: float) -> None:
     episode = Episode("t", "g", 0, patch=PATCH, exit_status="submitted")
-    rollout = rollout_of(episode, Verdict(verdict), {})  # type: ignore[arg-type]
+    rollout = rollout_of(episode, Verdict(verdict), {}, AlgorithmSpec())  # type: ignore[arg-type]
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, outcome, outcome)
 
 
 def test_no_patch_is_worth_minus_one_and_is_not_graded() -> None:
     episode = Episode("t", "g", 0, exit_status="submitted")
     assert not needs_grading(episode)
-    assert (rollout_of(episode, None, {}).valid, rollout_of(episode, None, {}).reward) == (True, -1.0)
+    assert (
+        rollout_of(episode, None, {}, AlgorithmSpec()).valid,
+        rollout_of(episode, None, {}, AlgorithmSpec()).reward,
+    ) == (True, -1.0)
 
 
 def test_infrastructure_is_worth_nothing_whatever_it_broke() -> None:
-    graded = rollout_of(Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("infra_error"), {})
-    lost = rollout_of(Episode("t", "g", 0, infrastructure_error=True, error="gone", error_code="pod_gone"), None, {})
+    graded = rollout_of(
+        Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("infra_error"), {}, AlgorithmSpec()
+    )
+    lost = rollout_of(
+        Episode("t", "g", 0, infrastructure_error=True, error="gone", error_code="pod_gone"), None, {}, AlgorithmSpec()
+    )
     assert [rollout.valid for rollout in (graded, lost)] == [False, False]
     assert [rollout.error_code for rollout in (graded, lost)] == ["eval_infra_error", "pod_gone"]
 
 
 def test_the_mean_of_the_scores_is_added_to_the_outcome() -> None:
     scores = {0: StepScore(0, 1 / 3), 1: StepScore(1, None, error="down")}
-    rollout = rollout_of(Episode("t", "g", 0, exit_status="max_steps"), None, {}, scores=scores, judge_weight=1.0)
+    rollout = rollout_of(Episode("t", "g", 0, exit_status="max_steps"), None, {}, AlgorithmSpec(), scores=scores)
     assert (rollout.reward, rollout.unscored_steps) == (pytest.approx(-1 + 1 / 3), 1)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 from swerl_agent.episode import PromptError
-from swerl_trainer.rollout.cursor import TaskOrder
-from swerl_trainer.rollout.dispatcher import Dispatcher, DispatchSettings
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import GroupOrder, Rollout
 from swerl_trainer.rollout.runner import Runner
+
+from .dispatching import dispatcher
 
 
 @dataclass
@@ -40,9 +40,8 @@ async def step(code: str, error: str, *, other: str = "", other_code: str = "") 
 
     async def serving() -> None: ...
 
-    settings = DispatchSettings(steps=2, prompts_per_step=2, group_size=2, redo_limit=1)
     worker = Failing(code, error, other, other_code)
-    runner = Runner(Dispatcher(settings, TaskOrder(4, seed=1)), [worker], serving=serving)  # type: ignore[list-item]
+    runner = Runner(dispatcher(tasks=4, retries=1), [worker], serving=serving)  # type: ignore[list-item]
     try:
         async with asyncio.timeout(20):
             await runner.step()

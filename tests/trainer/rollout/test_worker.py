@@ -13,6 +13,7 @@ from swerl_agent.episode import Episode, Generation, RetokenizationError, TokenS
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.tasks import Task
+from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
 from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
@@ -105,7 +106,7 @@ async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, wo
 
 async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, parts: WorkerParts) -> None:
     world.verdict = "unresolved"
-    rollout = await run(Worker(replace(parts, unresolved_reward=0.0)), ORDER, MEMBERS, 0, 0)
+    rollout = await run(Worker(replace(parts, algorithm=AlgorithmSpec(unresolved_reward=0.0))), ORDER, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, 0.0, 0.0)
 
 
@@ -178,7 +179,7 @@ class Voting:
 def judged_worker(world: World, parts: WorkerParts) -> Worker:
     world.says = "```bash\nls\n```"
     judge = Judge(Voting(world), Letters(), JudgeSettings(votes=3))
-    return Worker(replace(parts, judge=judge, judge_weight=0.5))
+    return Worker(replace(parts, judge=judge, algorithm=AlgorithmSpec(stepwise=StepwiseSpec(judge_weight=0.5))))
 
 
 async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Worker, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The learning rule: samples to advantages to batches to a loss. Pure Python and torch; no Ray, no Megatron."""
 
 from swerl_trainer.algorithm.advantages import (
-    Normalisation,
     answer_advantages,
     group_advantages,
     groups_with_signal,
@@ -16,18 +15,12 @@ from swerl_trainer.algorithm.batch import (
     policy_batch,
 )
 from swerl_trainer.algorithm.errors import AlgorithmError
-from swerl_trainer.algorithm.sample import Sample
-from swerl_trainer.algorithm.settings import Aggregation, Correction, LossSettings, Objective
+from swerl_trainer.algorithm.training_sample import TrainingSample
 
 __all__ = [
-    "Aggregation",
     "AlgorithmError",
     "Batch",
-    "Correction",
-    "LossSettings",
-    "Normalisation",
-    "Objective",
-    "Sample",
+    "TrainingSample",
     "TrainingSequence",
     "advantage_figures",
     "answer_advantages",

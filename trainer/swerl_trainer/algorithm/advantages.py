@@ -10,24 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Literal
 
 from swerl_trainer.algorithm.errors import AlgorithmError
-from swerl_trainer.algorithm.sample import Sample
+from swerl_trainer.algorithm.training_sample import TrainingSample
 
-Normalisation = Literal["std", "none"]
 EQUAL_REWARDS = 1e-12  # spread below which a group's rewards count as equal
 STD_FLOOR = 1e-6  # added to the standard deviation so that near-equal rewards do not explode
 
 
-def group_advantages(samples: Sequence[Sample], *, normalisation: Normalisation = "std") -> dict[int, float]:
+def group_advantages(samples: Sequence[TrainingSample], *, scale_by_std: bool = True) -> dict[int, float]:
     """Advantage per position in `samples`; positions without gradient are absent.
 
-    `std` divides the centred reward by the sample standard deviation of the group, `none` leaves it.
+    `scale_by_std` divides the centred reward by the sample standard deviation of the group.
     Raises AlgorithmError when the samples of one trajectory carry different rewards.
     """
     rewards = _rewards_by_group(samples)
-    advantages = {group: _centred(of_group, normalisation) for group, of_group in rewards.items()}
+    advantages = {group: _centred(of_group, scale_by_std=scale_by_std) for group, of_group in rewards.items()}
     return {
         position: advantages[sample.group][sample.index]
         for position, sample in enumerate(samples)
@@ -36,14 +34,16 @@ def group_advantages(samples: Sequence[Sample], *, normalisation: Normalisation 
 
 
 def answer_advantages(
-    samples: Sequence[Sample], *, normalisation: Normalisation = "std"
+    samples: Sequence[TrainingSample], *, scale_by_std: bool = True
 ) -> dict[int, list[tuple[int, int, float]]]:
     """(first token, end, advantage) of the answers with gradient, per position in `samples`.
 
     Raises AlgorithmError as `group_advantages` does.
     """
-    outcomes = group_advantages(samples, normalisation=normalisation)
-    scored = {place: _Scored(rewards, normalisation) for place, rewards in _rewards_by_answer(samples).items()}
+    outcomes = group_advantages(samples, scale_by_std=scale_by_std)
+    scored = {
+        place: _Scored(rewards, scale_by_std=scale_by_std) for place, rewards in _rewards_by_answer(samples).items()
+    }
     found: dict[int, list[tuple[int, int, float]]] = {}
     for position, sample in enumerate(samples):
         if not sample.valid:
@@ -63,12 +63,12 @@ def has_signal(rewards: Iterable[float]) -> bool:
     return len(values) >= 2 and max(values) - min(values) > EQUAL_REWARDS
 
 
-def groups_with_signal(samples: Iterable[Sample]) -> set[str]:
+def groups_with_signal(samples: Iterable[TrainingSample]) -> set[str]:
     """Groups that the dynamic filter keeps (DAPO, Yu et al. 2025)."""
     return {group for group, rewards in _rewards_by_group(samples).items() if has_signal(rewards.values())}
 
 
-def _rewards_by_group(samples: Iterable[Sample]) -> dict[str, dict[int, float]]:
+def _rewards_by_group(samples: Iterable[TrainingSample]) -> dict[str, dict[int, float]]:
     """Group -> rollout index -> reward, of trajectories all of whose samples are valid."""
     rewards: dict[str, dict[int, float]] = {}
     spoilt: set[tuple[str, int]] = set()
@@ -87,12 +87,12 @@ def _rewards_by_group(samples: Iterable[Sample]) -> dict[str, dict[int, float]]:
 class _Scored:
     """The rewards of the answers at one place of a group's rollouts, by rollout, and their advantages."""
 
-    def __init__(self, rewards: Mapping[int, float], normalisation: Normalisation) -> None:
+    def __init__(self, rewards: Mapping[int, float], *, scale_by_std: bool) -> None:
         self.rewards = rewards
-        self.advantages = _centred(rewards, normalisation)
+        self.advantages = _centred(rewards, scale_by_std=scale_by_std)
 
 
-def _rewards_by_answer(samples: Iterable[Sample]) -> dict[tuple[str, int], dict[int, float]]:
+def _rewards_by_answer(samples: Iterable[TrainingSample]) -> dict[tuple[str, int], dict[int, float]]:
     """(group, answer) -> rollout index -> reward, of valid samples."""
     rewards: dict[tuple[str, int], dict[int, float]] = {}
     for sample in samples:
@@ -102,10 +102,10 @@ def _rewards_by_answer(samples: Iterable[Sample]) -> dict[tuple[str, int], dict[
     return rewards
 
 
-def _centred(rewards: Mapping[int, float], normalisation: Normalisation) -> dict[int, float]:
+def _centred(rewards: Mapping[int, float], *, scale_by_std: bool) -> dict[int, float]:
     """Rollout index -> reward minus group mean, scaled; empty without signal."""
     if not has_signal(rewards.values()):
         return {}
     mean = fmean(rewards.values())
-    scale = stdev(rewards.values()) + STD_FLOOR if normalisation == "std" else 1.0
+    scale = stdev(rewards.values()) + STD_FLOOR if scale_by_std else 1.0
     return {index: (reward - mean) / scale for index, reward in rewards.items()}

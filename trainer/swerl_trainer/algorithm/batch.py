@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 import torch
-from swerl_trainer.algorithm.advantages import Normalisation, answer_advantages, group_advantages
+from swerl_api import AlgorithmSpec
+from swerl_trainer.algorithm.advantages import answer_advantages, group_advantages
 from swerl_trainer.algorithm.errors import AlgorithmError
-from swerl_trainer.algorithm.sample import Sample
-from swerl_trainer.algorithm.settings import Aggregation
+from swerl_trainer.algorithm.training_sample import TrainingSample
 from torch import Tensor
 
 Spans = Sequence[tuple[int, int, float]]  # (first token, end, advantage) of what has a gradient
@@ -70,23 +70,16 @@ class Batch:
         return replace(self, sequences=tuple(replace(s, reference_logprobs=values) for s, values in pairs))
 
 
-def policy_batch(
-    samples: Sequence[Sample],
-    *,
-    normalisation: Normalisation,
-    aggregation: Aggregation,
-    stepwise: bool = False,
-    sampled: bool = True,
-) -> Batch:
+def policy_batch(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -> Batch:
     """Batch of graded rollouts, without those that infrastructure ended; empty when no token has a gradient.
 
-    `stepwise`: advantages per answer. `sampled`: the samples are what engines sampled, so that an AlgorithmError is
-    raised when one of the batch has no rollout log-probabilities.
+    Raises AlgorithmError when `algorithm.encoding` is `sampled` and a sample has no rollout log-probabilities.
     """
-    if stepwise:
-        spans: dict[int, Spans] = {**answer_advantages(samples, normalisation=normalisation)}
+    scale_by_std = algorithm.advantage_normalisation == "std"
+    if algorithm.stepwise.enabled:
+        spans: dict[int, Spans] = {**answer_advantages(samples, scale_by_std=scale_by_std)}
     else:
-        advantages = group_advantages(samples, normalisation=normalisation)
+        advantages = group_advantages(samples, scale_by_std=scale_by_std)
         spans = {i: [(0, len(samples[i].tokens), advantage)] for i, advantage in advantages.items()}
     if not any(samples[i].trainable_tokens for i in spans):
         return Batch(())
@@ -97,16 +90,16 @@ def policy_batch(
         if sample.trainable_tokens and (i in spans or sample.trajectory not in spoilt)
     ]
     for sample, _ in chosen:
-        if sampled and not sample.logprobs:
+        if algorithm.encoding == "sampled" and not sample.logprobs:
             raise AlgorithmError(f"{sample.name}: no rollout log-probabilities; the engine must return them")
-    return _batch(chosen, aggregation)
+    return _batch(chosen, algorithm)
 
 
-def demonstration_batch(samples: Iterable[Sample], *, aggregation: Aggregation = "token") -> Batch:
-    """Batch for supervised fine-tuning: every valid sample, advantage 1 on each masked token."""
+def demonstration_batch(samples: Iterable[TrainingSample]) -> Batch:
+    """Batch for supervised fine-tuning: every valid sample, with advantage 1 and equal weight on each masked token."""
     whole = ((sample, [(0, len(sample.tokens), 1.0)]) for sample in samples)
     chosen = [(sample, spans) for sample, spans in whole if sample.valid and sample.trainable_tokens]
-    return replace(_batch(chosen, aggregation), demonstrations=True)
+    return replace(_batch(chosen, AlgorithmSpec()), demonstrations=True)
 
 
 def advantage_figures(batch: Batch) -> dict[str, float]:
@@ -125,20 +118,20 @@ def advantage_figures(batch: Batch) -> dict[str, float]:
     return {"rewards": fmean(float(each.mean()) for each in tokens), "advantages": mean, "returns": mean}
 
 
-def minibatches(batch: Batch, count: int, aggregation: Aggregation) -> list[Batch]:
-    """`batch` in up to `count` parts, whole trajectories dealt round-robin so that groups spread; none is empty."""
+def minibatches(batch: Batch, algorithm: AlgorithmSpec) -> list[Batch]:
+    """`batch` in up to `algorithm.minibatches` parts, none empty; trajectories stay whole, groups spread evenly."""
     order = {trajectory: i for i, trajectory in enumerate(dict.fromkeys(s.trajectory for s in batch.sequences))}
-    parts: list[list[TrainingSequence]] = [[] for _ in range(max(1, min(count, len(order))))]
+    parts: list[list[TrainingSequence]] = [[] for _ in range(max(1, min(algorithm.minibatches, len(order))))]
     for sequence in batch.sequences:
         parts[order[sequence.trajectory] % len(parts)].append(sequence)
-    return [replace(batch, sequences=tuple(_weighted(part, aggregation))) for part in parts]
+    return [replace(batch, sequences=tuple(_weighted(part, algorithm))) for part in parts]
 
 
-def _batch(chosen: Sequence[tuple[Sample, Spans]], aggregation: Aggregation) -> Batch:
-    return Batch(tuple(_weighted([_sequence(sample, spans) for sample, spans in chosen], aggregation)))
+def _batch(chosen: Sequence[tuple[TrainingSample, Spans]], algorithm: AlgorithmSpec) -> Batch:
+    return Batch(tuple(_weighted([_sequence(sample, spans) for sample, spans in chosen], algorithm)))
 
 
-def _sequence(sample: Sample, spans: Spans) -> TrainingSequence:
+def _sequence(sample: TrainingSample, spans: Spans) -> TrainingSequence:
     advantages = torch.zeros(len(sample.tokens))
     for start, end, advantage in spans:
         advantages[start:end] = advantage
@@ -154,14 +147,15 @@ def _sequence(sample: Sample, spans: Spans) -> TrainingSequence:
     )
 
 
-def _weighted(sequences: Sequence[TrainingSequence], aggregation: Aggregation) -> list[TrainingSequence]:
+def _weighted(sequences: Sequence[TrainingSequence], algorithm: AlgorithmSpec) -> list[TrainingSequence]:
     """`sequences` with weights that sum to 1: equal per token, or equal per trajectory and then per token in it."""
     tokens: Counter[tuple[str, int]] = Counter()
     for sequence in sequences:
         tokens[sequence.trajectory] += int(sequence.mask.sum())
     total = tokens.total()
 
-    def share(sequence: TrainingSequence) -> float:
-        return 1 / total if aggregation == "token" else 1 / (len(tokens) * tokens[sequence.trajectory])
+    def weight(sequence: TrainingSequence) -> float:
+        per_token = algorithm.loss_aggregation == "token"
+        return 1 / total if per_token else 1 / (len(tokens) * tokens[sequence.trajectory])
 
-    return [replace(sequence, weights=sequence.mask * share(sequence)) for sequence in sequences]
+    return [replace(sequence, weights=sequence.mask * weight(sequence)) for sequence in sequences]

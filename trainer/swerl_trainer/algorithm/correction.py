@@ -7,14 +7,14 @@ training"); masked importance sampling, Liu et al. 2025 ("When speed kills stabi
 from __future__ import annotations
 
 import torch
-from swerl_trainer.algorithm.settings import Correction
+from swerl_api.algorithm import CorrectionSpec
 from torch import Tensor
 
 MAX_LOG_RATIO = 20.0  # beyond it exp() says nothing but overflow
 
 
 def correction_weights(
-    trainer: Tensor, rollout: Tensor, sequence: Tensor, sequences: int, correction: Correction
+    trainer: Tensor, rollout: Tensor, sequence: Tensor, sequences: int, correction: CorrectionSpec
 ) -> tuple[Tensor, Tensor]:
     """Weight per token, detached, and whether a bound changed it; both float32 [n].
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from swerl_api.algorithm import AlgorithmSpec, CorrectionSpec
 from swerl_trainer.algorithm.correction import MAX_LOG_RATIO, correction_weights, mismatch
 from swerl_trainer.algorithm.errors import AlgorithmError
-from swerl_trainer.algorithm.settings import LossSettings
 from torch import Tensor
 
 SUMS = (
@@ -49,19 +49,19 @@ class LossReport:
     maxima: Mapping[str, Tensor]
 
 
-def micro_batch_loss(terms: TokenTerms, settings: LossSettings) -> LossReport:
-    """Loss and figures of one micro-batch. Raises AlgorithmError when the settings need a term that is missing."""
+def micro_batch_loss(terms: TokenTerms, algorithm: AlgorithmSpec) -> LossReport:
+    """Loss and figures of one micro-batch. Raises AlgorithmError when `algorithm` needs a term that is missing."""
     old = terms.logprobs.detach() if terms.old is None else terms.old
-    figures = _mismatch_figures(terms, old, settings)
-    per_token = _policy_loss(terms, old, figures, settings)
+    figures = _mismatch_figures(terms, old, algorithm)
+    per_token = _policy_loss(terms, old, figures, algorithm)
     figures["policy_loss"] = per_token
-    if settings.kl_coef:
+    if algorithm.kl_coef:
         figures["kl"] = _reference_kl(terms)
-        per_token = per_token + settings.kl_coef * figures["kl"]
+        per_token = per_token + algorithm.kl_coef * figures["kl"]
     if terms.entropy is not None:
         figures["entropy"] = terms.entropy
-    if settings.entropy_coef:
-        per_token = per_token - settings.entropy_coef * _required(terms.entropy, "the entropy", "entropy_coef")
+    if algorithm.entropy_coef:
+        per_token = per_token - algorithm.entropy_coef * _required(terms.entropy, "the entropy", "entropy_coef")
     figures |= {"loss": per_token, "logprob": terms.logprobs}
     difference = figures.get("logprob_abs_diff", terms.logprobs.new_zeros(0))
     return LossReport(
@@ -71,14 +71,20 @@ def micro_batch_loss(terms: TokenTerms, settings: LossSettings) -> LossReport:
     )
 
 
-def _policy_loss(terms: TokenTerms, old: Tensor, figures: dict[str, Tensor], settings: LossSettings) -> Tensor:
-    if settings.objective == "sft":
+def supervised(algorithm: AlgorithmSpec) -> AlgorithmSpec:
+    """The loss of demonstrations: cross entropy, without the terms that compare policies."""
+    changes = {"name": "sft", "kl_coef": 0.0, "entropy_coef": 0.0, "temperature": 1.0, "correction": CorrectionSpec()}
+    return algorithm.model_copy(update=changes)
+
+
+def _policy_loss(terms: TokenTerms, old: Tensor, figures: dict[str, Tensor], algorithm: AlgorithmSpec) -> Tensor:
+    if algorithm.name == "sft":
         return -terms.logprobs
     correction = figures.get("correction_weight", torch.ones_like(old))
-    if settings.objective == "reinforce":
+    if algorithm.name == "reinforce":
         return -correction * terms.advantages * terms.logprobs
-    ratio = _ratio(terms, old, per_sequence=settings.objective == "gspo")
-    clipped = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
+    ratio = _ratio(terms, old, per_sequence=algorithm.name == "gspo")
+    clipped = ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high)
     unclipped_loss, clipped_loss = -ratio * terms.advantages, -clipped * terms.advantages
     figures |= {
         "ratio": ratio,
@@ -98,12 +104,12 @@ def _ratio(terms: TokenTerms, old: Tensor, *, per_sequence: bool) -> Tensor:
     return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
-def _mismatch_figures(terms: TokenTerms, old: Tensor, settings: LossSettings) -> dict[str, Tensor]:
+def _mismatch_figures(terms: TokenTerms, old: Tensor, algorithm: AlgorithmSpec) -> dict[str, Tensor]:
     if terms.rollout is None:
-        if settings.correction.mode != "none" and settings.objective != "sft":
-            raise AlgorithmError(f"correction {settings.correction.mode} needs rollout log-probabilities")
+        if algorithm.correction.mode != "none" and algorithm.name != "sft":
+            raise AlgorithmError(f"correction {algorithm.correction.mode} needs rollout log-probabilities")
         return {}
-    weight, active = correction_weights(old, terms.rollout, terms.sequence, terms.sequences, settings.correction)
+    weight, active = correction_weights(old, terms.rollout, terms.sequence, terms.sequences, algorithm.correction)
     return {"correction_weight": weight, "correction_active": active, **mismatch(old, terms.rollout)}
 
 

@@ -12,19 +12,18 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
 from swerl_api import SweRLJobSpec
 from swerl_api.names import checkpoint_name
-from swerl_trainer.algorithm import Batch, Sample, advantage_figures, demonstration_batch, policy_batch
+from swerl_trainer.algorithm import Batch, TrainingSample, advantage_figures, demonstration_batch, policy_batch
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.errors import DriverError
-from swerl_trainer.driver.samples import samples_of
-from swerl_trainer.driver.settings import shares_gpus
+from swerl_trainer.driver.resources import shares_gpus
 from swerl_trainer.driver.state import Pace, TrainingState
+from swerl_trainer.driver.training_samples import training_samples
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.metrics.figures import (
     Figures,
@@ -158,20 +157,9 @@ class TrainingLoop:
 
     async def _train(self, groups: StepGroups) -> dict[str, float]:
         p, algorithm = self._p, self._p.spec.algorithm
-        to_samples = partial(
-            samples_of,
-            per_step=algorithm.dynamic_history,
-            judge_weight=algorithm.stepwise.judge_weight if algorithm.stepwise.enabled else None,
-            compact=algorithm.compact_filter,
-        )
-        samples = [s for group in groups.groups for rollout in group.rollouts.values() for s in to_samples(rollout)]
-        batch = policy_batch(
-            samples,
-            normalisation=algorithm.advantage_normalisation,
-            aggregation=algorithm.loss_aggregation,
-            stepwise=algorithm.stepwise.enabled,
-            sampled=algorithm.encoding == "sampled",
-        )
+        rollouts = [rollout for group in groups.groups for rollout in group.rollouts.values()]
+        samples = [sample for rollout in rollouts for sample in training_samples(rollout, algorithm)]
+        batch = policy_batch(samples, algorithm)
         if self._shares_gpu:
             await self._quiet()
         async with p.turn:
@@ -184,7 +172,7 @@ class TrainingLoop:
                 await self._ranks.release_memory()
         return metrics
 
-    async def _distance(self, samples: Sequence[Sample]) -> dict[str, float]:
+    async def _distance(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
         """The distance of log-probabilities, measured when the step itself did not."""
         usable = [s for s in samples if s.valid and s.logprobs and s.trainable_tokens][:PROBE_SAMPLES]
         if not usable:

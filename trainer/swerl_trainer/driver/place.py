@@ -17,13 +17,14 @@ import aiohttp
 import ray
 from swerl_api import JudgeSpec
 from swerl_api.names import ENGINE_RESOURCE, JUDGE_RESOURCE
-from swerl_trainer.driver import settings
+from swerl_trainer.driver import resources
 from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.weights import update_backend
 from swerl_trainer.job import Job
+from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.rollout.actor import TaskCounts
 from swerl_trainer.rollout.runner import WorkerHandle
 
@@ -99,7 +100,7 @@ class Placement:
 
     def _engines(self) -> EnginePool:
         job, spec = self._job, self._job.spec
-        server = settings.server_settings(job, str(job.paths.model))
+        server = resources.engine_server(job)
         sharers = spec.rollout.engines if server.share_gpu else 0
         handles = [
             RayEngine(server, number=i, log_folder=job.logs, resource=ENGINE_RESOURCE, sharers=sharers)
@@ -109,14 +110,13 @@ class Placement:
             ray.util.get_node_ip_address(),
             self._http,
             job.logs / "router.log",
-            policy=spec.rollout.router.policy,
-            arguments=spec.rollout.router.args,
+            spec=spec.rollout.router,
         )
         backend = update_backend(gpus=server.gpus, share_gpu=server.share_gpu)
         return EnginePool(handles, router, self._http, ranks=max(1, server.gpus), backend=backend)
 
     def _judges(self, judge: JudgeSpec) -> FixedPool:
-        server = settings.judge_settings(judge, str(self._job.paths.judge))
+        server = resources.judge_server(self._job, judge)
         handles = [
             RayEngine(server, number=i, log_folder=self._job.logs, resource=JUDGE_RESOURCE, kind="judge")
             for i in range(judge.engines)
@@ -132,13 +132,13 @@ class Placement:
 
     async def _train_group(self) -> TrainGroup:
         module = await asyncio.to_thread(importlib.import_module, "swerl_trainer.megatron.group")
-        ranks, gpus = settings.ranks(self._job.spec)
-        shares_gpu = self.pool is not None and settings.shares_gpus(self._job.spec)
+        ranks, gpus = resources.training_ranks(self._job.spec)
+        shares_gpu = self.pool is not None and resources.shares_gpus(self._job.spec)
         if shares_gpu and self.pool is not None:  # an engine sizes its cache by the memory that is free when it starts
             await asyncio.shield(self.engines_ready)
             await self.pool.sleep()
         group: TrainGroup = await module.TrainGroup.start(
-            settings.trainer_settings(self._job, str(self._job.paths.model)),
+            RankConfig.of(self._job.spec, str(self._job.paths.model)),
             ranks=ranks,
             gpus_per_rank=gpus,
             cpus_per_rank=0,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from swerl_agent.episode import HFTokenizer, answer_tokens
-from swerl_trainer.algorithm.sample import Sample
+from swerl_trainer.algorithm.training_sample import TrainingSample
 from swerl_trainer.job import JobError
 from swerl_trainer.rollout.cursor import TaskOrder
 
@@ -27,7 +27,7 @@ LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
 CONVERSATION = re.compile("su(a(u|t+|$))+")
 
 
-def read_demonstrations(path: Path, tokenizer: HFTokenizer, *, context_tokens: int) -> list[Sample]:
+def read_demonstrations(path: Path, tokenizer: HFTokenizer, *, context_tokens: int) -> list[TrainingSample]:
     """The demonstrations at `path`. Raises JobError naming file and line."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")  # other line ends may stand inside a text
@@ -42,7 +42,9 @@ def read_demonstrations(path: Path, tokenizer: HFTokenizer, *, context_tokens: i
     return samples
 
 
-def demonstrations_of(step: int, samples: Sequence[Sample], *, batch_size: int, seed: int) -> list[Sample]:
+def demonstrations_of(
+    step: int, samples: Sequence[TrainingSample], *, batch_size: int, seed: int
+) -> list[TrainingSample]:
     """The demonstrations of supervised step `step` (from 0)."""
     order = TaskOrder(len(samples), shuffle=True, seed=seed)
     return [samples[order.task(step * batch_size + i)] for i in range(batch_size)]
@@ -75,7 +77,7 @@ def _parse(line: str, where: str) -> dict[str, Any]:
     return row
 
 
-def _sample(row: Mapping[str, Any], where: str, tokenizer: HFTokenizer, context_tokens: int) -> Sample:
+def _sample(row: Mapping[str, Any], where: str, tokenizer: HFTokenizer, context_tokens: int) -> TrainingSample:
     if "messages" in row:
         _check_roles(row["messages"], where)
         tokens, mask = encode_messages(row["messages"], tokenizer)
@@ -87,7 +89,7 @@ def _sample(row: Mapping[str, Any], where: str, tokenizer: HFTokenizer, context_
         raise JobError(f"{where}: {len(tokens)} tokens but {len(mask)} mask entries")
     if len(tokens) > context_tokens:
         raise JobError(f"{where}: {len(tokens)} tokens are more than agent.contextTokens {context_tokens}")
-    return Sample(tokens, mask, (), 0.0, True, where, 0, str(row.get("instance_id", where)))
+    return TrainingSample(tokens, mask, (), 0.0, True, where, 0, str(row.get("instance_id", where)))
 
 
 def _check_roles(messages: Any, where: str) -> None:

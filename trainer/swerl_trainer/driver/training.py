@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 
 from swerl_trainer.algorithm import demonstration_batch
 from swerl_trainer.checkpoints import CheckpointStore
-from swerl_trainer.driver import settings
 from swerl_trainer.driver.loop import Parts, TrainingLoop, save
 from swerl_trainer.driver.place import Placement
 from swerl_trainer.driver.state import Pace, TrainingState
@@ -98,11 +96,15 @@ class Training:
         placement, state = self._placement, self._state
         assert placement.pool is not None
         counts = await placement.tasks_ready
-        chosen = settings.dispatch_settings(self._spec)
-        if self._only_supervised:
-            chosen = replace(chosen, steps=0)
         order = TaskOrder(counts.train, self._spec.tasks.shuffle, self._spec.tasks.seed)
-        dispatcher = Dispatcher(chosen, order, taken=state.step, position=state.position, pending=state.pending)
+        dispatcher = Dispatcher(
+            self._spec.algorithm,
+            self._spec.sandbox,
+            order,
+            taken=state.step,
+            position=state.position,
+            pending=state.pending,
+        )
         runner = Runner(dispatcher, placement.workers, serving=placement.pool.serving)
         self.runner.set_result(runner)
         every = self._spec.grading.gold_canary_every

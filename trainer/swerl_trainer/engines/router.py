@@ -13,11 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
+from swerl_api import RouterSpec
 from swerl_trainer.engines.errors import EngineCallError, EngineStartError
 from swerl_trainer.engines.server import free_port
 
@@ -35,8 +35,7 @@ class RouterSettings:
     host: str
     port: int
     metrics_port: int
-    policy: str = "consistent_hashing"
-    arguments: Mapping[str, str] = field(default_factory=dict)  # by flag name without dashes; "" is a bare flag
+    spec: RouterSpec = field(default_factory=RouterSpec)  # an argument with the value "" is a bare flag
 
 
 def router_command(settings: RouterSettings) -> list[str]:
@@ -45,7 +44,7 @@ def router_command(settings: RouterSettings) -> list[str]:
         "host": settings.host,
         "port": str(settings.port),
         "prometheus-port": str(settings.metrics_port),
-        "policy": settings.policy,
+        "policy": settings.spec.policy,
         "worker-startup-check-interval": "1",
         "health-check-interval-secs": "5",
         "health-check-endpoint": "/health",  # not /ready, which an engine refuses while its weights are renewed
@@ -55,7 +54,7 @@ def router_command(settings: RouterSettings) -> list[str]:
         "disable-load-monitoring": "",
         "disable-tokenizer-autoload": "",
         "log-level": "warn",
-    } | dict(settings.arguments)
+    } | settings.spec.args
     flags = [part for name, value in chosen.items() for part in ([f"--{name}", value] if value else [f"--{name}"])]
     return [sys.executable, "-m", "smg", "launch", *flags]
 
@@ -79,11 +78,10 @@ class Router:
         log: Path,
         *,
         port: int | None = None,
-        policy: str = "consistent_hashing",
-        arguments: Mapping[str, str] | None = None,
+        spec: RouterSpec | None = None,
     ) -> Router:
         """A router on `port` of `host`, by default a free one; it runs after `start`."""
-        settings = RouterSettings(host, port or free_port(host), free_port(host), policy, dict(arguments or {}))
+        settings = RouterSettings(host, port or free_port(host), free_port(host), spec or RouterSpec())
         return cls(settings, http, log)
 
     async def start(self) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from swerl_api import TrainerSpec
 from swerl_trainer.megatron.errors import ConversionError, LayoutError
-from swerl_trainer.megatron.settings import Layout
 
 SUPPORTED = ("qwen3",)
 
@@ -32,19 +32,21 @@ class Architecture:
     norm_epsilon: float
     tied: bool  # output layer shares the embedding
 
-    def check(self, layout: Layout) -> None:
-        """Raises LayoutError when `layout` cannot divide the model evenly."""
+    def check(self, trainer: TrainerSpec) -> None:
+        """Raises LayoutError when the layout of `trainer` cannot divide the model evenly."""
         for size, name, parts, axis in (
-            (self.heads, "attention heads", layout.tensor, "tensor"),
-            (self.groups, "key/value heads", layout.tensor, "tensor"),
-            (self.intermediate, "intermediate size", layout.tensor, "tensor"),
-            (self.vocabulary, "vocabulary", layout.tensor, "tensor"),
-            (self.layers, "layers", layout.pipeline, "pipeline"),
+            (self.heads, "attention heads", trainer.tensor_parallel, "tensor"),
+            (self.groups, "key/value heads", trainer.tensor_parallel, "tensor"),
+            (self.intermediate, "intermediate size", trainer.tensor_parallel, "tensor"),
+            (self.vocabulary, "vocabulary", trainer.tensor_parallel, "tensor"),
+            (self.layers, "layers", trainer.pipeline_parallel, "pipeline"),
         ):
             if size % parts:
                 raise LayoutError(f"{name} {size} cannot be divided over {axis}Parallel {parts}: choose a divisor")
-        if layout.expert != 1:
-            raise LayoutError(f"expertParallel {layout.expert} needs a mixture of experts; this model is dense")
+        if trainer.expert_parallel != 1:
+            raise LayoutError(
+                f"expertParallel {trainer.expert_parallel} needs a mixture of experts; this model is dense"
+            )
 
 
 def read_architecture(folder: Path) -> Architecture:

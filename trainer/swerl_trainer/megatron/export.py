@@ -12,18 +12,19 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from swerl_api import AlgorithmSpec, TrainerSpec
 from swerl_trainer.megatron.architecture import read_architecture
+from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.hf_folder import write_folder
 from swerl_trainer.megatron.model import build_model, export_weights, transformer_config
-from swerl_trainer.megatron.settings import TrainerSettings
 from swerl_trainer.megatron.state import restore_weights
 
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
 
-def export_checkpoint(checkpoint: Path, model: Path, folder: Path, settings: TrainerSettings) -> None:
+def export_checkpoint(checkpoint: Path, model: Path, folder: Path, config: RankConfig) -> None:
     """Write the weights of `checkpoint` with the configuration and tokenizer of `model` to `folder`.
 
     Raises TrainerError and ConversionError when checkpoint and model do not fit; this process joins no other.
@@ -33,8 +34,8 @@ def export_checkpoint(checkpoint: Path, model: Path, folder: Path, settings: Tra
         dist.init_process_group("gloo", init_method=f"file://{rendezvous}/store", rank=0, world_size=1)
         try:
             parallel_state.initialize_model_parallel()
-            model_parallel_cuda_manual_seed(settings.seed, inference_rng_tracker=True, force_reset_rng=True)
-            built = build_model(architecture, transformer_config(architecture, settings, device), device)
+            model_parallel_cuda_manual_seed(config.algorithm.seed, inference_rng_tracker=True, force_reset_rng=True)
+            built = build_model(architecture, transformer_config(architecture, config, device), device)
             restore_weights(checkpoint, built)
             write_folder(folder, model, export_weights(built, architecture))
         finally:
@@ -51,8 +52,8 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16", help="that of the training")
     options = parser.parse_args()
     torch.set_grad_enabled(False)
-    settings = TrainerSettings(model=str(options.model), dtype=options.dtype)
-    export_checkpoint(options.checkpoint, options.model, options.folder, settings)
+    config = RankConfig(str(options.model), options.dtype, TrainerSpec(image=""), AlgorithmSpec())
+    export_checkpoint(options.checkpoint, options.model, options.folder, config)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ import ray
 from swerl_trainer.algorithm.batch import Batch
 from swerl_trainer.location import Location
 from swerl_trainer.megatron import environment
+from swerl_trainer.megatron.config import RankConfig, data_parallel_size
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.rank import TrainRank
-from swerl_trainer.megatron.settings import TrainerSettings
 from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor
 
@@ -49,7 +49,7 @@ class TrainGroup:
     @classmethod
     async def start(
         cls,
-        settings: TrainerSettings,
+        config: RankConfig,
         *,
         ranks: int,
         gpus_per_rank: float = 0.0,
@@ -58,12 +58,12 @@ class TrainGroup:
         environ: Mapping[str, str] | None = None,
     ) -> TrainGroup:
         """Create `ranks` actors on nodes with the custom resource `train`, join them in one process group, build the
-        model and load `settings.model`. `shares_gpu`: engines use the same GPUs in turn. `environ` is added to the
+        model and load `config.model`. `shares_gpu`: engines use the same GPUs in turn. `environ` is added to the
         ranks' environment.
 
         Raises LayoutError before anything starts, TrainerError when a rank fails; nothing is left running then.
         """
-        settings.layout.data(ranks)
+        data_parallel_size(config.trainer, ranks)
         device = environment.cuda(shares_gpu) if gpus_per_rank else environment.CPU
         actor = ray.remote(TrainRank).options(
             num_cpus=cpus_per_rank,
@@ -75,7 +75,7 @@ class TrainGroup:
         )
         group = cls([actor.remote() for _ in range(ranks)])
         try:
-            await group._begin(settings)
+            await group._begin(config)
         except BaseException:
             await group.close()
             raise
@@ -87,14 +87,16 @@ class TrainGroup:
         return len(self._ranks)
 
     async def train_step(self, batch: Batch) -> dict[str, float]:
-        """One pass over `batch` in `settings.minibatches` optimiser steps; metrics named in `metrics.METRICS`. An empty
-        batch changes nothing and returns only counts."""
+        """One pass over `batch` in `algorithm.minibatches` optimiser steps; the metrics of `metrics.METRICS`.
+
+        An empty batch changes nothing and returns only counts.
+        """
         metrics: dict[str, float] = await self._everywhere("train_step", ray.put(batch))
         return metrics
 
     async def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
         """Log-probability of each token given those before it: one float32 tensor per sequence, token-aligned, 0 where
-        the mask is 0. With `reference`, of the frozen model that `settings.model` holds (kept when klCoef > 0)."""
+        the mask is 0. With `reference`, of the frozen model that `config.model` holds (kept when klCoef > 0)."""
         values: list[Tensor] = await self._everywhere("log_probs", ray.put(batch), reference=reference)
         return values
 
@@ -166,7 +168,7 @@ class TrainGroup:
             ray.kill(rank, no_restart=True)
         self._ranks = []
 
-    async def _begin(self, settings: TrainerSettings) -> None:
+    async def _begin(self, config: RankConfig) -> None:
         locations = await self._all([rank.location.remote() for rank in self._ranks])
         placed = sorted(zip(locations, self._ranks, strict=True), key=lambda pair: pair[0])
         self._locations, self._ranks = [location for location, _ in placed], [rank for _, rank in placed]
@@ -174,7 +176,7 @@ class TrainGroup:
         world = len(self._ranks)
         neighbours = Counter(location.node for location in locations)
         await self._all([
-            rank.begin.remote(settings, number, world, address, port, neighbours[location.node])
+            rank.begin.remote(config, number, world, address, port, neighbours[location.node])
             for number, (location, rank) in enumerate(placed)
         ])  # fmt: skip
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from swerl_api import AlgorithmSpec
 from swerl_trainer.algorithm.packing import MicroBatch
-from swerl_trainer.algorithm.settings import LossSettings
 from torch import Tensor
 
 from megatron.core import parallel_state
@@ -22,7 +22,7 @@ from megatron.core.tensor_parallel import gather_from_sequence_parallel_region, 
 ENTROPY_CHUNK = 1024  # tokens whose probabilities are held at once when entropy is only reported
 
 
-def forward(model: Any, micro_batch: MicroBatch, settings: LossSettings, device: torch.device) -> Tensor:
+def forward(model: Any, micro_batch: MicroBatch, algorithm: AlgorithmSpec, device: torch.device) -> Tensor:
     """float32 [2, n] on the last pipeline stage: log-probability and entropy of the `n` trainable tokens, in the order
     of `micro_batch.positions`; on other stages the activations that travel on."""
     local = context_positions(micro_batch.boundaries)
@@ -35,7 +35,7 @@ def forward(model: Any, micro_batch: MicroBatch, settings: LossSettings, device:
         None,
         packed_seq_params=_packed(micro_batch, device),
         output_processor=_token_figures,
-        output_processor_context=(micro_batch, settings, local),
+        output_processor_context=(micro_batch, algorithm, local),
     )
     return output
 
@@ -77,11 +77,11 @@ def _token_figures(
     output_layer: Any,
     output_weight: Tensor | None,
     config: Any,
-    context: tuple[MicroBatch, LossSettings, Tensor | None],
+    context: tuple[MicroBatch, AlgorithmSpec, Tensor | None],
     **_: Any,
 ) -> Tensor:
     """Megatron's output hook: [t, 1, hidden] of the last layer to [2, n]."""
-    micro_batch, settings, local = context
+    micro_batch, algorithm, local = context
     device = hidden_states.device
     if config.sequence_parallel:
         hidden_states = gather_from_sequence_parallel_region(hidden_states, tensor_parallel_output_grad=False)
@@ -92,9 +92,9 @@ def _token_figures(
     else:
         labels = micro_batch.labels[local].to(device)
     logits = _logits(output_layer, output_weight, hidden_states)
-    if settings.temperature != 1.0:
-        logits = logits / settings.temperature
-    figures = _logprobs_and_entropy(logits, labels, differentiable_entropy=settings.entropy_coef > 0)
+    if algorithm.temperature != 1.0:
+        logits = logits / algorithm.temperature
+    figures = _logprobs_and_entropy(logits, labels, differentiable_entropy=algorithm.entropy_coef > 0)
     if local is None:
         return figures
     return _gather_context(figures, micro_batch.boundaries).index_select(1, positions)

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from swerl_trainer.megatron.architecture import Architecture
+from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.conversion import (
     EMBEDDING,
     Entry,
@@ -23,7 +24,6 @@ from swerl_trainer.megatron.conversion import (
 )
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.hf_folder import HFReader
-from swerl_trainer.megatron.settings import TrainerSettings
 from torch import Tensor
 
 from megatron.core import parallel_state
@@ -38,10 +38,10 @@ _RECOMPUTE: dict[str, dict[str, object]] = {
 }
 
 
-def transformer_config(architecture: Architecture, settings: TrainerSettings, device: Device) -> TransformerConfig:
-    """Megatron's configuration of `architecture` in the layout of `settings`."""
-    dtype = getattr(torch, settings.dtype)
-    layout = settings.layout
+def transformer_config(architecture: Architecture, rank: RankConfig, device: Device) -> TransformerConfig:
+    """Megatron's configuration of `architecture` in the layout of `rank.trainer`."""
+    dtype = getattr(torch, rank.dtype)
+    trainer = rank.trainer
     return TransformerConfig(
         num_layers=architecture.layers,
         hidden_size=architecture.hidden,
@@ -62,13 +62,13 @@ def transformer_config(architecture: Architecture, settings: TrainerSettings, de
         params_dtype=dtype,
         pipeline_dtype=dtype,
         bf16=dtype == torch.bfloat16,
-        tensor_model_parallel_size=layout.tensor,
-        pipeline_model_parallel_size=layout.pipeline,
-        context_parallel_size=layout.context,
-        variable_seq_lengths=layout.pipeline > 1,
+        tensor_model_parallel_size=trainer.tensor_parallel,
+        pipeline_model_parallel_size=trainer.pipeline_parallel,
+        context_parallel_size=trainer.context_parallel,
+        variable_seq_lengths=trainer.pipeline_parallel > 1,
         moe_token_dispatcher_type="alltoall",  # the only one that packed sequences of changing length allow
-        **device.config(layout.tensor),
-        **_RECOMPUTE[settings.recompute],
+        **device.config(trainer.tensor_parallel),
+        **_RECOMPUTE[trainer.recompute],
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from swerl_trainer.megatron.config import RankConfig, initial_lr
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
-from swerl_trainer.megatron.settings import TrainerSettings
 
 from megatron.core.distributed import DistributedDataParallel
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+
+ADAM_BETAS = (0.9, 0.98)
+ADAM_EPSILON = 1e-8
 
 # On the host Megatron steps with its hybrid optimizer, which takes gradients as the precision-aware one does.
 _OFFLOAD: dict[str, Any] = {
@@ -21,20 +24,20 @@ _OFFLOAD: dict[str, Any] = {
 }
 
 
-def build_optimizer(module: DistributedDataParallel, settings: TrainerSettings, device: Device) -> Any:
+def build_optimizer(module: DistributedDataParallel, rank: RankConfig, device: Device) -> Any:
     """Megatron's distributed optimizer of `module`. Raises TrainerError when `offload` cannot be had."""
-    offload = settings.offload and device.cuda
+    offload = rank.trainer.offload and device.cuda
     if offload and not device.transformer_engine:
         raise TrainerError("trainer.offload needs transformer_engine in the trainer image; install it or leave it out")
-    optimizer, dtype = settings.optimizer, getattr(torch, settings.dtype)
+    algorithm, dtype = rank.algorithm, getattr(torch, rank.dtype)
     config = OptimizerConfig(
         optimizer="adam",
-        lr=optimizer.lr,
-        weight_decay=optimizer.weight_decay,
-        adam_beta1=optimizer.beta1,
-        adam_beta2=optimizer.beta2,
-        adam_eps=optimizer.eps,
-        clip_grad=optimizer.max_grad_norm,
+        lr=initial_lr(algorithm),
+        weight_decay=algorithm.weight_decay,
+        adam_beta1=ADAM_BETAS[0],
+        adam_beta2=ADAM_BETAS[1],
+        adam_eps=ADAM_EPSILON,
+        clip_grad=algorithm.max_grad_norm,
         bf16=dtype == torch.bfloat16,
         params_dtype=dtype,
         use_distributed_optimizer=True,

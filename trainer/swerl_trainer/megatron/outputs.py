@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from swerl_api import AlgorithmSpec
 from swerl_trainer.algorithm.loss import LossReport, TokenTerms, micro_batch_loss
 from swerl_trainer.algorithm.packing import MicroBatch
-from swerl_trainer.algorithm.settings import LossSettings
 from torch import Tensor
 
 
 def report_loss(
-    output: Tensor, *, micro_batch: MicroBatch, settings: LossSettings, scale: float
+    output: Tensor, *, micro_batch: MicroBatch, algorithm: AlgorithmSpec, scale: float
 ) -> tuple[Tensor, LossReport]:
     """Loss function of a training pass; `output` is [2, n] as `logprobs.forward` gives it."""
 
@@ -27,7 +27,7 @@ def report_loss(
         old=put(micro_batch.old),
         reference=put(micro_batch.reference),
     )
-    report = micro_batch_loss(terms, settings)
+    report = micro_batch_loss(terms, algorithm)
     return report.loss * scale, report
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from swerl_trainer.location import Location
+from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.environment import cpu_threads
-from swerl_trainer.megatron.settings import TrainerSettings
 
 if TYPE_CHECKING:
     from swerl_trainer.megatron.trainer import MegatronTrainer
@@ -35,7 +35,7 @@ class TrainRank:
             return str(services.get_node_ip_address()), int(probe.getsockname()[1])
 
     def begin(
-        self, settings: TrainerSettings, rank: int, world_size: int, address: str, port: int, ranks_on_node: int
+        self, config: RankConfig, rank: int, world_size: int, address: str, port: int, ranks_on_node: int
     ) -> None:
         """Join the group as `rank` and load the model. Without CUDA the ranks of a node share its CPUs evenly."""
         import torch
@@ -46,7 +46,7 @@ class TrainRank:
         else:
             torch.set_num_threads(cpu_threads(ranks_on_node))
         self._rank = rank
-        self._trainer = MegatronTrainer(settings, rank=rank, world_size=world_size, address=address, port=port)
+        self._trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address=address, port=port)
 
     def run(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call `method` of the trainer; only rank 0 sends a result back, the others' are equal to it."""

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from swerl_api import AlgorithmSpec
 from swerl_trainer.algorithm.batch import Batch, minibatches
-from swerl_trainer.algorithm.loss import LossReport
+from swerl_trainer.algorithm.loss import LossReport, supervised
 from swerl_trainer.algorithm.packing import MicroBatch, pack, schedule, unpack
-from swerl_trainer.algorithm.settings import LossSettings
 from swerl_trainer.megatron.architecture import read_architecture
+from swerl_trainer.megatron.config import RankConfig, data_parallel_size, initial_lr
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.hf_folder import open_folder, write_folder
@@ -29,7 +30,6 @@ from swerl_trainer.megatron.metrics import over_minibatches, reduce_reports
 from swerl_trainer.megatron.model import build_model, export_weights, load_weights, transformer_config
 from swerl_trainer.megatron.optimizer import build_optimizer
 from swerl_trainer.megatron.outputs import keep_output, report_loss
-from swerl_trainer.megatron.settings import TrainerSettings
 from swerl_trainer.megatron.state import load_state, save_state
 from swerl_trainer.megatron.weight_sender import WeightSender
 from swerl_trainer.weight_bucket import WeightBucket
@@ -50,7 +50,7 @@ class MegatronTrainer:
 
     def __init__(
         self,
-        settings: TrainerSettings,
+        config: RankConfig,
         *,
         rank: int,
         world_size: int,
@@ -58,18 +58,20 @@ class MegatronTrainer:
         port: int,
         device: Device | None = None,
     ) -> None:
-        self.settings = settings
+        self.config = config
+        algorithm = config.algorithm
+        self.algorithm = supervised(algorithm) if algorithm.name == "sft" else algorithm
         self.device = device or Device.detect()
-        self.architecture = read_architecture(Path(settings.model))
-        self.architecture.check(settings.layout)
-        self.lr = settings.optimizer.lr
+        self.architecture = read_architecture(Path(config.model))
+        self.architecture.check(config.trainer)
+        self.lr = initial_lr(algorithm)
         self.updates = 0
-        settings.layout.data(world_size)
+        data_parallel_size(config.trainer, world_size)
         with self.device.active():
             self._join(rank, world_size, f"tcp://{address}:{port}")
             self._build()
         self.sender = WeightSender(self.model, self.architecture, self.device)
-        self._reference = self._copy_weights() if settings.loss.kl_coef else None
+        self._reference = self._copy_weights() if self.algorithm.kl_coef else None
 
     def train_step(self, batch: Batch) -> dict[str, float]:
         """One pass over `batch`; metrics named in METRICS. An empty batch changes nothing."""
@@ -89,7 +91,7 @@ class MegatronTrainer:
         """float32 log-probability per token, token-aligned, 0 outside the mask; the same list on every rank."""
         micro_batches = self._micro_batches(batch)
         with self.device.active(), torch.no_grad(), self._weights(reference):
-            outputs = self._schedule(micro_batches, self.settings.loss, keep_output, forward_only=True)
+            outputs = self._schedule(micro_batches, self.algorithm, keep_output, forward_only=True)
         found: dict[int, Tensor] = {}
         for micro_batch, output in zip(micro_batches, outputs, strict=bool(outputs)):
             found |= unpack(output[0].float().cpu(), micro_batch, batch)
@@ -113,7 +115,7 @@ class MegatronTrainer:
         with self.device.active():
             tensors = export_weights(self.model, self.architecture)
             if dist.get_rank() == 0:
-                write_folder(Path(folder), Path(self.settings.model), tensors)
+                write_folder(Path(folder), Path(self.config.model), tensors)
             else:
                 for _ in tensors:
                     pass
@@ -152,37 +154,37 @@ class MegatronTrainer:
             self.module.offload_grad_buffers()
 
     def _join(self, rank: int, world_size: int, init_method: str) -> None:
-        layout = self.settings.layout
+        trainer = self.config.trainer
         dist.init_process_group(
             self.device.backend,
             init_method=init_method,
             rank=rank,
             world_size=world_size,
-            timeout=timedelta(seconds=self.settings.communication_timeout),
+            timeout=timedelta(seconds=self.config.communication_timeout),
         )
         parallel_state.initialize_model_parallel(
-            tensor_model_parallel_size=layout.tensor,
-            pipeline_model_parallel_size=layout.pipeline,
-            context_parallel_size=layout.context,
+            tensor_model_parallel_size=trainer.tensor_parallel,
+            pipeline_model_parallel_size=trainer.pipeline_parallel,
+            context_parallel_size=trainer.context_parallel,
         )
-        torch.manual_seed(self.settings.seed)
+        torch.manual_seed(self.algorithm.seed)
         # No dropout anywhere: the tracker without CUDA generators serves both devices.
-        model_parallel_cuda_manual_seed(self.settings.seed, inference_rng_tracker=True, force_reset_rng=True)
+        model_parallel_cuda_manual_seed(self.algorithm.seed, inference_rng_tracker=True, force_reset_rng=True)
 
     def _build(self) -> None:
-        config = transformer_config(self.architecture, self.settings, self.device)
+        config = transformer_config(self.architecture, self.config, self.device)
         self.model = build_model(self.architecture, config, self.device)
-        with open_folder(Path(self.settings.model)) as reader:
+        with open_folder(Path(self.config.model)) as reader:
             load_weights(self.model, reader, self.architecture)
         module = Float16Module(config, self.model) if config.bf16 else self.model
         data_parallel = DistributedDataParallelConfig(
             grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=True
         )
         self.module = DistributedDataParallel(config, data_parallel, module)
-        self.optimizer = build_optimizer(self.module, self.settings, self.device)
+        self.optimizer = build_optimizer(self.module, self.config, self.device)
         config.finalize_model_grads_func = finalize_model_grads
         config.grad_scale_func = self.optimizer.scale_loss
-        self.config = config
+        self.megatron_config = config
 
     def _parts(self, batch: Batch) -> list[Batch]:
         """What the optimiser steps of `batch` see; demonstrations are one step."""
@@ -190,63 +192,66 @@ class MegatronTrainer:
             return [batch] if len(batch) else []
         if self._reference is not None:
             batch = batch.with_reference_logprobs(self.log_probs(batch, reference=True))
-        if self.settings.minibatches == 1:
+        if self.algorithm.minibatches == 1:
             return [batch]
         batch = batch.with_old_logprobs(self.log_probs(batch))
-        return minibatches(batch, self.settings.minibatches, self.settings.loss.aggregation)
+        return minibatches(batch, self.algorithm)
 
     def _update(self, batch: Batch) -> dict[str, float]:
         micro_batches = self._micro_batches(batch)
-        lr = self.lr * min(1.0, (self.updates + 1) / max(1, self.settings.optimizer.warmup_steps))
         # Megatron averages over micro-batches and data-parallel ranks; the batch's weights already sum to 1.
         scale = len(micro_batches) * parallel_state.get_data_parallel_world_size()
-        loss = self.settings.loss.supervised() if batch.demonstrations else self.settings.loss
+        algorithm = supervised(self.algorithm) if batch.demonstrations else self.algorithm
         with self.device.active():
             if self.device.cuda:
                 self.module.restore_grad_buffers()  # does nothing unless they were released
             self.module.zero_grad_buffer()
             self.optimizer.zero_grad()
-            finish = partial(report_loss, settings=loss, scale=scale)
-            reports = self._schedule(micro_batches, loss, finish, forward_only=False)
+            finish = partial(report_loss, algorithm=algorithm, scale=scale)
+            reports = self._schedule(micro_batches, algorithm, finish, forward_only=False)
             for group in self.optimizer.param_groups:
-                group["lr"] = lr
+                group["lr"] = self.lr
             _, grad_norm, _ = self.optimizer.step()
             figures = self._share_figures(reports)
         self.updates += 1
-        return figures | {"grad_norm": float(grad_norm or 0.0), "lr": lr, "micro_batches": float(len(micro_batches))}
+        return figures | {
+            "grad_norm": float(grad_norm or 0.0),
+            "lr": self.lr,
+            "micro_batches": float(len(micro_batches)),
+        }
 
     def _share_figures(self, reports: Sequence[LossReport]) -> dict[str, float]:
         """Figures of the last pipeline stage, on every rank."""
         holder: list[dict[str, float]] = [{}]
         if parallel_state.is_pipeline_last_stage():
             holder = [reduce_reports(reports, parallel_state.get_data_parallel_group(), self.device.torch)]
-        if self.settings.layout.pipeline > 1:
+        if self.config.trainer.pipeline_parallel > 1:
             source = parallel_state.get_pipeline_model_parallel_last_rank()
             dist.broadcast_object_list(holder, src=source, group=parallel_state.get_pipeline_model_parallel_group())
         return holder[0]
 
     def _micro_batches(self, batch: Batch) -> list[MicroBatch]:
         """This rank's share of `batch`."""
-        layout = self.settings.layout
+        trainer = self.config.trainer
         plan = schedule(
             [len(sequence) for sequence in batch.sequences],
-            budget=self.settings.max_tokens_per_rank * layout.context,
+            budget=trainer.max_tokens_per_gpu * trainer.context_parallel,
             ranks=parallel_state.get_data_parallel_world_size(),
         )
-        multiple = 2 * layout.context if layout.context > 1 else 1
-        if self.config.sequence_parallel:
-            multiple *= layout.tensor
+        multiple = 2 * trainer.context_parallel if trainer.context_parallel > 1 else 1
+        if self.megatron_config.sequence_parallel:
+            multiple *= trainer.tensor_parallel
         mine = plan[parallel_state.get_data_parallel_rank()]
         return [pack(batch, members, multiple=multiple) for members in mine]
 
     def _schedule(
-        self, micro_batches: Sequence[MicroBatch], loss: LossSettings, finish: Any, *, forward_only: bool
+        self, micro_batches: Sequence[MicroBatch], algorithm: AlgorithmSpec, finish: Any, *, forward_only: bool
     ) -> list[Any]:
         """Run Megatron's pipeline schedule; what `finish(output, micro_batch)` reports, on the last stage."""
 
         def step(iterator: Iterator[MicroBatch], model: Any) -> tuple[Tensor, Any]:
             micro_batch = next(iterator)
-            output = forward(model, micro_batch, loss, self.device.torch)
+            output = forward(model, micro_batch, algorithm, self.device.torch)
             return output, partial(finish, micro_batch=micro_batch)
 
         self.module.train(not forward_only)

@@ -5,7 +5,7 @@ Guarantees:
 * A group is trained at most `max_staleness` weight versions after the version it was started with.
 * Groups start in the order of the tasks; a step's groups are handed out in that order too.
 * A rollout ended by infrastructure never counts; while fewer than two of a group count, its failed members run again,
-  `redo_limit` times at most.
+  `retries` times at most.
 * Weights may change (`may_update`) only while no evaluation runs, and no training episode either unless partial
   rollouts are allowed.
 * Sandboxes declared ahead leave room for one more group of any kind within `max_concurrent`.
@@ -18,29 +18,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from swerl_api import AlgorithmSpec, SandboxSpec
 from swerl_trainer.algorithm.advantages import has_signal
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.group import Action, Declare, Discard, Group, GroupOrder, Phase, Rollout, Start
 
 STUCK_AFTER = 2  # steps' worth of groups in a row that infrastructure ended, after which going on is pointless
+RETRIES = 2  # times that the members of a group that infrastructure ended run again
 FILTERED_PER_STEP = 2  # groups without signal replaced per step, as a multiple of promptsPerStep; then they are kept
-
-
-@dataclass(frozen=True)
-class DispatchSettings:
-    """The figures the dispatcher decides by; names as in the CRD."""
-
-    steps: int
-    prompts_per_step: int = 8
-    group_size: int = 8
-    oversampling: float = 1.0
-    dynamic_filter: bool = True
-    max_staleness: int = 0
-    partial_rollouts: bool = False
-    prefetch: int = 1
-    max_concurrent: int = 128
-    temperature: float = 1.0
-    redo_limit: int = 2
 
 
 @dataclass(frozen=True)
@@ -59,14 +44,19 @@ class Dispatcher:
 
     def __init__(
         self,
-        settings: DispatchSettings,
+        algorithm: AlgorithmSpec,
+        sandbox: SandboxSpec,
         order: TaskOrder,
         *,
+        retries: int = RETRIES,
         taken: int = 0,
         position: int = 0,
         pending: Iterable[int] = (),
     ) -> None:
-        self.settings = settings
+        self.algorithm = algorithm
+        self.sandbox = sandbox
+        self.steps = policy_steps(algorithm)
+        self.retries = retries
         self.order = order
         self.taken = taken  # steps handed out
         self.version = taken  # weight version the engines have
@@ -98,15 +88,15 @@ class Dispatcher:
     def take(self) -> StepGroups | None:
         """The groups of the next step, None while there are too few; groups that would be stale later are dropped."""
         kept = sorted(self._of("train", Phase.KEPT), key=lambda group: group.position)
-        if self.taken >= self.settings.steps or len(kept) < self.settings.prompts_per_step:
+        if self.taken >= self.steps or len(kept) < self.algorithm.prompts_per_step:
             return None
-        chosen = kept[: self.settings.prompts_per_step]
+        chosen = kept[: self.algorithm.prompts_per_step]
         for group in chosen:
             self._close(group)
         self.taken += 1
         for group in [*self._of("train", Phase.RUNNING), *self._of("train", Phase.KEPT)]:
-            if self.taken - group.version > self.settings.max_staleness or self.taken >= self.settings.steps:
-                self._drop(group, "not_needed" if self.taken >= self.settings.steps else "stale")
+            if self.taken - group.version > self.algorithm.max_staleness or self.taken >= self.steps:
+                self._drop(group, "not_needed" if self.taken >= self.steps else "stale")
         taken = StepGroups(tuple(chosen), tuple(self._filtered), dict(self._dropped), self._episodes, dict(self._lost))
         self._filtered, self._dropped, self._episodes, self._lost = [], Counter(), 0, Counter()
         return taken
@@ -115,13 +105,13 @@ class Dispatcher:
         """Whether new weights may go to the engines now."""
         if self._of("evaluation"):
             return False
-        return self.settings.partial_rollouts or not self._of("train", Phase.RUNNING)
+        return self.algorithm.partial_rollouts or not self._of("train", Phase.RUNNING)
 
     # ── what happened ──
 
     def drain(self) -> None:
         """Start no more training groups until `updated`, unless they may run over an update."""
-        self.draining = not self.settings.partial_rollouts
+        self.draining = not self.algorithm.partial_rollouts
 
     def updated(self, version: int) -> None:
         """The engines have `version`."""
@@ -175,7 +165,7 @@ class Dispatcher:
 
     def stuck(self) -> Rollout | None:
         """A rollout that shows what infrastructure does to every group lately; None while some group works."""
-        limit = STUCK_AFTER * self.settings.prompts_per_step
+        limit = STUCK_AFTER * self.algorithm.prompts_per_step
         return self._broken[-1] if len(self._broken) >= limit else None
 
     def lost_to_nothing_but(self, code: str) -> bool:
@@ -186,11 +176,11 @@ class Dispatcher:
 
     def _train_room(self) -> int:
         """Groups that may be running or kept at once: those of each step reachable without going stale."""
-        steps_ahead = min(self.version + self.settings.max_staleness, self.settings.steps - 1) - self.taken
+        steps_ahead = min(self.version + self.algorithm.max_staleness, self.steps - 1) - self.taken
         if steps_ahead < 0:
             return 0
-        per_step = self.settings.prompts_per_step
-        return steps_ahead * per_step + math.ceil(per_step * self.settings.oversampling)
+        per_step = self.algorithm.prompts_per_step
+        return steps_ahead * per_step + math.ceil(per_step * self.algorithm.oversampling)
 
     def _train_load(self) -> int:
         return len(self._of("train", Phase.RUNNING)) + len(self._of("train", Phase.KEPT))
@@ -202,11 +192,11 @@ class Dispatcher:
         return self._open_next()
 
     def _declare_ahead(self) -> None:
-        s = self.settings
-        while len(self._of("train", Phase.DECLARED)) < s.prefetch and self._groups_wanted() > 0:
+        group_size = self.algorithm.group_size
+        while len(self._of("train", Phase.DECLARED)) < self.sandbox.prefetch and self._groups_wanted() > 0:
             alive = sum(len(g.acting) if g.phase is Phase.RUNNING else g.order.size for g in self._alive())
-            largest = max([s.group_size, *(g.order.size for g in self._alive())])
-            if alive + s.group_size + largest > s.max_concurrent:
+            largest = max([group_size, *(g.order.size for g in self._alive())])
+            if alive + group_size + largest > self.sandbox.max_concurrent:
                 return
             planned = self._of("train", Phase.PLANNED)
             group = min(planned, key=lambda g: g.position) if planned else self._open_next()
@@ -215,13 +205,13 @@ class Dispatcher:
 
     def _groups_wanted(self) -> int:
         """Groups still to be opened or declared for the steps that are left."""
-        left = (self.settings.steps - self.taken) * self.settings.prompts_per_step
+        left = (self.steps - self.taken) * self.algorithm.prompts_per_step
         return left - self._train_load() - len(self._of("train", Phase.DECLARED))
 
     def _complete(self, group: Group) -> None:
         enough = min(2, group.order.size)
         redo = group.failed and (len(group.valid) < enough or group.order.purpose == "evaluation")
-        if redo and group.tries <= self.settings.redo_limit:
+        if redo and group.tries <= self.retries:
             return self._start(group, group.failed)
         if group.order.purpose == "evaluation":
             group.phase = Phase.KEPT
@@ -230,8 +220,8 @@ class Dispatcher:
             self._broken.append(group.rollouts[group.failed[-1]])
             return self._drop(group, "infrastructure")
         self._broken.clear()
-        limit = FILTERED_PER_STEP * self.settings.prompts_per_step
-        if self.settings.dynamic_filter and enough == 2 and len(self._filtered) < limit and not _has_signal(group):
+        limit = FILTERED_PER_STEP * self.algorithm.prompts_per_step
+        if self.algorithm.dynamic_filter and enough == 2 and len(self._filtered) < limit and not _has_signal(group):
             self._filtered.append(group)
             return self._drop(group, "equal_rewards")
         group.phase = Phase.KEPT
@@ -244,9 +234,8 @@ class Dispatcher:
         return self._open(self.position - 1)
 
     def _open(self, position: int) -> Group:
-        s = self.settings
-        task = self.order.task(position)
-        order = GroupOrder(f"g{position}", "train", task, s.group_size, -1, s.temperature)
+        algorithm, task = self.algorithm, self.order.task(position)
+        order = GroupOrder(f"g{position}", "train", task, algorithm.group_size, -1, algorithm.temperature)
         group = self.groups[order.id] = Group(order, position)
         return group
 
@@ -256,7 +245,7 @@ class Dispatcher:
         if group.tries == 0:
             group.version = self.version
             if group.order.purpose == "train":
-                ahead = (self._train_load() - 1) // self.settings.prompts_per_step
+                ahead = (self._train_load() - 1) // self.algorithm.prompts_per_step
                 group.order = replace(group.order, step=self.taken + 1 + ahead)
         self._actions.append(Start(group.order, chosen, group.tries))
         group.tries += 1
@@ -276,6 +265,11 @@ class Dispatcher:
 
     def _alive(self) -> list[Group]:
         return [group for group in self.groups.values() if group.phase in (Phase.DECLARED, Phase.RUNNING)]
+
+
+def policy_steps(algorithm: AlgorithmSpec) -> int:
+    """Training steps that use rollouts."""
+    return 0 if algorithm.name == "sft" else algorithm.steps
 
 
 def _has_signal(group: Group) -> bool:

@@ -13,7 +13,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
-from swerl_trainer.rollout.reward import UNRESOLVED
+from swerl_api import AlgorithmSpec
 
 
 class SandboxGroup(Protocol):
@@ -81,8 +81,7 @@ class WorkerParts:
     artifacts: Path
     sandbox_name: Callable[[str], str]  # of a group and try
     max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
+    algorithm: AlgorithmSpec = field(default_factory=AlgorithmSpec)
     judge: Judge | None = None  # scores the steps of training episodes
-    judge_weight: float = 1.0
     encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # what is trained instead of what was sampled
-    unresolved_reward: float = UNRESOLVED
     sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts

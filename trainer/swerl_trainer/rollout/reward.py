@@ -14,9 +14,10 @@ from swerl_agent.audit import Finding
 from swerl_agent.episode import PROMPT_FAILED, Episode, repeats_itself
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
+from swerl_api import AlgorithmSpec
 from swerl_trainer.rollout.group import Rollout
 
-RESOLVED, UNRESOLVED = 1.0, -1.0
+RESOLVED = 1.0
 GRADING_FAILED = "eval_infra_error"  # error code of a rollout whose patch could not be graded
 OWN_ENDINGS = (PROMPT_FAILED, "error", "cancelled")  # exit statuses that are nothing of the policy's doing
 
@@ -30,22 +31,20 @@ def rollout_of(
     episode: Episode,
     verdict: Verdict | None,
     waited: Mapping[str, float],
+    algorithm: AlgorithmSpec,
     *,
     scores: Mapping[int, StepScore] | None = None,
-    judge_weight: float = 1.0,
-    unresolved: float = UNRESOLVED,
     waits: Mapping[str, float] | None = None,
     audit: Collection[Finding] = (),
 ) -> Rollout:
     """The rollout of a finished episode; `waited`: seconds until it began, by what it waited for.
 
-    `unresolved` is the outcome of everything but a resolved task, `waits` the parts of the sandbox's own start, where
-    they are known, `audit` what its commands did that honest work does not need.
+    `waits` holds the parts of the sandbox's start where they are known. `audit` holds the findings on its commands.
     """
     infrastructure = _spoilt(episode) or (verdict is not None and verdict.status == "infra_error")
     resolved = verdict is not None and verdict.status == "resolved"
     grading = {"grading": verdict.duration} if verdict else {}
-    outcome = RESOLVED if resolved else unresolved
+    outcome = RESOLVED if resolved else algorithm.unresolved_reward
     asked = scores or {}
     step_scores = {step: score.score for step, score in asked.items() if score.score is not None}
     return Rollout(
@@ -54,7 +53,7 @@ def rollout_of(
         instance_id=episode.instance_id,
         valid=not infrastructure,
         outcome=outcome,
-        reward=outcome + (judge_weight * fmean(step_scores.values()) if step_scores else 0.0),
+        reward=outcome + (algorithm.stepwise.judge_weight * fmean(step_scores.values()) if step_scores else 0.0),
         step_scores=step_scores,
         unscored_steps=len(asked) - len(step_scores),
         resolved=resolved,

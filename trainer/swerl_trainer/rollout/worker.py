@@ -159,9 +159,8 @@ class Worker:
             episode,
             verdict,
             waited,
+            self._parts.algorithm,
             scores=scores,
-            judge_weight=self._parts.judge_weight,
-            unresolved=self._parts.unresolved_reward,
             waits=waits,
             audit=audit,
         )

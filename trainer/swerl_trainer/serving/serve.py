@@ -103,7 +103,6 @@ def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSes
         http,
         logs / "router.log",
         port=names.ROUTER_PORT,
-        policy=rollout.router.policy,
-        arguments=rollout.router.args,
+        spec=rollout.router,
     )
     return FixedPool(handles, router, "evaluation")

@@ -13,7 +13,7 @@ from swerl_trainer.algorithm.errors import AlgorithmError
 
 
 @dataclass(frozen=True)
-class Sample:
+class TrainingSample:
     """A trajectory, or one step of one when several samples share `(group, index)`.
 
     All per-token fields are token-aligned: entry `t` belongs to `tokens[t]`.

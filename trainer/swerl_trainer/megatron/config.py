@@ -1,0 +1,42 @@
+"""What a training rank is built from. Pure data: no torch, no Ray, no Megatron."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from swerl_api import AlgorithmSpec, SweRLJobSpec, TrainerSpec
+from swerl_trainer.megatron.errors import LayoutError
+
+
+@dataclass(frozen=True)
+class RankConfig:
+    """The model's folder, and the parts of the job's spec that a training rank reads."""
+
+    model: str  # folder with config.json and *.safetensors in Hugging Face format
+    dtype: Literal["float32", "bfloat16"]
+    trainer: TrainerSpec
+    algorithm: AlgorithmSpec
+    communication_timeout: float = 1800.0  # seconds a collective may take before the rank gives up
+
+    @classmethod
+    def of(cls, spec: SweRLJobSpec, model: str) -> RankConfig:
+        """The configuration of a job whose model lies in the folder `model`."""
+        return cls(model, spec.model.dtype, spec.trainer, spec.algorithm)
+
+
+def initial_lr(algorithm: AlgorithmSpec) -> float:
+    """Learning rate of the first step; supervised steps come first."""
+    return algorithm.sft.lr if algorithm.sft else algorithm.lr
+
+
+def data_parallel_size(trainer: TrainerSpec, world_size: int) -> int:
+    """Data-parallel size among `world_size` ranks. Raises LayoutError when it is no whole number."""
+    tensor, pipeline, context = trainer.tensor_parallel, trainer.pipeline_parallel, trainer.context_parallel
+    model = tensor * pipeline * context
+    if world_size % model:
+        raise LayoutError(
+            f"{world_size} training ranks cannot hold tensor {tensor} x pipeline {pipeline} x context {context}: make "
+            f"trainer.replicas x gpus a multiple of {model}"
+        )
+    return world_size // model
