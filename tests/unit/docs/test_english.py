@@ -1,0 +1,41 @@
+"""Pages are plain technical English: none of the banned words, no long sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .pages import name, pages, prose
+
+# Words of literature, and what they mostly replaced (docs/decisions/names.md).
+BANNED = re.compile(
+    r"\b(told|tells?|wish(?:es|ed)?|in vain|nobody|somebody|whoever|whom|heeds?|heeded|anew|thereupon|lets? go|bears?|"
+    r"what is said|doubts?|doomed|condemned|objections?|testimony|last words|fate|words of|made ahead|gone astray)\b",
+    re.IGNORECASE,
+)
+LONGEST = 34  # words; the aim is 25, an enumeration may need more
+SPAN = re.compile(r"`[^`]*`")
+END = re.compile(r"[.:;?!](?:\s|$)|\s[–—]\s")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Sentences of a page's paragraphs, list items and table cells; inline code is one word."""
+    plain = SPAN.sub("code", re.sub(r"\]\([^)]*\)", "", prose(text))).replace("e.g. ", "").replace("**", "")
+    for part in re.split(r"\n\s*\n|\n\s*[*-] |\n#+ |\n\||\|", plain):
+        yield from (" ".join(sentence.split()) for sentence in END.split(part))
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_a_page_uses_plain_words(page: Path) -> None:
+    for number, line in enumerate(SPAN.sub("", prose(page.read_text())).splitlines(), 1):
+        found = BANNED.search(line)
+        assert not found, f"{name(page)}: line {number} of the prose says {found[0]!r}: {line}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_sentences_are_short(page: Path) -> None:
+    long = [sentence for sentence in sentences(page.read_text()) if len(sentence.split()) > LONGEST]
+    assert long == []
