@@ -31,7 +31,7 @@ BASE_KEYS = BASES | {"debian": "debian"}  # the Debian image is made anew on eve
 
 @dataclass
 class Builder:
-    """Builds parents before children and remembers what every image is called inside the cluster."""
+    """Builds parents before children; `references` holds the name of every image inside the cluster."""
 
     engine: Engine
     cluster_registry: str
@@ -39,9 +39,9 @@ class Builder:
     references: dict[str, str] = field(default_factory=dict)
 
     def ensure(self, image: Image, *, quiet: bool = False) -> str:
-        """Have `image` in the registry under its content key and under `latest`; build only what is missing.
+        """Have `image` in the registry under its content key, `latest` and its own tags; build only what is missing.
 
-        Returns (and, unless `quiet`, prints) what was done: present, pushed, built and pushed.
+        Returns (and, unless `quiet`, prints) the step taken: present, pushed, built and pushed.
         """
         started = time.monotonic()
         parent = image.parent or "debian"
@@ -52,7 +52,7 @@ class Builder:
             if not self.engine.stored(image.name, tag):
                 done = "built and pushed"
                 self.engine.build(image, tag, self.local(parent))
-        self.engine.publish(image.name, tag, NEWEST_TAG)
+        self.engine.publish(image.name, tag, NEWEST_TAG, *image.tags)
         self.references[image.name] = f"{self.cluster_registry}/{image.name}:{tag}"
         if not quiet:
             print(f"  {image.name}:{tag}  {done}  {time.monotonic() - started:.1f} s", flush=True)

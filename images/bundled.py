@@ -1,7 +1,8 @@
 """Bundled tasks as images: one image per task, and the demo's data, in which every task names the image just built.
 
-Guarantees: a task's image reference follows from its base commit and the sandbox base, so a changed task never meets an
-old image; a repository is written out only for an image that must be built.
+Guarantees: the content key of a task's image follows from its base commit and the sandbox base, so a changed task never
+uses an old image; the registry also has the image under the tag that `task.yaml` names. A repository is written only
+for an image that must be built.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tasks.catalogue import find
 from tasks.repository import write_repository
 
 SPLITS = ("train", "held_out")
-IMAGE_LINE = re.compile(r"^image:.*$", re.MULTILINE)
+IMAGE_LINE = re.compile(r"^image: (?P<name>\S+):(?P<tag>\S+)$", re.MULTILINE)
 BASE_COMMIT = re.compile(r"^base_commit: (\w+)$", re.MULTILINE)
 
 
@@ -28,16 +29,20 @@ def task_folders() -> Iterator[Path]:
 
 def task_image(task: Path, repositories: Path) -> Image:
     """Image of one bundled task; its repository is written below `repositories` when the image is built."""
-    found = BASE_COMMIT.search((task / "task.yaml").read_text())
-    if found is None:
-        raise ValueError(f"{task / 'task.yaml'} has no base_commit line; write the tasks again: python -m tasks.build")
+    metadata = (task / "task.yaml").read_text()
+    commit, named = BASE_COMMIT.search(metadata), IMAGE_LINE.search(metadata)
+    if commit is None or named is None:
+        raise ValueError(
+            f"{task / 'task.yaml'} lacks base_commit or image; write the tasks again: python -m tasks.build"
+        )
     folder = repositories / task.name
     return Image(
-        name=f"swe-rl/task-{task.name.lower()}",
+        name=named["name"],
         dockerfile=ROOT / "images/task/Dockerfile",
         parent="swe-rl/sandbox-base",
         inputs={"repository": folder},
-        identity=found.group(1),
+        identity=commit[1],
+        tags=(named["tag"],),
         prepare=lambda: write_repository(find(task.name), folder),
     )
 

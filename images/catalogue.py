@@ -23,7 +23,7 @@ class Image:
     """One image: `inputs` maps a place in the build context to the file or folder that is put there; `parent` is an
     image or one of BASES.
 
-    Where `identity` says all there is to say about the inputs, `prepare` makes them and runs only before a build.
+    An image with an `identity` is keyed by it instead of its inputs; `prepare` makes the inputs, only before a build.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Image:
     fetches: bool = False  # its Dockerfile downloads packages
     on_request: bool = False  # built only when it, or an image on it, is named
     identity: str | None = None
+    tags: tuple[str, ...] = ()  # in the registry, besides the content key and `latest`
     prepare: Callable[[], object] | None = None
 
 

@@ -1,6 +1,7 @@
 """What builds and pushes: buildah on base images made from Debian packages, or docker on a networked machine.
 
-Guarantees: a push either leaves the complete image under its tag or raises BuildError with the engine's last words.
+Guarantees: a push either leaves the complete image under its tag or raises BuildError with the end of the engine's
+output.
 """
 
 from __future__ import annotations
@@ -115,14 +116,15 @@ class Engine:
             command += ["-t", f"localhost/{image.name}:{tag}", "-f", str(image.dockerfile), str(context)]
             run(command, self.environment, self.home / "logs" / f"{image.name.replace('/', '-')}.log")
 
-    def publish(self, name: str, tag: str, newest: str) -> None:
-        """Push localhost/<name>:<tag> to the registry unless it is there, and let the tag `newest` name it."""
+    def publish(self, name: str, tag: str, *others: str) -> None:
+        """Push localhost/<name>:<tag> to the registry unless it is there, and give it the `others` as further tags."""
         if not self.has(name, tag):
             self._push(name, tag, tag)
-        if not self.local:
-            self._push(name, tag, newest)
-        elif (manifest := self._manifest(name, tag)) is None or self._manifest(name, newest, manifest) is None:
-            raise BuildError(f"the registry at {self.registry} does not take the tag {newest} of {name}:{tag}")
+        for other in others:
+            if not self.local:
+                self._push(name, tag, other)
+            elif (manifest := self._manifest(name, tag)) is None or self._manifest(name, other, manifest) is None:
+                raise BuildError(f"the registry at {self.registry} does not take the tag {other} of {name}:{tag}")
 
     def _push(self, name: str, tag: str, as_tag: str) -> None:
         local, remote = f"localhost/{name}:{tag}", f"{self.registry}/{name}:{as_tag}"
