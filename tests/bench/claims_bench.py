@@ -165,7 +165,7 @@ async def claim_ahead(client: KubeClient, namespace: str, block: int, claims: Cl
     async def declare(number: int) -> SandboxGroup:
         name = f"ahead-{block}-{number}"
         group = await SandboxGroup.declare(client, name=name, spec=spec, labels={JOB_LABEL: JOB}, namespace=namespace)
-        group.prepare()
+        group.prefetch()
         return group
 
     following = await declare(0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from swerl_agent.grading import NO_PATCH, VERDICTS, Grader, Placement
 from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predictions
-from swerl_agent.sandbox.lease import anchored
+from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
 
 from .options import (
@@ -64,7 +64,7 @@ async def _graded(
     asked = {prediction.instance_id: prediction for prediction in left}
     async with (
         open_client(options) as client,
-        anchored(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
+        owning_lease(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
     ):
         grader = Grader(
             client,

@@ -14,7 +14,7 @@ from typing import Any
 
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.grading.task_validation import KINDS, TaskValidation, ValidationJournal, check
-from swerl_agent.sandbox.lease import anchored
+from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.storage import file_name, write_atomic
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.loading import refuse_repeated
@@ -75,7 +75,7 @@ async def _run(
 
     async with (
         open_client(options) as client,
-        anchored(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
+        owning_lease(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
         Grader(
             client,
             lease.namespace,

@@ -134,8 +134,8 @@ class EpisodeRun(ABC):
             result = await self.workspace.execute(
                 command, seconds_left=self.seconds_left(), cwd=cwd, env=env, max_output=max_output
             )
-        if result.ran is not None:
-            self._spent("exec", result.duration - result.ran)
+        if result.run_seconds is not None:
+            self._spent("exec", result.duration - result.run_seconds)
         self.episode.steps.append(step_record(step, command if action is None else action, result, started))
         return result
 

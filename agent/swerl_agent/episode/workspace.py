@@ -79,7 +79,7 @@ class Workspace:
         return Output.of(
             text,
             returncode=result.exit_code,
-            hidden=result.hidden,
+            hidden=result.omitted_bytes,
             cut=self._limits.cut,
             timed_out=result.timed_out,
             timeout=self._limits.command_timeout,
@@ -115,7 +115,7 @@ def step_record(step: int, action: str, result: CommandResult, started: float) -
         "action": action,
         "returncode": result.exit_code,
         "output_len": len(output),
-        "output_hidden": result.hidden,
+        "output_hidden": result.omitted_bytes,
         "output_head": output[:HEAD_AND_TAIL],
         "output_tail": output[-HEAD_AND_TAIL:],
         "start_ts": started,

@@ -20,8 +20,8 @@ from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 from swerl_agent.episode import PROMPT_FAILED, Agent, Episode
 from swerl_agent.grading import Grader, Placement, Verdict
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox import SandboxGroup, let_go
-from swerl_agent.sandbox.lease import LeaseKeeper, anchored
+from swerl_agent.sandbox import SandboxGroup, delete_best_effort
+from swerl_agent.sandbox.lease import LeaseKeeper, owning_lease
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
 
@@ -101,7 +101,7 @@ class Attempts:
                 task, session, group=group, index=index, temperature=temperature, on_end=on_end
             )
         finally:
-            await let_go(sandboxes.delete())
+            await delete_best_effort(sandboxes.delete())
         patch = episode.patch
         return Attempt(episode, await self.grader.grade(task, patch, image=episode.image) if patch else None)
 
@@ -131,7 +131,7 @@ async def opened_attempts(
     """
     placement = Placement.of(sandbox)
     async with (
-        anchored(namespace, job, labels=labels, owners=owners, kubeconfig=kubeconfig) as lease,
+        owning_lease(namespace, job, labels=labels, owners=owners, kubeconfig=kubeconfig) as lease,
         Grader(client, namespace, grading, placement=placement, cache_directory=cache_directory, lease=lease) as grader,
     ):
         yield Attempts(client, namespace, grader, lease, job=job, sandbox=sandbox, labels=labels)

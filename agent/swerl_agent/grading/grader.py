@@ -215,7 +215,7 @@ class Grader:
         )
         deadline = timeout + PULL_ALLOWANCE + DEADLINE_SLACK
         if self._lease:
-            await self._lease.until_sure()
+            await self._lease.wait_until_safe()
         return await run_job(self._client, self._watch, self._namespace, job, maps, deadline=deadline)
 
     async def _make_ready(self) -> None:

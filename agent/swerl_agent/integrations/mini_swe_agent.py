@@ -94,14 +94,14 @@ class SandboxEnvironmentConfig(BaseModel):
 class SandboxEnvironment:
     """One sandbox, claimed at once and held until `cleanup`."""
 
-    _claim: blocking.Claim | None = None
+    _claim: blocking.BlockingClaim | None = None
 
     def __init__(
         self, *, config_class: type[SandboxEnvironmentConfig] = SandboxEnvironmentConfig, **fields: Any
     ) -> None:
         """Raises what `Claim` raises: NotReady, ImagePullFailed, NotIsolated, KubeError."""
         self.config = config_class(**fields)
-        claim = blocking.Sandbox.claim(
+        claim = blocking.BlockingSandbox.claim(
             self.config.image,
             namespace=self.config.namespace,
             kubeconfig=self.config.kubeconfig,

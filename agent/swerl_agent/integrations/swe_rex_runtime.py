@@ -53,7 +53,7 @@ from ..kube import KubeError
 from ..sandbox import FileError, PodConnector, SandboxError, Session, files, folders
 from ..sandbox.blocking import LoopThread
 from ..sandbox.session import FILE_LIMIT
-from ..sandbox.wire import Cut, quoted
+from ..sandbox.wire import OutputLimit, quoted
 from .swe_rex_bash import BashSession
 
 P = ParamSpec("P")
@@ -143,7 +143,9 @@ class SandboxRuntime(AbstractRuntime):
         """
         env = await self._environment() if command.env is None else command.env
         seconds = NO_LIMIT if command.timeout is None else command.timeout
-        result = await self._session.execute(self._text(command, env), timeout=seconds, cut=Cut(FILE_LIMIT, 0))
+        result = await self._session.execute(
+            self._text(command, env), timeout=seconds, limit=OutputLimit(FILE_LIMIT, 0)
+        )
         if result.timed_out:
             raise CommandTimeoutError(f"Timeout ({command.timeout}s) exceeded while running command")
         if result.exit_code == ABSENT and f"{self._absent}\n".encode() in (result.stdout, result.stderr):
@@ -211,7 +213,9 @@ class SandboxRuntime(AbstractRuntime):
     async def _environment(self) -> Mapping[str, str]:
         """The variables of the image and the Pod: those of the session's loop, which no login shell has changed."""
         if self._image_env is None:
-            told = await self._session.execute("exec cat /proc/$PPID/environ", timeout=60, cut=Cut(1 << 20, 1024))
+            told = await self._session.execute(
+                "exec cat /proc/$PPID/environ", timeout=60, limit=OutputLimit(1 << 20, 1024)
+            )
             entries = told.stdout.decode(errors="surrogateescape").split("\0")
             pairs = (entry.partition("=") for entry in entries if "=" in entry)
             self._image_env = {name: value for name, _, value in pairs}
@@ -238,6 +242,6 @@ class SandboxRuntime(AbstractRuntime):
         """The OSError that `open` would have raised for `path`."""
         name = quoted(path)
         text = f"[ -d {name} ] && exit {errno.EISDIR}; [ -e {name} ] || exit {errno.ENOENT}; exit {errno.EIO}"
-        number = (await self._session.execute(text, timeout=files.FILE_TIMEOUT, cut=Cut(0, 0))).exit_code
+        number = (await self._session.execute(text, timeout=files.FILE_TIMEOUT, limit=OutputLimit(0, 0))).exit_code
         known = number in (errno.EISDIR, errno.ENOENT)
         raise OSError(number if known else errno.EIO, os.strerror(number) if known else str(error), path) from error

@@ -1,7 +1,7 @@
-"""Sandboxes: groups of Pods, and in each Pod a session in which commands run exactly once."""
+"""Sandboxes: groups of Pods. In each Pod a session runs commands exactly once."""
 
 from .claim import Claim, ClaimOptions, Sandbox
-from .declaration import let_go
+from .declaration import delete_best_effort
 from .errors import (
     CapacityExhausted,
     Evicted,
@@ -24,13 +24,14 @@ from .errors import (
     TransferFailed,
     Unresponsive,
 )
-from .git import Scrub, scrub_git
 from .group import SandboxGroup
+from .history import ScrubReport, scrub_history
 from .isolation import check_isolation
 from .lease import LeaseHeld, LeaseLost
 from .pod import PodConnector
 from .result import CommandResult
 from .session import Session
+from .settings import SessionSettings
 from .watch import SandboxWatch
 
 __all__ = [
@@ -59,13 +60,14 @@ __all__ = [
     "SandboxGroup",
     "SandboxLost",
     "SandboxWatch",
-    "Scrub",
     "ScrubFailed",
+    "ScrubReport",
     "Session",
+    "SessionSettings",
     "StateLost",
     "TransferFailed",
     "Unresponsive",
     "check_isolation",
-    "let_go",
-    "scrub_git",
+    "delete_best_effort",
+    "scrub_history",
 ]

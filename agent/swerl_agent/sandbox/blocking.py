@@ -1,11 +1,11 @@
-"""Sandboxes for programs without an event loop, notebooks among them: the calls of `sandbox.Sandbox`, each awaited.
+"""Blocking calls for programs without an event loop, such as notebooks: those of `Sandbox`, each run to its end.
 
-    from swerl_agent.sandbox.blocking import Sandbox
+    from swerl_agent.sandbox.blocking import BlockingSandbox
 
-    with Sandbox.claim("python:3.12", count=4) as group:
+    with BlockingSandbox.claim("python:3.12", count=4) as group:
         result = group[0].run("pytest -q", timeout=60)
 
-Guarantee: one thread of its own serves a claim, so this works inside a running event loop, too, and from any thread.
+Guarantee: each claim has a thread of its own, so the calls also work from any thread and inside a running event loop.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from ..event_loop import new_event_loop
-from .claim import Claim as AsyncClaim
-from .claim import ClaimOptions
-from .claim import Sandbox as AsyncSandbox
+from .claim import Claim, ClaimOptions, Sandbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,10 +32,10 @@ class LoopThread:
         self._thread.start()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; an interrupt meanwhile cancels it. Raises RuntimeError once the loop was stopped."""
+        """The result of `work`, which an interrupt cancels; raises RuntimeError after `stop`."""
         if self._loop.is_closed():
             work.close()
-            raise RuntimeError("the claim has ended and its sandboxes are gone: use them inside its `with`")
+            raise RuntimeError("the claim has ended and its sandboxes are gone; use them inside its `with` block")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -56,59 +54,59 @@ class LoopThread:
 
 
 def _blocking(
-    method: Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Sandbox, P], T]:
-    def call(self: Sandbox, /, *arguments: P.args, **options: P.kwargs) -> T:
+    method: Callable[Concatenate[Sandbox, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingSandbox, P], T]:
+    def call(self: BlockingSandbox, /, *arguments: P.args, **options: P.kwargs) -> T:
         return self._loop.wait(method(self._sandbox, *arguments, **options))
 
     call.__doc__ = method.__doc__
     return call
 
 
-class Sandbox:
+class BlockingSandbox:
     """One claimed sandbox."""
 
-    def __init__(self, sandbox: AsyncSandbox, loop: LoopThread) -> None:
+    def __init__(self, sandbox: Sandbox, loop: LoopThread) -> None:
         self._sandbox, self._loop = sandbox, loop
 
     @staticmethod
-    def claim(image: str, count: int = 1, **options: Unpack[ClaimOptions]) -> Claim:
-        """`count` sandboxes of `image`, as a context; the options are explained in `ClaimOptions`."""
-        return Claim(image, count, **options)
+    def claim(image: str, count: int = 1, **options: Unpack[ClaimOptions]) -> BlockingClaim:
+        """`count` sandboxes of `image`, as a context manager; `ClaimOptions` documents the options."""
+        return BlockingClaim(image, count, **options)
 
     @property
     def name(self) -> str:
         """Name of its Pod."""
         return self._sandbox.name
 
-    run = _blocking(AsyncSandbox.run)
-    read = _blocking(AsyncSandbox.read)
-    write = _blocking(AsyncSandbox.write)
-    upload = _blocking(AsyncSandbox.upload)
-    download = _blocking(AsyncSandbox.download)
-    release = _blocking(AsyncSandbox.release)
+    run = _blocking(Sandbox.run)
+    read = _blocking(Sandbox.read)
+    write = _blocking(Sandbox.write)
+    upload = _blocking(Sandbox.upload)
+    download = _blocking(Sandbox.download)
+    release = _blocking(Sandbox.release)
 
 
-class Claim:
-    """A claim as an ordinary context; the arguments are those of `claim.Claim` without `client`."""
+class BlockingClaim:
+    """A claim as an ordinary context manager; the arguments are those of `Claim` without `client`."""
 
     def __init__(self, image: str, count: int = 1, **options: Unpack[ClaimOptions]) -> None:
         if options.get("client") is not None:
             raise TypeError(
-                "client: an open client belongs to the event loop it was opened in, and a blocking claim has its own; "
-                "give `kubeconfig` or nothing"
+                "client: an open client belongs to the event loop that opened it, and a blocking claim has its own; "
+                "pass `kubeconfig` or nothing"
             )
-        self._claim = AsyncClaim(image, count, **options)
+        self._claim = Claim(image, count, **options)
 
     @property
     def taken_over(self) -> bool:
-        """Whether the sandboxes are those of a program that died."""
+        """Whether the sandboxes were taken over from a program that died."""
         return self._claim.taken_over
 
-    def __enter__(self) -> Sequence[Sandbox]:
+    def __enter__(self) -> Sequence[BlockingSandbox]:
         self._loop = LoopThread()
         try:
-            return [Sandbox(one, self._loop) for one in self._loop.wait(self._claim.__aenter__())]
+            return [BlockingSandbox(one, self._loop) for one in self._loop.wait(self._claim.__aenter__())]
         except BaseException:
             self._loop.stop()
             raise

@@ -200,7 +200,7 @@ class Claim:
     async def __aenter__(self) -> Sequence[Sandbox]:
         async with self._stack:
             group = await self._hold()
-            group.prepare(self._timeout)
+            group.prefetch(self._timeout)
             sandboxes = [Sandbox(group, ordinal, await group.claim(ordinal)) for ordinal in range(self._spec.replicas)]
             self._stack = self._stack.pop_all()
         return sandboxes

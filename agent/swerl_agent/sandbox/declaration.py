@@ -66,7 +66,7 @@ async def remove(
         await _persistently(delete)
 
 
-async def let_go(removal: Awaitable[None]) -> None:
+async def delete_best_effort(removal: Awaitable[None]) -> None:
     """Await a removal; what cannot be removed now is logged, and ends with its owner's Lease."""
     try:
         await removal

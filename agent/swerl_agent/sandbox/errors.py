@@ -1,8 +1,8 @@
-"""What can go wrong with a sandbox.
+"""Errors of a sandbox.
 
-Guarantee: everything here but `FileError` is a failure of the infrastructure, never of the policy: an episode that
-meets one is masked out of its group's statistics. A command that fails, times out or prints garbage is no error but a
-`CommandResult`.
+Guarantee: every error but `FileError` is a failure of the infrastructure, never of the policy. An episode that ends
+with one is masked out of its group's statistics. A command that fails, times out or prints garbage raises no error;
+its outcome is a `CommandResult`.
 """
 
 from __future__ import annotations
@@ -11,96 +11,96 @@ from typing import ClassVar
 
 
 class SandboxError(Exception):
-    """Base; `code` is the stable word for metrics and artifacts."""
+    """Base class; `code` is the stable identifier in metrics and artifacts."""
 
     code: ClassVar[str] = "sandbox_error"
     infrastructure: ClassVar[bool] = True
 
 
 class FileError(SandboxError):
-    """A file inside the sandbox cannot be read or written as asked: missing, too large, not a file, disk full."""
+    """A file in the sandbox cannot be read or written: missing, too large, not a file, disk full."""
 
     code = "file_error"
     infrastructure = False
 
 
 class HandshakeFailed(SandboxError):
-    """No exec stream to a living Pod could be opened within the time allowed."""
+    """No exec stream to a running Pod could be opened in time."""
 
     code = "exec_handshake_failed"
 
 
 class ExecRefused(HandshakeFailed):
-    """The API server does not take the request, and says why: no such container, or a right that the account lacks.
+    """The API server refuses the exec request: no such container, or a missing permission.
 
-    It needs `create` and `get` on pods/exec, and `get` on pods.
+    The account needs `create` and `get` on pods/exec, and `get` on pods.
     """
 
     code = "exec_refused"
 
 
 class TransferFailed(SandboxError):
-    """A file did not arrive as it was sent, several times."""
+    """A file arrived damaged several times."""
 
     code = "transfer_failed"
 
 
 class NotIsolated(SandboxError):
-    """Something the sandbox must not reach answered it, or nothing in the image could check that."""
+    """The sandbox reached an address that must be out of reach, or the image has no program to check that."""
 
     code = "not_isolated"
 
 
 class ScrubFailed(SandboxError):
-    """Git history that the agent must not see could not be removed."""
+    """Git history after the base commit could not be removed."""
 
     code = "scrub_failed"
 
 
 class NotReady(SandboxError):
-    """The Pod did not become ready in time; the message says what it waits for."""
+    """The Pod did not become ready in time; the message names what it waits for."""
 
     code = "not_ready"
 
 
 class CapacityExhausted(NotReady):
-    """No room in time: admission, a queue or the scheduler kept the Pod waiting."""
+    """No capacity in time: the Pod waits for admission, a queue or the scheduler."""
 
     code = "capacity_exhausted"
 
 
 class ImagePullFailed(NotReady):
-    """The image cannot be had."""
+    """The image cannot be pulled."""
 
     code = "image_pull_failed"
 
 
 class SandboxLost(SandboxError):
-    """The sandbox and what was done in it are gone; never repaired, the episode ends."""
+    """The sandbox and its state are lost; there is no repair, the episode ends."""
 
     code = "sandbox_lost"
 
 
 class PodGone(SandboxLost):
-    """The Pod is deleted, being deleted, or its container ended."""
+    """The Pod was deleted or is being deleted, or its container ended."""
 
     code = "pod_gone"
 
 
 class PodReplaced(SandboxLost):
-    """Another Pod bears the name, or the container was started again: the state is blank."""
+    """Another Pod has the name now, or the container was restarted: the state is lost."""
 
     code = "pod_replaced"
 
 
 class Evicted(SandboxLost):
-    """The node took the Pod away: pressure, or a limit such as ephemeral storage."""
+    """The node evicted the Pod: pressure, or a limit such as ephemeral storage."""
 
     code = "pod_evicted"
 
 
 class OOMKilled(SandboxLost):
-    """The container as a whole was killed for its memory."""
+    """The container was killed because it exceeded its memory limit."""
 
     code = "oom_killed"
 
@@ -124,12 +124,12 @@ class LeaseExpired(SandboxLost):
 
 
 class StateLost(SandboxLost):
-    """What ran cannot be told: the record of a command vanished together with the stream, or none can be written."""
+    """It is unknown whether a command ran: its record was lost with the stream, or cannot be written."""
 
     code = "state_lost"
 
 
 class Unresponsive(SandboxLost):
-    """The Pod lives but the session gives no answer, not even after its command was killed."""
+    """The Pod runs but the session does not reply, even after its command was killed."""
 
     code = "unresponsive"

@@ -1,8 +1,8 @@
 """Files in and out of a sandbox.
 
-Guarantees: a written file is there whole or not at all, its byte count and (where the image has sha256sum) digest
-checked in the Pod before it takes its name; a read file is complete, by the same two measures taken in the Pod, or an
-error. No message is above 1 MiB.
+Guarantees: a written file appears complete or not at all. Before it gets its name, the Pod checks its byte count and
+(where the image has sha256sum) its digest. A read file is complete by the same two measures, taken in the Pod, or an
+error. No message exceeds 1 MiB.
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from . import wire
 from .errors import FileError, TransferFailed
 from .result import CommandResult
 
-if TYPE_CHECKING:
-    from .session import Session
-
 FILE_TIMEOUT = 120.0  # seconds for the last step of a transfer
-ATTEMPTS = 3  # transfers of one file until its digest is right
-DAMAGED = 93  # exit code: what arrived is not what was sent
+TRANSFER_ATTEMPTS = 3  # of one file, until its digest is right
+DAMAGED = 93  # exit code: the data that arrived differs from the data sent
 
 # $1 uploaded file, $2 bytes, $3 sha256; leaves $1 and what follows.
 _CHECK = (
@@ -36,36 +33,48 @@ _PLACE = (
     'case $2 in */*) mkdir -p -- "${2%/*}/" || exit 1 ;; esac; '
     'chmod "$3" "$1" && exec mv -f -- "$1" "$2"'
 )
-# After a command: the digest of what it printed, in the last line of its other output.
-_DIGEST = " || exit; command -v sha256sum >/dev/null || exit 0; exec sha256sum </proc/self/fd/1 >&2"
-_TOLD = re.compile(rb"([0-9a-f]{64})  -\n\Z")
+# After a command: the digest of its output, in the last line of its standard error.
+_DIGEST_STDOUT = " || exit; command -v sha256sum >/dev/null || exit 0; exec sha256sum </proc/self/fd/1 >&2"
+_DIGEST_LINE = re.compile(rb"([0-9a-f]{64})  -\n\Z")
 
 
-async def write(session: Session, path: str, data: bytes, mode: int) -> None:
-    """Put `data` at `path`, making missing folders; raises FileError, TransferFailed."""
+class FileSession(Protocol):
+    """What a transfer needs of a Session."""
+
+    async def put(self, data: bytes) -> str:
+        """See Session.put."""
+        ...
+
+    async def execute(self, text: str, *, timeout: float, limit: wire.OutputLimit) -> CommandResult:
+        """See Session.execute."""
+        ...
+
+
+async def write(session: FileSession, path: str, data: bytes, mode: int) -> None:
+    """Write `data` to `path` and create missing folders; raises FileError, TransferFailed."""
     await deliver(session, data, _PLACE, [path, f"{mode:o}"], what=path)
 
 
-async def deliver(session: Session, data: bytes, text: str, words: Sequence[str], *, what: str) -> None:
-    """Run the shell text with a file that holds `data` as $1 and `words` after it, once the file is known to be whole.
+async def deliver(session: FileSession, data: bytes, text: str, words: Sequence[str], *, what: str) -> None:
+    """Upload `data` to a file, check it there, and run the shell text with the file as $1 and `words` after it.
 
     Raises FileError (naming `what`) when the text fails, TransferFailed.
     """
     digest = await _digest(data)
-    for _ in range(ATTEMPTS):
+    for _ in range(TRANSFER_ATTEMPTS):
         name = await session.put(data)
         arguments = f'"$sw_dir/{name}" {len(data)} {digest} {" ".join(map(wire.quoted, words))}'
         line = f"set -- {arguments}; {_CHECK}{text}"
-        result = await session.execute(line, timeout=FILE_TIMEOUT, cut=wire.Cut(4096, 0))
+        result = await session.execute(line, timeout=FILE_TIMEOUT, limit=wire.OutputLimit(4096, 0))
         if result.exit_code == 0:
             return
         if result.exit_code != DAMAGED:
             raise FileError(f"cannot write {what} ({len(data)} bytes): {result.output.strip() or result.exit_code}")
-    raise TransferFailed(f"{what}: {len(data)} bytes arrived damaged {ATTEMPTS} times")
+    raise TransferFailed(f"{what}: {len(data)} bytes arrived damaged {TRANSFER_ATTEMPTS} times")
 
 
-async def read(session: Session, path: str, limit: int) -> bytes:
-    """Content of `path`; raises FileError when it is missing, no file, or longer than `limit` bytes."""
+async def read(session: FileSession, path: str, limit: int) -> bytes:
+    """Content of `path`; raises FileError when it is missing, not a file, or longer than `limit` bytes."""
     result = await fetch(session, f"cat -- {wire.quoted(path)}", limit, what=path)
     if result.exit_code != 0:
         raise FileError(f"cannot read {path}: {result.stderr.decode(errors='replace').strip() or result.exit_code}")
@@ -74,18 +83,18 @@ async def read(session: Session, path: str, limit: int) -> bytes:
     return result.stdout
 
 
-async def fetch(session: Session, text: str, limit: int, *, what: str) -> CommandResult:
-    """What the shell text did; if it ended well and printed no more than `limit` bytes, what it printed is whole.
+async def fetch(session: FileSession, text: str, limit: int, *, what: str) -> CommandResult:
+    """The result of the shell text. If it succeeded with at most `limit` bytes, its output is complete.
 
     Raises TransferFailed (naming `what`).
     """
-    for _ in range(ATTEMPTS):
-        result = await session.execute(text + _DIGEST, timeout=FILE_TIMEOUT, cut=wire.Cut(limit, 4096))
-        told = _TOLD.search(result.stderr)
+    for _ in range(TRANSFER_ATTEMPTS):
+        result = await session.execute(text + _DIGEST_STDOUT, timeout=FILE_TIMEOUT, limit=wire.OutputLimit(limit, 4096))
+        reported = _DIGEST_LINE.search(result.stderr)
         failed = result.exit_code != 0 or result.stdout_bytes > limit
-        if failed or told is None or told[1].decode() == await _digest(result.stdout):
+        if failed or reported is None or reported[1].decode() == await _digest(result.stdout):
             return result
-    raise TransferFailed(f"{what}: {result.stdout_bytes} bytes arrived damaged {ATTEMPTS} times")
+    raise TransferFailed(f"{what}: {result.stdout_bytes} bytes arrived damaged {TRANSFER_ATTEMPTS} times")
 
 
 async def _digest(data: bytes) -> str:

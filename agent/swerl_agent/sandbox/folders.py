@@ -1,7 +1,7 @@
-"""Files and folders between this machine and a sandbox; folders travel as tar, which the image must have then.
+"""Copies of files and folders between this machine and a sandbox; for folders the image needs `tar`.
 
-Guarantees: both ways byte count and (where the image has sha256sum) digest are checked before anything is unpacked;
-what comes out of a sandbox is unpacked with Python's `data` filter: no absolute path, no link or device that leads out.
+Guarantees: both ways, byte count and (where the image has sha256sum) digest are checked before anything is unpacked.
+Archives from a sandbox are unpacked with Python's `data` filter: no path or link leads outside the target, no devices.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ import asyncio
 import io
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from . import files, wire
 from .errors import FileError
-
-if TYPE_CHECKING:
-    from .session import Session
+from .files import FileSession
 
 FOLDER_LIMIT = 1 << 30  # bytes of one folder's tar
 
 _UNPACK = 'mkdir -p -- "$2" && tar -x -C "$2" -f "$1"; status=$?; rm -f -- "$1"; exit $status'
 
 
-async def upload(session: Session, source: Path, target: str) -> None:
-    """Copy the file or folder `source` to `target`; a folder's content lands in the folder `target`."""
+async def upload(session: FileSession, source: Path, target: str) -> None:
+    """Copy the file or folder `source` to `target`; the content of a folder goes into the folder `target`."""
     if source.is_dir():
         packed = await asyncio.to_thread(_pack, source)
         await files.deliver(session, packed, _UNPACK, [target], what=f"folder {target}")
@@ -32,13 +29,13 @@ async def upload(session: Session, source: Path, target: str) -> None:
         data = await asyncio.to_thread(source.read_bytes)
         await files.write(session, target, data, source.stat().st_mode & 0o777)
     else:
-        raise FileError(f"{source} is neither a file nor a folder of this machine")
+        raise FileError(f"{source} is neither a file nor a folder on this machine")
 
 
-async def download(session: Session, source: str, target: Path) -> None:
+async def download(session: FileSession, source: str, target: Path) -> None:
     """Copy the file or folder `source` to `target`."""
     name = wire.quoted(source)
-    kind = await session.execute(f"[ -d {name} ]", timeout=files.FILE_TIMEOUT, cut=wire.Cut(0, 0))
+    kind = await session.execute(f"[ -d {name} ]", timeout=files.FILE_TIMEOUT, limit=wire.OutputLimit(0, 0))
     if kind.exit_code != 0:
         data = await files.read(session, source, FOLDER_LIMIT)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,4 +65,4 @@ def _unpack(packed: bytes, folder: Path) -> None:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
     except tarfile.TarError as error:
-        raise FileError(f"what the sandbox sent for {folder} is refused: {error}") from error
+        raise FileError(f"the archive from the sandbox for {folder} is refused: {error}") from error

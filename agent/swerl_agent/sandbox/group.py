@@ -2,7 +2,7 @@
 
 Guarantees: one write declares the whole group, one releases a Pod, both repeated while the API server is away; `claim`
 hands out a session only when the Pod is ready, has proved its isolation (unless egress is allowed) and shows no git
-history after the base commit (unless the spec keeps it); what prevents it is a typed error. `prepare` does all of that
+history after the base commit (unless the spec keeps it); what prevents it is a typed error. `prefetch` does all of that
 ahead, so that a later claim waits for nothing. Releasing or deleting what is gone already is no error.
 """
 
@@ -21,10 +21,10 @@ from swerl_api.swesandbox import SweSandboxSpec
 from ..kube import KubeClient, NotFound
 from .declaration import declare, remove
 from .errors import CapacityExhausted, ImagePullFailed, NotReady, PodGone, SandboxError
-from .git import scrub_git
 from .group_status import ending, lacks_room, start_waits, waits_for
+from .history import scrub_history
 from .isolation import check_isolation
-from .pod import PodConnector, fate, image_of, ready, restarts_of, start_seconds, waiting_for
+from .pod import PodConnector, image_of, loss_error, ready, restarts_of, start_seconds, waiting_for
 from .session import Session
 from .watch import GROUP_API, GROUPS, SandboxWatch
 
@@ -47,7 +47,7 @@ class SandboxGroup:
         self._watch = watch
         self._client: KubeClient = watch.client
         self._sessions: dict[int, Session] = {}
-        self._claims: dict[int, asyncio.Task[Session]] = {}  # made ahead by `prepare`
+        self._claims: dict[int, asyncio.Task[Session]] = {}  # made ahead by `prefetch`
         self._ready_since: dict[int, float] = {}  # claims made ahead that wait, ready, to be asked for
         self.idle_seconds = 0.0  # that sandboxes claimed ahead have waited, ready, until they were asked for or let go
 
@@ -120,7 +120,7 @@ class SandboxGroup:
         """Seconds of the group's start by part, from `queue` to `start`; empty until the operator tells them."""
         return start_waits(self._watch.group(self.name))
 
-    def prepare(self, timeout: float = CLAIM_TIMEOUT) -> None:
+    def prefetch(self, timeout: float = CLAIM_TIMEOUT) -> None:
         """Begin to claim every Pod; what goes wrong is raised by the `claim` that asks for it."""
         for ordinal in range(self.spec.replicas):
             task = asyncio.create_task(self._claim(ordinal, timeout), name=f"claim {self.pod_name(ordinal)}")
@@ -211,13 +211,13 @@ class SandboxGroup:
         if self.spec.egress == "none":
             await check_isolation(session, await self._watch.targets())
         if self.spec.scrub_git:
-            await scrub_git(session, self.spec.workdir, id="swerl-scrub")  # not again what an agent committed since
+            await scrub_history(session, self.spec.workdir, id="swerl-scrub")  # not again what an agent committed since
 
     def _ready(self, name: str) -> Json | None:
         """The Pod when ready; raises what makes waiting vain."""
         pod = self._watch.pod(name)
         if pod is not None and self._owns(pod):
-            if (lost := fate(pod, pod["metadata"]["uid"], restarts=self._blank_restarts(pod))) is not None:
+            if (lost := loss_error(pod, pod["metadata"]["uid"], restarts=self._blank_restarts(pod))) is not None:
                 raise self._unpulled(pod) or lost
             return pod if ready(pod) else None
         self._check_group()

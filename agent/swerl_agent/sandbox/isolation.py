@@ -1,9 +1,9 @@
-"""Isolation of a sandbox, tried out from inside before its first command.
+"""The isolation check: probes from inside a sandbox before its first command.
 
-Guarantees: the API server (service and node address), name servers over TCP and UDP, the metadata address, the node's
-IPv6 link-local address and a listener of this very process were all out of reach of this very Pod; otherwise
-`NotIsolated`. A policy engine may leave a new Pod open for a moment, so a Pod that reaches something is asked again
-until `PATIENCE` is over. Nothing is cached: what one Pod cannot reach says nothing about the next.
+Guarantees: this Pod cannot reach the API server (service and node address), name servers over TCP and UDP, the metadata
+address, the node's IPv6 link-local address, or a listener of this process; otherwise `NotIsolated`. A policy engine may
+enforce a policy late, so a Pod that reaches an address is probed again until `SETTLE_SECONDS` have passed. Results are
+not cached: one Pod's isolation proves nothing about another's.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target, own_a
 from ..kube import KubeClient, KubeError
 from .errors import NotIsolated
 from .session import Session
-from .wire import Cut, quoted
+from .wire import OutputLimit, quoted
 
-PATIENCE = 15.0  # seconds a policy engine may take to close a new Pod
-PAUSE = 0.3
+SETTLE_SECONDS = 15.0  # for a policy engine to isolate a new Pod
+PROBE_PAUSE = 0.3  # seconds between two probes
 
 
 async def check_isolation(
-    session: Session, targets: Sequence[Target], *, api_port: int = API_PORT, patience: float = PATIENCE
+    session: Session, targets: Sequence[Target], *, api_port: int = API_PORT, settle: float = SETTLE_SECONDS
 ) -> None:
-    """Return once nothing answers the Pod of `session`; raises NotIsolated after `patience` seconds of answers."""
+    """Return once the Pod of `session` reaches no target; raises NotIsolated after `settle` seconds."""
     words = isolation.words(targets, api_port=api_port)
     text = f"set -- {' '.join(map(quoted, words))}; eval {quoted(SCRIPT)}"
     clock = asyncio.get_running_loop().time
-    give_up = clock() + patience
+    deadline = clock() + settle
     while True:
-        result = await session.execute(text, timeout=CONNECT_SECONDS + 30, cut=Cut(4096, 4096))
+        result = await session.execute(text, timeout=CONNECT_SECONDS + 30, limit=OutputLimit(4096, 4096))
         doubt = isolation.doubt(result.exit_code or int(result.timed_out), result.output)
         if doubt:
             raise NotIsolated(doubt)
         reached = isolation.reached(result.stdout.decode(errors="replace"))
         if not reached:
             return
-        if clock() >= give_up:
+        if clock() >= deadline:
             raise NotIsolated(reached)
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(PROBE_PAUSE)
 
 
 @asynccontextmanager
-async def listening(client: KubeClient) -> AsyncIterator[list[Target]]:
-    """Targets only this side knows: the API server's own addresses, and a listener of ours while the context lasts."""
+async def probe_targets(client: KubeClient) -> AsyncIterator[list[Target]]:
+    """Targets known to the client: the API server's addresses, and a listener of this process during the context."""
     targets = await api_addresses(client)
     own = await asyncio.to_thread(own_address, client.server)
     if own is None:
@@ -62,7 +62,7 @@ async def listening(client: KubeClient) -> AsyncIterator[list[Target]]:
 
 
 async def api_addresses(client: KubeClient) -> list[Target]:
-    """Addresses behind the `kubernetes` service, and the one we use; without the right to read them only the latter."""
+    """Addresses of the `kubernetes` service and of `client`; only the latter without permission to read endpoints."""
     found: list[Target] = []
     url = urlsplit(client.server)
     if url.hostname and routable(url.hostname):

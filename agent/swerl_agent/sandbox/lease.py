@@ -33,7 +33,7 @@ from swerl_api.names import (
 
 from ..kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
 from .errors import SandboxError
-from .session import RECONNECT_WINDOW
+from .settings import DEFAULT_SETTINGS
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class LeaseKeeper:
         """Owner reference, once it is held."""
         return {"apiVersion": API, "kind": "Lease", "name": self.name, "uid": self._uid}
 
-    async def until_sure(self) -> None:
+    async def wait_until_safe(self) -> None:
         """Return when it cannot expire for another MARGIN seconds; raises LeaseLost when it is lost."""
         while not self.lost.done():
             if time.monotonic() - self._renewed < self._duration - MARGIN:
@@ -173,7 +173,7 @@ class LeaseKeeper:
         """Whether it is too late for another try, or a person must act first."""
         if self._anchor and not self._uid and isinstance(error, (Forbidden, NotFound)):
             return True
-        return time.monotonic() - self._renewed > max(RECONNECT_WINDOW, self._duration)
+        return time.monotonic() - self._renewed > max(DEFAULT_SETTINGS.reconnect_window, self._duration)
 
     async def _hold(self) -> None:
         async with KubeClient.from_environment(self._kubeconfig) as client:
@@ -230,7 +230,7 @@ class LeaseKeeper:
 
 
 @asynccontextmanager
-async def anchored(
+async def owning_lease(
     namespace: str,
     job: str,
     *,

@@ -1,75 +1,75 @@
-# One session inside a Pod. Control reads requests and never blocks; the runner keeps one fresh shell ready, which takes
-# the next request, becomes the command and is followed by another: what its start costs is paid while nobody waits.
-# Needs a POSIX sh (dash, busybox ash, bash), cat, head, tail, wc, mkdir, rm, sleep; uses setsid, bash and dd if there.
+# One session inside a Pod. The control part reads requests and never blocks. The runner keeps one fresh shell ready; that
+# shell takes the next request and becomes the command. So the start of a shell costs time while no client waits.
+# Needs a POSIX sh (dash, busybox ash, bash), cat, head, tail, wc, mkdir, rm, sleep; uses setsid, bash and dd if present.
 # Arguments: $1 bytes of this text, $2 token of the session, $3 limit of one file that a command writes, in blocks of 512
-# bytes, $4 name of this loop, which no other has, $5 "login" if commands begin in login shells, else empty. Requests,
-# one line each, on standard input:
-#   run ID SECONDS HEAD TAIL TEXT   execute the shell text; "claimed" if ID began before, "refused" if that cannot be
-#                           noted; killed after SECONDS if this stream ends before the command does
-#   ask ID HEAD TAIL        the result of ID, waiting for it; "unknown" if it never began
-#   guard ID SECONDS        kill ID if it still runs then;    kill ID   kill it now
-#   put NAME BYTES          append the BYTES that follow to file NAME;    count NAME   how many it has;    ping
-# Results go to standard output: "TOKEN result ID EXIT LATE OUT ERR FROM UNTIL", then HEAD + TAIL bytes at most of both
-# outputs; the node's uptime when a shell took the command and when that ended, 0 where nobody saw it.
-# Every other answer goes to standard error. Until the command after the next one has run, or as long as they stand where
-# ID begins with "n-" (its client named it, and another may ask for it), the session's two folders hold
-#   on disk: S.out, S.err (a newline more than "size" says), ID.* (files put for it);
-#   in memory where it can be, as a disk may take milliseconds to give a file a number that another had a moment ago:
+# bytes, $4 unique name of this loop, $5 "login" if commands start in login shells, else empty. Requests, one line each,
+# on standard input:
+#   run ID SECONDS HEAD TAIL TEXT   execute the shell text; "exists" if ID began before, "refused" if ID cannot be
+#                           recorded; killed after SECONDS if this stream ends before the command does
+#   query ID HEAD TAIL      wait for the result of ID; "unknown" if it never began
+#   watchdog ID SECONDS     kill ID if it still runs then;    kill ID   kill it now
+#   put NAME BYTES          append the BYTES that follow to file NAME;    count NAME   its length;    ping
+# Results go to standard output: "TOKEN result ID EXIT TIMEOUT OUT ERR FROM UNTIL", then at most HEAD + TAIL bytes of each
+# output. FROM and UNTIL: the node's uptime when a shell took the command and when the command ended, 0 if unknown.
+# All other replies go to standard error. The session has two folders. Their entries stay until the command after the
+# next one has run. Entries of an ID that begins with "n-" stay for good: the caller gave that ID and may query it again.
+#   on disk: S.out, S.err (a newline more than "size" says), ID.* (files uploaded for it);
+#   in memory if possible, because a disk may take milliseconds to reuse the inode of a deleted file:
 #   ID ("loop N", "pid N", "slot S", "size OUT ERR" of outputs that are not short, "rc N", each as it becomes known),
-#   ID.late (it was killed for its time), S.id (what the shell of slot S took), shell-N (the shell that loop N keeps
-#   ready). What has no room in memory is noted on disk under the same name; but who creates ID in memory may run it.
-sw_token=$2 sw_blocks=$3 sw_name=$4 sw_kind=$5 sw_home=$PWD
-sw_places='/run /var/tmp /tmp /dev/shm'
+#   ID.timeout (it was killed at its timeout), S.id (what the shell of slot S took), shell-N (the ready shell of loop N).
+#   A record that does not fit in memory goes to disk under the same name. Creating ID in memory reserves the command.
+sw_token=$2 sw_blocks=$3 sw_name=$4 sw_login=$5 sw_home=$PWD
+sw_bases='/run /var/tmp /tmp /dev/shm'
 sw_nl='
 '
 sw_common=' -~	
-' # characters that a shell's `read` never changes
+' # characters that `read` of a shell never changes
 
-sw_kept() { # the session's folder with suffix $1 into sw_path; false where there is none
-  for sw_base in $sw_places; do
+sw_find_folder() { # set sw_path to the session's folder with suffix $1; false if there is none
+  for sw_base in $sw_bases; do
     sw_path=$sw_base/.swerl-$sw_token$1
     [ -d "$sw_path" ] && return
   done
   return 1
 }
 
-sw_folder() { # the same, made in the first of the places $2... that takes it where there is none
-  sw_kept "$1" && return
+sw_make_folder() { # the same; if there is none, create it in the first of $2... that is writable
+  sw_find_folder "$1" && return
   sw_suffix=$1
   shift
   for sw_base; do
     sw_path=$sw_base/.swerl-$sw_token$sw_suffix
-    mkdir -m 700 "$sw_path" 2>/dev/null || [ -d "$sw_path" ] && return # the other side may be quicker
+    mkdir -m 700 "$sw_path" 2>/dev/null || [ -d "$sw_path" ] && return # control and runner may race
   done
   return 1
 }
 
-sw_place() { # the session's folders; made again if somebody removed them
-  sw_folder '' $sw_places || return
+sw_make_folders() { # set sw_dir and sw_notes; create the folders if they were removed
+  sw_make_folder '' $sw_bases || return
   sw_dir=$sw_path
-  sw_folder .notes /dev/shm $sw_places || return
+  sw_make_folder .notes /dev/shm $sw_bases || return
   sw_notes=$sw_path
 }
 
-sw_placed() { [ -d "$sw_dir" ] && [ -d "$sw_notes" ] || sw_place; }
+sw_ensure_folders() { [ -d "$sw_dir" ] && [ -d "$sw_notes" ] || sw_make_folders; }
 
-sw_note() { # line $2 about command $1; false where there is no room for it
+sw_record() { # append line $2 to the record of command $1; false if there is no room
   printf '%s\n' "$2" >>"$sw_notes/$1" || printf '%s\n' "$2" >>"$sw_dir/$1"
 } 2>/dev/null
 
-sw_say() { printf '%s %s\n' "$sw_token" "$1" >&2; }
+sw_reply() { printf '%s %s\n' "$sw_token" "$1" >&2; }
 
-sw_nap() { sleep "$1" 2>/dev/null || sleep 1; }
+sw_pause() { sleep "$1" 2>/dev/null || sleep 1; }
 
-sw_state() { # what is noted about command $1, empty where unknown
-  sw_loop= sw_pid= sw_its= sw_rc= sw_size=
+sw_load_record() { # load the record of command $1; empty values if unknown
+  sw_loop= sw_pid= sw_its_slot= sw_rc= sw_size=
   for sw_file in "$sw_notes/$1" "$sw_dir/$1"; do
     [ -r "$sw_file" ] || continue
     while read -r sw_key sw_value; do
       case $sw_key in
         loop) sw_loop=$sw_value ;;
         pid) sw_pid=$sw_value ;;
-        slot) sw_its=$sw_value ;;
+        slot) sw_its_slot=$sw_value ;;
         size) sw_size=$sw_value ;;
         rc) sw_rc=$sw_value ;;
       esac
@@ -77,20 +77,20 @@ sw_state() { # what is noted about command $1, empty where unknown
   done
 }
 
-sw_alive() { # whether process $1 runs; a zombie does not, and process 1 of an image may leave it one for ever
+sw_alive() { # whether process $1 runs; a zombie does not: process 1 of an image may never reap it
   [ -n "$1" ] || return
   { read -r sw_line <"/proc/$1/stat"; } 2>/dev/null || return
   case ${sw_line##*) } in [ZX]*) return 1 ;; esac
 }
 
-sw_claim() { # true for the one that may run command $1: creating a file exclusively is atomic
+sw_reserve() { # true for the only loop that may run command $1: exclusive creation of a file is atomic
   set -C
   { : >"$sw_notes/$1"; } 2>/dev/null || { set +C; return 1; }
   set +C
-  sw_note "$1" "loop $$" || { rm -f "$sw_notes/$1" "$sw_dir/$1"; return 1; } # memory and disk are full
+  sw_record "$1" "loop $$" || { rm -f "$sw_notes/$1" "$sw_dir/$1"; return 1; } # memory and disk are full
 }
 
-sw_first() { # the first $2 bytes of file $1, in large pieces: each costs the same on all ways to the client
+sw_head_bytes() { # the first $2 bytes of file $1, in large pieces: every hop to the client has a cost per piece
   [ "$2" -gt 0 ] || return 0
   sw_pieces=$(($2 / 65536)) sw_rest=$(($2 % 65536))
   {
@@ -99,39 +99,39 @@ sw_first() { # the first $2 bytes of file $1, in large pieces: each costs the sa
   } <"$1"
 }
 
-sw_last() { # the bytes of file $1 from $2 on, $3 of them
+sw_tail_bytes() { # $3 bytes of file $1 from offset $2
   {
     dd bs=65536 skip=$(($2 / 65536)) 2>/dev/null || tail -c +$(($2 / 65536 * 65536 + 1))
   } <"$1" | tail -c +$(($2 % 65536 + 1)) | head -c "$3"
 }
 
-sw_bytes() { # the first and last bytes of file $1, which has $2 that count
+sw_bytes() { # the first and last bytes of file $1, which has $2 bytes
   if [ "$2" -le $((sw_head + sw_tail)) ]; then
-    sw_first "$1" "$2"
+    sw_head_bytes "$1" "$2"
   else
-    sw_first "$1" "$sw_head"
-    [ "$sw_tail" -eq 0 ] || sw_last "$1" $(($2 - sw_tail)) "$sw_tail"
+    sw_head_bytes "$1" "$sw_head"
+    [ "$sw_tail" -eq 0 ] || sw_tail_bytes "$1" $(($2 - sw_tail)) "$sw_tail"
   fi
 }
 
-sw_position() { # how far file descriptor $1 has come, into sw_size; empty where that is not told
+sw_position() { # set sw_size to the offset of file descriptor $1; empty if unknown
   sw_size=
   while read -r sw_key sw_value; do
     case $sw_key in pos:) sw_size=$sw_value ;; esac
   done <"/proc/self/fdinfo/$1"
 } 2>/dev/null
 
-sw_read() { # the output behind file descriptor $1 into sw_text, without a process; false where it is not short and common
+sw_read_short() { # set sw_text to the output behind descriptor $1, without a process; false if long or special
   sw_text=
   sw_position "$1"
   [ "$sw_size" -le 2000 ] || return
   while IFS= read -r sw_line; do sw_text=$sw_text$sw_line$sw_nl; done <"/proc/self/fd/$1"
   sw_text=$sw_text$sw_line
-  [ "${#sw_text}" -eq "$sw_size" ] || return # a NUL, or written otherwise than through that descriptor
+  [ "${#sw_text}" -eq "$sw_size" ] || return # a NUL, or a writer with another descriptor
   case $sw_text in *[!$sw_common]*) return 1 ;; esac
 } 2>/dev/null
 
-sw_length() { # bytes behind file descriptor $1 into sw_size: where one more newline goes tells it without a process
+sw_length() { # set sw_size to the length of the output behind descriptor $1: appending a newline moves the offset there
   [ -s "/proc/self/fd/$1" ] || { sw_size=0; return; }
   sw_position "$1"
   sw_before=$sw_size
@@ -142,55 +142,55 @@ sw_length() { # bytes behind file descriptor $1 into sw_size: where one more new
   fi
 } 2>/dev/null
 
-sw_look() { # command $1 has ended: its outputs into sw_both if they are short, how long they are into sw_out and sw_err
-  sw_out=0 sw_err=0 sw_both=
+sw_measure() { # after command $1: set sw_out and sw_err to the lengths of its outputs, sw_outputs to both if short
+  sw_out=0 sw_err=0 sw_outputs=
   [ -s /proc/self/fd/8 ] || [ -s /proc/self/fd/9 ] || return 0
-  if sw_read 8 && sw_both=$sw_text && sw_read 9 &&
-    [ $((sw_head + sw_tail)) -ge "${#sw_both}" ] && [ $((sw_head + sw_tail)) -ge "${#sw_text}" ]; then
-    sw_out=${#sw_both} sw_err=${#sw_text}
-    sw_both=$sw_both$sw_text
+  if sw_read_short 8 && sw_outputs=$sw_text && sw_read_short 9 &&
+    [ $((sw_head + sw_tail)) -ge "${#sw_outputs}" ] && [ $((sw_head + sw_tail)) -ge "${#sw_text}" ]; then
+    sw_out=${#sw_outputs} sw_err=${#sw_text}
+    sw_outputs=$sw_outputs$sw_text
   else
-    sw_both=
+    sw_outputs=
     sw_length 8
     sw_out=$sw_size
     sw_length 9
     sw_err=$sw_size
-    sw_note "$1" "size $sw_out $sw_err"
+    sw_record "$1" "size $sw_out $sw_err"
   fi
 } 2>/dev/null
 
-sw_tell() { # result of command $1: exit code $2, outputs in files $3 and $4, or in sw_both, of sw_out and sw_err bytes
-  sw_late=0
-  [ -e "$sw_notes/$1.late" ] && sw_late=1
-  printf '%s result %s %s %s %s %s %s %s\n%s' "$sw_token" "$1" "$2" "$sw_late" "$sw_out" "$sw_err" \
-    "${sw_from:-0}" "${sw_until:-0}" "$sw_both"
-  [ -z "$sw_both" ] || return 0
+sw_send_result() { # of command $1: exit code $2; outputs of sw_out and sw_err bytes in files $3, $4 or in sw_outputs
+  sw_timeout=0
+  [ -e "$sw_notes/$1.timeout" ] && sw_timeout=1
+  printf '%s result %s %s %s %s %s %s %s\n%s' "$sw_token" "$1" "$2" "$sw_timeout" "$sw_out" "$sw_err" \
+    "${sw_from:-0}" "${sw_until:-0}" "$sw_outputs"
+  [ -z "$sw_outputs" ] || return 0
   sw_bytes "$3" "$sw_out"
   sw_bytes "$4" "$sw_err"
 }
 
-sw_forget() { # files of slot $1 and command $2: the result has arrived, for another request came after it
+sw_delete_state() { # of slot $1 and command $2: a later request proves that the result has arrived
   case $2 in n-*) return ;; esac
   for sw_file in "$sw_dir/$1.out" "$sw_dir/$1.err"; do
     [ -s "$sw_file" ] && printf '' >"$sw_file"
   done
   sw_old="$sw_old $sw_dir/$2 $sw_dir/$2.* $sw_dir/$1.id $sw_dir/$1.out $sw_dir/$1.err"
-  sw_old="$sw_old $sw_notes/$2 $sw_notes/$2.late $sw_notes/$1.id"
+  sw_old="$sw_old $sw_notes/$2 $sw_notes/$2.timeout $sw_notes/$1.id"
   [ ${#sw_old} -gt 8000 ] && { rm -f $sw_old; sw_old=; }
 } 2>/dev/null
 
-sw_shell_in_slot() { # a shell that takes one request and becomes it; the text sees none of these variables but sw_*
-  # In the foreground: a background command would start with interrupts ignored.
+sw_shell_in_slot() { # a shell that takes one request and becomes the command, which sees only the sw_* set here
+  # In the foreground: a background command starts with interrupts ignored.
   (
-    cd -P /proc/self # named by number then; to read its `stat` takes a call for each byte
+    cd -P /proc/self # then $PWD ends in the pid; reading `stat` takes one system call per byte
     echo "${PWD##*/}" >"$sw_notes/shell-$$"
     ulimit -Sf "$sw_blocks"
     cd "$sw_home" || cd /
     unset OLDPWD
     exec 2>&9 9>&-
-    exec $sw_alone $sw_start "sw_dir=$sw_dir sw_notes=$sw_notes sw_shell=$sw_shell sw_nl='$sw_nl'
+    exec $sw_setsid $sw_start "sw_dir=$sw_dir sw_notes=$sw_notes sw_shell=$sw_shell sw_nl='$sw_nl'
 IFS=' ' read -r sw_id sw_head sw_tail sw_text <&7 || { echo end >&6; exit 0; }
-[ -e \"\$sw_notes/\$sw_id.late\" ] && { echo skip >&6; exit 0; }
+[ -e \"\$sw_notes/\$sw_id.timeout\" ] && { echo skip >&6; exit 0; }
 read -r sw_from sw_rest 2>/dev/null </proc/uptime
 echo \"\$sw_id \$sw_head \$sw_tail \$sw_from\" >&6 || exit 1
 for sw_notes in \"\$sw_notes\" \"\$sw_dir\"; do
@@ -202,160 +202,160 @@ eval \"\$sw_text\""
 }
 
 sw_runner() {
-  sw_count=0 sw_vain=0 sw_last= sw_old=
+  sw_count=0 sw_failed=0 sw_last= sw_old=
   while :; do
     sw_count=$((sw_count + 1)) sw_slot=$sw_name-$sw_count
-    sw_placed
-    # Open from here on: what a command prints is read through these even if it removes the folder.
+    sw_ensure_folders
+    # These stay open: outputs are read through them even if the command removes the folder.
     command exec 6>>"$sw_notes/$sw_slot.id" 8>>"$sw_dir/$sw_slot.out" 9>>"$sw_dir/$sw_slot.err" || return
-    # Room for what the shell will note there.
+    # Reserve room for what the shell will record there.
     { echo >&6; } 2>/dev/null || { command exec 6>>"$sw_dir/$sw_slot.id" && { echo >&6; } 2>/dev/null; }
     sw_shell_in_slot "$sw_slot"
     sw_rc=$? sw_id=
     read -r sw_until sw_rest 2>/dev/null </proc/uptime
     while read -r sw_id sw_head sw_tail sw_from && [ -z "$sw_id" ]; do :; done </proc/self/fd/6
-    if [ -z "$sw_id" ]; then # killed, or its profile does not let it live: then that is what every command does
-      sw_vain=$((sw_vain + 1))
-      [ "$sw_vain" -gt 2 ] || continue
+    if [ -z "$sw_id" ]; then # killed, or its profile exits: then every command fails the same way
+      sw_failed=$((sw_failed + 1))
+      [ "$sw_failed" -gt 2 ] || continue
       IFS=' ' read -r sw_id sw_head sw_tail sw_text || return
-      sw_note "$sw_id" "slot $sw_slot"
+      sw_record "$sw_id" "slot $sw_slot"
     fi
     case $sw_id in end) return ;; skip) continue ;; esac
-    sw_look "$sw_id"
-    sw_note "$sw_id" "rc $sw_rc" # not before: then somebody may ask for its outputs
-    sw_tell "$sw_id" "$sw_rc" /proc/self/fd/8 /proc/self/fd/9
-    [ -n "$sw_last" ] && sw_forget $sw_last
-    sw_last="$sw_slot $sw_id" sw_vain=0
+    sw_measure "$sw_id"
+    sw_record "$sw_id" "rc $sw_rc" # not earlier: from then on a query reads the outputs
+    sw_send_result "$sw_id" "$sw_rc" /proc/self/fd/8 /proc/self/fd/9
+    [ -n "$sw_last" ] && sw_delete_state $sw_last
+    sw_last="$sw_slot $sw_id" sw_failed=0
   done
 }
 
-sw_family() { # process $1 with its descendants and everything of its session, into sw_set
-  sw_set=" $1 " sw_before=
-  while [ "$sw_before" != "$sw_set" ]; do
-    sw_before=$sw_set
+sw_find_processes() { # set sw_processes to process $1, its descendants and the processes of its session
+  sw_processes=" $1 " sw_before=
+  while [ "$sw_before" != "$sw_processes" ]; do
+    sw_before=$sw_processes
     for sw_file in /proc/[0-9]*/stat; do
       { read -r sw_line <"$sw_file"; } 2>/dev/null || continue
-      sw_process=${sw_line%% *}
+      sw_candidate=${sw_line%% *}
       set -- "$1" ${sw_line##*) } # state, parent, group, session, ...
-      case $sw_set in
-        *" $sw_process "*) ;;
-        *" $3 "*) sw_set="$sw_set$sw_process " ;;
-        *) [ "$5" = "$1" ] && sw_set="$sw_set$sw_process " ;;
+      case $sw_processes in
+        *" $sw_candidate "*) ;;
+        *" $3 "*) sw_processes="$sw_processes$sw_candidate " ;;
+        *) [ "$5" = "$1" ] && sw_processes="$sw_processes$sw_candidate " ;;
       esac
     done
   done
 }
 
-sw_strike() { # end the process group of the command sw_state told of, at one blow: a fork bomb outruns any list of it
-  [ -z "$sw_alone" ] || [ -z "$sw_pid" ] || kill -KILL "-$sw_pid"
+sw_kill_group() { # kill the process group of the loaded record in one call: a fork bomb outruns any list
+  [ -z "$sw_setsid" ] || [ -z "$sw_pid" ] || kill -KILL "-$sw_pid"
 } 2>/dev/null
 
-sw_slay() { # ask the processes of command $1 to end, then make them
+sw_kill() { # terminate the processes of command $1, then kill them
   for sw_try in 1 2 3 4 5 6 7 8; do
-    sw_state "$1"
+    sw_load_record "$1"
     [ -n "$sw_pid$sw_rc" ] && break
-    sw_nap 0.25
+    sw_pause 0.25
   done
   [ -z "$sw_rc" ] || return
-  printf '' >"$sw_notes/$1.late"
-  if [ -z "$sw_pid" ]; then # its shell hangs in the profile and will never take it
-    read -r sw_pid <"$sw_notes/shell-$sw_loop" && { sw_family "$sw_pid"; kill -KILL $sw_set; }
-    sw_note "$1" 'rc 137'
-    sw_head=0 sw_tail=0 sw_out=0 sw_err=0 sw_both=
-    sw_tell "$1" 137 /dev/null /dev/null >&3
+  printf '' >"$sw_notes/$1.timeout"
+  if [ -z "$sw_pid" ]; then # its shell hangs in the login profile and will never take it
+    read -r sw_pid <"$sw_notes/shell-$sw_loop" && { sw_find_processes "$sw_pid"; kill -KILL $sw_processes; }
+    sw_record "$1" 'rc 137'
+    sw_head=0 sw_tail=0 sw_out=0 sw_err=0 sw_outputs=
+    sw_send_result "$1" 137 /dev/null /dev/null >&3
     return
   fi
-  trap sw_strike EXIT # also where there is no process left for the naps below
-  sw_family "$sw_pid"
-  kill -TERM $sw_set
+  trap sw_kill_group EXIT # also if no process can be created for the pauses below
+  sw_find_processes "$sw_pid"
+  kill -TERM $sw_processes
   for sw_try in 1 2 3 4 5; do
-    sw_nap 0.2
+    sw_pause 0.2
     sw_alive "$sw_pid" || break
   done
-  sw_gone=$sw_set
-  sw_family "$sw_pid"
-  kill -KILL $sw_set $sw_gone
+  sw_earlier=$sw_processes
+  sw_find_processes "$sw_pid"
+  kill -KILL $sw_processes $sw_earlier
 } 2>/dev/null
 
-sw_guard() { # slay command $1 if it runs for $2 more seconds; ends by itself soon after the command
+sw_watchdog() { # kill command $1 if it still runs in $2 seconds; ends soon after the command
   sw_left=$2
-  while sw_state "$1"; [ -n "$sw_loop" ] && [ -z "$sw_rc" ]; do
-    [ "$sw_left" -gt 0 ] || { sw_slay "$1"; return; }
+  while sw_load_record "$1"; [ -n "$sw_loop" ] && [ -z "$sw_rc" ]; do
+    [ "$sw_left" -gt 0 ] || { sw_kill "$1"; return; }
     sleep $((sw_left < 5 ? sw_left : 5))
     sw_left=$((sw_left - 5))
   done
 }
 
-sw_ask() { # what became of command $1
+sw_query() { # wait for the end of command $1 and send its result
   sw_tries=0
   while :; do
-    sw_state "$1"
+    sw_load_record "$1"
     [ -n "$sw_rc" ] && break
-    if ! sw_alive "${sw_pid:-$sw_loop}"; then # ended and about to be noted, or killed together with what would note it
+    if ! sw_alive "${sw_pid:-$sw_loop}"; then # ended and not recorded yet, or killed together with its runner
       sw_tries=$((sw_tries + 1))
       [ "$sw_tries" -gt 10 ] && { sw_rc=137; break; }
     fi
-    sw_nap 0.2
+    sw_pause 0.2
   done
-  set -- "$1" "$sw_dir/$sw_its.out" "$sw_dir/$sw_its.err"
+  set -- "$1" "$sw_dir/$sw_its_slot.out" "$sw_dir/$sw_its_slot.err"
   [ -e "$2" ] && [ -e "$3" ] || { set -- "$1" /dev/null /dev/null; sw_size='0 0'; }
-  [ -n "$sw_size" ] || sw_size="$(wc -c <"$2") $(wc -c <"$3")" # short, or nobody saw its end
-  sw_out=${sw_size% *} sw_err=${sw_size#* } sw_both=
-  sw_tell "$1" "$sw_rc" "$2" "$3"
+  [ -n "$sw_size" ] || sw_size="$(wc -c <"$2") $(wc -c <"$3")" # short, or not measured at its end
+  sw_out=${sw_size% *} sw_err=${sw_size#* } sw_outputs=
+  sw_send_result "$1" "$sw_rc" "$2" "$3"
 }
 
 sw_control() {
-  sw_begun= # the last command, and its seconds
-  trap '' PIPE # a stream that is cut must not end this shell, which would take the command along
-  # A shell ends where it can make no process: then it takes along what left none.
-  trap '[ -z "$sw_begun" ] || { sw_state "${sw_begun% *}"; [ -n "$sw_rc" ] || sw_strike; }' EXIT
+  sw_current= # the last command and its timeout
+  trap '' PIPE # a lost stream must not end this shell, and with it the command
+  # A shell exits if it cannot fork: then it kills the command, which may have used up all processes.
+  trap '[ -z "$sw_current" ] || { sw_load_record "${sw_current% *}"; [ -n "$sw_rc" ] || sw_kill_group; }' EXIT
   while read -r sw_verb sw_id sw_line; do
     case $sw_verb in
       run)
-        sw_placed
-        sw_limit=${sw_line%% *} sw_line=${sw_line#* }
-        if sw_claim "$sw_id"; then
-          sw_begun="$sw_id $sw_limit"
+        sw_ensure_folders
+        sw_seconds=${sw_line%% *} sw_line=${sw_line#* }
+        if sw_reserve "$sw_id"; then
+          sw_current="$sw_id $sw_seconds"
           printf '%s %s\n' "$sw_id" "$sw_line"
         elif [ -e "$sw_notes/$sw_id" ]; then
-          sw_say "claimed $sw_id"
+          sw_reply "exists $sw_id"
         else
-          sw_say "refused $sw_id"
+          sw_reply "refused $sw_id"
         fi
         ;;
-      ping) sw_say pong ;;
-      kill) sw_slay "$sw_id" >/dev/null & ;;
-      guard) sw_guard "$sw_id" "$sw_line" >/dev/null & ;;
-      ask)
+      ping) sw_reply pong ;;
+      kill) sw_kill "$sw_id" >/dev/null & ;;
+      watchdog) sw_watchdog "$sw_id" "$sw_line" >/dev/null & ;;
+      query)
         sw_head=${sw_line% *} sw_tail=${sw_line#* }
-        if [ -e "$sw_notes/$sw_id" ]; then sw_ask "$sw_id" >&3 & else sw_say "unknown $sw_id"; fi
+        if [ -e "$sw_notes/$sw_id" ]; then sw_query "$sw_id" >&3 & else sw_reply "unknown $sw_id"; fi
         ;;
       put)
-        sw_placed
-        head -c "$sw_line" >>"$sw_dir/$sw_id" || { sw_say "full $sw_id"; exit 1; }
-        sw_say "put $sw_id"
+        sw_ensure_folders
+        head -c "$sw_line" >>"$sw_dir/$sw_id" || { sw_reply "full $sw_id"; exit 1; }
+        sw_reply "put $sw_id"
         ;;
-      count) sw_say "count $sw_id $(wc -c <"$sw_dir/$sw_id")" ;;
+      count) sw_reply "count $sw_id $(wc -c <"$sw_dir/$sw_id")" ;;
     esac
   done
-  exec >&- # the runner ends with what it runs; its client may never ask for that
-  [ -z "$sw_begun" ] || sw_guard $sw_begun
+  exec >&- # the runner ends after its command; a client may never query that
+  [ -z "$sw_current" ] || sw_watchdog $sw_current
 }
 
-sw_shell=sh sw_alone=
+sw_shell=sh sw_setsid=
 command -v bash >/dev/null 2>&1 && sw_shell=bash
-command -v setsid >/dev/null 2>&1 && sw_alone=setsid
+command -v setsid >/dev/null 2>&1 && sw_setsid=setsid
 sw_start='sh -c'
-[ -z "$sw_kind" ] || sw_start="$sw_shell -lc"
+[ -z "$sw_login" ] || sw_start="$sw_shell -lc"
 sw_found=fresh
-if sw_kept '' && sw_kept .notes; then
+if sw_find_folder '' && sw_find_folder .notes; then
   sw_found=resumed
-elif sw_kept '' || sw_kept .notes; then # a restart has taken the other, without which this one tells half the truth
-  for sw_base in $sw_places; do rm -rf "$sw_base/.swerl-$sw_token" "$sw_base/.swerl-$sw_token.notes"; done
+elif sw_find_folder '' || sw_find_folder .notes; then # a restart removed the other: this one alone is incomplete
+  for sw_base in $sw_bases; do rm -rf "$sw_base/.swerl-$sw_token" "$sw_base/.swerl-$sw_token.notes"; done
 fi 2>/dev/null
-if sw_place; then
-  sw_say "hello $sw_found"
+if sw_make_folders; then
+  sw_reply "hello $sw_found"
   { sw_control | sw_runner 3>&-; } 3>&1
 else
-  sw_say nowhere
+  sw_reply nofolder
 fi

@@ -1,7 +1,8 @@
-"""A Pod as the place of a session: exec streams into it, and what became of it.
+"""The Pod of a session: exec streams into it, and why it was lost.
 
-Guarantee: a stream is opened only into the very container the session began in. Before a second stream the Pod's uid
-and the container's restart count are compared with the first; anything else is a SandboxLost that says what happened.
+Guarantee: every stream of a session goes to the container in which the session began. Before each further stream, the
+Pod's uid and the container's restart count are compared with the first; a difference raises a SandboxLost that names
+the cause.
 """
 
 from __future__ import annotations
@@ -102,11 +103,11 @@ class PodConnector:
             raise PodGone(f"Pod {self._namespace}/{self.pod} does not exist any more") from None
         except KubeError as error:
             raise HandshakeFailed(f"Pod {self._namespace}/{self.pod} cannot be looked up: {error}") from error
-        if (lost := fate(pod, self.uid, self._container, self._restarts)) is not None:
+        if (lost := loss_error(pod, self.uid, self._container, self._restarts)) is not None:
             raise lost
 
 
-def fate(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int = 0) -> SandboxLost | None:
+def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int = 0) -> SandboxLost | None:
     """Why the sandbox in `pod` (object `uid`, container restarted `restarts` times) is lost; None while it lives."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     name = f"Pod {metadata.get('namespace')}/{metadata['name']}"

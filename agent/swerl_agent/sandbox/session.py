@@ -1,18 +1,19 @@
-"""One sandbox Pod, one long-lived stream, commands that run exactly once.
+"""A session: one sandbox Pod, one long-lived stream, commands that run exactly once.
 
 Guarantees:
-* A command has run once when `run` returns, however often the stream, the API server or the loop died meanwhile: its id
-  is claimed in the Pod before it starts, its result is kept there until the next command, and a new stream asks for the
-  id instead of sending the command again. Where that record itself is lost the answer is `StateLost`, not a second run.
-* `run` always returns: after `timeout` the command's process group and session are killed, by the client or, if it is
-  cut off, by the Pod itself; what was printed until then comes back with `timed_out`.
-* Outputs travel by byte count: what arrives is complete, or its two ends with the true counts.
-* A background process that holds the outputs open does not hold the command.
-* Commands of one session run one after the other; sessions share the event loop and no thread.
-* A session outlives its client: another one with its `token` goes on with it, and a command that bears an `id` runs
-  once for all of them, as long as the session's folder stands in the Pod.
+* A command has run once when `run` returns, however often the stream, the API server or the loop failed. The Pod
+  reserves the command's id before the command starts and keeps its result until the next command. A new stream queries
+  the id instead of sending the command again. If that record is lost, the command raises `StateLost`; it does not run
+  twice.
+* `run` always returns. After `timeout` the process group and session of the command are killed, by the client or, when
+  the client is disconnected, by the Pod itself. The result has the output so far and `timed_out`.
+* Outputs travel with their byte counts: an output is complete, or its first and last bytes with the true count.
+* A background process that holds the outputs open does not delay the command's result.
+* Commands of one session run one after the other; sessions share the event loop and use no threads.
+* A session outlives its client. Another client with its `token` continues it. A command with an `id` runs once for all
+  of them, as long as the session's folder exists in the Pod.
 
-Outputs are files: a command that opens /dev/stdout or /dev/stderr anew with `>` empties what it printed before.
+Outputs are files: a command that reopens /dev/stdout or /dev/stderr with `>` truncates its earlier output.
 """
 
 from __future__ import annotations
@@ -29,22 +30,19 @@ from typing import Self
 
 from . import files, wire
 from .errors import ExecRefused, HandshakeFailed, TransferFailed
-from .link import Connector, Link, LinkLost, open_link
-from .order import Order
+from .pending_command import PendingCommand
 from .result import CommandResult
+from .settings import DEFAULT_SETTINGS, SessionSettings
+from .stream import Connector, SessionStream, StreamLost, open_stream
 from .upload import upload
 
-KEEP_ALIVE = 30.0  # seconds between resize frames, idle or busy
-RECONNECT_WINDOW = 300.0  # seconds a Pod that cannot be reached is tried again
-REFUSED_WINDOW = 15.0  # seconds a request that is refused is made again: a right may be on its way
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between attempts, doubled each time
-DEFAULT_OUTPUT = 256 << 10  # bytes of each output that travel
-FILE_LIMIT = 1 << 30  # bytes; an endless output must not fill the node and have the Pod evicted
+DEFAULT_OUTPUT = 256 << 10  # bytes of each output that are returned
+FILE_LIMIT = 1 << 30  # bytes; an endless output must not fill the node's disk and get the Pod evicted
 UPLOAD_ATTEMPTS = 3
 
 
 class Session:
-    """A shell in one Pod, opened at the first use; use `async with`, or `close` it."""
+    """A shell in one Pod, opened at the first use; use `async with` or call `close`."""
 
     def __init__(
         self,
@@ -54,23 +52,24 @@ class Session:
         file_limit: int = FILE_LIMIT,
         login: bool = True,
         image: str = "",
+        settings: SessionSettings = DEFAULT_SETTINGS,
     ) -> None:
-        """`token`: of the session to go on with, by default a new one; letters, digits, `-`, `_`.
+        """`token`: letters, digits, `-`, `_`; of the session to continue, by default of a new one.
 
-        `file_limit`: bytes a command can write into one file, its outputs included; more ends the writer. `login`:
-        whether commands begin in a login shell; without, in plain `sh`, they cost the sandbox half as much or less.
-        `image`: that the Pod runs, as its node resolved it, for those who want to know.
+        `file_limit`: bytes that a command can write into one file, its outputs included; a larger write kills the
+        writer. `login`: whether commands start in a login shell; in plain `sh` they cost the sandbox at most half as
+        much. `image`: the image of the Pod as its node resolved it, for callers that record it.
         """
         self.image = image
+        self.token = secrets.token_hex(8) if token is None else wire.valid_label(token, "a token of a session")
         self._connector = connector
-        self._file_limit, self._login = file_limit, login
-        self.token = secrets.token_hex(8) if token is None else wire.checked(token, "a token of a session")
-        self._client = secrets.token_hex(4)  # tells our commands from those of other clients of the session
+        self._file_limit, self._login, self._settings = file_limit, login, settings
+        self._client = secrets.token_hex(4)  # distinguishes our commands from those of other clients of the session
         self._ids = itertools.count(1)
-        self._turn = asyncio.Lock()
-        self._link: Link | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._abandoned: str | None = None  # a command whose caller went away
+        self._lock = asyncio.Lock()
+        self._stream: SessionStream | None = None
+        self._keep_alive_task: asyncio.Task[None] | None = None
+        self._cancelled_command: str | None = None  # to be killed over the next stream
         self._lost_streams = self._failed_handshakes = 0  # so far
 
     async def __aenter__(self) -> Self:
@@ -82,8 +81,8 @@ class Session:
         await self.close()
 
     async def open(self) -> Self:
-        """Start the loop now instead of at the first command; raises SandboxLost or HandshakeFailed."""
-        async with self._turn:
+        """Open the stream now instead of at the first command; raises SandboxLost or HandshakeFailed."""
+        async with self._lock:
             await self._connected()
         return self
 
@@ -100,149 +99,157 @@ class Session:
         login: bool | None = None,
         max_output: int = DEFAULT_OUTPUT,
     ) -> CommandResult:
-        """Run `command` as `bash -lc` would (`sh -lc` where there is no bash), in a shell that nothing ran in before.
+        """Run `command` as `bash -lc` does (`sh -lc` without bash), in a fresh shell.
 
-        `login`: whether it runs so, or as `sh -c` would, without the login profile; by default as the session's. The
-        other kind is a shell below one of the session's.
+        * `timeout` in seconds.
+        * `login`: False runs the command as `sh -c` does, without the login profile. Default: as the session's. A kind
+          other than the session's takes one more shell.
+        * `env` is set after the login profile has run.
+        * `user`: name or number of the user that runs the command; the container must run as root.
+        * `stdin`: the command reads it as a file; default: empty.
+        * `max_output`: bytes returned of each output, half from its start and half from its end.
+        * `id` makes the command idempotent: a second call with it, by this client or by another with this session's
+          `token`, does not run the command again, whatever its text. It waits for the command and returns its result.
+          The command keeps running when its caller goes away. Results of such commands stay in the Pod.
 
-        `timeout` in seconds. `env` is set after the login profile has run. `user`: whom the command runs as, by name or
-        number; the container must run as root. `stdin`: what it reads, in the form of a file; nothing by default.
-        Of each output at most `max_output` bytes travel, half of them from its start, half from its end.
-
-        `id` names the command for good: asked for again, by this client or by another with this session's `token`, the
-        command does not run again, whatever text is given. If it is done its result comes again, if not it is waited
-        for; it runs on when its caller goes away. The results of named commands stay in the Pod.
-
-        Exit code 126 and a message in stderr when `cwd` or `user` cannot be had. Raises SandboxLost or HandshakeFailed
-        when the infrastructure fails, FileError when there is no room for `stdin` or a long command; TypeError or
-        ValueError, before anything is sent, for what cannot be said to a shell, a NUL byte for instance.
+        Exit code 126 and a message in stderr when `cwd` or `user` is not available. Raises SandboxLost or
+        HandshakeFailed when the infrastructure fails, and FileError when there is no room for `stdin` or a long
+        command. Raises TypeError or ValueError, before anything is sent, for what a shell cannot take, such as NUL.
         """
         if not isinstance(stdin, bytes | None):
             raise TypeError(f"stdin is bytes, not {type(stdin).__name__}; encode a text first")
-        name, cut = self._name(id), wire.Cut.of(max_output)
+        name, limit = self._name(id), wire.OutputLimit.halves(max_output)
         login = self._login if login is None else login
-        say = partial(wire.command_text, command, cwd=cwd, env=env, user=user, login=login, taker_login=self._login)
-        text = say()
+        render = partial(wire.command_text, command, cwd=cwd, env=env, user=user, login=login, shell_login=self._login)
+        text = render()
         data = command.encode("utf-8", "surrogateescape")
         if stdin or len(data) > wire.INLINE_LIMIT:
             script = await self.put(data, name) if len(data) > wire.INLINE_LIMIT else None
-            given = await self.put(stdin, name, check=True) if stdin else None
-            text = say(script=script, stdin=given)
-        return await self._execute(name, text, timeout, cut)
+            stdin_file = await self.put(stdin, name, check=True) if stdin else None
+            text = render(script=script, stdin=stdin_file)
+        return await self._execute(name, text, timeout, limit)
 
-    async def execute(self, text: str, *, timeout: float, cut: wire.Cut, id: str | None = None) -> CommandResult:
-        """Run shell text that may use the loop's `$sw_dir`, with the guarantees of `run`."""
-        return await self._execute(self._name(id), text, timeout, cut)
+    async def execute(
+        self, text: str, *, timeout: float, limit: wire.OutputLimit, id: str | None = None
+    ) -> CommandResult:
+        """Run shell text, which may use the loop's `$sw_dir`, with the guarantees of `run`."""
+        return await self._execute(self._name(id), text, timeout, limit)
 
-    async def _execute(self, name: str, text: str, timeout: float, cut: wire.Cut) -> CommandResult:
-        async with self._turn:
+    async def _execute(self, name: str, text: str, timeout: float, limit: wire.OutputLimit) -> CommandResult:
+        async with self._lock:
             started = time.monotonic()
             lost, refused = self._lost_streams, self._failed_handshakes
-            order = Order(name, cut, text, timeout)
+            command = PendingCommand(name, limit, text, timeout, self._settings)
             try:
-                result = await self._fulfil(order)
+                result = await self._result(command)
             except BaseException:
-                self._abandoned = name if order.sent and not wire.named(name) else None
-                await self._drop()
+                self._cancelled_command = name if command.sent and not wire.has_caller_id(name) else None
+                await self._disconnect()
                 raise
         return CommandResult(
-            id=name.removeprefix(wire.NAMED),
+            id=name.removeprefix(wire.CALLER_ID_PREFIX),
             exit_code=result.exit_code,
             stdout=result.stdout,
             stderr=result.stderr,
             stdout_bytes=result.stdout_bytes,
             stderr_bytes=result.stderr_bytes,
-            timed_out=result.late or (order.killed and result.exit_code in (137, 143)),
+            timed_out=result.timed_out or (command.killed and result.exit_code in (137, 143)),
             duration=time.monotonic() - started,
-            ran=result.ran,
+            run_seconds=result.run_seconds,
             retries=self._lost_streams - lost,
             handshake_errors=self._failed_handshakes - refused,
         )
 
     def _name(self, id: str | None) -> str:
-        """What the Pod calls a command: the caller's `id`, or one that no other client of the session gives."""
+        """The Pod's name of a command: from the caller's `id`, or unique among the clients of the session."""
         if id is None:
             return f"c{next(self._ids)}-{self._client}"
-        return wire.NAMED + wire.checked(id, "an id of a command")
+        return wire.CALLER_ID_PREFIX + wire.valid_label(id, "an id of a command")
 
     async def write_file(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Put `data` at `path`, folders included, whole or not at all; raises FileError, TransferFailed."""
+        """Write `data` to `path` atomically and create missing folders; raises FileError, TransferFailed."""
         await files.write(self, path, data, mode)
 
     async def read_file(self, path: str, limit: int = 64 << 20) -> bytes:
-        """The content of `path`; raises FileError when it is missing, no file, or longer than `limit` bytes."""
+        """The content of `path`; raises FileError when it is missing, not a file, or longer than `limit` bytes."""
         return await files.read(self, path, limit)
 
     async def put(self, data: bytes, owner: str = "up", *, check: bool = False) -> str:
-        """Bring `data` into the session's folder and return the file's name there, a new one each time.
+        """Upload `data` to a new file in the session's folder; the file's name there.
 
-        It stays until the command `owner` is forgotten. Its bytes are counted in the Pod for a `check`.
+        The file is deleted with the state of the command `owner`. `check`: the Pod counts its bytes.
         """
-        async with self._turn:
+        async with self._lock:
             for _ in range(UPLOAD_ATTEMPTS):
                 name = f"{owner}.{next(self._ids)}-{self._client}"
                 try:
-                    await upload(await self._connected(), name, data, check=check)
+                    await upload(await self._connected(), name, data, check=check, settings=self._settings)
                     return name
-                except LinkLost:
-                    await self._drop()
+                except StreamLost:
+                    await self._disconnect()
                 except BaseException:
-                    await self._drop()
+                    await self._disconnect()
                     raise
         raise TransferFailed(f"{len(data)} bytes could not be uploaded in {UPLOAD_ATTEMPTS} attempts")
 
     async def close(self) -> None:
-        """End the stream; the Pod is not touched."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-        await self._drop()
+        """Close the stream; the Pod stays as it is."""
+        if self._keep_alive_task is not None:
+            self._keep_alive_task.cancel()
+        await self._disconnect()
 
-    async def _fulfil(self, order: Order) -> wire.Result:
+    async def _result(self, command: PendingCommand) -> wire.Result:
         while True:
             try:
-                return await order.fulfil(await self._connected(order.hello))
-            except LinkLost:
+                return await command.result(await self._connected(command.hello_timeout))
+            except StreamLost:
                 self._lost_streams += 1
-                await self._drop()
-                order.count_strike()
+                await self._disconnect()
+                command.record_lost_stream()
 
-    async def _connected(self, hello: float | None = None) -> Link:
-        """A stream; with `hello`, raises LinkLost where the Pod takes one and is silent for so many seconds."""
-        if self._link is None:
-            self._link = await self._reconnect(hello)
-            if self._keeper is None:
-                self._keeper = asyncio.create_task(self._keep_alive())
-            if self._abandoned is not None:
-                await self._link.send(wire.kill(self._abandoned))
-                self._abandoned = None
-        return self._link
+    async def _connected(self, hello_timeout: float | None = None) -> SessionStream:
+        """The open stream. With `hello_timeout` the loop has one attempt to reply; then it raises StreamLost."""
+        if self._stream is None:
+            self._stream = await self._reconnect(hello_timeout)
+            if self._keep_alive_task is None:
+                self._keep_alive_task = asyncio.create_task(self._keep_alive())
+            if self._cancelled_command is not None:
+                await self._stream.send(wire.kill(self._cancelled_command))
+                self._cancelled_command = None
+        return self._stream
 
-    async def _reconnect(self, hello: float | None) -> Link:
-        clock = asyncio.get_running_loop().time
-        began, pause = clock(), FIRST_PAUSE
+    async def _reconnect(self, hello_timeout: float | None) -> SessionStream:
+        settings, clock = self._settings, asyncio.get_running_loop().time
+        began, pause = clock(), settings.first_pause
         while True:
             try:
-                return await open_link(self._connector, self.token, self._file_limit, self._login, hello)
-            except (LinkLost, HandshakeFailed) as error:
-                if hello is not None and isinstance(error, LinkLost):
+                return await open_stream(
+                    self._connector,
+                    self.token,
+                    file_limit=self._file_limit,
+                    login=self._login,
+                    hello_timeout=hello_timeout or settings.hello_timeout,
+                )
+            except (StreamLost, HandshakeFailed) as error:
+                if hello_timeout is not None and isinstance(error, StreamLost):
                     raise
                 self._failed_handshakes += 1
                 refused = isinstance(error, ExecRefused)
-                window = REFUSED_WINDOW if refused else RECONNECT_WINDOW
+                window = settings.refused_window if refused else settings.reconnect_window
                 if clock() >= began + window:
                     kind = ExecRefused if refused else HandshakeFailed
                     raise kind(f"no stream to the sandbox for {window:.0f} s: {error}") from error
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, settings.longest_pause)
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(KEEP_ALIVE)
-            if self._link is not None:
-                with suppress(LinkLost):
-                    await self._link.keep_alive()
+            await asyncio.sleep(self._settings.keep_alive)
+            if self._stream is not None:
+                with suppress(StreamLost):
+                    await self._stream.keep_alive()
 
-    async def _drop(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+    async def _disconnect(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.close()

@@ -1,6 +1,6 @@
-"""Bytes into the session's folder in the Pod, over its stream.
+"""Uploads of bytes into the session's folder in the Pod, over its stream.
 
-Guarantees: no message is above 1 MiB; every chunk is confirmed by the Pod, and with `check` the whole is counted there.
+Guarantees: no message exceeds 1 MiB; the Pod confirms every chunk; with `check` it also counts the bytes of the file.
 """
 
 from __future__ import annotations
@@ -9,35 +9,37 @@ import asyncio
 
 from . import wire
 from .errors import FileError
-from .link import Link, LinkLost
-
-CHUNK = (1 << 20) - 1  # bytes of an upload per message: 1 MiB with its channel byte
-CHUNK_TIMEOUT = 60.0  # seconds for one chunk to go and be confirmed
+from .settings import SessionSettings
+from .stream import SessionStream, StreamLost
 
 
-async def upload(link: Link, name: str, data: bytes, *, check: bool) -> None:
-    """Append `data` to the file `name`; raises LinkLost when that is not confirmed, FileError when there is no room."""
-    for start in range(0, max(1, len(data)), CHUNK):
-        chunk = data[start : start + CHUNK]
-        said = await _exchange(link, wire.put(name, len(chunk)), chunk)
-        if said == wire.Say("full", name):
+async def upload(stream: SessionStream, name: str, data: bytes, *, check: bool, settings: SessionSettings) -> None:
+    """Append `data` to the file `name`; raises StreamLost without a confirmation, FileError when the disk is full."""
+    timeout = settings.chunk_timeout
+    for start in range(0, max(1, len(data)), settings.chunk_bytes):
+        chunk = data[start : start + settings.chunk_bytes]
+        reply = await _exchange(stream, wire.put(name, len(chunk)), timeout, chunk)
+        if reply == wire.Reply("full", name):
             raise FileError(f"no room for {len(data)} bytes in the sandbox")
-        if said != wire.Say("put", name):
-            raise LinkLost(f"upload of {name} not confirmed: {said}")
-    if check and (said := await _exchange(link, wire.count(name))) != wire.Say("count", f"{name} {len(data)}"):
-        raise LinkLost(f"upload of {len(data)} bytes to {name} did not arrive whole: {said}")
+        if reply != wire.Reply("put", name):
+            raise StreamLost(f"upload of {name} not confirmed: {reply}")
+    if not check:
+        return
+    reply = await _exchange(stream, wire.count(name), timeout)
+    if reply != wire.Reply("count", f"{name} {len(data)}"):
+        raise StreamLost(f"upload of {len(data)} bytes to {name} is incomplete: {reply}")
 
 
-async def _exchange(link: Link, request: bytes, chunk: bytes = b"") -> object:
-    """The loop's next answer after `request` and `chunk`."""
-    until = asyncio.get_running_loop().time() + CHUNK_TIMEOUT
+async def _exchange(stream: SessionStream, request: bytes, timeout: float, chunk: bytes = b"") -> object:
+    """The loop's next reply after `request` and `chunk`."""
+    deadline = asyncio.get_running_loop().time() + timeout
     try:
-        async with asyncio.timeout_at(until):  # a connection that takes nothing must not hold the caller
-            await link.send(request)
+        async with asyncio.timeout_at(deadline):  # a stalled connection must not block the caller
+            await stream.send(request)
             if chunk:
-                await link.send(chunk)
+                await stream.send(chunk)
     except TimeoutError:
-        raise LinkLost(f"{len(chunk)} bytes could not be sent in {CHUNK_TIMEOUT:.0f} s") from None
-    while (said := await link.next(wire.Cut(0, 0), until)) == wire.Say("pong", ""):
-        pass  # of a command before
-    return said
+        raise StreamLost(f"{len(chunk)} bytes could not be sent in {timeout:.0f} s") from None
+    while (reply := await stream.receive(wire.OutputLimit(0, 0), deadline)) == wire.Reply("pong", ""):
+        pass  # to a ping of an earlier command
+    return reply

@@ -19,7 +19,7 @@ from swerl_api.names import JOB_LABEL, SANDBOX_LABEL
 
 from ..kube import KubeClient, KubeError
 from .errors import SandboxError
-from .isolation import listening
+from .isolation import probe_targets
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -59,10 +59,10 @@ class SandboxWatch:
         await cls._shared[client].pop((namespace, job)).__aexit__(None, None, None)
 
     async def targets(self) -> list[Target]:
-        """Addresses the job's sandboxes must not reach (see isolation.listening)."""
+        """Addresses the job's sandboxes must not reach (see isolation.probe_targets)."""
         async with self._asking:
             if self._targets is None:
-                self._targets = await self._stack.enter_async_context(listening(self.client))
+                self._targets = await self._stack.enter_async_context(probe_targets(self.client))
             return self._targets
 
     async def __aenter__(self) -> Self:

@@ -92,7 +92,7 @@ async def test_a_claim_can_do_without_the_login_profile(namespace: str, kubeconf
 
 
 def test_the_blocking_face(namespace: str, kubeconfig: str, operator: Operator) -> None:
-    with blocking.Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
+    with blocking.BlockingSandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
         group[0].write("/srv/x", b"1")
         result = group[0].run("cat x; sleep 60", cwd="/srv", timeout=1)
         assert result.timed_out and result.stdout == b"1"
@@ -102,7 +102,7 @@ async def test_the_blocking_face_works_inside_a_running_event_loop(
     namespace: str, kubeconfig: str, operator: Operator
 ) -> None:
     """As in a notebook, whose cells run in a loop."""
-    with blocking.Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as [one]:
+    with blocking.BlockingSandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as [one]:
         assert one.run("echo $((6 * 7))").output == "42\n"
         one.write("/srv/x", b"1")
         assert one.read("/srv/x") == b"1"
@@ -114,8 +114,9 @@ async def test_a_killed_program_leaves_nothing(
     client: KubeClient, namespace: str, kubeconfig: str, operator: Operator
 ) -> None:
     program = (
-        "import sys, time\nfrom swerl_agent.sandbox.blocking import Sandbox\n"
-        f"with Sandbox.claim({IMAGE!r}, 2, namespace={namespace!r}, kubeconfig={kubeconfig!r}, resources={SMALL!r}):\n"
+        "import sys, time\nfrom swerl_agent.sandbox.blocking import BlockingSandbox\n"
+        f"options = dict(namespace={namespace!r}, kubeconfig={kubeconfig!r}, resources={SMALL!r})\n"
+        f"with BlockingSandbox.claim({IMAGE!r}, 2, **options):\n"
         "    print('claimed', flush=True)\n    time.sleep(600)\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)

@@ -133,7 +133,7 @@ async def test_a_claim_that_cannot_be_met_says_why(declare: Any) -> None:
 
 async def test_what_is_prepared_is_claimed_at_once(declare: Any, client: KubeClient, namespace: str) -> None:
     group = await declare("ahead", replicas=3)
-    group.prepare()
+    group.prefetch()
     first = await group.claim(0)
     await asyncio.wait(list(group._claims.values()), timeout=60)
     second = await at_once(group.claim(1))
@@ -147,7 +147,7 @@ async def test_what_is_prepared_is_claimed_at_once(declare: Any, client: KubeCli
 
 async def test_what_cannot_be_prepared_is_told_by_its_claim(declare: Any) -> None:
     group = await declare("vain", image="registry.swerl:5000/swe-rl/no-such-image:1", replicas=2)
-    group.prepare(timeout=20)
+    group.prefetch(timeout=20)
     with pytest.raises((ImagePullFailed, NotReady), match=r"(?i)pull|image"):
         await group.claim(0)
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from swerl_agent.kube import Data, KubeClient, Unauthorized
 from swerl_agent.kube import exec as protocol
-from swerl_agent.sandbox import ExecRefused, PodConnector, Session, upload
-from swerl_agent.sandbox import order as limits
-from swerl_agent.sandbox import session as settings
+from swerl_agent.sandbox import ExecRefused, PodConnector, Session, SessionSettings
 
 from tests.conftest import kubectl
 from tests.control_plane.exec.conftest import connect
@@ -47,28 +45,28 @@ async def test_a_proxy_that_drops_idle_connections_costs_nothing(kubeconfig: str
             assert await runs_in(session) == b"run\n" * 3
 
 
-async def test_frames_keep_an_idle_stream_alive(
-    kubeconfig: str, pod: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "KEEP_ALIVE", 1.0)
+async def test_frames_keep_an_idle_stream_alive(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
+    settings = SessionSettings(keep_alive=1.0)
     async with Proxy(kubeconfig, idle=3) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")
-        async with KubeClient.from_environment(config) as client, Session(connect(client, pod)) as session:
+        async with (
+            KubeClient.from_environment(config) as client,
+            Session(connect(client, pod), settings=settings) as session,
+        ):
             await session.open()
             await asyncio.sleep(6)
             assert (await session.run("sleep 6; echo on", timeout=60)).stdout == b"on\n"
             assert (proxy.connections, proxy.dropped) == (1, 0)
 
 
-async def test_a_black_hole_is_noticed_and_the_command_ran_once(
-    kubeconfig: str, pod: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "FIRST_PING", 1.0)
-    monkeypatch.setattr(limits, "NEXT_PING", 3.0)
-    monkeypatch.setattr(upload, "CHUNK_TIMEOUT", 3.0)
+async def test_a_black_hole_is_noticed_and_the_command_ran_once(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
+    settings = SessionSettings(first_ping=1.0, next_ping=3.0, chunk_timeout=3.0)
     async with Proxy(kubeconfig) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")
-        async with KubeClient.from_environment(config) as client, Session(connect(client, pod)) as session:
+        async with (
+            KubeClient.from_environment(config) as client,
+            Session(connect(client, pod), settings=settings) as session,
+        ):
             running = asyncio.create_task(session.run(noted("sleep 3; echo survived"), timeout=60))
             await asyncio.sleep(1.5)
             proxy.swallow()
@@ -94,8 +92,8 @@ async def test_the_next_protocol_is_asked_for_when_one_is_refused(
     async with Session(connect(client, pod)) as session:
         result = await session.run(r"printf '\000\377'; cat >&2; exit 9", timeout=60, stdin=b"\0\xfe")
         assert (result.exit_code, result.stdout, result.stderr) == (9, b"\0\xff", b"\0\xfe")
-        assert session._link is not None
-        assert getattr(session._link.channel, "protocol", None) == spoken
+        assert session._stream is not None
+        assert getattr(session._stream.channel, "protocol", None) == spoken
 
 
 class Account:
@@ -135,8 +133,8 @@ async def test_a_token_that_changes_is_read_again(kubeconfig: str, namespace: st
             await until_refused(client, namespace, pod)
             assert (await session.run(noted("echo two"), timeout=60)).stdout == b"two\n"  # an open stream lives on
             proxy.swallow()
-            assert session._link is not None
-            await session._link.close()
+            assert session._stream is not None
+            await session._stream.close()
             third = asyncio.create_task(session.run(noted("echo three"), timeout=60))
             await asyncio.sleep(3)
             assert not third.done()  # the old token is refused, and no new one is there yet
@@ -146,9 +144,9 @@ async def test_a_token_that_changes_is_read_again(kubeconfig: str, namespace: st
 
 
 async def test_a_missing_right_is_said_and_not_waited_out(
-    kubeconfig: str, namespace: str, pod: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kubeconfig: str, namespace: str, pod: Json, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(settings, "REFUSED_WINDOW", 2.0)
+    settings = SessionSettings(refused_window=2.0)
     kubectl(kubeconfig, "-n", namespace, "create", "serviceaccount", "looker")
     kubectl(kubeconfig, "-n", namespace, "create", "role", "looker", "--verb=get", "--resource=pods")
     account = f"--serviceaccount={namespace}:looker"
@@ -156,18 +154,19 @@ async def test_a_missing_right_is_said_and_not_waited_out(
     token = kubectl(kubeconfig, "-n", namespace, "create", "token", "looker").strip()
     async with Proxy(kubeconfig) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config", user={"token": token})
-        async with KubeClient.from_environment(config) as client, Session(connect(client, pod)) as session:
+        async with (
+            KubeClient.from_environment(config) as client,
+            Session(connect(client, pod), settings=settings) as session,
+        ):
             with pytest.raises(ExecRefused, match=r"for 2 s: .*403 Forbidden: .*looker. cannot get .*pods/exec"):
                 await asyncio.wait_for(session.run("true", timeout=60), 30)
 
 
-async def test_a_container_that_the_pod_has_not_is_named(
-    client: KubeClient, pod: Json, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "REFUSED_WINDOW", 2.0)
+async def test_a_container_that_the_pod_has_not_is_named(client: KubeClient, pod: Json) -> None:
+    settings = SessionSettings(refused_window=2.0)
     metadata = pod["metadata"]
     place = PodConnector(client, metadata["namespace"], metadata["name"], uid=metadata["uid"], container="absent")
-    async with Session(place) as session:
+    async with Session(place, settings=settings) as session:
         with pytest.raises(ExecRefused, match=r"for 2 s: .*400 BadRequest: .*container absent is not valid for pod"):
             await asyncio.wait_for(session.run("true", timeout=60), 30)
 

@@ -37,9 +37,9 @@ asyncio.run(main())
 """
 CLAIM = """
 import time
-from swerl_agent.sandbox.blocking import Sandbox
-with Sandbox.claim({image!r}, name={name!r}, outlive=90, namespace={namespace!r}, kubeconfig={kubeconfig!r},
-                   resources={resources!r}) as [sandbox]:
+from swerl_agent.sandbox.blocking import BlockingSandbox
+with BlockingSandbox.claim({image!r}, name={name!r}, outlive=90, namespace={namespace!r}, kubeconfig={kubeconfig!r},
+                           resources={resources!r}) as [sandbox]:
     sandbox.run("echo run >>/tmp/runs; echo $RANDOM$RANDOM >/tmp/secret; cat /tmp/secret", id="secret")
     print(sandbox.name, flush=True)
     time.sleep(600)

@@ -8,7 +8,7 @@ import sys
 
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox.lease import anchored
+from swerl_agent.sandbox.lease import owning_lease
 
 from .conftest import settings
 
@@ -17,7 +17,7 @@ async def main() -> None:
     namespace, task = pickle.load(sys.stdin.buffer)
     async with (
         KubeClient.from_environment() as client,
-        anchored(namespace, "sleeper") as lease,
+        owning_lease(namespace, "sleeper") as lease,
         Grader(client, namespace, settings(timeout_seconds=600), lease=lease) as grader,
     ):
         await grader.grade(task, task.evaluation.patch)

@@ -13,7 +13,7 @@ import pytest
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import LeaseLost
-from swerl_agent.sandbox.lease import anchored
+from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
 
 from tests.control_plane.exec.conftest import until
@@ -88,7 +88,7 @@ async def test_nothing_is_graded_without_the_lease(
     client: KubeClient, kubeconfig: str, namespace: str, task: Task
 ) -> None:
     async with (
-        anchored(namespace, "lost", kubeconfig=kubeconfig) as lease,
+        owning_lease(namespace, "lost", kubeconfig=kubeconfig) as lease,
         Grader(client, namespace, settings(), lease=lease) as grader,
     ):
         assert not (await grader.grade(task, "")).resolved
@@ -102,6 +102,6 @@ async def test_nothing_is_graded_without_the_lease(
 async def test_a_lease_that_cannot_be_made_is_an_error_at_once(kubeconfig: str) -> None:
     started = time.monotonic()
     with pytest.raises(LeaseLost, match=r"no-such-namespace/nobody-.* cannot be made: 404"):
-        async with anchored("no-such-namespace", "nobody", kubeconfig=kubeconfig):
+        async with owning_lease("no-such-namespace", "nobody", kubeconfig=kubeconfig):
             raise AssertionError("it is held")
     assert time.monotonic() - started < 10

@@ -18,7 +18,7 @@ from swerl_agent.episode import engine as engine_module
 from swerl_agent.evaluation import Attempts
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
-from swerl_agent.sandbox.lease import anchored
+from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.server import AgentServer, AttemptRunner, Defaults, GoldenRunner, Results, Runner, read_request, serve
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.writing import grading_columns, visible_columns
@@ -87,7 +87,7 @@ def started(
         read = partial(read_request, defaults=Defaults(engine_needed=not golden))
         stop, url = asyncio.Event(), asyncio.get_running_loop().create_future()
         async with aiohttp.ClientSession() as http:
-            async with anchored(namespace, JOB, kubeconfig=kubeconfig) as lease:
+            async with owning_lease(namespace, JOB, kubeconfig=kubeconfig) as lease:
                 attempts = Attempts(client, namespace, grader, lease, job=JOB, sandbox=SMALL)
                 asking = AttemptRunner(attempts, http, tokenizer, Prompts.default(), limits)
                 runner: Runner = GoldenRunner(grader) if golden else asking

@@ -41,7 +41,7 @@ class KubernetesSandboxes:
             owner_ref=owner(self._job),
             namespace=self._job.namespace,
         )
-        group.prepare(PATIENCE)
+        group.prefetch(PATIENCE)
         self._alive[name] = replicas
         return Declared(group, self._alive)
 

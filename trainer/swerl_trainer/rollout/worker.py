@@ -25,7 +25,7 @@ from swerl_agent.episode import Episode, RetokenizationError, TokenizerError, un
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
 from swerl_agent.kube import KubeError
-from swerl_agent.sandbox import SandboxError, let_go
+from swerl_agent.sandbox import SandboxError, delete_best_effort
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
@@ -249,7 +249,7 @@ class Worker:
             del self._tries[(order.id, attempt)]
             return await self._remove(attempted)
         if attempted.declared.done() and not attempted.declared.exception():
-            await let_go(attempted.declared.result().release(attempted.members.index(index)))
+            await delete_best_effort(attempted.declared.result().release(attempted.members.index(index)))
         return None
 
     async def _remove(self, attempted: _Try) -> None:
@@ -257,7 +257,7 @@ class Worker:
             group = await attempted.declared
         except Exception:  # who waits for its sandboxes has been told
             return
-        await let_go(group.delete())
+        await delete_best_effort(group.delete())
         if not attempted.used:
             self._waste += Waste(1, group.idle_seconds)
 

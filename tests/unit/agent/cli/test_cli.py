@@ -230,7 +230,7 @@ def test_graded_predictions_keep_their_verdicts(
 
     monkeypatch.chdir(tmp_path)
     opened = nullcontext(SimpleNamespace(namespace="n"))
-    for name in ("open_client", "anchored"):
+    for name in ("open_client", "owning_lease"):
         monkeypatch.setattr(f"swerl_agent.cli.grade.{name}", lambda *what, **how: opened)
     monkeypatch.setattr("swerl_agent.cli.grade.Grader", Noting)
     (tmp_path / "preds.json").write_text('[{"instance_id": "kit__kit-1", "model_patch": "diff"}]')

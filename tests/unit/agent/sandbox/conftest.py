@@ -1,4 +1,4 @@
-"""Worlds to run the session loop in: real shells as child processes, each with the programs such an image has."""
+"""Images for the session loop: real shells as child processes, each with the programs of such an image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.kube import Data, ExitStatus, Unreachable
 from swerl_agent.kube.exec import STDERR, STDOUT
-from swerl_agent.sandbox import HandshakeFailed, Session
+from swerl_agent.sandbox import HandshakeFailed, Session, SessionSettings
 
 # fmt: off
 TOOLS = [
@@ -27,7 +27,7 @@ BUSYBOX = shutil.which("busybox") or ""
 
 
 class ProcessChannel:
-    """The channel of a child process. `cut` loses it as a network does: both ends stay alive, nothing travels."""
+    """The channel of a child process. `cut` fails like a network: both ends stay alive, nothing arrives."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -70,7 +70,7 @@ class ProcessChannel:
         self.resized += 1
 
     def cut(self, *, end_input: bool = True) -> None:
-        """Lose the stream; what the process prints is thrown away, as its runtime would."""
+        """Lose the stream; output of the process is discarded, as the container runtime does."""
         self._lost = True
         if end_input and self._process.stdin is not None:
             self._process.stdin.close()
@@ -128,16 +128,16 @@ class World:
         return [folder for base in bases for folder in base.glob(f".swerl-{session.token}{suffix}")]
 
     def notes(self, session: Session) -> list[Path]:
-        """Those in its memory."""
+        """The session's folders in memory."""
         return self.state(session, ".notes")
 
     async def finish(self) -> None:
-        """End everything that sessions have started."""
+        """End everything that the sessions started."""
         for channel in self.channels:
             await channel.finish()
 
     def forget(self, session: Session, suffix: str = "*") -> None:
-        """Remove what the session keeps, also while its loop may be writing there."""
+        """Remove the session's state, also while its loop may be writing there."""
         for folder in self.state(session, suffix):
             for _ in range(100):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -151,7 +151,7 @@ async def until(condition: Callable[[], object], seconds: float = 20) -> None:
     """Wait until `condition` holds."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "the condition never held"
         await asyncio.sleep(0.02)
 
 
@@ -185,9 +185,15 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 @pytest.fixture
-async def session(world: World) -> AsyncIterator[Session]:
-    """An open session in `world`; whatever it started is gone afterwards."""
-    session = Session(world)
+def settings() -> SessionSettings:
+    """Timing of `session`; a test overrides it by its parameter of this name."""
+    return SessionSettings()
+
+
+@pytest.fixture
+async def session(world: World, settings: SessionSettings) -> AsyncIterator[Session]:
+    """An open session in `world`; everything it started is gone afterwards."""
+    session = Session(world, settings=settings)
     yield session
     await session.close()
     await world.finish()

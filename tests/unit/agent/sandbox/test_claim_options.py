@@ -28,13 +28,13 @@ def test_every_field_of_a_sandbox_can_be_given() -> None:
     ],
 )
 def test_an_option_that_does_not_fit_is_named(options: dict[str, Any], message: str) -> None:
-    for face in (Sandbox, blocking.Sandbox):
+    for face in (Sandbox, blocking.BlockingSandbox):
         with pytest.raises(ValueError, match=message):
             face.claim("debian", **options)
 
 
 def test_an_option_may_be_given_as_files_name_it() -> None:
-    for face in (Sandbox, blocking.Sandbox):
+    for face in (Sandbox, blocking.BlockingSandbox):
         with pytest.raises(ValueError, match=r"^lifetime_seconds: "):
             face.claim("debian", lifetimeSeconds=-1)  # type: ignore[arg-type]
 
@@ -42,10 +42,10 @@ def test_an_option_may_be_given_as_files_name_it() -> None:
 def test_a_blocking_claim_refuses_a_client_of_another_event_loop() -> None:
     client = KubeClient(ClusterConfig("http://127.0.0.1:1", "ns", None, Token()))
     with pytest.raises(TypeError, match=r"^client: .*event loop.*kubeconfig"):
-        blocking.Sandbox.claim("debian", client=client)
+        blocking.BlockingSandbox.claim("debian", client=client)
 
 
 def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
-    for face in (Sandbox, blocking.Sandbox):
+    for face in (Sandbox, blocking.BlockingSandbox):
         with pytest.raises(TypeError, match=r"no option 'memory'; there are .*env, .*resources, "):
             face.claim("debian", memory="1Gi")  # type: ignore[call-arg]

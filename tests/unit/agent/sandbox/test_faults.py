@@ -1,4 +1,4 @@
-"""Exactly once: streams are cut, loops are killed, folders vanish."""
+"""Commands run exactly once when streams fail, loops are killed and folders vanish."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from swerl_agent.kube import Data
 from swerl_agent.kube.exec import STDOUT
-from swerl_agent.sandbox import HandshakeFailed, PodGone, Session, StateLost, Unresponsive
-from swerl_agent.sandbox import order as limits
-from swerl_agent.sandbox import session as settings
+from swerl_agent.sandbox import HandshakeFailed, PodGone, Session, SessionSettings, StateLost, Unresponsive
+from swerl_agent.sandbox.session import DEFAULT_OUTPUT
 
 from .conftest import until
 
@@ -31,9 +30,7 @@ async def started(session: Session, file: Path, rest: str, timeout: float = 30) 
 
 
 @pytest.mark.parametrize("end_input", [True, False], ids=["stdin closed", "half open"])
-async def test_a_command_goes_on_while_the_stream_is_lost(
-    session: Session, world: World, tmp_path: Path, end_input: bool
-) -> None:
+async def test_command_survives_a_lost_stream(session: Session, world: World, tmp_path: Path, end_input: bool) -> None:
     task = await started(session, tmp_path / "runs", "sleep 1; echo done; exit 5")
     world.channel.cut(end_input=end_input)
     result = await task
@@ -43,7 +40,7 @@ async def test_a_command_goes_on_while_the_stream_is_lost(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_result_that_got_lost_on_the_way_is_replayed(session: Session, world: World, tmp_path: Path) -> None:
+async def test_lost_result_is_sent_again(session: Session, world: World, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", f"echo result; touch {tmp_path}/end; sleep 0.3")
     await until((tmp_path / "end").exists)
     world.channel._lost = True  # nothing arrives any more, and nobody has noticed
@@ -53,7 +50,7 @@ async def test_a_result_that_got_lost_on_the_way_is_replayed(session: Session, w
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_stream_lost_while_idle_costs_nothing(session: Session, world: World) -> None:
+async def test_stream_lost_while_idle_is_reopened(session: Session, world: World) -> None:
     await session.run("true", timeout=20)
     world.channel.cut()
     result = await session.run("echo on", timeout=20)
@@ -61,14 +58,14 @@ async def test_a_stream_lost_while_idle_costs_nothing(session: Session, world: W
     assert len(world.channels) == 2 and len(world.state(session)) == 1
 
 
-async def test_a_stream_that_could_not_be_opened_at_once_is_told(session: Session, world: World) -> None:
+async def test_failed_handshakes_are_counted(session: Session, world: World) -> None:
     world.refuse = HandshakeFailed("error dialing backend")
     result = await session.run("echo on", timeout=20)
     assert (result.stdout, result.retries, result.handshake_errors) == (b"on\n", 0, 1)
     assert (await session.run("echo on", timeout=20)).handshake_errors == 0
 
 
-async def test_streams_lost_again_and_again(session: Session, world: World, tmp_path: Path) -> None:
+async def test_repeatedly_lost_streams_lose_no_command(session: Session, world: World, tmp_path: Path) -> None:
     for n in range(12):
         task = asyncio.create_task(session.run(f"echo {n} >>{tmp_path}/runs; echo {n}", timeout=30, login=False))
         await asyncio.sleep(0.004 * n)
@@ -78,9 +75,7 @@ async def test_streams_lost_again_and_again(session: Session, world: World, tmp_
     assert (tmp_path / "runs").read_text() == "".join(f"{n}\n" for n in range(12))
 
 
-async def test_a_request_delivered_late_by_a_dead_stream_does_not_run_again(
-    session: Session, world: World, tmp_path: Path
-) -> None:
+async def test_late_request_of_a_lost_stream_does_not_run_again(session: Session, world: World, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     old = world.channel
     size = len(old.sent)
@@ -95,7 +90,7 @@ async def test_a_request_delivered_late_by_a_dead_stream_does_not_run_again(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_command_that_kills_everything_but_process_one(session: Session, world: World, tmp_path: Path) -> None:
+async def test_command_that_kills_all_processes_returns_137(session: Session, world: World, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     task = await started(session, tmp_path / "runs", "echo partial; sleep 60")
     await asyncio.sleep(0.3)
@@ -112,7 +107,7 @@ async def test_a_command_that_kills_everything_but_process_one(session: Session,
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_a_command_that_removes_the_state_folder_still_reports(session: Session, world: World) -> None:
+async def test_command_that_removes_the_state_folders_has_a_result(session: Session, world: World) -> None:
     await session.run("true", timeout=20)
     [folder], [notes] = world.state(session), world.notes(session)
     result = await session.run(f"echo before; rm -rf {folder} {notes}; echo after; echo err >&2", timeout=20)
@@ -122,7 +117,7 @@ async def test_a_command_that_removes_the_state_folder_still_reports(session: Se
 
 
 @pytest.mark.parametrize("suffix", ["", ".notes", "*"])
-async def test_a_vanished_record_is_an_error_not_a_second_run(
+async def test_lost_record_raises_instead_of_running_twice(
     suffix: str, session: Session, world: World, tmp_path: Path
 ) -> None:
     task = await started(session, tmp_path / "runs", "sleep 1")
@@ -133,13 +128,10 @@ async def test_a_vanished_record_is_an_error_not_a_second_run(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_timeout_while_cut_off_is_kept_by_the_pod(
-    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "GUARD_AFTER", 0.1)
-    monkeypatch.setattr(limits, "GUARD_SLACK", 0.0)
+@pytest.mark.parametrize("settings", [SessionSettings(watchdog_after=0.1, watchdog_slack=0.0)], ids=[""])
+async def test_pod_enforces_the_timeout_while_disconnected(session: Session, world: World, tmp_path: Path) -> None:
     task = asyncio.create_task(session.run(f"echo run >>{tmp_path}/runs; sleep 60", timeout=2))
-    await until(lambda: world.channels and b"guard c1" in world.channel.sent)
+    await until(lambda: world.channels and b"watchdog c1" in world.channel.sent)
     world.down = True
     world.channel.cut()
     [folder] = world.notes(session)
@@ -150,7 +142,7 @@ async def test_a_timeout_while_cut_off_is_kept_by_the_pod(
     assert result.timed_out and (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_dead_pod_is_told_at_once(session: Session, world: World, tmp_path: Path) -> None:
+async def test_deleted_pod_raises_at_once(session: Session, world: World, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", "sleep 60")
     world.refuse = PodGone("pod x is gone")
     world.channel.cut()
@@ -158,10 +150,10 @@ async def test_a_dead_pod_is_told_at_once(session: Session, world: World, tmp_pa
         await asyncio.wait_for(task, 20)
 
 
-async def test_a_pod_that_cannot_be_reached_is_given_up(
-    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("settings", [SessionSettings(reconnect_window=1.0)], ids=[""])
+async def test_unreachable_pod_raises_after_the_reconnect_window(
+    session: Session, world: World, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(settings, "RECONNECT_WINDOW", 1.0)
     task = await started(session, tmp_path / "runs", "sleep 60")
     world.down = True
     world.channel.cut()
@@ -169,10 +161,8 @@ async def test_a_pod_that_cannot_be_reached_is_given_up(
         await asyncio.wait_for(task, 20)
 
 
-async def test_a_frozen_loop_does_not_hold_the_caller(
-    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "KILL_GRACE", 1.0)
+@pytest.mark.parametrize("settings", [SessionSettings(kill_grace=1.0)], ids=[""])
+async def test_frozen_loop_is_replaced(session: Session, world: World, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     os.killpg(world.channel.pid, signal.SIGSTOP)
     result = await asyncio.wait_for(session.run(f"echo run >>{tmp_path}/runs; echo on", timeout=1), 30)
@@ -182,11 +172,8 @@ async def test_a_frozen_loop_does_not_hold_the_caller(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_pod_that_ignores_the_kill_and_starts_nothing_is_given_up(
-    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "KILL_GRACE", 0.5)
-    monkeypatch.setattr(limits, "MUTE_HELLO", 1.0)
+@pytest.mark.parametrize("settings", [SessionSettings(kill_grace=0.5, hello_after_kill=1.0)], ids=[""])
+async def test_pod_that_ignores_the_kill_is_unresponsive(session: Session, world: World, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", "sleep 60", timeout=1)
     os.killpg(world.channel.pid, signal.SIGSTOP)
     (world.path / "sh").unlink()
@@ -198,9 +185,7 @@ async def test_a_pod_that_ignores_the_kill_and_starts_nothing_is_given_up(
     os.killpg(world.channels[0].pid, signal.SIGCONT)
 
 
-async def test_a_cancelled_command_is_killed_when_the_session_goes_on(
-    session: Session, world: World, tmp_path: Path
-) -> None:
+async def test_cancelled_command_is_killed_by_the_next_stream(session: Session, world: World, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", f"sleep 60; touch {tmp_path}/finished")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -208,16 +193,16 @@ async def test_a_cancelled_command_is_killed_when_the_session_goes_on(
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
     [folder] = world.notes(session)
     [record] = folder.glob("c1-????????")
-    await until(lambda: Path(f"{record}.late").exists() and "rc" in record.read_text())
+    await until(lambda: Path(f"{record}.timeout").exists() and "rc" in record.read_text())
 
 
-async def test_a_hundred_megabytes_of_output(session: Session) -> None:
+async def test_large_output_is_truncated(session: Session) -> None:
     result = await session.run("head -c 104857600 /dev/zero; echo end", timeout=120)
     assert result.stdout_bytes == 104857604 and result.stdout.endswith(b"end\n")
-    assert len(result.stdout) == settings.DEFAULT_OUTPUT
+    assert len(result.stdout) == DEFAULT_OUTPUT
 
 
-async def test_output_without_end_stops_at_the_file_limit(world: World) -> None:
+async def test_endless_output_stops_at_the_file_limit(world: World) -> None:
     async with Session(world, file_limit=4 << 20) as session:
         result = await session.run("yes", timeout=60)
         assert result.stdout_bytes == 4 << 20 and result.exit_code == 128 + signal.SIGXFSZ and not result.timed_out
@@ -225,14 +210,14 @@ async def test_output_without_end_stops_at_the_file_limit(world: World) -> None:
     world.forget(session)
 
 
-async def test_a_reply_in_the_wrong_place_makes_a_new_stream(session: Session, world: World, tmp_path: Path) -> None:
+async def test_protocol_error_reopens_the_stream(session: Session, world: World, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", "sleep 0.5; echo fine")
     world.channel._queue.put_nowait(Data(STDOUT, b"forged nonsense\n"))
     assert (await task).stdout == b"fine\n"  # type: ignore[attr-defined]
     assert len(world.channels) == 2
 
 
-async def test_eight_sessions_share_the_loop(world: World) -> None:
+async def test_sessions_share_the_event_loop(world: World) -> None:
     sessions = [Session(world) for _ in range(8)]
     results = await asyncio.gather(*(s.run(f"sleep 0.2; echo {n}", timeout=60) for n, s in enumerate(sessions)))
     assert [result.stdout for result in results] == [f"{n}\n".encode() for n in range(8)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from swerl_agent.sandbox import FileError, Session, TransferFailed, upload
+from swerl_agent.sandbox import FileError, Session, SessionSettings, TransferFailed
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -48,12 +48,12 @@ async def test_long_commands_leave_nothing_behind_for_long(session: Session, wor
     assert sum(path.stat().st_size for path in folder.iterdir()) < 70 * 5000
 
 
+@pytest.mark.parametrize("settings", [SessionSettings(chunk_bytes=1000)], ids=[""])
 async def test_input_that_arrived_short_is_sent_again(
     session: Session, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session.run("true", timeout=20)
     channel = world.channel
-    monkeypatch.setattr(upload, "CHUNK", 1000)
     send, shortened = channel.send, asyncio.Event()
 
     async def lossy(data: bytes) -> None:
@@ -93,7 +93,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"stdin": "text"}, TypeError, "stdin is bytes, not str"),
     ({"id": "a/b"}, ValueError, "not an id of a command: 'a/b'"),
     ({"id": ""}, ValueError, "not an id of a command"),
-    ({"timeout": float("nan")}, ValueError, "time limit"),
+    ({"timeout": float("nan")}, ValueError, "finite timeout"),
     ({"max_output": -1}, ValueError, "-1 bytes"),
 ]
 

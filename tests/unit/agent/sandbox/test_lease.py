@@ -59,7 +59,7 @@ async def test_one_that_owns_things_is_not_made_anew(api: Api) -> None:
     with pytest.raises(LeaseLost, match="n/l was lost: it was deleted"):
         await asyncio.wait_for(asyncio.wrap_future(keeper.lost), 10)
     with pytest.raises(LeaseLost):
-        await keeper.until_sure()
+        await keeper.wait_until_safe()
     assert api.made == 1
 
 
@@ -73,10 +73,10 @@ async def test_one_that_owns_nothing_is(api: Api) -> None:
 
 async def test_nothing_is_made_while_it_may_run_out(api: Api) -> None:
     keeper = await held(api, anchor=True, lasts=MARGIN + 1)
-    await asyncio.wait_for(keeper.until_sure(), 1)
+    await asyncio.wait_for(keeper.wait_until_safe(), 1)
     api.failing = 500
     await asyncio.sleep(1.2)
-    waiting = asyncio.create_task(keeper.until_sure())
+    waiting = asyncio.create_task(keeper.wait_until_safe())
     await asyncio.sleep(0.5)
     assert not waiting.done(), "it was renewed more than a second ago"
     api.failing = 0

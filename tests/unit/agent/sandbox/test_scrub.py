@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from swerl_agent.sandbox import ScrubFailed, Session, scrub_git
+from swerl_agent.sandbox import ScrubFailed, Session, scrub_history
 
 pytestmark = pytest.mark.parametrize("world", ["dash", "busybox"], indirect=True)
 IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "protocol.file.allow=always"]
@@ -53,7 +53,7 @@ def leftovers(folder: Path) -> str:
 
 async def test_only_the_past_remains(session: Session, repository: Path) -> None:
     head, status = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
-    scrub = await scrub_git(session, str(repository))
+    scrub = await scrub_history(session, str(repository))
     assert scrub.commits == 2 and scrub.objects_before > scrub.objects_after
     assert git(repository, "log", "--all", "--reflog", "--format=%s").split() == ["base", "old"]
     assert git(repository, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
@@ -65,14 +65,14 @@ async def test_only_the_past_remains(session: Session, repository: Path) -> None
 
 
 async def test_a_second_scrub_finds_nothing(session: Session, repository: Path) -> None:
-    first = await scrub_git(session, str(repository))
-    second = await scrub_git(session, str(repository))
+    first = await scrub_history(session, str(repository))
+    second = await scrub_history(session, str(repository))
     assert second.objects_before == second.objects_after == first.objects_after
 
 
 async def test_a_detached_head_gets_a_branch(session: Session, repository: Path) -> None:
     git(repository, "checkout", "-q", "--detach")
-    await scrub_git(session, str(repository))
+    await scrub_history(session, str(repository))
     assert git(repository, "symbolic-ref", "HEAD") == "refs/heads/main"
 
 
@@ -83,7 +83,7 @@ async def test_borrowed_objects_are_copied_and_the_lender_let_go(session: Sessio
     commit(lender, "base")
     git(tmp_path, "clone", "-q", "--shared", str(lender), str(folder))
     commit(lender, "fix")
-    await scrub_git(session, str(folder))
+    await scrub_history(session, str(folder))
     lender.rename(tmp_path / "away")
     assert git(folder, "log", "--format=%s") == "base"
 
@@ -93,18 +93,18 @@ async def test_hooks_of_the_repository_do_not_run(session: Session, repository: 
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
     hook.chmod(0o755)
-    await scrub_git(session, str(repository))
+    await scrub_history(session, str(repository))
     assert not (tmp_path / "hooked").exists()
 
 
 async def test_a_folder_without_repository_is_left_alone(session: Session, tmp_path: Path) -> None:
-    scrub = await scrub_git(session, str(tmp_path))
+    scrub = await scrub_history(session, str(tmp_path))
     assert (scrub.commits, scrub.objects_before, scrub.objects_after) == (0, 0, 0)
 
 
 async def test_what_cannot_be_scrubbed_is_an_error(session: Session, repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     with pytest.raises(ScrubFailed, match="linked worktree"):
-        await scrub_git(session, str(tmp_path / "linked"))
+        await scrub_history(session, str(tmp_path / "linked"))
     with pytest.raises(ScrubFailed):
-        await scrub_git(session, str(tmp_path / "nowhere"))
+        await scrub_history(session, str(tmp_path / "nowhere"))

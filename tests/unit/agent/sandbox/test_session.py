@@ -24,7 +24,7 @@ async def test_a_command_gives_exit_code_and_both_outputs(session: Session) -> N
 
 async def test_the_time_a_command_took_in_the_pod_is_told(session: Session) -> None:
     result = await session.run("sleep 0.5", timeout=20)
-    assert result.ran is not None and 0.49 <= result.ran <= result.duration + 0.01
+    assert result.run_seconds is not None and 0.49 <= result.run_seconds <= result.duration + 0.01
 
 
 async def test_a_silent_command(session: Session) -> None:

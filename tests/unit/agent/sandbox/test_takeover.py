@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.sandbox import CommandResult, Session
-from swerl_agent.sandbox import order as limits
-from swerl_agent.sandbox.link import Channel
+from swerl_agent.sandbox import CommandResult, Session, SessionSettings
+from swerl_agent.sandbox.stream import Channel
 
 from .conftest import until
 
@@ -153,17 +152,15 @@ async def test_a_named_command_runs_on_when_its_caller_goes_away(session: Sessio
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_the_pod_ends_what_a_dead_client_began(
-    session: Session, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "GUARD_SLACK", 0.0)
+@pytest.mark.parametrize("settings", [SessionSettings(watchdog_slack=0.0)], ids=[""])
+async def test_the_pod_ends_what_a_dead_client_began(session: Session, world: World, tmp_path: Path) -> None:
     task = asyncio.create_task(session.run(f"touch {tmp_path}/begun; sleep 1000", timeout=2))
     await until_begun(tmp_path / "begun")
     await die(session, world, task)
     [folder] = world.notes(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: "rc" in record.read_text())
-    assert b"\nguard " not in world.channels[0].sent
+    assert b"\nwatchdog " not in world.channels[0].sent
 
 
 async def test_a_token_is_checked(world: World) -> None:

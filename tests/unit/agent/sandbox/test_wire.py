@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from swerl_agent.sandbox import CommandResult, Evicted, LifetimeExceeded, NodeLost, OOMKilled, PodGone, PodReplaced
-from swerl_agent.sandbox.pod import fate, ready, waiting_for
-from swerl_agent.sandbox.wire import Cut, Garbled, Reader, Say, command_text
+from swerl_agent.sandbox.pod import loss_error, ready, waiting_for
+from swerl_agent.sandbox.wire import OutputLimit, ProtocolError, Reader, Reply, command_text
 
 Json = dict[str, Any]
-CUT = Cut(3, 2)
+LIMIT = OutputLimit(3, 2)
 
 
 def test_a_result_may_arrive_cut_at_any_byte() -> None:
@@ -19,18 +19,18 @@ def test_a_result_may_arrive_cut_at_any_byte() -> None:
         reader, results = Reader("tok"), []
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
-            while (result := reader.take(CUT)) is not None:
+            while (result := reader.take(LIMIT)) is not None:
                 results.append(result)
         first, second = results
         assert (first.id, first.exit_code, first.stdout, first.stderr) == ("c1", 7, b"abcd", b"ABCHI")
-        assert (first.stderr_bytes, second.late) == (9, True)
-        assert (first.ran, second.ran) == (1.25, None)
+        assert (first.stderr_bytes, second.timed_out) == (9, True)
+        assert (first.run_seconds, second.run_seconds) == (1.25, None)
 
 
 def test_output_that_looks_like_an_answer_is_output() -> None:
     reader = Reader("tok")
     reader.feed(b"tok result c1 0 0 5 0 1.00 1.01\ntok r")
-    result = reader.take(CUT)
+    result = reader.take(LIMIT)
     assert result is not None and result.stdout == b"tok r"
 
 
@@ -40,14 +40,14 @@ def test_output_that_looks_like_an_answer_is_output() -> None:
 def test_anything_else_is_garbled(noise: bytes) -> None:
     reader = Reader("tok")
     reader.feed(noise)
-    with pytest.raises(Garbled):
-        reader.take(CUT)
+    with pytest.raises(ProtocolError):
+        reader.take(LIMIT)
 
 
 def test_words_are_found_among_noise() -> None:
     reader = Reader("tok")
     assert reader.feed_control(b"sh: warning\ntok hello fre") == []
-    assert reader.feed_control(b"sh\ntok pong\n") == [Say("hello", "fresh"), Say("pong", "")]
+    assert reader.feed_control(b"sh\ntok pong\n") == [Reply("hello", "fresh"), Reply("pong", "")]
 
 
 def test_a_request_is_one_line_and_checks_its_names() -> None:
@@ -100,7 +100,7 @@ def container(restarts: int = 0, **state: Any) -> list[Json]:
     ],
 )
 def test_what_became_of_a_pod(seen: Json, kind: type[Exception] | None) -> None:
-    lost = fate(seen, "u")
+    lost = loss_error(seen, "u")
     assert (type(lost) if lost else None) is kind
     assert lost is None or "n/p" in str(lost)
 

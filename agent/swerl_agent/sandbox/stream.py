@@ -1,0 +1,128 @@
+"""One stream to the loop of a Pod: open it, exchange messages, detect that it is dead.
+
+Guarantees: `open_stream` returns only after the loop has said hello. Every failure of an open stream is `StreamLost`;
+a new stream can then query what this one missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..kube import Data, ExitStatus, Unreachable
+from ..kube.exec import STDOUT
+from . import wire
+from .timeout import ReusableTimeout
+
+
+class Channel(Protocol):
+    """A process with its three streams, wherever it runs."""
+
+    @property
+    def status(self) -> ExitStatus | None: ...
+
+    async def send(self, data: bytes) -> None:
+        """Write to its standard input; raises Unreachable."""
+        ...
+
+    async def receive(self) -> Data | None:
+        """The next output; None after the last."""
+        ...
+
+    async def resize(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Connector(Protocol):
+    """Starts processes in one particular Pod."""
+
+    async def open(self, command: Sequence[str]) -> Channel:
+        """Raises SandboxLost when the sandbox of this Pod is lost, HandshakeFailed when the Pod cannot be reached."""
+        ...
+
+
+class StreamLost(Exception):
+    """The stream has failed; the state of the Pod since then is unknown."""
+
+
+@dataclass
+class SessionStream:
+    """A stream whose loop has said hello."""
+
+    channel: Channel
+    reader: wire.Reader
+    resumed: bool = False  # the loop found the folder of this session
+
+    def __post_init__(self) -> None:
+        self._replies: deque[wire.Reply] = deque()
+        self._ping_pending = False  # no data has arrived since the last ping
+        self._timeout = ReusableTimeout()
+
+    async def send(self, data: bytes) -> None:
+        try:
+            await self.channel.send(data)
+        except Unreachable as error:
+            raise StreamLost(str(error)) from error
+
+    async def keep_alive(self) -> None:
+        try:
+            await self.channel.resize()
+        except Unreachable as error:
+            raise StreamLost(str(error)) from error
+
+    async def ping(self) -> None:
+        """Request a reply from the loop; raises StreamLost when no data has arrived since the last ping."""
+        if self._ping_pending:
+            raise StreamLost("no reply to ping; connection considered dead")
+        self._ping_pending = True
+        await self.send(wire.PING)
+
+    async def receive(self, limit: wire.OutputLimit, deadline: float) -> wire.Result | wire.Reply | None:
+        """The next result or reply; None when the event loop's clock passes `deadline` first."""
+        while True:
+            if self._replies:
+                return self._replies.popleft()
+            try:
+                if (result := self.reader.take(limit)) is not None:
+                    return result
+            except wire.ProtocolError as error:
+                raise StreamLost(str(error)) from error
+            try:
+                data = await self._timeout.wait(self.channel.receive(), deadline)
+            except TimeoutError:
+                return None
+            if data is None:
+                raise StreamLost(f"the stream ended ({self.channel.status or 'no exit status'})")
+            self._ping_pending = False
+            if data.stream == STDOUT:
+                self.reader.feed(data.payload)
+            else:
+                self._replies.extend(self.reader.feed_control(data.payload))
+
+    async def close(self) -> None:
+        self._timeout.close()
+        await self.channel.close()
+
+
+async def open_stream(
+    connector: Connector, token: str, *, file_limit: int, login: bool, hello_timeout: float
+) -> SessionStream:
+    """Start a loop for the session `token`; raises StreamLost when it does not start in `hello_timeout` seconds."""
+    command, text = wire.bootstrap(token, secrets.token_hex(4), file_limit, login)
+    stream = SessionStream(await connector.open(command), wire.Reader(token))
+    try:
+        await stream.send(text)
+        deadline = asyncio.get_running_loop().time() + hello_timeout
+        reply = await stream.receive(wire.OutputLimit(0, 0), deadline)
+        if not isinstance(reply, wire.Reply) or reply.word != "hello":
+            raise StreamLost(f"the session loop did not start: {reply or 'no answer'}")
+    except BaseException:
+        await stream.close()
+        raise
+    stream.resumed = reply.argument == "resumed"
+    return stream
