@@ -51,6 +51,11 @@ sw_make_folders() { # set sw_dir and sw_notes; create the folders if they were r
   sw_notes=$sw_path
 }
 
+sw_in_use() { # whether folder $1 has a file: a loop writes there only after it has created both folders
+  set -- "$1"/*
+  [ -e "$1" ]
+}
+
 sw_ensure_folders() { [ -d "$sw_dir" ] && [ -d "$sw_notes" ] || sw_make_folders; }
 
 sw_record() { # append line $2 to the record of command $1; false if there is no room
@@ -348,10 +353,13 @@ command -v setsid >/dev/null 2>&1 && sw_setsid=setsid
 sw_start='sh -c'
 [ -z "$sw_login" ] || sw_start="$sw_shell -lc"
 sw_found=fresh
-if sw_find_folder '' && sw_find_folder .notes; then
-  sw_found=resumed
-elif sw_find_folder '' || sw_find_folder .notes; then # a restart removed the other: this one alone is incomplete
-  for sw_base in $sw_bases; do rm -rf "$sw_base/.swerl-$sw_token" "$sw_base/.swerl-$sw_token.notes"; done
+# Half the state is left by a restart, or by a loop that is between creating the first folder and creating .notes.
+if sw_find_folder .notes || { sw_find_folder '' && sw_in_use "$sw_path"; }; then
+  if sw_find_folder .notes && sw_find_folder ''; then
+    sw_found=resumed
+  else
+    for sw_base in $sw_bases; do rm -rf "$sw_base/.swerl-$sw_token" "$sw_base/.swerl-$sw_token.notes"; done
+  fi
 fi 2>/dev/null
 if sw_make_folders; then
   sw_reply "hello $sw_found"
