@@ -24,8 +24,6 @@ from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.engines.server import free_port
 from swerl_trainer.job import Job
-from swerl_trainer.rollout.actor import TaskCounts
-from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
@@ -103,48 +101,19 @@ class LocalGrading:
         return Verdict("resolved" if odd else "unresolved", {}, 0.01, False, "")
 
 
-class LocalWorker:
+def local_worker(job: Job, router: str, sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> Worker:
     """A rollout worker in this process."""
-
-    def __init__(self, job: Job, router: str, sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> None:
-        engine, limits = SGLangEngine(router, http), AgentLimits.of(job.spec.agent)
-        self.worker = Worker(
-            WorkerParts(
-                tasks={"train": [task(i) for i in range(TASKS)], "evaluation": [task(100)]},
-                sandboxes=sandboxes,
-                grading=LocalGrading(),
-                agent=BuiltinAgent(engine, HFTokenizer(job.paths.model), PROMPTS, limits),
-                artifacts=job.folder / "artifacts",
-                sandbox_name=job.sandbox_name,
-            )
+    engine, limits = SGLangEngine(router, http), AgentLimits.of(job.spec.agent)
+    return Worker(
+        WorkerParts(
+            tasks={"train": [task(i) for i in range(TASKS)], "evaluation": [task(100)]},
+            sandboxes=sandboxes,
+            grading=LocalGrading(),
+            agent=BuiltinAgent(engine, HFTokenizer(job.paths.model), PROMPTS, limits),
+            artifacts=job.folder / "artifacts",
+            sandbox_name=job.sandbox_name,
         )
-
-    async def prepare(self) -> TaskCounts:
-        return TaskCounts(TASKS, 1)
-
-    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
-        await self.worker.declare(order, members, attempt)
-
-    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
-        await self.worker.act(order, members, index, attempt)
-
-    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
-        return await self.worker.rollout(order, index, attempt)
-
-    async def discard(self, order: GroupOrder) -> None:
-        await self.worker.discard(order)
-
-    async def counts(self) -> dict[str, int]:
-        return await self.worker.counts()
-
-    async def waste(self) -> Waste:
-        return await self.worker.waste()
-
-    async def grade_fix(self, task: int) -> Verdict | None:
-        return await self.worker.grade_fix(task)
-
-    async def close(self) -> None:
-        await self.worker.close()
+    )
 
 
 @dataclass
@@ -179,8 +148,8 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def make_worker(sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> Callable[[Job, str], LocalWorker]:
-    return lambda job, url: LocalWorker(job, url, sandboxes, http)
+def make_worker(sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> Callable[[Job, str], Worker]:
+    return lambda job, url: local_worker(job, url, sandboxes, http)
 
 
 @pytest.fixture

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.ownership import claim
-from swerl_trainer.driver.place import Placement, RolloutWorker
+from swerl_trainer.driver.place import Placement
 from swerl_trainer.driver.training import Training
 from swerl_trainer.job import Job
 from swerl_trainer.metrics.sinks import rows
+from swerl_trainer.rollout.operations import RolloutWorker
 
 if TYPE_CHECKING:
-    from .conftest import LocalSandboxes, LocalWorker, Watcher
+    from .conftest import LocalSandboxes, Watcher
 
 DISTANCE = "train/train_rollout_logprob_abs_diff_max"
 WARM_START: dict[str, Any] = {"sft": {"data": "demonstrations.jsonl", "steps": 1, "batchSize": 2, "lr": 5e-4}}
@@ -36,7 +37,7 @@ def write_demonstrations(job: Job) -> None:
 async def test_a_job_trains_and_an_attempt_after_it_goes_on(
     make_model: Callable[[int], Path],
     make_job: Callable[..., Job],
-    make_worker: Callable[[Job, str], LocalWorker],
+    make_worker: Callable[[Job, str], RolloutWorker],
     sandboxes: LocalSandboxes,
     watcher: Watcher,
     http: aiohttp.ClientSession,

@@ -11,22 +11,23 @@ import asyncio
 import importlib
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 from swerl_agent.kube import KubeClient, KubeError
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
 from swerl_trainer.driver.ownership import claim
-from swerl_trainer.driver.place import Placement
+from swerl_trainer.driver.place import MakeWorker, Placement
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.actor import RayWorker
 from swerl_trainer.rollout.cluster import owner
+from swerl_trainer.rollout.operations import RolloutWorker
 
 if TYPE_CHECKING:
     from swerl_trainer.driver.training import Training
@@ -54,8 +55,11 @@ async def run_attempt(job: Job, *, began: float, kubeconfig: str | None = None) 
         await _first_of(_train(job, placement, StatusReporter(client, job)), asyncio.wrap_future(keeper.lost))
 
 
-def _ray_worker(job: Job, kubeconfig: str | None) -> Callable[[str, int, str | None], RayWorker]:
-    return lambda router, number, judge: RayWorker(job, router, number, kubeconfig, judge=judge)
+def _ray_worker(job: Job, kubeconfig: str | None) -> MakeWorker:
+    def make(router: str, number: int, judge: str | None) -> RolloutWorker:
+        return cast(RolloutWorker, RayWorker(job, router, number, kubeconfig, judge=judge))
+
+    return make
 
 
 def lease_keeper(job: Job, kubeconfig: str | None) -> LeaseKeeper:

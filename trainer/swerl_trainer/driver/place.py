@@ -11,7 +11,7 @@ import importlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 import ray
@@ -25,8 +25,8 @@ from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.weights import update_backend
 from swerl_trainer.job import Job
 from swerl_trainer.megatron.config import RankConfig
-from swerl_trainer.rollout.actor import TaskCounts
-from swerl_trainer.rollout.runner import WorkerHandle
+from swerl_trainer.rollout.group import TaskCounts
+from swerl_trainer.rollout.operations import RolloutWorker
 
 if TYPE_CHECKING:
     from swerl_trainer.megatron.group import TrainGroup
@@ -35,18 +35,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CLOSE_SECONDS = 6.0  # for each part to end, all at once; a Pod has 10 s from SIGTERM to SIGKILL
-
-
-class RolloutWorker(WorkerHandle, Protocol):
-    """A rollout worker that is started and ended."""
-
-    async def prepare(self) -> TaskCounts:
-        """How many tasks there are, once the worker is ready."""
-        ...
-
-    async def close(self) -> None:
-        """Stop everything and remove the sandboxes."""
-        ...
 
 
 # From the router's address, a number and the address of the judge's router (None without a judge).

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import aiohttp
 from swerl_agent.episode import Agent, AgentLimits, Episode, HFTokenizer, SGLangEngine, TokenSegment, retokenize
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.evaluation import opened_agent
-from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge, JudgeSettings
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
@@ -26,21 +25,13 @@ from swerl_api import TaskSelection
 from swerl_api.names import ROLLOUT_RESOURCE
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
-from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
+from swerl_trainer.rollout.group import TaskCounts
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
 logger = logging.getLogger(__name__)
 
 RESERVE = 60  # seconds of a sandbox's lifetime kept for what comes before and after its episode
-
-
-@dataclass(frozen=True)
-class TaskCounts:
-    """How many tasks a worker found."""
-
-    train: int
-    evaluation: int
 
 
 class RolloutActor:
@@ -53,52 +44,28 @@ class RolloutActor:
         self._kubeconfig = kubeconfig
         self._judge_router = judge
         self._open = AsyncExitStack()
-        self._preparing: asyncio.Task[tuple[Worker, TaskCounts]] | None = None
+        self._preparing: asyncio.Task[Worker] | None = None
 
     async def prepare(self) -> TaskCounts:
         """Read tasks, prompts and tokenizer, connect to the cluster. Raises TaskError, PromptError, TokenizerError."""
-        return (await self._prepared())[1]
+        return await (await self._prepared()).prepare()
 
-    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
-        """See Worker.declare."""
-        await (await self._prepared())[0].declare(order, members, attempt)
-
-    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
-        """See Worker.act."""
-        await (await self._prepared())[0].act(order, members, index, attempt)
-
-    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
-        """See Worker.rollout."""
-        return await (await self._prepared())[0].rollout(order, index, attempt)
-
-    async def discard(self, order: GroupOrder) -> None:
-        """See Worker.discard."""
-        await (await self._prepared())[0].discard(order)
-
-    async def counts(self) -> dict[str, int]:
-        """See Worker.counts."""
-        return await (await self._prepared())[0].counts()
-
-    async def waste(self) -> Waste:
-        """See Worker.waste."""
-        return await (await self._prepared())[0].waste()
-
-    async def grade_fix(self, task: int) -> Verdict | None:
-        """See Worker.grade_fix."""
-        return await (await self._prepared())[0].grade_fix(task)
+    async def call(self, operation: str, *arguments: Any) -> Any:
+        """The result of a worker's operation, see `RolloutWorker`."""
+        return await getattr(await self._prepared(), operation)(*arguments)
 
     async def close(self) -> None:
         """Stop everything and remove the sandboxes."""
         if self._preparing is not None and self._preparing.done() and not self._preparing.exception():
-            await self._preparing.result()[0].close()
+            await self._preparing.result().close()
         await self._open.aclose()
 
-    async def _prepared(self) -> tuple[Worker, TaskCounts]:
+    async def _prepared(self) -> Worker:
         if self._preparing is None:
             self._preparing = asyncio.ensure_future(self._prepare())
         return await asyncio.shield(self._preparing)
 
-    async def _prepare(self) -> tuple[Worker, TaskCounts]:
+    async def _prepare(self) -> Worker:
         job, spec = self._job, self._job.spec
         train = _tasks(job, spec.tasks, job.paths.tasks, "train")
         held_out = _tasks(job, spec.evaluation, job.paths.evaluation, "evaluation") if spec.evaluation else []
@@ -123,7 +90,7 @@ class RolloutActor:
                 "max_new_tokens": spec.agent.max_tokens_per_turn,
             },
         )
-        return Worker(parts), TaskCounts(len(train), len(held_out))
+        return Worker(parts)
 
     async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
         job, chosen, algorithm = self._job, self._job.spec.agent, self._job.spec.algorithm
@@ -144,7 +111,10 @@ class RolloutActor:
 
 
 class RayWorker:
-    """The driver's handle on a RolloutActor."""
+    """Operations of a `RolloutWorker` that runs in a Ray actor; a lost actor is replaced before the next call.
+
+    Every operation raises RayActorError when the actor is lost meanwhile.
+    """
 
     def __init__(
         self, job: Job, router: str, number: int, kubeconfig: str | None = None, *, judge: str | None = None
@@ -157,47 +127,20 @@ class RayWorker:
         self._actor: Any = self._create()
 
     async def prepare(self) -> TaskCounts:
-        """How many tasks there are, once the worker is ready."""
-        counts: TaskCounts = await self._call("prepare")
+        """The number of tasks, once the worker is ready."""
+        counts: TaskCounts = await self._remote("prepare")
         return counts
-
-    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
-        """See Worker.declare."""
-        await self._call("declare", order, members, attempt)
-
-    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
-        """See Worker.act; raises RayActorError when the worker is lost meanwhile."""
-        await self._call("act", order, members, index, attempt)
-
-    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
-        """See Worker.rollout; raises RayActorError when the worker is lost meanwhile."""
-        rollout: Rollout = await self._call("rollout", order, index, attempt)
-        return rollout
-
-    async def discard(self, order: GroupOrder) -> None:
-        """See Worker.discard."""
-        await self._call("discard", order)
-
-    async def counts(self) -> dict[str, int]:
-        """See Worker.counts."""
-        counts: dict[str, int] = await self._call("counts")
-        return counts
-
-    async def waste(self) -> Waste:
-        """See Worker.waste."""
-        found: Waste = await self._call("waste")
-        return found
-
-    async def grade_fix(self, task: int) -> Verdict | None:
-        """See Worker.grade_fix."""
-        verdict: Verdict | None = await self._call("grade_fix", task)
-        return verdict
 
     async def close(self) -> None:
         """Stop everything and remove the sandboxes."""
-        await self._call("close")
+        await self._remote("close")
 
-    async def _call(self, method: str, *arguments: Any) -> Any:
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        if operation.startswith("_"):
+            raise AttributeError(operation)
+        return partial(self._remote, "call", operation)
+
+    async def _remote(self, method: str, *arguments: Any) -> Any:
         from ray.exceptions import RayActorError
 
         actor = self._actor

@@ -70,6 +70,14 @@ class Rollout:
 
 
 @dataclass(frozen=True)
+class TaskCounts:
+    """How many tasks a worker found."""
+
+    train: int
+    evaluation: int
+
+
+@dataclass(frozen=True)
 class Waste:
     """Sandboxes that were made ahead and that no episode used."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from swerl_agent.episode import PROMPT_FAILED, PromptError
 from swerl_agent.grading import Verdict
@@ -17,6 +17,7 @@ from swerl_agent.sandbox import ImagePullFailed
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 from swerl_trainer.rollout.group import Action, Declare, Discard, GroupOrder, Rollout, Start, Waste
+from swerl_trainer.rollout.operations import RolloutWorker
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -27,40 +28,20 @@ IMAGE_CURE = (
 )
 
 
-class WorkerHandle(Protocol):
-    """A rollout worker wherever it runs."""
-
-    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None: ...
-
-    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None: ...
-
-    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout: ...
-
-    async def discard(self, order: GroupOrder) -> None: ...
-
-    async def counts(self) -> dict[str, int]: ...
-
-    async def waste(self) -> Waste: ...
-
-    async def grade_fix(self, task: int) -> Verdict | None: ...
-
-
 class Runner:
-    """The dispatcher's hands; `on_rollout` sees every finished rollout."""
+    """The dispatcher's hands."""
 
     def __init__(
         self,
         dispatcher: Dispatcher,
-        workers: Sequence[WorkerHandle],
+        workers: Sequence[RolloutWorker],
         *,
         serving: Callable[[], Awaitable[None]],
-        on_rollout: Callable[[Rollout], None] = lambda rollout: None,
     ) -> None:
         self.dispatcher = dispatcher
         self._workers = list(workers)
         self._serving = serving
-        self._on_rollout = on_rollout
-        self._placed: dict[str, WorkerHandle] = {}
+        self._placed: dict[str, RolloutWorker] = {}
         self._next = 0
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -116,7 +97,7 @@ class Runner:
             for index in action.members:
                 self._spawn(self._member(worker, action, index))
 
-    async def _member(self, worker: WorkerHandle, start: Start, index: int) -> None:
+    async def _member(self, worker: RolloutWorker, start: Start, index: int) -> None:
         order = start.order
         await self._serving()
         try:
@@ -128,11 +109,10 @@ class Runner:
             logger.warning("rollout %s/%d: its worker is lost: %s", order.id, index, error)
             rollout = Rollout(order.id, index, "", valid=False, error=str(error), error_code=WORKER_LOST)
         self.dispatcher.finished(rollout)
-        self._on_rollout(rollout)
         self.kick()
         self._announce()
 
-    def _worker(self, order: GroupOrder) -> WorkerHandle:
+    def _worker(self, order: GroupOrder) -> RolloutWorker:
         """A group stays with its worker; new ones go round."""
         if order.id not in self._placed:
             self._placed = {key: worker for key, worker in self._placed.items() if key in self.dispatcher.groups}

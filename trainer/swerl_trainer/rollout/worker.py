@@ -28,7 +28,7 @@ from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError, delete_best_effort
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
-from swerl_trainer.rollout.group import GroupOrder, Rollout, Waste
+from swerl_trainer.rollout.group import GroupOrder, Rollout, TaskCounts, Waste
 from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
 
@@ -74,12 +74,16 @@ class Worker:
         self._waste = Waste()
         self._removals: set[asyncio.Task[None]] = set()
 
+    async def prepare(self) -> TaskCounts:
+        """See RolloutWorker."""
+        return TaskCounts(*(len(self._parts.tasks.get(purpose, ())) for purpose in ("train", "evaluation")))
+
     async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
-        """Have the sandboxes of a try made; `act` uses them. No-op when they are asked for already."""
+        """See RolloutWorker."""
         self._try(order, members, attempt)
 
     async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
-        """One member of a group as far as it needs a sandbox; what comes of it is for `rollout` to say."""
+        """See RolloutWorker."""
         member = _Member(order, members, index, attempt)
         work = asyncio.create_task(self._member(member))
         work.add_done_callback(lambda _: member.acted.set())
@@ -87,7 +91,7 @@ class Worker:
         await member.acted.wait()
 
     async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
-        """The member that acts or acted, with its verdict; never raises for what happens to an episode."""
+        """See RolloutWorker."""
         works = self._running.get(order.id, {})
         try:
             if work := works.get((index, attempt)):
@@ -101,14 +105,14 @@ class Worker:
         return self._lost(order, index, "the group is no longer needed", DISCARDED)
 
     async def discard(self, order: GroupOrder) -> None:
-        """Stop the members of a group and remove its sandboxes."""
+        """See RolloutWorker."""
         for work in self._running.get(order.id, {}).values():
             work.cancel()
         for key in [key for key in self._tries if key[0] == order.id]:
             await self._remove(self._tries.pop(key))
 
     async def close(self) -> None:
-        """Stop everything and remove all sandboxes of this worker."""
+        """See RolloutWorker."""
         works = [work for works in self._running.values() for work in works.values()]
         for work in works:
             work.cancel()
@@ -117,17 +121,17 @@ class Worker:
         await asyncio.gather(*(self._remove(one) for one in tries), *self._removals, return_exceptions=True)
 
     async def grade_fix(self, task: int) -> Verdict | None:
-        """The verdict on the reference fix of a training task, graded anew; None where it has none."""
+        """See RolloutWorker."""
         chosen = self._parts.tasks["train"][task]
         fix = chosen.evaluation.patch
         return await self._parts.grading.grade(chosen, fix, fresh=True) if fix else None
 
     async def waste(self) -> Waste:
-        """Sandboxes that were made ahead in vain, since this worker began."""
+        """See RolloutWorker."""
         return self._waste
 
     async def counts(self) -> dict[str, int]:
-        """Sandboxes pending and ready, and patches waiting for their verdict."""
+        """See RolloutWorker."""
         pending, ready = self._parts.sandboxes.counts()
         return {"pending": pending, "ready": ready, "grading": self._grading}
 

@@ -1,0 +1,48 @@
+"""The operations of a rollout worker, wherever it runs: `worker.Worker` does them, `actor.RayWorker` forwards them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from swerl_agent.grading import Verdict
+from swerl_trainer.rollout.group import GroupOrder, Rollout, TaskCounts, Waste
+
+
+class RolloutWorker(Protocol):
+    """Runs the episodes of groups and grades them."""
+
+    async def prepare(self) -> TaskCounts:
+        """The number of tasks, once the worker is ready."""
+        ...
+
+    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
+        """Request the sandboxes of a start; `act` uses them. No-op when they are requested already."""
+        ...
+
+    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
+        """Run one member of a group as long as it needs its sandbox; `rollout` returns the result."""
+        ...
+
+    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
+        """The graded result of a member that `act` started; an episode's failure is a result, not an error."""
+        ...
+
+    async def discard(self, order: GroupOrder) -> None:
+        """Stop the members of a group and remove its sandboxes."""
+        ...
+
+    async def counts(self) -> dict[str, int]:
+        """Number of `pending` and `ready` sandboxes, and of patches in `grading`."""
+        ...
+
+    async def waste(self) -> Waste:
+        """Prefetched sandboxes that no episode used, since the worker started."""
+        ...
+
+    async def grade_fix(self, task: int) -> Verdict | None:
+        """The verdict on the reference fix of a training task, never a cached one; None where the task has no fix."""
+        ...
+
+    async def close(self) -> None:
+        """Stop everything and remove all sandboxes of this worker."""
+        ...
