@@ -1,6 +1,6 @@
-"""How the isolation of a sandbox is tried out from inside: what is asked, and what the answers mean.
+"""The isolation check from inside a sandbox: the probe's arguments, and the meaning of its output.
 
-The operator asks before it calls a group Ready, whoever claims a sandbox before its first command.
+The operator checks a group before it becomes Ready, a client checks a sandbox before its first command.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from urllib.parse import urlsplit
 
 Target = tuple[str, int]  # host, TCP port
 
-SCRIPT = (Path(__file__).parent / "probe.sh").read_text()  # prints what answers, one line each
-CONNECT_SECONDS = 1  # an address within reach answers in milliseconds
-API_PORT = 6443  # on which the API server of a node is looked for behind link-local addresses
-NO_TOOL = 3  # exit code of the script
+SCRIPT = (Path(__file__).parent / "probe.sh").read_text()  # prints each address that answers on a line
+CONNECT_SECONDS = 1  # a reachable address answers in milliseconds
+API_PORT = 6443  # where the probe tries the API server of a node at link-local addresses
+NO_TOOL = 3  # exit code of the script when the image has no tool to connect with
 
 
-def words(targets: Iterable[Target], name_servers: Iterable[str] = (), *, api_port: int = API_PORT) -> list[str]:
-    """Arguments of the script: it tries these and what the Pod knows by itself."""
-    asked = [f"tcp {host} {port}" for host, port in targets]
-    asked += [f"{kind} {host} 53" for host in name_servers for kind in ("tcp", "dns")]
-    return [str(CONNECT_SECONDS), str(api_port), *asked]
+def probe_arguments(
+    targets: Iterable[Target], name_servers: Iterable[str] = (), *, api_port: int = API_PORT
+) -> list[str]:
+    """Arguments of the script: it tries these addresses and those the Pod knows by itself."""
+    lines = [f"tcp {host} {port}" for host, port in targets]
+    lines += [f"{kind} {host} 53" for host in name_servers for kind in ("tcp", "dns")]
+    return [str(CONNECT_SECONDS), str(api_port), *lines]
 
 
-def doubt(exit_code: int, noise: str) -> str:
-    """Why the script proves nothing, having ended so; '' where it does. `noise`: whatever else it said."""
+def probe_failure(exit_code: int, output: str) -> str:
+    """Why a script that ended so checked nothing; '' if it did. `output`: what else it printed."""
     if exit_code == NO_TOOL:
         return "isolation cannot be checked: the image has no bash, python3 or nc; set egress: allow"
-    return f"isolation cannot be checked: exit code {exit_code}: {noise.strip()}".rstrip(": ") if exit_code else ""
+    return f"isolation cannot be checked: exit code {exit_code}: {output.strip()}".rstrip(": ") if exit_code else ""
 
 
-def reached(answers: str) -> str:
-    """What the sandbox reached, and what to do about it; '' where nothing answered."""
+def reachability_problem(answers: str) -> str:
+    """What the sandbox reached, and how to fix it; '' if nothing answered."""
     if not answers.strip():
         return ""
     return (
@@ -45,8 +47,8 @@ def reached(answers: str) -> str:
     )
 
 
-def behind(slice: Mapping[str, Any]) -> list[Target]:
-    """The addresses of a service, of one of its EndpointSlices."""
+def endpoint_addresses(slice: Mapping[str, Any]) -> list[Target]:
+    """The addresses in one EndpointSlice of a service."""
     ports = [port["port"] for port in slice.get("ports") or []]
     return [
         (address, port)
@@ -57,14 +59,14 @@ def behind(slice: Mapping[str, Any]) -> list[Target]:
 
 
 def own_address(server: str) -> str | None:
-    """This machine's address on the way to the URL `server`; None for a loopback address. Raises OSError: no way."""
+    """This machine's address on the route to the URL `server`; None for a loopback address. OSError without a route."""
     url = urlsplit(server)
     for family, _, _, _, address in socket.getaddrinfo(url.hostname, url.port or 443, type=socket.SOCK_DGRAM):
-        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.connect(address)  # sends nothing; fails where the machine has no way to such an address
-            host = str(way.getsockname()[0])
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as connection:
+            connection.connect(address)  # sends nothing; fails where the machine has no route to such an address
+            host = str(connection.getsockname()[0])
             return host if routable(host) else None
-    raise OSError(f"this machine has no way to {server}")
+    raise OSError(f"this machine has no route to {server}")
 
 
 def routable(host: str) -> bool:

@@ -1,7 +1,7 @@
-"""The operator process: leadership first, then kopf and the parts' loops, then an orderly end.
+"""The operator process: leader election, then kopf and the parts' loops, then an orderly end.
 
-Guarantees: no handler runs before this process leads; losing the Lease, a dead loop or a dead watch ends the process
-(its Deployment starts it again) rather than leaving it half alive; a signal releases the Lease on the way out.
+Guarantees: no handler runs before this process leads; a lost Lease, a loop or a watch that ends stops the process, and
+its Deployment starts it again; a signal releases the Lease before the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Run until a signal; raises what ended it otherwise."""
+    """Run until a signal; raises the error that ended it otherwise."""
     metrics = Metrics()
     stop = asyncio.Event()
     _stop_on_signals(stop)
@@ -39,27 +39,29 @@ async def run(settings: Settings) -> None:
         leader = Leader(api, metrics, settings.lease_namespace, settings.lease_name, settings.identity)
         health = Health(leader)
         async with serve_health(health, settings.health_port), serve_metrics(metrics, settings.metrics_port):
-            if not await _unless(stop, leader.acquire()):
+            if not await _run_unless_stopped(stop, leader.acquire()):
                 return
             try:
-                context = OperatorContext(settings, api, metrics, leads=lambda: leader.renewed > 0)
-                await _lead(context, leader, health, stop)
+                context = OperatorContext(settings, api, metrics, is_leader=lambda: leader.renewed > 0)
+                await _run_as_leader(context, leader, health, stop)
             finally:
                 await leader.release()
 
 
-async def _lead(context: OperatorContext, leader: Leader, health: Health, stop: asyncio.Event) -> None:
-    """Run the parts until `stop`, or raise what made the first of them end."""
+async def _run_as_leader(context: OperatorContext, leader: Leader, health: Health, stop: asyncio.Event) -> None:
+    """Run the parts until `stop`; raises the error of the first part that ends."""
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry, id="login")(_kopf_login)
     for part in PARTS:
         part.register(registry, context)
-    tasks = [asyncio.create_task(leader.hold(), name="leader lease")]
-    tasks.append(asyncio.create_task(_stopped(stop), name="stop signal"))
+    tasks = [asyncio.create_task(leader.renew_until_lost(), name="leader lease")]
+    tasks.append(asyncio.create_task(_wait_for_stop(stop), name="stop signal"))
     try:
-        if not await _unless(stop, _wait_for_crds(context.api), *tasks[:1]):
+        if not await _run_unless_stopped(stop, _wait_for_crds(context.api), *tasks[:1]):
             return
-        tasks += [asyncio.create_task(_forever(name, loop()), name=name) for name, loop in context.background.items()]
+        tasks += [
+            asyncio.create_task(_fail_if_ended(name, loop()), name=name) for name, loop in context.background.items()
+        ]
         tasks.append(asyncio.create_task(_run_kopf(registry, context.settings, health, stop), name="kopf"))
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -70,7 +72,7 @@ async def _lead(context: OperatorContext, leader: Leader, health: Health, stop: 
 
 
 async def _run_kopf(registry: kopf.OperatorRegistry, settings: Settings, health: Health, stop: asyncio.Event) -> None:
-    scope: dict[str, Any] = {"namespaces": settings.namespaces} if settings.namespaces else {"clusterwide": True}
+    namespaces: dict[str, Any] = {"namespaces": settings.namespaces} if settings.namespaces else {"clusterwide": True}
     others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
         registry=registry,
@@ -78,14 +80,14 @@ async def _run_kopf(registry: kopf.OperatorRegistry, settings: Settings, health:
         standalone=True,
         ready_flag=health.serving,
         stop_flag=stop,
-        **scope,
+        **namespaces,
     )
-    _stop_on_signals(stop)  # kopf has put its own handlers in place, which would end it before the parts
+    _stop_on_signals(stop)  # replaces the handlers of kopf, which would end it before the parts
     await kopf.run_tasks(tasks, ignored=others)
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Timeouts that let no watch go deaf, no annotations and no log lines as Events, no cluster-wide scanning."""
+    """Timeouts that end a silent watch; no annotations, no log lines as Events, no cluster-wide scanning."""
     settings = kopf.OperatorSettings()
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
@@ -106,13 +108,13 @@ async def _kopf_login(**_: Any) -> kopf.ConnectionInfo:
 
 
 async def _wait_for_crds(api: Kube) -> None:
-    """Return once the API server serves our kinds: kopf looks only once."""
-    wanted = {kind.plural for kind in KINDS}
+    """Return once the API server serves the CRDs: kopf checks only once."""
+    required = {kind.plural for kind in KINDS}
     while True:
-        missing = wanted
+        missing = required
         with suppress(NotFound, Unavailable):
             served = await api.request("GET", f"/apis/{API_VERSION}")
-            missing = wanted - {resource["name"] for resource in served["resources"]}
+            missing = required - {resource["name"] for resource in served["resources"]}
         if not missing:
             return
         logger.error(
@@ -121,18 +123,18 @@ async def _wait_for_crds(api: Kube) -> None:
         await asyncio.sleep(CRD_POLL_SECONDS)
 
 
-async def _forever(name: str, loop: Any) -> None:
+async def _fail_if_ended(name: str, loop: Any) -> None:
     await loop
     raise OperatorError(f"background loop {name!r} ended by itself")
 
 
-async def _stopped(stop: asyncio.Event) -> None:
+async def _wait_for_stop(stop: asyncio.Event) -> None:
     await stop.wait()
 
 
-async def _unless(stop: asyncio.Event, work: Any, *guards: asyncio.Task[None]) -> bool:
+async def _run_unless_stopped(stop: asyncio.Event, work: Any, *guards: asyncio.Task[None]) -> bool:
     """Await `work`; False if `stop` came first. A guard that ends first raises its error."""
-    task, stopped = asyncio.ensure_future(work), asyncio.create_task(_stopped(stop))
+    task, stopped = asyncio.ensure_future(work), asyncio.create_task(_wait_for_stop(stop))
     await asyncio.wait([task, stopped, *guards], return_when=asyncio.FIRST_COMPLETED)
     await _cancel([t for t in (task, stopped) if not t.done()])
     for guard in guards:

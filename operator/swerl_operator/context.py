@@ -1,7 +1,7 @@
-"""What every part of the operator is given, and how a part joins.
+"""The settings and shared objects of the operator's parts, and how a part registers.
 
 A part is a package with `register(registry, context)`: it adds kopf handlers to `registry` (on.event and index only: no
-annotations, no finalizers) and hands its loops to `context.background`. Parts start only while this process is leader.
+annotations, no finalizers) and its loops to `context.background`. Parts run only while this process is leader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .metrics import Metrics
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that can be set from outside; read once, from the command line and its environment defaults."""
+    """All options of the command line and its environment defaults, read once."""
 
     namespaces: tuple[str, ...] = ()  # namespaces served; empty means all
     driver_cluster_role: str = "swe-rl-driver"  # ClusterRole bound to the driver's ServiceAccount
@@ -27,7 +27,7 @@ class Settings:
     job_workers: int = 4  # SweRLJobs reconciled at once
     sandbox_workers: int = 8  # SweSandboxes reconciled at once
     sandbox_limit: int = 0  # sandboxes of all jobs together; 0: no limit
-    sandbox_host_users: str = ""  # "false": a user namespace per sandbox; "true"; empty: as the cluster does
+    sandbox_host_users: str = ""  # "false": a user namespace per sandbox; "true"; empty: the cluster's default
     sandbox_priority_class: str = ""  # PriorityClass of sandbox Pods
     sandbox_pod_overrides: str = ""  # JSON object merged into every sandbox Pod's spec last
     capacity_check: str = "on"  # "off" where an autoscaler adds nodes on demand
@@ -36,22 +36,22 @@ class Settings:
 
 @dataclass
 class OperatorContext:
-    """The shared world of the parts."""
+    """What the parts share."""
 
     settings: Settings
     api: Kube
     metrics: Metrics
-    leads: Callable[[], bool] = lambda: True
-    """Whether this process still leads: one that lost its Lease leaves everything to the next."""
+    is_leader: Callable[[], bool] = lambda: True
+    """Whether this process still leads; after it has lost its Lease it writes nothing."""
     background: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     """Loops that run until cancelled, by name; one that ends or fails stops the operator, which then restarts."""
 
     def run_forever(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Add a background loop; to be called from `register`."""
+        """Add a background loop; call it from `register`."""
         if name in self.background:
             raise ValueError(f"two background loops are named {name!r}")
         self.background[name] = loop
 
     def serves(self, namespace: str) -> bool:
-        """Whether objects of `namespace` are this operator's business."""
+        """Whether this operator serves `namespace`."""
         return not self.settings.namespaces or namespace in self.settings.namespaces

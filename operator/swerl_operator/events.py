@@ -1,4 +1,4 @@
-"""Kubernetes Events, so that `kubectl describe` tells the story of an object; the log keeps it."""
+"""Kubernetes Events, shown by `kubectl describe`, and the same facts in the log."""
 
 from __future__ import annotations
 
@@ -18,29 +18,40 @@ logger = logging.getLogger(__name__)
 
 
 async def post_condition(api: Kube, kind: str, body: Object, condition: Condition, type: EventType) -> None:
-    """One Event, and a line of the log, about a condition of `body`, a `kind`; failing to post is no failure of it."""
-    about = {"kind": kind, **{key: body["metadata"][key] for key in ("namespace", "name", "uid")}}
+    """One Event and one log line about a condition of `body`, a `kind`; a failure to post is ignored."""
+    involved = {"kind": kind, **{key: body["metadata"][key] for key in ("namespace", "name", "uid")}}
     message = f"{condition.type} {condition.status}: {condition.message}"
     level = logging.WARNING if type == "Warning" else logging.INFO
-    logger.log(level, "%s %s/%s: %s: %s", kind, about["namespace"], about["name"], condition.reason, message)
-    await post(api, about, type, condition.reason, message, condition.last_transition_time)
+    logger.log(
+        level,
+        "%s %s/%s: %s: %s",
+        kind,
+        involved["namespace"],
+        involved["name"],
+        condition.reason,
+        message,
+    )
+    await post(api, involved, type, condition.reason, message, condition.last_transition_time)
 
 
 async def post(
     api: Kube,
-    about: dict[str, str],
-    kind: EventType,
+    involved: dict[str, str],
+    type: EventType,
     reason: str,
     message: str,
     time: str | None,
 ) -> None:
-    """One Event about the object `about` (kind, namespace, name, uid); a failure to post is no failure of anything."""
+    """One Event about `involved` (kind, namespace, name, uid); a failure to post is ignored."""
     body: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"namespace": about["namespace"], "name": f"{about['name']}.{uuid.uuid4().hex[:16]}"},
-        "involvedObject": {"apiVersion": API_VERSION, **about},
-        "type": kind,
+        "metadata": {
+            "namespace": involved["namespace"],
+            "name": f"{involved['name']}.{uuid.uuid4().hex[:16]}",
+        },
+        "involvedObject": {"apiVersion": API_VERSION, **involved},
+        "type": type,
         "reason": reason,
         "message": message[:MESSAGE_LIMIT],
         "firstTimestamp": time,

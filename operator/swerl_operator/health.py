@@ -1,8 +1,8 @@
 """Liveness, readiness and metrics over HTTP.
 
 Guarantees: /livez fails when a leader has stopped renewing its Lease (the process is stuck: restart it); /readyz
-succeeds on a standby and on a leader whose handlers run; /metrics is on a port of its own, so that a NetworkPolicy can
-tell them apart.
+succeeds on a standby and on a leader whose handlers run; /metrics has a port of its own, so that a NetworkPolicy can
+allow it separately.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from .metrics import Metrics
 
 
 class Health:
-    """What the probes ask."""
+    """The handlers of the probes."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self.serving = asyncio.Event()  # set by kopf when its handlers run
 
     async def livez(self, request: web.Request) -> web.Response:
-        """200 unless this process leads and its Lease has run out."""
-        silence = time.monotonic() - self._leader.renewed
-        if self._leader.renewed and silence > DURATION_SECONDS:
-            return web.Response(status=500, text=f"leader Lease not renewed for {silence:.0f} s\n")
+        """200 unless this process leads and its Lease has expired."""
+        since_renewal = time.monotonic() - self._leader.renewed
+        if self._leader.renewed and since_renewal > DURATION_SECONDS:
+            return web.Response(status=500, text=f"leader Lease not renewed for {since_renewal:.0f} s\n")
         return web.Response(text="ok\n")
 
     async def readyz(self, request: web.Request) -> web.Response:
-        """200 for a standby and for a leader at work; 503 for a leader that is still starting."""
+        """200 for a standby and for a leader whose handlers run; 503 for a leader that is still starting."""
         if self._leader.renewed and not self.serving.is_set():
             return web.Response(status=503, text="starting\n")
         return web.Response(text="leading\n" if self._leader.renewed else "standby\n")

@@ -1,9 +1,8 @@
-"""Leadership of one operator process over a Lease.
+"""Leader election among operator processes with a Lease.
 
-Guarantees: a Lease is taken over only when it was seen unchanged for its whole duration by this process's own clock
-(clocks of other nodes do not matter) or was released; every write is conditional on the version read, so two
-candidates never both win; a leader that could not renew within RENEW_DEADLINE_SECONDS stops leading before another may
-start.
+Guarantees: a process takes over a Lease only after it was released, or stayed unchanged for its whole duration by this
+process's own clock (clocks of other nodes do not matter); every write is conditional on the version read, so two
+candidates never both win; a leader that could not renew within RENEW_DEADLINE_SECONDS stops before another may start.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ DURATION_SECONDS = 15
 RENEW_DEADLINE_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 RENEW_TIMEOUT_SECONDS = 3.0  # for one renewal; with the deadline and a pause it must stay below the duration
-FAILED_SECONDS = 0.5  # after a renewal that failed; a third then begins before the deadline
-STANDBY_SECONDS = 0.5  # between two looks of a process that waits: the most a released Lease stays without a holder
+FAILED_RETRY_SECONDS = 0.5  # until a failed renewal is retried; a third one then starts before the deadline
+STANDBY_POLL_SECONDS = 0.5  # poll interval of a standby: the longest time that a released Lease has no holder
 
 logger = logging.getLogger(__name__)
 
@@ -41,26 +40,26 @@ class Leader:
         self._namespace = namespace
         self._name = name
         self._identity = identity
-        self._lease: Object | None = None  # as last written by us
-        self._seen: tuple[str, float] = ("", 0.0)  # version of another's Lease, and when first seen
-        self._rival = ""  # who leads instead
+        self._lease: Object | None = None  # as last written by this process
+        self._observed: tuple[str, float] = ("", 0.0)  # version of the other holder's Lease, and when first read
+        self._other_holder = ""  # the present leader
         self.renewed = 0.0  # monotonic time of the last successful write; 0 while not leading
 
     async def acquire(self) -> None:
         """Wait until this process leads."""
         while True:
-            pause = STANDBY_SECONDS
+            pause = STANDBY_POLL_SECONDS
             try:
-                if await self._try():
+                if await self._try_acquire():
                     logger.info("leading as %s", self._identity)
                     self._metrics.leader.set(1)
                     return
             except OperatorError as error:
                 logger.warning("cannot take the leader Lease, trying again: %s", error)
-                pause = pause_after(error, STANDBY_SECONDS if isinstance(error, Unavailable) else RETRY_SECONDS)
+                pause = pause_after(error, STANDBY_POLL_SECONDS if isinstance(error, Unavailable) else RETRY_SECONDS)
             await asyncio.sleep(pause)
 
-    async def hold(self) -> None:
+    async def renew_until_lost(self) -> None:
         """Renew until cancelled; raises LeadershipLost."""
         pause = RETRY_SECONDS
         while True:
@@ -72,15 +71,15 @@ class Leader:
                 self.renewed = started
             except (Conflict, NotFound) as error:
                 raise self._lost(f"was taken or removed: {error}") from error
-            except (OperatorError, TimeoutError) as error:  # refusals too: a restarted API server knows no roles yet
-                silence, pause = time.monotonic() - self.renewed, FAILED_SECONDS
-                if silence > RENEW_DEADLINE_SECONDS:
-                    raise self._lost(f"not renewed for {silence:.1f} s") from error
-                logger.warning("leader Lease not renewed for %.1f s, trying again: %r", silence, error)
+            except (OperatorError, TimeoutError) as error:  # a restarted API server may refuse: it has no roles yet
+                since_renewal, pause = time.monotonic() - self.renewed, FAILED_RETRY_SECONDS
+                if since_renewal > RENEW_DEADLINE_SECONDS:
+                    raise self._lost(f"not renewed for {since_renewal:.1f} s") from error
+                logger.warning("leader Lease not renewed for %.1f s, trying again: %r", since_renewal, error)
 
-    def _lost(self, how: str) -> LeadershipLost:
+    def _lost(self, cause: str) -> LeadershipLost:
         self.renewed = 0.0
-        return LeadershipLost(f"Lease {self._name} {how}")
+        return LeadershipLost(f"Lease {self._name} {cause}")
 
     async def _renew(self) -> None:
         try:
@@ -89,22 +88,22 @@ class Leader:
             current = await self._api.get(API, "leases", self._namespace, self._name)
             if current["spec"].get("holderIdentity") != self._identity:
                 raise
-            # It was we who changed it, by a renewal whose answer was lost.
+            # This process changed it, by a renewal whose answer was lost.
             self._lease = await self._api.replace("leases", self._body(current))
 
     async def release(self) -> None:
-        """Give the Lease back so that the next candidate need not wait; errors only cost it that wait."""
+        """Release the Lease so that the next candidate need not wait for its expiry; errors are logged only."""
         if self._lease is None:
             return
         self._metrics.leader.set(0)
         self.renewed = 0.0
         try:
-            async with asyncio.timeout(RENEW_DEADLINE_SECONDS):  # then it is about to run out anyway
-                await self._give_back()
+            async with asyncio.timeout(RENEW_DEADLINE_SECONDS):  # by then it is about to expire anyway
+                await self._clear_holder()
         except (OperatorError, TimeoutError) as error:
             logger.warning("Lease %s not released: %r", self._name, error)
 
-    async def _give_back(self) -> None:
+    async def _clear_holder(self) -> None:
         current = await self._api.get(API, "leases", self._namespace, self._name)
         if current["spec"].get("holderIdentity") != self._identity:
             return
@@ -112,9 +111,9 @@ class Leader:
         body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
         await self._api.replace("leases", body)
 
-    async def _try(self) -> bool:
+    async def _try_acquire(self) -> bool:
         current = await self._api.find(API, "leases", self._namespace, self._name)
-        if current is not None and not self._free(current):
+        if current is not None and not self._is_available(current):
             return False
         try:
             if current is None:
@@ -126,27 +125,27 @@ class Leader:
         self.renewed = time.monotonic()
         return True
 
-    def _free(self, lease: Object) -> bool:
+    def _is_available(self, lease: Object) -> bool:
         holder = lease.get("spec", {}).get("holderIdentity")
         if not holder or holder == self._identity:
             return True
         version = lease["metadata"]["resourceVersion"]
-        if version != self._seen[0]:
-            self._seen = (version, time.monotonic())
-            if holder != self._rival:
-                self._rival = holder
+        if version != self._observed[0]:
+            self._observed = (version, time.monotonic())
+            if holder != self._other_holder:
+                self._other_holder = holder
                 logger.info("standing by: %s leads", holder)
         duration = lease["spec"].get("leaseDurationSeconds") or DURATION_SECONDS
-        return time.monotonic() - self._seen[1] > float(duration)
+        return time.monotonic() - self._observed[1] > float(duration)
 
     def _body(self, current: Object | None) -> Object:
         metadata: Object = {"namespace": self._namespace, "name": self._name}
         spec: Object = dict(current.get("spec") or {}) if current else {}
         if current is not None:
             metadata["resourceVersion"] = current["metadata"]["resourceVersion"]
-        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if spec.get("holderIdentity") != self._identity:
-            spec["acquireTime"] = moment
+            spec["acquireTime"] = now
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if current else 0)
-        spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": moment}
+        spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
         return {"apiVersion": API, "kind": "Lease", "metadata": metadata, "spec": spec}

@@ -1,4 +1,4 @@
-"""Logs as one JSON object per line, with the object they speak of when kopf knows it."""
+"""Logs as one JSON object per line, with the object they concern if kopf knows it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A de-duplicating work queue for level-triggered reconciliation.
 
-Guarantees: a key is worked on by one worker at a time; adding it while it is being worked on makes it run once more
-afterwards; a failed key comes back with growing delay; a delayed key is brought forward by an immediate add; lanes
-(one for each job, say) are served in turn, so that a thousand keys of one delay no other by more than a turn.
+Guarantees: one worker at a time handles a key; a key added meanwhile is handled once more afterwards; a failed key is
+retried with growing delays; an immediate add replaces a delay; flows (for example one per job) are served in turn, so a
+thousand keys of one flow delay another flow by at most one key.
 """
 
 from __future__ import annotations
@@ -18,60 +18,59 @@ from .errors import Unavailable, pause_after
 from .metrics import Metrics
 
 Key = TypeVar("Key", bound=Hashable)
+ObjectKey = tuple[str, str]  # namespace, name
 logger = logging.getLogger(__name__)
 
-FIRST_RETRY_SECONDS = 0.5
-LAST_RETRY_SECONDS = 60.0
-AT_ONCE = 16  # requests under way where one decision makes many
-MOST_DOUBLINGS = 16  # far beyond LAST_RETRY_SECONDS; keeps the power a small number
+MAX_CONCURRENT_CALLS = 16  # requests in flight when one decision makes many
+MAX_DOUBLINGS = 16  # far beyond the longest delay; keeps the power small
 
 
-async def bounded(calls: Iterable[Awaitable[None]], limit: int = AT_ONCE) -> None:
+async def gather_bounded(calls: Iterable[Awaitable[None]], limit: int = MAX_CONCURRENT_CALLS) -> None:
     """Await all, at most `limit` at a time; raises the first error."""
-    places = asyncio.Semaphore(limit)
+    slots = asyncio.Semaphore(limit)
 
-    async def one(call: Awaitable[None]) -> None:
-        async with places:
+    async def limited(call: Awaitable[None]) -> None:
+        async with slots:
             await call
 
-    await asyncio.gather(*(one(call) for call in calls))
+    await asyncio.gather(*(limited(call) for call in calls))
 
 
-class Lanes(Generic[Key]):
-    """Keys that are ready, first in first out within a lane, lane after lane; a key that waits is not added again."""
+class FairQueue(Generic[Key]):
+    """Keys that are ready: first in, first out within a flow, one flow after the other; no key is queued twice."""
 
     def __init__(self) -> None:
-        self._lanes: OrderedDict[Hashable, deque[Key]] = OrderedDict()
+        self._flows: OrderedDict[Hashable, deque[Key]] = OrderedDict()
         self._waiting: set[Key] = set()
-        self._some = asyncio.Event()
+        self._nonempty = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, key: Key, lane: Hashable) -> None:
-        """Add to the end of a lane."""
+    def put(self, key: Key, flow: Hashable) -> None:
+        """Add to the end of a flow."""
         if key not in self._waiting:
             self._waiting.add(key)
-            self._lanes.setdefault(lane, deque()).append(key)
-            self._some.set()
+            self._flows.setdefault(flow, deque()).append(key)
+            self._nonempty.set()
 
     async def get(self) -> Key:
-        """The next key of the lane whose turn it is."""
-        while not self._lanes:
-            self._some.clear()
-            await self._some.wait()
-        lane, keys = self._lanes.popitem(last=False)
+        """The first key of the next flow."""
+        while not self._flows:
+            self._nonempty.clear()
+            await self._nonempty.wait()
+        flow, keys = self._flows.popitem(last=False)
         key = keys.popleft()
         if keys:
-            self._lanes[lane] = keys
+            self._flows[flow] = keys
         self._waiting.discard(key)
         return key
 
 
 class WorkQueue(Generic[Key]):
-    """Keys of one `kind`, each handed to `reconcile`, which returns seconds until the next look or None for never.
+    """Keys of one `kind`, each passed to `reconcile`, which returns seconds until the next time or None for never.
 
-    `lane` names the lane of a key; without it all share one.
+    `flow` gives the flow of a key; by default all keys share one. `retry_seconds`: first and longest delay of a retry.
     """
 
     def __init__(
@@ -81,14 +80,16 @@ class WorkQueue(Generic[Key]):
         metrics: Metrics,
         *,
         workers: int = 4,
-        lane: Callable[[Key], Hashable] | None = None,
+        retry_seconds: tuple[float, float] = (0.5, 60.0),
+        flow: Callable[[Key], Hashable] | None = None,
     ) -> None:
         self._kind = kind
         self._reconcile = reconcile
         self._metrics = metrics
         self._workers = workers
-        self._lane = lane or (lambda key: None)
-        self._ready: Lanes[Key] = Lanes()
+        self._min_retry, self._max_retry = retry_seconds
+        self._flow = flow or (lambda key: None)
+        self._ready: FairQueue[Key] = FairQueue()
         self._working: set[Key] = set()
         self._dirty: set[Key] = set()  # added while working
         self._timers: dict[Key, asyncio.TimerHandle] = {}
@@ -100,7 +101,7 @@ class WorkQueue(Generic[Key]):
         if key in self._working:
             self._dirty.add(key)
         else:
-            self._ready.put(key, self._lane(key))
+            self._ready.put(key, self._flow(key))
             self._metrics.queue_depth.labels(kind=self._kind).set(len(self._ready))
 
     def add_after(self, key: Key, seconds: float) -> None:
@@ -130,7 +131,7 @@ class WorkQueue(Generic[Key]):
             key = await self._ready.get()
             self._metrics.queue_depth.labels(kind=self._kind).set(len(self._ready))
             self._working.add(key)
-            delay = await self._attempt(key)
+            delay = await self._reconcile_once(key)
             self._working.discard(key)
             if key in self._dirty:
                 self._dirty.discard(key)
@@ -138,7 +139,7 @@ class WorkQueue(Generic[Key]):
             elif delay is not None:
                 self.add_after(key, delay)
 
-    async def _attempt(self, key: Key) -> float | None:
+    async def _reconcile_once(self, key: Key) -> float | None:
         started = time.monotonic()
         try:
             delay = await self._reconcile(key)
@@ -154,7 +155,7 @@ class WorkQueue(Generic[Key]):
     def _retry_delay(self, key: Key, error: Exception) -> float:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        usual: float = min(FIRST_RETRY_SECONDS * 2 ** min(failures, MOST_DOUBLINGS), LAST_RETRY_SECONDS)
+        usual: float = min(self._min_retry * 2 ** min(failures, MAX_DOUBLINGS), self._max_retry)
         delay = pause_after(error, usual)
         expected = isinstance(error, Unavailable)
         logger.log(

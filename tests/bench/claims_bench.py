@@ -25,7 +25,7 @@ from swerl_agent.sandbox.pod import ready
 from swerl_api.names import JOB_LABEL
 from swerl_api.swesandbox import SweSandboxSpec
 from swerl_operator.sandboxes.manifests import sandbox_pod
-from swerl_operator.sandboxes.parsed import read_group
+from swerl_operator.sandboxes.parsed import parse_group
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from cluster.layout import swerl_home
@@ -69,7 +69,7 @@ def group_body(namespace: str, name: str, replicas: int) -> Json:
 
 def bare_pods(namespace: str, name: str) -> list[Json]:
     """The Pods of such a group, with no group."""
-    group = read_group(
+    group = parse_group(
         group_body(namespace, name, SIZE) | {"metadata": {"namespace": namespace, "name": name, "uid": ""}}
     )
     pods = [sandbox_pod(group, ordinal, SandboxSettings()) for ordinal in range(SIZE)]

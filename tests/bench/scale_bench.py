@@ -20,7 +20,7 @@ from statistics import fmean
 
 from swerl_agent.kube import KubeClient
 from swerl_api.names import JOB_LABEL, SANDBOX_LABEL, sandbox_pod_name
-from swerl_operator.workqueue import bounded
+from swerl_operator.workqueue import gather_bounded
 
 from cluster.layout import swerl_home
 from demo.cluster import ROOT, Cluster
@@ -115,11 +115,11 @@ class Drivers:
 
     async def declare(self, names: Iterable[str]) -> None:
         """One group each, of the jobs in turn."""
-        await bounded((self._declare(name, f"job-{index % JOBS}") for index, name in enumerate(names)), REQUESTS)
+        await gather_bounded((self._declare(name, f"job-{index % JOBS}") for index, name in enumerate(names)), REQUESTS)
 
     async def release(self, names: Iterable[str]) -> None:
         """Delete every Pod of the groups, then the groups."""
-        await bounded((self._release(name) for name in names), REQUESTS)
+        await gather_bounded((self._release(name) for name in names), REQUESTS)
 
     async def _declare(self, name: str, job: str) -> None:
         metadata = {"name": name, "namespace": self.namespace, "labels": {JOB_LABEL: job}}

@@ -29,16 +29,16 @@ async def check_isolation(
     session: Session, targets: Sequence[Target], *, api_port: int = API_PORT, settle: float = SETTLE_SECONDS
 ) -> None:
     """Return once the Pod of `session` reaches no target; raises NotIsolated after `settle` seconds."""
-    words = isolation.words(targets, api_port=api_port)
-    text = f"set -- {' '.join(map(quoted, words))}; eval {quoted(SCRIPT)}"
+    arguments = isolation.probe_arguments(targets, api_port=api_port)
+    text = f"set -- {' '.join(map(quoted, arguments))}; eval {quoted(SCRIPT)}"
     clock = asyncio.get_running_loop().time
     deadline = clock() + settle
     while True:
         result = await session.execute(text, timeout=CONNECT_SECONDS + 30, limit=OutputLimit(4096, 4096))
-        doubt = isolation.doubt(result.exit_code or int(result.timed_out), result.output)
-        if doubt:
-            raise NotIsolated(doubt)
-        reached = isolation.reached(result.stdout.decode(errors="replace"))
+        failure = isolation.probe_failure(result.exit_code or int(result.timed_out), result.output)
+        if failure:
+            raise NotIsolated(failure)
+        reached = isolation.reachability_problem(result.stdout.decode(errors="replace"))
         if not reached:
             return
         if clock() >= deadline:
@@ -71,4 +71,4 @@ async def api_addresses(client: KubeClient) -> list[Target]:
         service = await client.get("discovery.k8s.io/v1", "endpointslices", "default", "kubernetes")
     except KubeError:
         return found
-    return list(dict.fromkeys(found + isolation.behind(service)))
+    return list(dict.fromkeys(found + isolation.endpoint_addresses(service)))

@@ -13,9 +13,9 @@ from swerl_api import GradingSpec, JobReason, SandboxSpec, SweSandboxSpec
 from ..context import Settings
 from ..kube import Kube, Object
 from ..manifest import toleration_manifests
-from ..sandboxes import SandboxSettings
 from ..sandboxes.manifests import sandbox_pod
-from ..sandboxes.parsed import Group
+from ..sandboxes.parsed import ParsedGroup
+from ..sandboxes.settings import SandboxSettings
 from .capacity import pod_capacity_problem
 from .problem import Problem
 
@@ -24,7 +24,7 @@ async def episode_capacity_problems(
     api: Kube, settings: Settings, sandbox: SandboxSpec, grading: GradingSpec, nodes: Sequence[Object]
 ) -> list[Problem]:
     """Why `nodes`, all empty, could not hold one sandbox or one grading; no problem when they could."""
-    sandbox_settings = SandboxSettings.asked(settings)
+    sandbox_settings = SandboxSettings.from_options(settings)
     problems = []
     for kind in ("sandbox", "grading"):
         try:
@@ -46,7 +46,7 @@ def _sandbox_pod(sandbox: SandboxSpec, settings: SandboxSettings) -> Object:
         node_selector=sandbox.node_selector,
         tolerations=sandbox.tolerations,
     )
-    group = Group(("", "any"), "", 0, 0, 0.0, deleting=False, labels={}, spec=spec, status={})
+    group = ParsedGroup(("", "any"), "", 0, 0, 0.0, deleting=False, labels={}, spec=spec, status={})
     manifest: Object = sandbox_pod(group, 0, settings)["spec"]
     return manifest
 

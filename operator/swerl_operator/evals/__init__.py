@@ -14,8 +14,8 @@ from swerl_api import GROUP, VERSION
 
 from ..context import OperatorContext
 from ..ray.jobs import RayJobs
-from ..workqueue import WorkQueue
-from .reconciler import EvalReconciler, Key
+from ..workqueue import ObjectKey, WorkQueue
+from .reconciler import EvalReconciler
 
 WORKERS = 2  # evaluations reconciled at once
 
@@ -24,7 +24,7 @@ def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
     """Add the handlers and the work queue of SweEvals."""
     ray = RayJobs()
     reconciler = EvalReconciler(context, ray)
-    queue: WorkQueue[Key] = WorkQueue("SweEval", reconciler.reconcile, context.metrics, workers=WORKERS)
+    queue: WorkQueue[ObjectKey] = WorkQueue("SweEval", reconciler.reconcile, context.metrics, workers=WORKERS)
 
     @kopf.on.event(GROUP, VERSION, "sweevals", registry=registry, id="sweevals")
     async def changed(namespace: str | None, name: str, **_: Any) -> None:

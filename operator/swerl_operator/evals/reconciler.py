@@ -19,6 +19,7 @@ from ..kube import Object
 from ..ray.jobs import RayJobs
 from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
 from ..status_builder import invalid_spec_message, write_status
+from ..workqueue import ObjectKey
 from .actions import EvalActions
 from .decide import EvalDecision, decide
 from .evaluation import Evaluation
@@ -26,8 +27,6 @@ from .events import post_event
 from .observe import EvalObserver
 from .prerequisites import find_model
 from .status import EvalStatusBuilder
-
-Key = tuple[str, str]  # namespace, name
 
 
 class EvalReconciler:
@@ -38,7 +37,7 @@ class EvalReconciler:
         self._observer = EvalObserver(context.api, ray, context.settings)
         self._actions = EvalActions(context.api, ray, context.settings.driver_cluster_role)
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         """One step; seconds until the next one, or None to wait for an event."""
         body = await self._api.find(API_VERSION, "sweevals", *key)
         if body is None or "deletionTimestamp" in body["metadata"]:

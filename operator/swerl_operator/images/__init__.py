@@ -12,8 +12,8 @@ import kopf
 from swerl_api import GROUP, VERSION
 
 from ..context import OperatorContext
-from ..workqueue import WorkQueue
-from .reconciler import ImageSetReconciler, Key
+from ..workqueue import ObjectKey, WorkQueue
+from .reconciler import ImageSetReconciler
 
 WORKERS = 2  # sets reconciled at once
 
@@ -21,7 +21,7 @@ WORKERS = 2  # sets reconciled at once
 def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
     """Add the handlers and the work queue of SweImageSets."""
     reconciler = ImageSetReconciler(context)
-    queue: WorkQueue[Key] = WorkQueue("SweImageSet", reconciler.reconcile, context.metrics, workers=WORKERS)
+    queue: WorkQueue[ObjectKey] = WorkQueue("SweImageSet", reconciler.reconcile, context.metrics, workers=WORKERS)
 
     @kopf.on.event(GROUP, VERSION, "sweimagesets", registry=registry, id="sweimagesets")
     async def changed(namespace: str | None, name: str, **_: Any) -> None:

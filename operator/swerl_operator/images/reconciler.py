@@ -18,12 +18,12 @@ from ..context import OperatorContext
 from ..errors import Conflict, Forbidden, Invalid, NotFound
 from ..kube import Object
 from ..status_builder import invalid_spec_message
+from ..workqueue import ObjectKey
 from .decide import PullDecision, PullHistory, decide, missing, record_failure
 from .manifests import pull_pod
 from .observe import read_pull, selected_nodes
 from .status import blocked_status, build_status, restore_history
 
-Key = tuple[str, str]  # namespace, name
 PULLING_SECONDS = 2.0  # between two reconciliations while Pods pull
 BLOCKED_SECONDS = 10.0  # until a missing list is checked again
 IDLE_SECONDS = 60.0  # until new nodes and changed lists are checked
@@ -54,9 +54,9 @@ class ImageSetReconciler:
 
     def __init__(self, context: OperatorContext) -> None:
         self._api = context.api
-        self._states: dict[Key, _SetState] = {}
+        self._states: dict[ObjectKey, _SetState] = {}
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         """One step; seconds until the next one, or None when the set is gone."""
         body = await self._api.find(API_VERSION, "sweimagesets", *key)
         if body is None or "deletionTimestamp" in body["metadata"]:
@@ -98,7 +98,7 @@ class ImageSetReconciler:
             listed = text
         return spec.references(listed)
 
-    def _state(self, key: Key, body: Object, status: SweImageSetStatus, images: list[str]) -> _SetState:
+    def _state(self, key: ObjectKey, body: Object, status: SweImageSetStatus, images: list[str]) -> _SetState:
         state, uid = self._states.get(key), str(body["metadata"]["uid"])
         if state is None or (state.uid, state.list_hash) != (uid, list_hash(images)):
             tokens = state.tokens if state else 1.0 / (1 + self._sets_with_due_pulls())

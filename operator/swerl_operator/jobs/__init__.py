@@ -15,8 +15,8 @@ from swerl_api.swerljob import JobPhase
 
 from ..context import OperatorContext
 from ..ray.jobs import RayJobs
-from ..workqueue import WorkQueue
-from .reconciler import JobReconciler, Key
+from ..workqueue import ObjectKey, WorkQueue
+from .reconciler import JobReconciler
 
 PHASES: tuple[JobPhase, ...] = (
     "Pending", "Blocked", "Starting", "Training", "Retrying", "Suspended", "Complete", "Failed",
@@ -27,10 +27,10 @@ def register(registry: kopf.OperatorRegistry, context: OperatorContext) -> None:
     """Add the handlers and the work queue of SweRLJobs."""
     ray = RayJobs()
     reconciler = JobReconciler(context, ray)
-    queue: WorkQueue[Key] = WorkQueue(
+    queue: WorkQueue[ObjectKey] = WorkQueue(
         "SweRLJob", reconciler.reconcile, context.metrics, workers=context.settings.job_workers
     )
-    phases: dict[Key, str] = {}
+    phases: dict[ObjectKey, str] = {}
 
     @kopf.on.event(GROUP, VERSION, "swerljobs", registry=registry, id="swerljobs")
     async def changed(namespace: str | None, name: str, type: str | None, body: kopf.Body, **_: Any) -> None:

@@ -18,14 +18,13 @@ from ..kube import Object
 from ..ray.jobs import RayJobs
 from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
 from ..status_builder import invalid_spec_message, write_status
+from ..workqueue import ObjectKey
 from .actions import JobActions
 from .attempt import Attempt
 from .decide import JobDecision, decide
 from .events import post_event
 from .observe import JobObserver
 from .status import JobStatusBuilder
-
-Key = tuple[str, str]  # namespace, name
 
 
 class JobReconciler:
@@ -36,7 +35,7 @@ class JobReconciler:
         self._observer = JobObserver(context.api, ray, context.settings)
         self._actions = JobActions(context.api, ray, context.settings.driver_cluster_role)
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: ObjectKey) -> float | None:
         """One step; seconds until the next one, or None to wait for an event."""
         body = await self._api.find(API_VERSION, "swerljobs", *key)
         if body is None or "deletionTimestamp" in body["metadata"]:

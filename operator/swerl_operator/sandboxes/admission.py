@@ -1,9 +1,9 @@
-"""Admission of whole groups, first come first served, within a job's limit and, fair between jobs, within one for all.
+"""Admission of whole groups: in order within each job's limit, fair between jobs within one limit for all.
 
-Guarantees: the Pods of admitted groups of one scope never exceed the limit that the last admitted group named, nor
-those of all scopes the limit for all; a group is admitted whole or not at all; no younger group passes an older one of
-its scope; among scopes the one with the fewest Pods goes first, and nobody passes it while it waits for room; a group
-larger than a limit waits until it is alone. Pure: no clock, no I/O.
+Guarantees: the Pods of the admitted groups of a job never exceed the limit in the spec of the group admitted last, nor
+those of all jobs the limit for all; a group is admitted whole or not at all; no younger group overtakes an older one of
+its job; the job with the fewest Pods goes first, and no job overtakes it while it waits for room; a group larger than a
+limit waits until it is alone. Pure: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .parsed import Key
+from ..workqueue import ObjectKey
 
 Order = tuple[float, int]  # creation time, arrival
 
 
 @dataclass
-class _Scope:
+class _JobAdmission:
     outstanding: dict[str, int] = field(default_factory=dict)  # admitted group -> Pods it still needs or has
     total: int = 0
     waiting: dict[str, tuple[int, int | None]] = field(default_factory=dict)  # group -> size, limit
     queue: list[tuple[Order, str]] = field(default_factory=list)
 
     def head(self) -> tuple[Order, str] | None:
-        """The oldest group that waits."""
+        """The oldest waiting group."""
         while self.queue and self.queue[0][1] not in self.waiting:
             heapq.heappop(self.queue)
         return self.queue[0] if self.queue else None
@@ -37,46 +37,46 @@ class _Scope:
         return _fits(self.total, size, limit)
 
 
-class Admissions:
-    """Who may create Pods. Groups are named by UID, scopes by (namespace, job); `limit` is that of all scopes."""
+class FairAdmission:
+    """Which groups may create Pods. A UID identifies a group, (namespace, name) a job; `limit` is for all jobs."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
         self._total = 0
-        self._scopes: dict[Key, _Scope] = defaultdict(_Scope)
+        self._jobs: dict[ObjectKey, _JobAdmission] = defaultdict(_JobAdmission)
 
-    def admitted(self, scope: Key, uid: str) -> bool:
+    def admitted(self, job_key: ObjectKey, uid: str) -> bool:
         """Whether the group was admitted."""
-        return scope in self._scopes and uid in self._scopes[scope].outstanding
+        return job_key in self._jobs and uid in self._jobs[job_key].outstanding
 
-    def known(self, scope: Key) -> bool:
-        """Whether any group of the scope waits or was admitted."""
-        return scope in self._scopes
+    def known(self, job_key: ObjectKey) -> bool:
+        """Whether any group of the job waits or was admitted."""
+        return job_key in self._jobs
 
-    def total(self, scope: Key) -> int:
-        """Pods that the admitted groups of the scope still have or will create."""
-        return self._scopes[scope].total if scope in self._scopes else 0
+    def total(self, job_key: ObjectKey) -> int:
+        """Pods that the admitted groups of the job still have or will create."""
+        return self._jobs[job_key].total if job_key in self._jobs else 0
 
-    def wait(self, scope: Key, uid: str, order: Order, size: int, limit: int | None) -> None:
+    def wait(self, job_key: ObjectKey, uid: str, order: Order, size: int, limit: int | None) -> None:
         """Queue a group; a second call changes nothing."""
-        state = self._scopes[scope]
+        state = self._jobs[job_key]
         if uid in state.outstanding or uid in state.waiting:
             return
         state.waiting[uid] = (size, limit)
         heapq.heappush(state.queue, (order, uid))
 
-    def hold(self, scope: Key, uid: str, outstanding: int) -> None:
-        """Say how many Pods an admitted group (also one admitted by an earlier process) still has or will create."""
-        state = self._scopes[scope]
+    def set_outstanding(self, job_key: ObjectKey, uid: str, outstanding: int) -> None:
+        """Set how many Pods an admitted group (also one of an earlier process) still has or will create."""
+        state = self._jobs[job_key]
         state.waiting.pop(uid, None)
         more = outstanding - state.outstanding.get(uid, 0)
         state.total += more
         self._total += more
         state.outstanding[uid] = outstanding
 
-    def leave(self, scope: Key, uid: str) -> None:
-        """Forget a group that is finished or gone."""
-        state = self._scopes.get(scope)
+    def leave(self, job_key: ObjectKey, uid: str) -> None:
+        """Remove a group that is finished or gone."""
+        state = self._jobs.get(job_key)
         if state is None:
             return
         state.waiting.pop(uid, None)
@@ -84,39 +84,39 @@ class Admissions:
         state.total -= fewer
         self._total -= fewer
         if not state.outstanding and not state.waiting:
-            del self._scopes[scope]
+            del self._jobs[job_key]
 
-    def others_first(self, scope: Key, uid: str) -> bool:
-        """Whether the group waits for room among all jobs only, not within its own job's limit."""
-        state = self._scopes.get(scope)
+    def waits_for_other_jobs(self, job_key: ObjectKey, uid: str) -> bool:
+        """Whether the group waits only for the limit of all jobs, not for its own job's."""
+        state = self._jobs.get(job_key)
         head = state.head() if state is not None else None
         return head is not None and head[1] == uid and state is not None and state.fits(uid)
 
-    def admit(self, scope: Key) -> list[tuple[Key, str]]:
-        """Admit what fits now: scope and UID of the groups admitted by this call.
+    def admit(self, job_key: ObjectKey) -> list[tuple[ObjectKey, str]]:
+        """Admit what fits now: job and UID of the groups admitted by this call.
 
-        Without a limit for all, only `scope` can have changed.
+        Without a limit for all, only the job `job_key` can have changed.
         """
-        admitted: list[tuple[Key, str]] = []
-        while (chosen := self._next([scope] if self._limit is None else self._scopes)) is not None:
-            where, uid = chosen
-            self.hold(where, uid, self._scopes[where].waiting[uid][0])
-            admitted.append(chosen)
+        admitted: list[tuple[ObjectKey, str]] = []
+        while (admission := self._next([job_key] if self._limit is None else self._jobs)) is not None:
+            admitted_key, uid = admission
+            self.set_outstanding(admitted_key, uid, self._jobs[admitted_key].waiting[uid][0])
+            admitted.append(admission)
         return admitted
 
-    def _next(self, scopes: Iterable[Key]) -> tuple[Key, str] | None:
-        """The group whose turn it is among `scopes`, if there is room for it."""
-        turns: list[tuple[int, Order, Key, str]] = []
-        for key in scopes:
-            state = self._scopes.get(key)
+    def _next(self, job_keys: Iterable[ObjectKey]) -> tuple[ObjectKey, str] | None:
+        """The next group of the jobs `job_keys`, if there is room for it."""
+        candidates: list[tuple[int, Order, ObjectKey, str]] = []
+        for key in job_keys:
+            state = self._jobs.get(key)
             head = state.head() if state is not None else None
             if state is not None and head is not None and state.fits(head[1]):
-                turns.append((state.total, head[0], key, head[1]))
-        if not turns:
+                candidates.append((state.total, head[0], key, head[1]))
+        if not candidates:
             return None
-        _, _, scope, uid = min(turns)
-        size = self._scopes[scope].waiting[uid][0]
-        return (scope, uid) if _fits(self._total, size, self._limit) else None
+        _, _, job_key, uid = min(candidates)
+        size = self._jobs[job_key].waiting[uid][0]
+        return (job_key, uid) if _fits(self._total, size, self._limit) else None
 
 
 def _fits(total: int, size: int, limit: int | None) -> bool:

@@ -1,6 +1,6 @@
-"""The two lines a group stands in: for admission, then for places in the wave of its job.
+"""The two queues of a group: for admission, then for slots in the start window of its job.
 
-Guarantee: whoever becomes able to go on is named in the result of the call that made it so; nobody has to poll.
+Guarantee: the call that lets another group proceed returns that group, so nothing needs to poll.
 """
 
 from __future__ import annotations
@@ -9,128 +9,132 @@ import time
 
 from swerl_api.conditions import SandboxReason
 
-from .admission import Admissions
-from .decide import pull_fails
-from .pacing import Wave
-from .parsed import Group, Key, Pod, PodState
+from ..workqueue import ObjectKey
+from .admission import FairAdmission
+from .parsed import ParsedGroup, ParsedPod, PodStage
 from .settings import SandboxSettings
+from .start_window import StartWindow
 
 
-class Lines:
-    """Admission and waves of all scopes. Groups are named by UID."""
+class AdmissionQueue:
+    """Admission and start windows of all jobs. Groups are identified by UID."""
 
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
-        self._admissions = Admissions(settings.max_concurrent)
-        self._waves: dict[Key, Wave] = {}
-        self._keys: dict[str, Key] = {}
+        self._admission = FairAdmission(settings.max_concurrent)
+        self._windows: dict[ObjectKey, StartWindow] = {}
+        self._keys: dict[str, ObjectKey] = {}
 
-    def admitted(self, scope: Key, uid: str) -> bool:
-        """Whether the group was let in."""
-        return self._admissions.admitted(scope, uid)
+    def admitted(self, job_key: ObjectKey, uid: str) -> bool:
+        """Whether the group was admitted."""
+        return self._admission.admitted(job_key, uid)
 
-    def wait(self, group: Group, arrival: int) -> None:
+    def wait(self, group: ParsedGroup, arrival: int) -> None:
         """Queue a group for admission; a second call changes nothing."""
         self._keys[group.uid] = group.key
         order = (group.created, arrival)
-        self._admissions.wait(group.scope, group.uid, order, group.spec.replicas, group.spec.max_concurrent)
+        self._admission.wait(group.job_key, group.uid, order, group.spec.replicas, group.spec.max_concurrent)
 
-    def hold(self, scope: Key, uid: str, key: Key, outstanding: int, *, creating: bool) -> None:
-        """An admitted group still has, or will create, `outstanding` Pods; with `creating` it stands for places."""
+    def set_outstanding(
+        self, job_key: ObjectKey, uid: str, key: ObjectKey, outstanding: int, *, creating: bool
+    ) -> None:
+        """An admitted group still has, or will create, `outstanding` Pods; with `creating` it queues for slots."""
         self._keys[uid] = key
-        self._admissions.hold(scope, uid, outstanding)
+        self._admission.set_outstanding(job_key, uid, outstanding)
         if creating:
-            self._wave(scope).join(uid)
+            self._window(job_key).join(uid)
 
-    def resize(self, scope: Key, uid: str, outstanding: int) -> None:
+    def resize(self, job_key: ObjectKey, uid: str, outstanding: int) -> None:
         """A group whose object is gone still has `outstanding` Pods."""
-        self._admissions.hold(scope, uid, outstanding)
+        self._admission.set_outstanding(job_key, uid, outstanding)
 
-    def admit(self, scope: Key) -> list[Key]:
-        """Let in what fits; the groups let in, of any scope."""
-        admitted = self._admissions.admit(scope)
-        for where, uid in admitted:
-            self._wave(where).join(uid)
+    def admit(self, job_key: ObjectKey) -> list[ObjectKey]:
+        """Admit what fits; the admitted groups, of any job."""
+        admitted = self._admission.admit(job_key)
+        for admitted_key, uid in admitted:
+            self._window(admitted_key).join(uid)
         return [self._keys[uid] for _, uid in admitted]
 
-    def others_first(self, scope: Key, uid: str) -> bool:
+    def waits_for_other_jobs(self, job_key: ObjectKey, uid: str) -> bool:
         """Whether the group waits for the Pods of other jobs only."""
-        return self._admissions.others_first(scope, uid)
+        return self._admission.waits_for_other_jobs(job_key, uid)
 
-    def leave(self, scope: Key, uid: str) -> list[Key]:
-        """A group is over; those who can go on because of it."""
-        turn = self.complete(scope, uid)
-        self._admissions.leave(scope, uid)
+    def leave(self, job_key: ObjectKey, uid: str) -> list[ObjectKey]:
+        """A group is over; the groups that can proceed because of it."""
+        next_group = self.complete(job_key, uid)
+        self._admission.leave(job_key, uid)
         self._keys.pop(uid, None)
-        wave = self._waves.get(scope)
-        if wave is not None and not wave.creators and not self._admissions.known(scope):
-            del self._waves[scope]
-        return ([turn] if turn else []) + self.admit(scope)
+        window = self._windows.get(job_key)
+        if window is not None and not window.creators and not self._admission.known(job_key):
+            del self._windows[job_key]
+        return ([next_group] if next_group else []) + self.admit(job_key)
 
-    def complete(self, scope: Key, uid: str) -> Key | None:
-        """A group has created all its Pods; whose turn it is now."""
-        wave = self._waves.get(scope)
-        turn = wave.leave(uid, time.monotonic()) if wave is not None else None
-        return self._keys.get(turn) if turn else None
+    def complete(self, job_key: ObjectKey, uid: str) -> ObjectKey | None:
+        """A group has created all its Pods; the next group."""
+        window = self._windows.get(job_key)
+        next_group = window.leave(uid, time.monotonic()) if window is not None else None
+        return self._keys.get(next_group) if next_group else None
 
-    def step_aside(self, scope: Key, uid: str, seconds: float) -> Key | None:
-        """A group's Pods are refused, and it will try again in `seconds`; whose turn it is meanwhile."""
+    def defer(self, job_key: ObjectKey, uid: str, seconds: float) -> ObjectKey | None:
+        """A group's Pods are refused and it retries in `seconds`; the group that goes first until then."""
         now = time.monotonic()
-        turn = self._wave(scope).step_aside(uid, now + seconds, now)
-        return self._keys.get(turn) if turn and turn != uid else None
+        next_group = self._window(job_key).defer(uid, now + seconds, now)
+        return self._keys.get(next_group) if next_group and next_group != uid else None
 
-    def places(self, scope: Key, uid: str) -> int:
+    def slots(self, job_key: ObjectKey, uid: str) -> int:
         """Pods the group may create now."""
-        wave = self._waves.get(scope)
-        return wave.places(uid, time.monotonic()) if wave is not None else 0
+        window = self._windows.get(job_key)
+        return window.slots(uid, time.monotonic()) if window is not None else 0
 
-    def next_place(self, scope: Key, uid: str) -> float | None:
-        """Seconds until the group, if it is its turn or it stepped aside, may create a Pod whatever the others do."""
-        wave = self._waves.get(scope)
-        return wave.next_place(uid, time.monotonic()) if wave is not None else None
+    def next_slot(self, job_key: ObjectKey, uid: str) -> float | None:
+        """Seconds until the group, if it is next or deferred, may create a Pod whatever the others do."""
+        window = self._windows.get(job_key)
+        return window.next_slot(uid, time.monotonic()) if window is not None else None
 
-    def started(self, scope: Key, pod: str) -> None:
+    def pod_started(self, job_key: ObjectKey, pod: str) -> None:
         """A Pod is being created."""
-        self._wave(scope).started(pod, time.monotonic())
+        self._window(job_key).started(pod, time.monotonic())
 
-    def created(self, scope: Key, name: str, pod: Pod | None) -> None:
-        """It was created, and is known as `pod` (None: it is gone already).
+    def pod_created(self, job_key: ObjectKey, name: str, pod: ParsedPod | None) -> None:
+        """The Pod was created as `pod` (None: it is gone already).
 
-        No event need follow that frees its place: a gate is there from the start, and so is all that was found of a Pod
-        whose creation had no answer.
+        It may need no slot from the start, and then no event follows that would free it: a gated Pod, or one whose
+        creation had no answer and that was found later.
         """
-        if pod is None or pod.state is PodState.READY or _no_burden(pod):
-            self._wave(scope).release(name)
+        if pod is None or pod.stage is PodStage.READY or _needs_no_slot(pod):
+            self._window(job_key).release(name)
 
-    def withdraw(self, scope: Key, pod: str) -> None:
-        """It could not be created."""
-        self._wave(scope).release(pod)
+    def pod_refused(self, job_key: ObjectKey, pod: str) -> None:
+        """The Pod could not be created."""
+        self._window(job_key).release(pod)
 
-    def follow(self, scope: Key, pod: Pod, *, gone: bool) -> tuple[float | None, Key | None]:
-        """A Pod changed: seconds it took to become ready (else None), and whose turn it is if a place became free."""
-        wave = self._waves.get(scope)
-        if wave is None or pod.name not in wave.starting:
+    def pod_changed(self, job_key: ObjectKey, pod: ParsedPod, *, gone: bool) -> tuple[float | None, ObjectKey | None]:
+        """A Pod changed: the seconds of its start if it became ready, and the next group if a slot became free."""
+        window = self._windows.get(job_key)
+        if window is None or pod.name not in window.starting:
             return None, None
-        took: float | None = None
-        if pod.state is PodState.READY and not gone:
-            took = wave.ready(pod.name, time.monotonic())
-        elif gone or _no_burden(pod):
-            wave.release(pod.name)
+        start_seconds: float | None = None
+        if pod.stage is PodStage.READY and not gone:
+            start_seconds = window.ready(pod.name, time.monotonic())
+        elif gone or _needs_no_slot(pod):
+            window.release(pod.name)
         else:
             return None, None
-        head = wave.head(time.monotonic())
-        return took, self._keys.get(head) if head else None
+        head = window.head(time.monotonic())
+        return start_seconds, self._keys.get(head) if head else None
 
-    def _wave(self, scope: Key) -> Wave:
-        if scope not in self._waves:
+    def _window(self, job_key: ObjectKey) -> StartWindow:
+        if job_key not in self._windows:
             settings = self._settings
-            self._waves[scope] = Wave(settings.wave, settings.wave_limit, settings.slow_start)
-        return self._waves[scope]
+            self._windows[job_key] = StartWindow(
+                settings.start_window, settings.max_start_window, settings.slot_timeout
+            )
+        return self._windows[job_key]
 
 
-def _no_burden(pod: Pod) -> bool:
-    waits = pod.state is PodState.WAITING and pod.reason in (
+def _needs_no_slot(pod: ParsedPod) -> bool:
+    waits = pod.stage is PodStage.WAITING and pod.reason in (
         SandboxReason.UNSCHEDULABLE,
         SandboxReason.SCHEDULING_GATED,
     )
-    return waits or pull_fails(pod) or pod.state in (PodState.ENDING, PodState.ENDED)
+    return waits or pod.start_fails or pod.stage in (PodStage.ENDING, PodStage.ENDED)

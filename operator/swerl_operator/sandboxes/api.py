@@ -1,4 +1,4 @@
-"""The API calls of the sandbox plane, each counted. One method, one request (a list: one per page)."""
+"""The API calls for sandboxes. Each method makes one request (a list: one per page); writes are counted."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ from typing import Any, Literal
 from swerl_api import names
 from swerl_api.base import API_VERSION
 from swerl_api.conditions import Condition, SandboxReason
-from swerl_api.isolation import Target, behind
+from swerl_api.isolation import Target, endpoint_addresses
 
 from .. import events
 from ..errors import Conflict, Forbidden, NotFound
 from ..kube import Kube, Object, path
-from .decide import View
-from .kueue import with_queue_words
+from ..times import format_time
+from ..workqueue import ObjectKey
+from .kueue import queue_message
 from .metrics import SandboxMetrics
-from .parsed import Group, Key, Pod, timestamp
+from .parsed import ParsedGroup, ParsedPod
+from .store import GroupRecord
 
 SANDBOXES = "swesandboxes"
 METRICS = "metrics.k8s.io/v1beta1"
-PULLED = f"reason=Pulled,involvedObject.kind=Pod,involvedObject.fieldPath=spec.containers{{{names.SANDBOX_CONTAINER}}}"
-EVENTS_SECONDS = 60  # that a watch of Events may last: it has no bookmarks, so silence is no sign that it broke
-PAGE = 100  # objects per list request; what a bigger one takes when it is parsed, the process keeps for good
+PULL_EVENTS = (
+    f"reason=Pulled,involvedObject.kind=Pod,involvedObject.fieldPath=spec.containers{{{names.SANDBOX_CONTAINER}}}"
+)
+EVENTS_WATCH_SECONDS = 60  # length of a watch of Events: without bookmarks only its end shows that it works
+PAGE = 100  # objects per list request; the process never returns the memory that a bigger page takes when it is parsed
 
 
-class Collection(Enum):
-    """What is listed and watched."""
+class WatchedKind(Enum):
+    """The kinds that the informer lists and watches."""
 
     GROUPS = (API_VERSION, SANDBOXES, "")
     PODS = ("v1", "pods", names.SANDBOX_LABEL)
 
     @property
-    def place(self) -> tuple[str, str]:
-        """apiVersion and resource."""
+    def resource(self) -> tuple[str, str]:
+        """apiVersion and resource name."""
         return self.value[:2]
 
     @property
@@ -45,23 +49,23 @@ class Collection(Enum):
         return self.value[2]
 
 
-class Cluster:
-    """What the controller asks of the API server."""
+class SandboxApi:
+    """The requests of the sandbox controller."""
 
     def __init__(self, api: Kube, metrics: SandboxMetrics) -> None:
         self._api = api
         self._writes = metrics.writes
 
-    def pages(self, collection: Collection, namespace: str | None) -> AsyncIterator[tuple[list[Object], int]]:
-        """Every object of a collection, page by page, and the resourceVersion of the list."""
-        return self._pages(path(*collection.place, namespace), collection.labels)
+    def pages(self, kind: WatchedKind, namespace: str | None) -> AsyncIterator[tuple[list[Object], int]]:
+        """All objects of a kind, page by page, with the resourceVersion of the list."""
+        return self._pages(path(*kind.resource, namespace), kind.labels)
 
-    def events(self, collection: Collection, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Object]]:
-        """What happened to a collection after `version`; raises Gone when that is too long ago."""
-        return self._api.watch(path(*collection.place, namespace), version, labels=collection.labels)
+    def events(self, kind: WatchedKind, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Object]]:
+        """The watch events of a kind after `version`; raises Gone when the version is too old."""
+        return self._api.watch(path(*kind.resource, namespace), version, labels=kind.labels)
 
     async def _pages(self, url: str, labels: str) -> AsyncIterator[tuple[list[Object], int]]:
-        # Without resourceVersion the list is consistent: one that lags behind could hide Pods that exist.
+        # Without resourceVersion the list is consistent: a stale one could miss Pods that exist.
         query = {"limit": str(PAGE), "labelSelector": labels}
         while True:
             page = await self._api.request("GET", url, query=query)
@@ -81,36 +85,38 @@ class Cluster:
         return list(found.get("items") or ())
 
     async def events_version(self, namespace: str | None) -> int:
-        """The resourceVersion up to which Events have been told."""
+        """The present resourceVersion of Events."""
         page = await self._api.request("GET", path("v1", "events", namespace), query={"limit": "1"})
         return int(page["metadata"]["resourceVersion"])
 
-    def pulls(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Object]]:
-        """The kubelets' Events, after `version`, that a sandbox's image is there; raises Gone as `events` does."""
+    def pull_events(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Object]]:
+        """The kubelets' Events about images that are present, after `version`; raises Gone as `events` does."""
         url = path("v1", "events", namespace)
-        return self._api.watch(url, version, fields=PULLED, seconds=EVENTS_SECONDS)
+        return self._api.watch(url, version, fields=PULL_EVENTS, seconds=EVENTS_WATCH_SECONDS)
 
-    async def hear(self, view: View) -> View:
-        """`view` with what the queue says that holds its Pods, if one does."""
-        return await with_queue_words(view, self._api)
+    async def queue_message(self, record: GroupRecord) -> str:
+        """Why the queue that holds the group's Pods does not admit them; '' when none holds them."""
+        return await queue_message(record, self._api)
 
     async def pod(self, namespace: str, name: str) -> Object | None:
         """One Pod, or None."""
         return await self._api.find("v1", "pods", namespace, name)
 
-    async def lease(self, lease: Key) -> Object | None:
+    async def lease(self, lease: ObjectKey) -> Object | None:
         """One Lease, or None."""
         return await self._api.find("coordination.k8s.io/v1", "leases", *lease)
 
     async def api_addresses(self) -> list[Target]:
-        """Where the API server listens behind its service; empty without the right to know."""
+        """The addresses of the API server's endpoints; empty without the permission to read them."""
         try:
-            return behind(await self._api.get("discovery.k8s.io/v1", "endpointslices", "default", "kubernetes"))
+            return endpoint_addresses(
+                await self._api.get("discovery.k8s.io/v1", "endpointslices", "default", "kubernetes")
+            )
         except (NotFound, Forbidden):
             return []
 
-    async def output(self, pod: Pod, command: Sequence[str]) -> str:
-        """What a command in a sandbox prints; raises as `Kube.output` does."""
+    async def output(self, pod: ParsedPod, command: Sequence[str]) -> str:
+        """The output of a command in a sandbox; raises as `Kube.output` does."""
         found = await self._api.output(pod.namespace, pod.name, names.SANDBOX_CONTAINER, command)
         return found.decode(errors="replace")
 
@@ -119,33 +125,33 @@ class Cluster:
         self._writes.labels(verb="create_pod").inc()
         return await self._api.create("pods", manifest)
 
-    async def delete_pod(self, namespace: str, pod: Pod) -> None:
-        """Remove this very Pod at once; one that is gone, or replaced by its namesake, is no error."""
+    async def delete_pod(self, namespace: str, pod: ParsedPod) -> None:
+        """Delete exactly this Pod at once; a Pod that is gone, or replaced by one of the same name, is not an error."""
         self._writes.labels(verb="delete_pod").inc()
         with contextlib.suppress(Conflict):
             await self._api.delete("v1", "pods", namespace, pod.name, grace=0, uid=pod.uid)
 
-    async def patch_status(self, group: Group, status: dict[str, Any]) -> Object | None:
+    async def patch_status(self, group: ParsedGroup, status: dict[str, Any]) -> Object | None:
         """The group after the write; None when it is gone."""
         self._writes.labels(verb="patch_status").inc()
-        # The UID in a merge patch is a precondition: a namesake created since is not written to.
+        # The UID in a merge patch is a precondition: a newer group of the same name is not patched.
         body = {"metadata": {"uid": group.uid}, "status": status}
         try:
             return await self._api.patch(API_VERSION, SANDBOXES, *group.key, body, sub="status")
         except (NotFound, Conflict):
             return None
 
-    async def tell(self, group: Group, condition: Condition) -> None:
-        """An Event about news of this group."""
-        about = {"kind": "SweSandbox", "namespace": group.key[0], "name": group.key[1], "uid": group.uid}
-        when = timestamp(time.time())  # the condition's own time is that of its status, not of its reason
-        kind: Literal["Normal", "Warning"] = "Warning"
-        if condition.reason == SandboxReason.SCHEDULING_GATED:  # as intended, by whoever put the gates there
-            kind = "Normal"
-        await events.post(self._api, about, kind, condition.reason, condition.message, when)
+    async def post_event(self, group: ParsedGroup, condition: Condition) -> None:
+        """An Event about a condition of this group."""
+        involved_object = {"kind": "SweSandbox", "namespace": group.key[0], "name": group.key[1], "uid": group.uid}
+        now = format_time(time.time())  # the condition's own time is that of its status, not of its reason
+        event_type: Literal["Normal", "Warning"] = "Warning"
+        if condition.reason == SandboxReason.SCHEDULING_GATED:  # intended by the controller of the gates
+            event_type = "Normal"
+        await events.post(self._api, involved_object, event_type, condition.reason, condition.message, now)
 
-    async def delete_group(self, group: Group) -> None:
-        """Delete this very group; its Pods follow by their ownerReference."""
+    async def delete_group(self, group: ParsedGroup) -> None:
+        """Delete exactly this group; the garbage collector deletes its Pods."""
         self._writes.labels(verb="delete_group").inc()
         with contextlib.suppress(Conflict):
             await self._api.delete(API_VERSION, SANDBOXES, *group.key, uid=group.uid)

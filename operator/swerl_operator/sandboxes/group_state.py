@@ -1,4 +1,4 @@
-"""What one operator process remembers of a group beyond the objects themselves. All of it may be lost in a restart."""
+"""What one operator process knows of a group beyond its objects. A restart may lose all of it."""
 
 from __future__ import annotations
 
@@ -7,51 +7,65 @@ from dataclasses import dataclass, field
 from swerl_api.conditions import SandboxReason
 
 from ..errors import ApiError, Forbidden, NotFound
-from .decide import pull_fails
-from .parsed import Key, Pod, PodState
+from .parsed import ParsedPod, PodStage
 from .settings import SandboxSettings
-from .status import Writes
 
-QUOTA_REFUSALS = ("exceeded quota", "status unknown for quota")  # of the API server; room, or a count, may come
+QUOTA_MESSAGES = ("exceeded quota", "status unknown for quota")  # of the API server; the quota may have room later
 
 
 @dataclass
-class Memo:
+class StatusWrites:
+    """How often the status was written, and how urgent the next write is."""
+
+    count: int = 0
+    last: float = float("-inf")
+    urgency: str | None = None  # of the changes that are not written yet
+    since: float = 0.0  # when the urgency became what it is
+
+
+@dataclass
+class GroupState:
     """Times are epoch seconds."""
 
-    scope: Key
-    writes: Writes = field(default_factory=Writes)
-    failing_since: dict[str, float] = field(default_factory=dict)  # Pod UID -> when its image pull began to fail
+    writes: StatusWrites = field(default_factory=StatusWrites)
+    pull_failing_since: dict[str, float] = field(default_factory=dict)  # Pod UID -> when its image pull began to fail
     finished_at: float | None = None
-    gave_up: bool = False  # it will create no more Pods
-    rejected: str = ""
-    refusal: tuple[str, str] | None = None
+    creation_stopped: bool = False  # no more Pods will be created
+    rejection: str = ""  # why the API server will never accept the group's Pods, or ''
+    refusal: tuple[str, str] | None = None  # reason and message of a refusal that may pass
     refused_since: float | None = None
-    isolated: bool = True
+    policy_in_place: bool = True  # the NetworkPolicy that isolates its Pods, if it needs one
 
-    def follow(self, pod: Pod, now: float) -> None:
-        """Keep track of how long a Pod's image has been failing."""
-        if pull_fails(pod):
-            self.failing_since.setdefault(pod.uid, now)
-        elif pod.state is not PodState.STARTING:
-            self.failing_since.pop(pod.uid, None)
+    # Observed before each decision.
+    admitted: bool = False
+    slots: int = 0  # Pods that it may create now
+    waits_for_other_jobs: bool = False  # for their Pods, not for those of its own job
+    lease_expired: bool = False
+    queue_message: str = ""  # why the queue that gates its Pods does not admit them
 
-    def accepted(self) -> None:
-        """A Pod was created: whatever stood in the way is gone."""
+    def pod_changed(self, pod: ParsedPod, now: float) -> None:
+        """Keep track of how long a Pod's image pull has been failing."""
+        if pod.start_fails:
+            self.pull_failing_since.setdefault(pod.uid, now)
+        elif pod.stage is not PodStage.STARTING:
+            self.pull_failing_since.pop(pod.uid, None)
+
+    def pod_accepted(self) -> None:
+        """A Pod was created, so no refusal stands any more."""
         self.refusal, self.refused_since = None, None
 
-    def refused(self, error: ApiError, now: float, settings: SandboxSettings) -> bool:
-        """A Pod creation was refused; decides whether that can pass. Whether the Pods of others might be taken."""
-        # A restarted API server may not know who we are yet.
-        waits = isinstance(error, NotFound) or error.status == 401 or "being terminated" in error.message
+    def pod_refused(self, error: ApiError, now: float, settings: SandboxSettings) -> bool:
+        """Record a refusal and decide whether it can pass; True when Pods of other groups may be accepted."""
+        # A restarted API server may not know this operator's roles yet.
+        temporary = isinstance(error, NotFound) or error.status == 401 or "being terminated" in error.message
         forbidden = isinstance(error, Forbidden)
-        if forbidden and any(words in error.message for words in QUOTA_REFUSALS):
+        if forbidden and any(text in error.message for text in QUOTA_MESSAGES):
             self.refusal = (SandboxReason.WAITING_FOR_CAPACITY, f"waiting for quota: {error.message}"[:1024])
             return False
         self.refusal = (SandboxReason.POD_REJECTED, f"the API server refuses the Pod: {error.message}"[:1024])
         if self.refused_since is None:
             self.refused_since = now
-        patience = settings.reject_patience if forbidden else 0.0
-        if not waits and now - self.refused_since >= patience:
-            self.rejected = f"the API server refuses the group's Pods: {error.message}"[:2048]
+        timeout = settings.rejection_timeout if forbidden else 0.0
+        if not temporary and now - self.refused_since >= timeout:
+            self.rejection = f"the API server refuses the group's Pods: {error.message}"[:2048]
         return forbidden

@@ -1,9 +1,9 @@
-"""Isolation of a group, tried out from inside one of its Pods before the group is called Ready.
+"""The isolation check of a group: a probe in one of its Pods, before the group becomes Ready.
 
-Guarantees: a group without a network is Ready only after one of its Pods, once ready, was asked and reached none of:
-the API server by service and node address, the cluster's name servers, the metadata address, this operator's own port,
-and the node over IPv6 link-local. A Pod that reaches something is asked again for as long as its group lives. Nothing
-else waits for it: whoever claims a Pod asks that very Pod itself.
+Guarantees: a group without a network becomes Ready only after the probe in one of its ready Pods reached none of: the
+API server by service and node address, the cluster's name servers, the metadata address, this operator's own port, and
+the node over IPv6 link-local. While the probe reaches something, the check is repeated. Nothing else waits for it: a
+client that claims a Pod checks that Pod itself.
 """
 
 from __future__ import annotations
@@ -19,78 +19,89 @@ from swerl_api.isolation import Target
 
 from ..errors import NotFound, OperatorError, pause_after
 from ..metrics import Metrics
-from ..workqueue import WorkQueue
-from .api import Cluster
-from .parsed import Group, Key, Pod, PodState
-from .reconciler import Controller
-from .store import Proof, Record
+from ..workqueue import ObjectKey, WorkQueue
+from .api import SandboxApi
+from .parsed import ParsedGroup, ParsedPod, PodStage
+from .reconciler import SandboxReconciler
+from .settings import SandboxSettings
+from .store import GroupRecord, IsolationCheck
 
 logger = logging.getLogger(__name__)
 
-WORKERS = 16  # groups asked at once; each waits a second for what does not answer
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds until a Pod that reached something is asked again, doubled each time
-MOST_DOUBLINGS = 8
-ADDRESSES_SECONDS = 60.0  # for which the API server's addresses are taken as known
-ENDED = "ended "  # begins the last line, which tells the script's exit code
-TEXT = f'( {isolation.SCRIPT}\n); echo "{ENDED}$?"'
-IN_BEST_SHELL = 'command -v bash >/dev/null 2>&1 && exec bash -c "$@"; exec sh -c "$@"'
+WORKERS = 16  # groups checked at once; a probe waits a second for each address that does not answer
+MAX_RETRY_SECONDS = 30.0  # between two checks of a group that failed; the delay doubles each time
+MAX_DOUBLINGS = 8
+ADDRESS_CACHE_SECONDS = 60.0  # for which the API server's addresses are cached
+EXIT_PREFIX = "ended "  # starts the last line of the output, followed by the script's exit code
+PROBE = f'( {isolation.SCRIPT}\n); echo "{EXIT_PREFIX}$?"'
+USE_BASH_IF_PRESENT = 'command -v bash >/dev/null 2>&1 && exec bash -c "$@"; exec sh -c "$@"'
 RESOLV_CONF = Path("/etc/resolv.conf")
 
 
-class Proofs:
-    """Asks as long as it runs; `own`: where this process listens, which must be out of reach, too."""
+class IsolationChecker:
+    """Checks groups on request; `own_targets`: addresses of this process, which must not be reachable either."""
 
-    def __init__(self, cluster: Cluster, controller: Controller, metrics: Metrics, own: Sequence[Target]) -> None:
-        self._cluster = cluster
-        self._controller = controller
-        self._own = own
+    def __init__(
+        self,
+        api: SandboxApi,
+        reconciler: SandboxReconciler,
+        settings: SandboxSettings,
+        metrics: Metrics,
+        own_targets: Sequence[Target],
+    ) -> None:
+        self._api = api
+        self._min_retry = settings.isolation_retry
+        self._reconciler = reconciler
+        self._own_targets = own_targets
         self._name_servers = own_name_servers()
         self._addresses: list[Target] = []
         self._read_at = float("-inf")
-        self._queue: WorkQueue[Key] = WorkQueue("SweSandboxIsolation", self.prove, metrics, workers=WORKERS)
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(
+            "SweSandboxIsolation", self.check, metrics, workers=WORKERS, retry_seconds=settings.reconcile_retry
+        )
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Check until cancelled."""
         await self._queue.run()
 
-    def wish(self, record: Record, pod: Pod) -> None:
-        """Something is new of a Pod of this group."""
-        if pod.state is PodState.READY and (group := _unproven(record)) is not None:
+    def request(self, record: GroupRecord, pod: ParsedPod) -> None:
+        """A Pod of the group changed: check the group if the Pod is ready and no check has passed."""
+        if pod.stage is PodStage.READY and (group := _unchecked(record)) is not None:
             self._queue.add(group.key)
 
-    async def prove(self, key: Key) -> float | None:
-        """Ask a Pod of this group; seconds until one is to be asked again."""
-        record = self._controller.store.record(key)
-        if record is None or _unproven(record) is None:
+    async def check(self, key: ObjectKey) -> float | None:
+        """Check the group in one of its Pods; seconds until the next check, None when it passed."""
+        record = self._reconciler.store.record(key)
+        if record is None or _unchecked(record) is None:
             return None
-        pod = next((pod for pod in record.pods.values() if pod.state is PodState.READY), None)
+        pod = next((pod for pod in record.pods.values() if pod.stage is PodStage.READY), None)
         if pod is None:
-            return None  # the next one that becomes ready is asked
-        pause = min(FIRST_PAUSE * 2 ** min(record.proof.tries, MOST_DOUBLINGS), LONGEST_PAUSE)
+            return None  # the next Pod that becomes ready requests a check
+        pause = min(self._min_retry * 2 ** min(record.isolation_check.count, MAX_DOUBLINGS), MAX_RETRY_SECONDS)
         try:
-            objection = await self._objection(pod)
+            failure = await self._check_pod(pod)
         except NotFound:
-            return FIRST_PAUSE  # it went meanwhile
+            return self._min_retry  # the Pod was deleted meanwhile
         except OperatorError as error:
-            objection, pause = f"isolation cannot be checked: {error}", pause_after(error, pause)
-            logger.warning("SweSandbox %s/%s: %s", *key, objection)
-        record.proof = Proof(not objection, objection, record.proof.tries + 1)
-        self._controller.queue.add(key)
-        return pause if objection else None
+            failure, pause = f"isolation cannot be checked: {error}", pause_after(error, pause)
+            logger.warning("SweSandbox %s/%s: %s", *key, failure)
+        record.isolation_check = IsolationCheck(not failure, failure, record.isolation_check.count + 1)
+        self._reconciler.queue.add(key)
+        return pause if failure else None
 
-    async def _objection(self, pod: Pod) -> str:
+    async def _check_pod(self, pod: ParsedPod) -> str:
         """Why this Pod does not count as isolated, '' if it does."""
-        words = isolation.words([*self._own, *await self._api_addresses()], self._name_servers)
-        told = await self._cluster.output(pod, ["sh", "-c", IN_BEST_SHELL, "swerl", TEXT, "swerl", *words])
-        answers, _, code = told.rpartition(ENDED)
+        arguments = isolation.probe_arguments([*self._own_targets, *await self._api_addresses()], self._name_servers)
+        output = await self._api.output(pod, ["sh", "-c", USE_BASH_IF_PRESENT, "swerl", PROBE, "swerl", *arguments])
+        answers, _, code = output.rpartition(EXIT_PREFIX)
         if not code.strip().isdigit():
-            end = told[-200:].strip()
+            end = output[-200:].strip()
             return f"isolation cannot be checked: the probe in {pod.name} did not come to its end: {end}"
-        return isolation.doubt(int(code), "") or isolation.reached(answers)
+        return isolation.probe_failure(int(code), "") or isolation.reachability_problem(answers)
 
     async def _api_addresses(self) -> list[Target]:
-        if time.monotonic() - self._read_at > ADDRESSES_SECONDS:
-            self._addresses = await self._cluster.api_addresses()
+        if time.monotonic() - self._read_at > ADDRESS_CACHE_SECONDS:
+            self._addresses = await self._api.api_addresses()
             self._read_at = time.monotonic()
         return self._addresses
 
@@ -100,10 +111,12 @@ def own_name_servers() -> list[str]:
     if "KUBERNETES_SERVICE_HOST" not in os.environ:
         return []
     lines = [line.split() for line in RESOLV_CONF.read_text().splitlines()]
-    return [words[1] for words in lines if words[:1] == ["nameserver"] and len(words) > 1]
+    return [fields[1] for fields in lines if fields[:1] == ["nameserver"] and len(fields) > 1]
 
 
-def _unproven(record: Record) -> Group | None:
-    """The group, if its isolation is in doubt; one that an earlier operator process called Ready is not."""
+def _unchecked(record: GroupRecord) -> ParsedGroup | None:
+    """The group, unless it passed a check, needs none, or an earlier operator process found it Ready."""
     group = record.group
-    return group if group is not None and record.doubt is not None and group.status.get("phase") != "Ready" else None
+    if group is None or record.isolation_problem is None or group.status.get("phase") == "Ready":
+        return None
+    return group

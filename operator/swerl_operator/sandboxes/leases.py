@@ -1,9 +1,9 @@
-"""Whether a driver lives, told from its Lease.
+"""Whether drivers are alive, from their Leases.
 
-Guarantees: a Lease counts as expired only when it was read unchanged for its whole duration by *this* clock, so
-that the driver's clock does not matter; time in which the API server could not be read is not counted against the
-driver, which could not renew either. A Lease that looks long expired when first read is given a short patience
-instead of its whole duration. Pure: time is an argument (any steady clock; `wall` is epoch seconds).
+Guarantees: a Lease counts as expired only when it was read unchanged for its whole duration by *this* clock, so the
+driver's clock does not matter; time in which the API server could not be read does not count, because the driver could
+not renew either. A Lease that looks long expired when first read gets a short grace period instead of its whole
+duration. Pure: time is an argument (any monotonic clock; `wall` is epoch seconds).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 
 from swerl_api.names import LEASE_DURATION_SECONDS
 
-from .parsed import Key, seconds
+from ..times import parse_time
+from ..workqueue import ObjectKey
 from .settings import SandboxSettings
 
-GAP = 3  # polls without an answer after which time no longer counts
+MAX_MISSED_POLLS = 3  # after which the time without an answer does not count
 
 
 class LeaseState(Enum):
@@ -30,57 +31,57 @@ class LeaseState(Enum):
 
 
 @dataclass
-class _Watched:
+class _WatchedLease:
     state: LeaseState = LeaseState.UNKNOWN
-    renewed: tuple[Any, ...] = ()
-    deadline: float = 0.0
-    read: float | None = None
-    next_read: float = 0.0
+    renewal: tuple[Any, ...] = ()
+    expires_at: float = 0.0
+    read_at: float | None = None
+    next_read_at: float = 0.0
 
 
 @dataclass
 class Leases:
-    """The Leases that groups name."""
+    """The Leases that groups reference."""
 
     settings: SandboxSettings
-    _watched: dict[Key, _Watched] = field(default_factory=dict)
+    _watched: dict[ObjectKey, _WatchedLease] = field(default_factory=dict)
 
-    def state(self, lease: Key) -> LeaseState:
-        """What was last seen."""
+    def state(self, lease: ObjectKey) -> LeaseState:
+        """The state when last read."""
         found = self._watched.get(lease)
         return found.state if found else LeaseState.UNKNOWN
 
-    def keep(self, leases: set[Key]) -> None:
-        """Forget all others."""
-        self._watched = {lease: self._watched.get(lease) or _Watched() for lease in leases}
+    def keep(self, leases: set[ObjectKey]) -> None:
+        """Stop watching all others."""
+        self._watched = {lease: self._watched.get(lease) or _WatchedLease() for lease in leases}
 
-    def to_read(self, now: float) -> list[Key]:
+    def to_read(self, now: float) -> list[ObjectKey]:
         """Leases to read now."""
-        return [lease for lease, watched in self._watched.items() if watched.next_read <= now]
+        return [lease for lease, watched in self._watched.items() if watched.next_read_at <= now]
 
-    def postpone(self, lease: Key, now: float) -> None:
-        """It could not be read."""
-        self._watched.setdefault(lease, _Watched()).next_read = now + self.settings.lease_poll
+    def postpone(self, lease: ObjectKey, now: float) -> None:
+        """The Lease could not be read."""
+        self._watched.setdefault(lease, _WatchedLease()).next_read_at = now + self.settings.lease_poll
 
-    def missing(self, lease: Key, now: float) -> None:
-        """The API server says that there is no such Lease."""
-        watched = self._watched.setdefault(lease, _Watched())
-        watched.state, watched.read, watched.renewed = LeaseState.MISSING, now, ()
-        watched.next_read = now + self.settings.lease_poll
+    def missing(self, lease: ObjectKey, now: float) -> None:
+        """The API server has no such Lease."""
+        watched = self._watched.setdefault(lease, _WatchedLease())
+        watched.state, watched.read_at, watched.renewal = LeaseState.MISSING, now, ()
+        watched.next_read_at = now + self.settings.lease_poll
 
-    def observe(self, lease: Key, body: dict[str, Any], now: float, wall: float) -> None:
+    def observe(self, lease: ObjectKey, body: dict[str, Any], now: float, wall: float) -> None:
         """A Lease was read."""
-        watched = self._watched.setdefault(lease, _Watched())
+        watched = self._watched.setdefault(lease, _WatchedLease())
         spec = body.get("spec") or {}
         duration = float(spec.get("leaseDurationSeconds") or LEASE_DURATION_SECONDS)
         poll = min(self.settings.lease_poll, max(duration / 3, 0.5))
-        renewed = (body.get("metadata", {}).get("uid"), spec.get("renewTime"), spec.get("holderIdentity"))
-        if renewed != watched.renewed:
-            age = wall - (seconds(spec.get("renewTime")) or 0.0)
-            fresh = bool(watched.renewed) or age < duration  # what changes under our eyes is, whatever its clock says
-            patience = duration if fresh else min(duration, self.settings.lease_stale_patience)
-            watched.deadline = now + patience
-        elif watched.read is not None and now - watched.read > GAP * poll:
-            watched.deadline = max(watched.deadline, now + min(duration, self.settings.lease_stale_patience))
-        watched.renewed, watched.read, watched.next_read = renewed, now, now + poll
-        watched.state = LeaseState.EXPIRED if now >= watched.deadline else LeaseState.HELD
+        renewal = (body.get("metadata", {}).get("uid"), spec.get("renewTime"), spec.get("holderIdentity"))
+        if renewal != watched.renewal:
+            age = wall - (parse_time(spec.get("renewTime")) or 0.0)
+            fresh = bool(watched.renewal) or age < duration  # a change seen here is fresh, whatever the driver's clock
+            grace = duration if fresh else min(duration, self.settings.stale_lease_grace)
+            watched.expires_at = now + grace
+        elif watched.read_at is not None and now - watched.read_at > MAX_MISSED_POLLS * poll:
+            watched.expires_at = max(watched.expires_at, now + min(duration, self.settings.stale_lease_grace))
+        watched.renewal, watched.read_at, watched.next_read_at = renewal, now, now + poll
+        watched.state = LeaseState.EXPIRED if now >= watched.expires_at else LeaseState.HELD

@@ -2,8 +2,8 @@
 
 Guarantees: no service-account token, no service environment, no privilege to gain, only the capabilities that root
 needs to install packages and use git, the runtime's seccomp profile, limits for cpu, memory and ephemeral storage,
-and an end: the kubelet stops the Pod after its lifetime with nobody's help. The name is a pure function of group
-and ordinal.
+and an end: the kubelet stops the Pod after its lifetime, even without an operator. The name is a pure function of
+group and ordinal.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from swerl_api.base import Resources
 from ..manifest import owner_reference, toleration_manifests
 from ..quantity import parse_quantity
 from .kueue import queue_annotations, queue_labels
-from .parsed import Group
+from .parsed import ParsedGroup
 from .settings import SandboxSettings
 
 UNREACHABLE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 
 # Pagers and progress bars only cost tokens.
-QUIET = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
+QUIET_ENVIRONMENT = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
 
-OUTLIVE = 60  # seconds process 1 sleeps beyond the lifetime, so that the kubelet's deadline, not its exit, ends the Pod
+EXTRA_SLEEP = (
+    60  # seconds process 1 sleeps beyond the lifetime, so that the kubelet's deadline, not its exit, ends the Pod
+)
 
 
-def sandbox_pod(group: Group, ordinal: int, settings: SandboxSettings) -> dict[str, Any]:
+def sandbox_pod(group: ParsedGroup, ordinal: int, settings: SandboxSettings) -> dict[str, Any]:
     """Manifest of Pod `ordinal` of `group`."""
     spec = group.spec
     pod: dict[str, Any] = {
@@ -65,25 +67,25 @@ def sandbox_pod(group: Group, ordinal: int, settings: SandboxSettings) -> dict[s
     }
 
 
-def pod_labels(group: Group) -> dict[str, str]:
-    """The group's own swerl labels and queue, and those that say what the Pod is; the latter cannot be overridden."""
-    passed_on = {name: value for name, value in group.labels.items() if name.startswith("swerl.dev/")}
-    return (passed_on | queue_labels(group)) | {
+def pod_labels(group: ParsedGroup) -> dict[str, str]:
+    """The group's own swerl labels and queue, and the labels of a sandbox Pod, which cannot be overridden."""
+    own_labels = {name: value for name, value in group.labels.items() if name.startswith("swerl.dev/")}
+    return (own_labels | queue_labels(group)) | {
         names.ROLE_LABEL: names.ROLE_SANDBOX,
         names.SANDBOX_LABEL: group.key[1],
         names.EGRESS_LABEL: group.spec.egress,
     }
 
 
-def _tolerations(group: Group, settings: SandboxSettings) -> list[dict[str, Any]]:
+def _tolerations(group: ParsedGroup, settings: SandboxSettings) -> list[dict[str, Any]]:
     """Those of the spec, and how long to wait for an unreachable node: the default of Kubernetes is five minutes."""
     requested = toleration_manifests(group.spec.tolerations)
     keys = {toleration.get("key") for toleration in requested}
-    limit = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": settings.node_patience}
+    limit = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": settings.node_timeout}
     return requested + [{"key": key, **limit} for key in UNREACHABLE_NODE if keys.isdisjoint({key, None})]
 
 
-def _container(group: Group, settings: SandboxSettings) -> dict[str, Any]:
+def _container(group: ParsedGroup, settings: SandboxSettings) -> dict[str, Any]:
     spec = group.spec
     return {
         "name": names.SANDBOX_CONTAINER,
@@ -91,7 +93,7 @@ def _container(group: Group, settings: SandboxSettings) -> dict[str, Any]:
         "imagePullPolicy": spec.image_pull_policy,
         "command": spec.command or idle_command(spec.lifetime_seconds),
         "workingDir": spec.workdir,
-        "env": [{"name": name, "value": value} for name, value in (QUIET | spec.env).items()],
+        "env": [{"name": name, "value": value} for name, value in (QUIET_ENVIRONMENT | spec.env).items()],
         "resources": pod_resources(spec.resources, settings),
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -102,25 +104,25 @@ def _container(group: Group, settings: SandboxSettings) -> dict[str, Any]:
 
 
 def idle_command(lifetime: int) -> list[str]:
-    """Process 1: sleeps, ends at once on TERM, and, being a shell in `wait`, reaps what is orphaned to it."""
-    return ["sh", "-c", f"trap 'exit 0' TERM INT; sleep {math.ceil(lifetime) + OUTLIVE} & wait"]
+    """Process 1: sleeps, ends at once on TERM, and, being a shell in `wait`, reaps orphaned processes."""
+    return ["sh", "-c", f"trap 'exit 0' TERM INT; sleep {math.ceil(lifetime) + EXTRA_SLEEP} & wait"]
 
 
-def pod_resources(wish: Resources, settings: SandboxSettings) -> dict[str, dict[str, Any]]:
-    """Requests and limits, each resource in both: the wish; else the defaults, and never a limit below its request.
+def pod_resources(request: Resources, settings: SandboxSettings) -> dict[str, dict[str, Any]]:
+    """Requests and limits, each resource in both: as requested, else the defaults, never a limit below its request.
 
-    Where only a limit is named the request is the same, as everywhere in Kubernetes; so is the limit of a device.
+    Where only a limit is given, the request is the same, as everywhere in Kubernetes; so is the limit of a device.
     """
-    requests = settings.default_requests | wish.limits | wish.requests
+    requests = settings.default_requests | request.limits | request.requests
     defaults = {
         name: max(settings.default_limits.get(name, "0"), request, key=parse_quantity)
         for name, request in requests.items()
     }
-    return {"requests": requests, "limits": defaults | wish.limits}
+    return {"requests": requests, "limits": defaults | request.limits}
 
 
 def _dns(egress: str) -> dict[str, Any]:
-    """With no network a look-up must fail at once, not after the resolver's time-outs."""
+    """Without a network a look-up must fail at once, not after the resolver's time-outs."""
     if egress == "allow":
         return {"dnsPolicy": "Default"}
     options = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]

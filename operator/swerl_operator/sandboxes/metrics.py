@@ -1,16 +1,16 @@
-"""Metrics of the sandbox plane; labels take values from small fixed sets only."""
+"""Metrics of sandboxes; labels take values from small fixed sets only."""
 
 from __future__ import annotations
 
-from collections import Counter as Tally
+from collections import Counter as Counts
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from .parsed import PodState
-from .store import Store
+from .parsed import PodStage
+from .store import GroupStore
 
 START_BUCKETS = (0.25, 0.5, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 300, 600)  # seconds
 
@@ -18,10 +18,10 @@ START_BUCKETS = (0.25, 0.5, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 300, 600)  #
 class SandboxMetrics:
     """The collectors, registered in `registry`."""
 
-    def __init__(self, registry: CollectorRegistry, store: Store) -> None:
+    def __init__(self, registry: CollectorRegistry, store: GroupStore) -> None:
         self.start_seconds = Histogram(
             "swerl_sandbox_start_seconds",
-            "Seconds from the creation of a sandbox Pod to its being ready, as the operator saw it.",
+            "Seconds from the creation of a sandbox Pod until it is ready, as observed by the operator.",
             buckets=START_BUCKETS,
             registry=registry,
         )
@@ -31,7 +31,7 @@ class SandboxMetrics:
             ["verb"],
             registry=registry,
         )
-        self.ended = Counter(
+        self.groups_ended = Counter(
             "swerl_sandbox_groups_ended", "Groups that ended, by reason.", ["reason"], registry=registry
         )
         self.cpu_seconds = Counter(
@@ -39,27 +39,27 @@ class SandboxMetrics:
             "CPU-seconds used by sandboxes, summed up from samples of the metrics API.",
             registry=registry,
         )
-        registry.register(_Census(store))
+        registry.register(_SandboxCollector(store))
 
 
-class _Census(Collector):
-    """Counts when asked, so that keeping the figures costs nothing between scrapes."""
+class _SandboxCollector(Collector):
+    """Counts at each scrape, so nothing is updated in between."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: GroupStore) -> None:
         self._store = store
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Sandboxes by phase: `pending` are wished for but not created."""
+        """Sandboxes by phase: `pending` are requested but not created."""
         sandboxes = GaugeMetricFamily("swerl_sandboxes", "Sandboxes by phase.", labels=["phase"])
         for phase, number in self._count().items():
             sandboxes.add_metric([phase], number)
         yield sandboxes
 
-    def _count(self) -> Tally[str]:
-        counts: Tally[str] = Tally({state.value: 0 for state in PodState} | {"pending": 0})
+    def _count(self) -> Counts[str]:
+        counts: Counts[str] = Counts({state.value: 0 for state in PodStage} | {"pending": 0})
         for record in list(self._store.records()):
             if record.group is not None:
                 counts["pending"] += max(0, record.group.spec.replicas - record.created)
             for pod in list(record.pods.values()):
-                counts[pod.state.value] += 1
+                counts[pod.stage.value] += 1
         return counts

@@ -1,6 +1,6 @@
-"""What the operator knows of a SweSandbox and of a sandbox Pod: small frozen records read from raw API objects.
+"""SweSandboxes and sandbox Pods, parsed from raw API objects into small frozen records.
 
-Guarantees: reading never fails on a missing field; a Pod has exactly one state; a Pod that ended carries a reason from
+Guarantees: parsing never fails on a missing field; a Pod is in exactly one stage; a Pod that ended has a reason from
 `SandboxReason` (`Completed` for a normal end).
 """
 
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from swerl_api import names
 from swerl_api.base import faults
-from swerl_api.conditions import SandboxReason
+from swerl_api.conditions import Condition, SandboxCondition, SandboxReason, find_condition
+from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_api.swesandbox import SweSandboxSpec
 
-Object = Mapping[str, Any]
-Key = tuple[str, str]  # namespace, name of a SweSandbox
+from ..kube import Object
+from ..times import parse_time
+from ..workqueue import ObjectKey
 
 DISRUPTIONS = {
     "PreemptionByScheduler": SandboxReason.PREEMPTED,
@@ -32,36 +33,32 @@ STATUS_REASONS = {
     "Evicted": SandboxReason.EVICTED,
     "Preempting": SandboxReason.PREEMPTED,
     "DeadlineExceeded": SandboxReason.LIFETIME_EXCEEDED,
-    "NodeLost": SandboxReason.NODE_LOST,
-    "NodeShutdown": SandboxReason.NODE_LOST,
-    "Terminated": SandboxReason.NODE_LOST,
-    "Shutdown": SandboxReason.NODE_LOST,
+    **dict.fromkeys(("NodeLost", "NodeShutdown", "Terminated", "Shutdown"), SandboxReason.NODE_LOST),
 }
-# The kubelet's own refusals of a Pod that the scheduler had placed.
-KUBELET_REFUSALS = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "AppArmor", "SysctlForbidden")
+KUBELET_REJECTIONS = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "AppArmor", "SysctlForbidden")
 
 
-class PodState(Enum):
-    """Where a Pod stands between creation and end."""
+class PodStage(Enum):
+    """The stages of a Pod from creation to end."""
 
-    WAITING = "waiting"  # not on a node: gated, unschedulable, or not looked at yet
+    WAITING = "waiting"  # not on a node: gated, unschedulable, or not scheduled yet
     STARTING = "starting"  # on a node, container not ready
     READY = "ready"
     ENDING = "ending"  # deletion has begun
     ENDED = "ended"  # Succeeded or Failed
 
 
-class Milestones(NamedTuple):
-    """When a Pod got where, epoch seconds."""
+class StartTimes(NamedTuple):
+    """When a Pod reached each step of its start, in epoch seconds."""
 
     created: float
     scheduled: float
-    prepared: float  # volumes and network are there
+    prepared: float  # volumes and network are ready
     started: float  # the container runs
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class ParsedPod:
     """One sandbox Pod."""
 
     namespace: str
@@ -70,48 +67,50 @@ class Pod:
     ordinal: int
     version: int  # resourceVersion
     created: float  # epoch seconds
-    state: PodState
+    stage: PodStage
     running: bool = False
     reason: str = ""  # why it ended, or why it does not start
     message: str = ""
-    doomed: str = ""  # why it is being taken away though its client did not wish it, if so
+    disruption: str = ""  # reason of a deletion that its client did not request
     ending_since: float | None = None
-    waiting_since: float | None = None  # when the cluster began to say that it has no node
-    milestones: Milestones | None = None  # there once the container runs
+    waiting_since: float | None = None  # when the scheduler first reported that it fits no node
+    start_times: StartTimes | None = None  # known once the container runs
 
     @property
     def live(self) -> bool:
         """Whether it still needs, or will need, a node."""
-        return self.state is not PodState.ENDED
+        return self.stage is not PodStage.ENDED
 
     @property
     def lost(self) -> bool:
-        """Whether it ended otherwise than its client wished."""
-        return self.state is PodState.ENDED and self.reason != SandboxReason.COMPLETED
+        """Whether it ended, but not by its client's request."""
+        return self.stage is PodStage.ENDED and self.reason != SandboxReason.COMPLETED
+
+    @property
+    def description(self) -> str:
+        """Its name, and the message of the cluster about it."""
+        return f"{self.name}: {self.message}" if self.message else self.name
+
+    @property
+    def start_fails(self) -> bool:
+        """Whether the kubelet cannot pull its image or create its container at present."""
+        return self.stage is PodStage.STARTING and self.reason in PULL_REASONS | START_REASONS
 
 
-def followed(known: Pod, pod: Pod) -> Pod:
-    """`pod` with what is known from before: who began to take it away.
-
-    The kubelet ends every deletion with grace period 0, so the last versions of a Pod no longer tell.
-    """
-    if not known.doomed or pod.doomed:
+def keep_disruption(known: ParsedPod, pod: ParsedPod) -> ParsedPod:
+    """`pod` with the disruption of its earlier version: with grace period 0 the last versions no longer show it."""
+    if not known.disruption or pod.disruption:
         return pod
-    well = pod.state is PodState.ENDED and pod.reason == SandboxReason.COMPLETED
-    reason = known.doomed if well else pod.reason
-    return replace(pod, doomed=known.doomed, reason=reason, message=pod.message or known.message)
-
-
-def said_of(pod: Pod) -> str:
-    """Which Pod it is, and what the cluster says about it."""
-    return f"{pod.name}: {pod.message}" if pod.message else pod.name
+    completed = pod.stage is PodStage.ENDED and pod.reason == SandboxReason.COMPLETED
+    reason = known.disruption if completed else pod.reason
+    return replace(pod, disruption=known.disruption, reason=reason, message=pod.message or known.message)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ParsedGroup:
     """One SweSandbox."""
 
-    key: Key
+    key: ObjectKey
     uid: str
     version: int
     generation: int
@@ -120,51 +119,54 @@ class Group:
     labels: Mapping[str, str]
     spec: SweSandboxSpec
     status: Mapping[str, Any]
-    problem: str = ""  # why the spec cannot be read
+    spec_error: str = ""  # why the spec cannot be read
 
     @property
-    def job(self) -> str:
-        """Label of the job it belongs to, or ''."""
-        return self.labels.get(names.JOB_LABEL, "")
+    def job_key(self) -> ObjectKey:
+        """Namespace and job: its groups share an admission limit and a start window."""
+        return (self.key[0], self.labels.get(names.JOB_LABEL, ""))
+
+    def condition(self, type: str) -> Condition | None:
+        """A condition of the written status."""
+        return find_condition(parse_conditions(self.status), type)
+
+    def has(self, type: str) -> bool:
+        """Whether the written status has the condition `type` with status True."""
+        conditions = self.status.get("conditions") or ()
+        return any(c.get("type") == type and c.get("status") == "True" for c in conditions)
 
     @property
-    def scope(self) -> Key:
-        """Namespace and job: what shares an admission limit and a wave window."""
-        return (self.key[0], self.job)
+    def finished_at(self) -> float | None:
+        """When the written status reports the end, in epoch seconds; None while it reports none."""
+        found = self.condition(SandboxCondition.FINISHED) if self.has(SandboxCondition.FINISHED) else None
+        return parse_time(found.last_transition_time) if found is not None else None
 
 
-def seconds(stamp: str | None) -> float | None:
-    """Epoch seconds of a Kubernetes time (with or without fraction), or None."""
-    if not stamp:
-        return None
-    return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+def parse_conditions(status: Mapping[str, Any]) -> list[Condition]:
+    """The conditions of a raw status."""
+    return [Condition.model_validate(condition) for condition in status.get("conditions") or ()]
 
 
-def timestamp(epoch: float) -> str:
-    """Kubernetes time of `epoch` seconds."""
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def read_group(body: Object) -> Group:
-    """The facts of a SweSandbox; a spec that does not validate is told in `problem`, with no replicas."""
+def parse_group(body: Object) -> ParsedGroup:
+    """Parse a SweSandbox; a spec that does not validate has its error in `spec_error`, and no replicas."""
     meta = body["metadata"]
-    problem = ""
+    spec_error = ""
     try:
         spec = SweSandboxSpec.model_validate(body.get("spec") or {})
     except ValidationError as error:
         spec = SweSandboxSpec.model_construct(image="", replicas=0)
-        problem = faults(error, "spec.")
-    return Group(
+        spec_error = faults(error, "spec.")
+    return ParsedGroup(
         key=(str(meta["namespace"]), str(meta["name"])),
         uid=str(meta["uid"]),
         version=int(meta.get("resourceVersion") or 0),
         generation=int(meta.get("generation") or 1),
-        created=seconds(meta.get("creationTimestamp")) or 0.0,
+        created=parse_time(meta.get("creationTimestamp")) or 0.0,
         deleting=bool(meta.get("deletionTimestamp")),
         labels=dict(meta.get("labels") or {}),
         spec=spec,
         status=dict(body.get("status") or {}),
-        problem=problem,
+        spec_error=spec_error,
     )
 
 
@@ -182,105 +184,104 @@ def ordinal_of(name: str) -> int | None:
     return int(tail) if tail.isdecimal() else None
 
 
-def read_pod(body: Object) -> Pod | None:
-    """The facts of a sandbox Pod; None if its name carries no ordinal."""
+def parse_pod(body: Object) -> ParsedPod | None:
+    """Parse a sandbox Pod; None if its name has no ordinal."""
     meta, status = body["metadata"], body.get("status") or {}
     ordinal = ordinal_of(str(meta["name"]))
     if ordinal is None:
         return None
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
-    state, reason, message = _progress(body.get("spec") or {}, status, conditions)
-    ending = seconds(meta.get("deletionTimestamp"))
-    doomed, verdict = _doom(meta, conditions)
-    if ending is not None and state is not PodState.ENDED:
-        state, message = PodState.ENDING, verdict or message
+    stage, reason, message = _stage(body.get("spec") or {}, status, conditions)
+    ending = parse_time(meta.get("deletionTimestamp"))
+    disruption, cause = _disruption(meta, conditions)
+    if ending is not None and stage is not PodStage.ENDED:
+        stage, message = PodStage.ENDING, cause or message
     unplaced = reason == SandboxReason.POD_LOST and not (body.get("spec") or {}).get("nodeName")
     if ending is not None and (unplaced or reason in (SandboxReason.CONTAINER_EXITED, SandboxReason.COMPLETED)):
-        # The kubelet stopped it because it was deleted: by its client, or against its client's wish. What never had a
-        # node, and is held by a queue's finalizer, the garbage collector of Pods marks as failed.
-        reason, message = doomed or SandboxReason.COMPLETED, verdict
-    return Pod(
+        # The kubelet stopped it because its client or a disruption deleted it. The Pod garbage collector marks as
+        # failed what never had a node and is kept by a queue's finalizer.
+        reason, message = disruption or SandboxReason.COMPLETED, cause
+    return ParsedPod(
         namespace=str(meta["namespace"]),
         name=str(meta["name"]),
         uid=str(meta["uid"]),
         ordinal=ordinal,
         version=int(meta.get("resourceVersion") or 0),
-        created=seconds(meta.get("creationTimestamp")) or 0.0,
-        state=state,
+        created=parse_time(meta.get("creationTimestamp")) or 0.0,
+        stage=stage,
         running=status.get("phase") == "Running",
         reason=reason,
         message=message[:1024],
-        doomed=doomed,
+        disruption=disruption,
         ending_since=ending,
-        waiting_since=_told_first(meta, conditions) if state is PodState.WAITING else None,
-        milestones=_milestones(meta, status, conditions),
+        waiting_since=_unscheduled_since(meta, conditions) if stage is PodStage.WAITING else None,
+        start_times=_start_times(meta, status, conditions),
     )
 
 
-def _told_first(meta: Object, conditions: Mapping[str, Object]) -> float | None:
-    """When the scheduler first said that there is no node; API servers leave out the time of a gate's condition."""
-    return seconds((conditions.get("PodScheduled") or {}).get("lastTransitionTime") or meta.get("creationTimestamp"))
+def _unscheduled_since(meta: Object, conditions: Mapping[str, Object]) -> float | None:
+    """When the scheduler first reported that it fits no node; the condition of a gated Pod may have no time."""
+    return parse_time((conditions.get("PodScheduled") or {}).get("lastTransitionTime") or meta.get("creationTimestamp"))
 
 
-def _milestones(meta: Object, status: Object, conditions: Mapping[str, Object]) -> Milestones | None:
+def _start_times(meta: Object, status: Object, conditions: Mapping[str, Object]) -> StartTimes | None:
     stamps = [
         meta.get("creationTimestamp"),
         (conditions.get("PodScheduled") or {}).get("lastTransitionTime"),
         (conditions.get("PodReadyToStartContainers") or {}).get("lastTransitionTime"),
         _container(status, "running").get("startedAt"),
     ]
-    times = [time for time in map(seconds, stamps) if time is not None]
-    return Milestones(*times) if len(times) == len(stamps) else None
+    times = [time for time in map(parse_time, stamps) if time is not None]
+    return StartTimes(*times) if len(times) == len(stamps) else None
 
 
-def _doom(meta: Object, conditions: Mapping[str, Object]) -> tuple[str, str]:
-    """Reason and message of a disruption that no client of the sandbox asked for; empty without one.
+def _disruption(meta: Object, conditions: Mapping[str, Object]) -> tuple[str, str]:
+    """Reason and message of a deletion that the client of the sandbox did not request; empty without one.
 
-    Clients delete with grace period 0, which removes a Pod at once; whoever leaves a Pod its grace period is none.
+    Clients delete with grace period 0, which removes a Pod at once, so a deletion with a grace period is not theirs.
     """
-    told = _disruption(conditions)
-    if told is not None:
-        return DISRUPTIONS.get(str(told.get("reason")), ""), str(told.get("message") or "")
-    queue = conditions.get("TerminationTarget") or {}
-    if queue.get("status") == "True":  # Kueue takes back what it had admitted
-        return SandboxReason.PREEMPTED, str(queue.get("message") or "")
+    if target := _true(conditions, "DisruptionTarget"):
+        return DISRUPTIONS.get(str(target.get("reason")), ""), str(target.get("message") or "")
+    if preemption := _true(conditions, "TerminationTarget"):  # Kueue preempts what it had admitted
+        return SandboxReason.PREEMPTED, str(preemption.get("message") or "")
     if meta.get("deletionTimestamp") and meta.get("deletionGracePeriodSeconds"):
-        return SandboxReason.POD_DELETED, "somebody deleted the Pod (kubectl delete?) while its client used it"
+        return SandboxReason.POD_DELETED, "the Pod was deleted (kubectl delete?) while its client used it"
     return "", ""
 
 
-def _disruption(conditions: Mapping[str, Object]) -> Object | None:
-    found = conditions.get("DisruptionTarget") or {}
-    return found if found.get("status") == "True" else None
+def _true(conditions: Mapping[str, Object], type: str) -> Object:
+    """The condition if its status is True, else an empty one."""
+    found = conditions.get(type) or {}
+    return found if found.get("status") == "True" else {}
 
 
-def _progress(spec: Object, status: Object, conditions: Mapping[str, Object]) -> tuple[PodState, str, str]:
+def _stage(spec: Object, status: Object, conditions: Mapping[str, Object]) -> tuple[PodStage, str, str]:
     phase = status.get("phase") or "Pending"
     if phase == "Succeeded":
-        return PodState.ENDED, SandboxReason.COMPLETED, ""
+        return PodStage.ENDED, SandboxReason.COMPLETED, ""
     if phase == "Failed":
-        return PodState.ENDED, *_failure(status, conditions)
-    if (conditions.get("Ready") or {}).get("status") == "True":
-        return PodState.READY, "", ""
-    placed = conditions.get("PodScheduled") or {}
+        return PodStage.ENDED, *_end_reason(status, conditions)
+    if _true(conditions, "Ready"):
+        return PodStage.READY, "", ""
+    scheduled = conditions.get("PodScheduled") or {}
     gates = ", ".join(str(gate["name"]) for gate in spec.get("schedulingGates") or ())
     if gates:
-        return PodState.WAITING, SandboxReason.SCHEDULING_GATED, gates
-    if placed.get("status") != "True":
-        why, message = str(placed.get("reason") or ""), str(placed.get("message") or "")
-        known = {SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED}
-        return PodState.WAITING, why if why in known else "", message
+        return PodStage.WAITING, SandboxReason.SCHEDULING_GATED, gates
+    if scheduled.get("status") != "True":
+        why, message = str(scheduled.get("reason") or ""), str(scheduled.get("message") or "")
+        known = why in (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED)
+        return PodStage.WAITING, why if known else "", message
     waiting = _container(status, "waiting")
-    return PodState.STARTING, str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    return PodStage.STARTING, str(waiting.get("reason") or ""), str(waiting.get("message") or "")
 
 
-def _failure(status: Object, conditions: Mapping[str, Object]) -> tuple[str, str]:
-    told, message = str(status.get("reason") or ""), str(status.get("message") or "")
-    if told in STATUS_REASONS:
-        return STATUS_REASONS[told], message
-    if told.startswith(KUBELET_REFUSALS):
-        return SandboxReason.POD_REJECTED, f"{told}: {message}"
-    if (disruption := _disruption(conditions)) is not None:
+def _end_reason(status: Object, conditions: Mapping[str, Object]) -> tuple[str, str]:
+    cause, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    if cause in STATUS_REASONS:
+        return STATUS_REASONS[cause], message
+    if cause.startswith(KUBELET_REJECTIONS):
+        return SandboxReason.POD_REJECTED, f"{cause}: {message}"
+    if disruption := _true(conditions, "DisruptionTarget"):
         reason = DISRUPTIONS.get(str(disruption.get("reason")), SandboxReason.POD_LOST)
         return reason, str(disruption.get("message") or message)
     ended = _container(status, "terminated")
@@ -289,10 +290,10 @@ def _failure(status: Object, conditions: Mapping[str, Object]) -> tuple[str, str
     if ended:
         detail = f"{ended.get('reason') or 'Error'}, exit code {ended.get('exitCode')}: {ended.get('message') or ''}"
         return SandboxReason.CONTAINER_EXITED, detail.rstrip(": ")
-    return SandboxReason.POD_LOST, message or told or "the Pod failed without saying why"
+    return SandboxReason.POD_LOST, message or cause or "the Pod failed without a reason or message"
 
 
-def _container(status: Object, state: str) -> Mapping[str, Any]:
+def _container(status: Object, state: str) -> Object:
     for container in status.get("containerStatuses") or ():
         if container.get("name") == names.SANDBOX_CONTAINER:
             return dict((container.get("state") or {}).get(state) or {})

@@ -1,4 +1,4 @@
-"""Every figure of the sandbox plane, in one place."""
+"""All settings of the sandbox controller."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class SandboxSettings:
     max_concurrent: int | None = None
     """Sandboxes of all jobs together, admitted fairly between jobs; None: no limit but the jobs' own."""
 
-    wave: int = 8
-    """Pods of one job that may be starting at once before anything is known of the nodes; the floor of the window."""
+    start_window: int = 8
+    """Pods of one job that may be starting at once while the pace of the nodes is unknown; the window's minimum."""
 
-    wave_limit: int = 512
-    """Ceiling of that window."""
+    max_start_window: int = 512
+    """Maximum of that window."""
 
-    slow_start: float = 4.0
-    """A Pod not ready after this long (it pulls an image, say) no longer holds a place in the window."""
+    slot_timeout: float = 4.0
+    """A Pod not ready after this long (it may pull an image) no longer occupies a slot of the window."""
 
-    image_patience: float = 30.0
-    """How long a failing image pull may go on, with the kubelet's back-offs, before the Pod is given up."""
+    image_pull_timeout: float = 30.0
+    """How long an image pull may fail, with the kubelet's back-offs, before the Pod is deleted."""
 
-    reject_patience: float = 30.0
-    """How long a refused Pod creation (HTTP 403 other than quota) is tried again before the group is given up."""
+    rejection_timeout: float = 30.0
+    """How long a refused Pod creation (HTTP 403 other than quota) is retried before the group fails."""
 
-    terminating_patience: float = 60.0
-    """A Pod that is still terminating after this long has lost its node; it is removed by force."""
+    termination_timeout: float = 60.0
+    """A Pod that is still terminating after this long has lost its node; it is deleted by force."""
 
-    node_patience: int = 60
-    """A Pod whose node has not answered for this long, after the cluster noticed, is given up (`tolerationSeconds`)."""
+    node_timeout: int = 60
+    """A Pod whose node has been unreachable for this long is deleted (`tolerationSeconds`)."""
 
     finished_ttl: float = 60.0
     """A finished group is deleted after this long, if its client has not done so."""
@@ -48,22 +48,22 @@ class SandboxSettings:
     """A driver's Lease is read again after at most this long (at most a third of its duration)."""
 
     lease_missing: float = 50.0
-    """A group whose Lease does not exist is kept for this long after its creation: its driver may have died before it
-    made one, and then, too, all is gone within a minute."""
+    """A group whose Lease does not exist is kept for this long after its creation. Its driver may have died before it
+    created the Lease; then, too, the group is gone within a minute."""
 
-    lease_stale_patience: float = 15.0
-    """A Lease that already looks expired when first read, or after a gap in reading, gets this long to be renewed: the
-    clocks of driver and operator may differ, and a driver cannot renew while the API server is away."""
+    stale_lease_grace: float = 15.0
+    """A Lease that already looks expired when first read, or after a gap in reading, has this long to be renewed: the
+    clocks of driver and operator may differ, and a driver cannot renew while the API server is unavailable."""
 
     admitted_delay: float = 5.0
-    """Status: how long an admission may wait for news worth the same write."""
+    """Status: how long an admission may wait for other changes to write with it."""
 
     lost_delay: float = 2.0
-    """Status: how long the news of a lost Pod may wait for more of its kind."""
+    """Status: how long a lost Pod may wait for more of its kind."""
 
     queued_delay: float = 300.0
-    """Status: how long an admitted group may wait for its first Pod before that is worth a write: the groups of a big
-    batch stand in line for their job's nodes, which is one write the less for most of them."""
+    """Status: how long an admitted group may wait for its first Pod before that is written. The groups of a big batch
+    queue for their job's nodes; this saves one write for most of them."""
 
     waiting_delay: float = 10.0
     """Status: a reason for waiting is written once it has lasted this long."""
@@ -72,8 +72,8 @@ class SandboxSettings:
     """Status: changes of counts alone are written at most this often."""
 
     usage_delay: float = 300.0
-    """Status: CPU-seconds that no other news took along are written alone, once for a group, after this long; never for
-    a group that has had its share of writes, one whose start was slow."""
+    """Status: CPU-seconds that no other change took along are written on their own, once for a group, after this long;
+    never for a group that has used up its share of writes."""
 
     completed_delay: float = 3.0
     """Status: a completed group is normally deleted by its client within this long, and then never written."""
@@ -82,13 +82,37 @@ class SandboxSettings:
     """Status: least time between two writes of one group."""
 
     resync: float = 600.0
-    """Groups and Pods are listed this often, to notice deletions that no watch event told of."""
+    """Groups and Pods are listed this often, to notice deletions without a watch event."""
 
     usage_period: float = 60.0
     """CPU usage of the sandboxes is sampled this often, one request for all of them."""
 
     usage_absent: float = 600.0
-    """A cluster without metrics API is asked again after this long."""
+    """A cluster without metrics API is checked again after this long."""
+
+    reconcile_retry: tuple[float, float] = (0.5, 60.0)
+    """First and longest delay until a failed reconciliation is retried."""
+
+    list_retry: float = 2.0
+    """A failed list is retried after this long."""
+
+    watch_reopen: float = 0.1
+    """A watch that ended is opened again after this long."""
+
+    watch_retry: float = 0.9
+    """A watch that failed waits this much longer."""
+
+    events_retry: float = 5.0
+    """A watch of Events that failed is opened again after this long."""
+
+    lease_tick: float = 0.5
+    """How often the operator checks which Leases are due to be read."""
+
+    refused_retry: float = 2.0
+    """A refused Pod creation is retried after this long."""
+
+    isolation_retry: float = 0.5
+    """A failed isolation check is repeated after this long, then with doubling delays."""
 
     policy_recheck: float = 60.0
     """The NetworkPolicy of a namespace in use is verified this often."""
@@ -113,17 +137,17 @@ class SandboxSettings:
     """Linux capabilities on top of those a root image needs to use package tools and git."""
 
     pod_overrides: dict[str, Any] = field(default_factory=dict)
-    """Fields merged into every Pod spec last, for what this version does not know, e.g. `schedulerName`."""
+    """Fields merged into every Pod spec last, for fields without a setting of their own, e.g. `schedulerName`."""
 
     @classmethod
-    def asked(cls, asked: Settings) -> SandboxSettings:
-        """What the command line asks for; raises OperatorError naming the option that cannot be read."""
+    def from_options(cls, options: Settings) -> SandboxSettings:
+        """The settings that the command line sets; raises OperatorError with the name of an invalid option."""
         return cls(
-            workers=asked.sandbox_workers,
-            max_concurrent=asked.sandbox_limit or None,
-            host_users=_switch("sandbox-host-users", asked.sandbox_host_users),
-            priority_class_name=asked.sandbox_priority_class or None,
-            pod_overrides=_object("sandbox-pod-overrides", asked.sandbox_pod_overrides),
+            workers=options.sandbox_workers,
+            max_concurrent=options.sandbox_limit or None,
+            host_users=_switch("sandbox-host-users", options.sandbox_host_users),
+            priority_class_name=options.sandbox_priority_class or None,
+            pod_overrides=_object("sandbox-pod-overrides", options.sandbox_pod_overrides),
         )
 
 
@@ -137,7 +161,7 @@ def _object(option: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
     except ValueError as error:
-        raise OperatorError(f"--{option}: {text!r} is no JSON: {error}") from None
+        raise OperatorError(f"--{option}: {text!r} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise OperatorError(f'--{option}: {text!r} is no JSON object, as {{"schedulerName": "mine"}} is')
+        raise OperatorError(f'--{option}: {text!r} is not a JSON object such as {{"schedulerName": "mine"}}')
     return found

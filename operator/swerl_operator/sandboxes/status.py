@@ -1,71 +1,43 @@
 """The status of a group, and when it is worth a write.
 
-Guarantees: a status that says nothing new is never written; news wait for each other (an admission for the first
-Pods, counts for a condition), so that a group of four costs two or three writes over its life; CPU-seconds travel with
-other news, and are worth one write at most by themselves; `lastTransitionTime` moves only with its condition. Pure:
-time is an argument.
+Guarantees: an unchanged status is never written; changes wait for each other (an admission for the first Pods, counts
+for a condition), so that a group of four costs two or three writes over its life; CPU-seconds are written with other
+changes, and at most once on their own; `lastTransitionTime` changes only with its condition. Pure: time is an argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from swerl_api import names
-from swerl_api.conditions import (
-    Condition,
-    ConditionStatus,
-    SandboxCondition,
-    SandboxReason,
-    find_condition,
-    set_condition,
-)
+from swerl_api.conditions import ConditionStatus, SandboxCondition, SandboxReason, set_condition
 
-from .decide import Decision, Tally, View, last_words, pull_fails, tally
-from .parsed import Group, Pod, PodState, timestamp
+from ..times import format_time
+from .decide import GroupDecision, Outcome, PodCounts, count_pods, loss_message
+from .parsed import ParsedPod, PodStage, parse_conditions
 from .settings import SandboxSettings
+from .store import GroupRecord
 
 Status = dict[str, Any]
+Mark = tuple[ConditionStatus, str, str]  # status, reason and message of a condition
 COUNTS = ("replicas", "ready", "running", "finished", "failed")
 
 
-def conditions_of(status: Mapping[str, Any]) -> list[Condition]:
-    """The conditions of a raw status."""
-    return [Condition.model_validate(c) for c in status.get("conditions") or ()]
-
-
-def finished_at(group: Group) -> str | None:
-    """When the group's written status says it finished."""
-    found = find_condition(conditions_of(group.status), SandboxCondition.FINISHED)
-    return found.last_transition_time if found is not None and found.status == "True" else None
-
-
-def was_admitted(group: Group) -> bool:
-    """Whether the group's written status says that it was let in."""
-    found = find_condition(conditions_of(group.status), SandboxCondition.ADMITTED)
-    return found is not None and found.status == "True"
-
-
-def desired(view: View, decision: Decision) -> Status:
-    """The status that describes `view`, as the API takes it."""
-    counts = tally(view)
-    admitted, ready, finished = _admitted(view), _ready(view, counts, decision), decision.finished
-    degraded = _degraded(view, counts)
-    conditions = conditions_of(view.group.status)
-    marks: list[tuple[str, ConditionStatus, str, str]] = [
-        (SandboxCondition.ADMITTED, *admitted),
-        (SandboxCondition.READY, *ready),
-    ]
+def desired_status(record: GroupRecord, decision: GroupDecision, now: float) -> Status:
+    """The status that describes `record`, as the API takes it."""
+    group, counts = record.existing_group, count_pods(record)
+    admitted, ready, finished = _admitted(record), _ready(record, counts, decision), decision.finished
+    degraded = _degraded(record, counts)
+    marks: dict[str, Mark] = {SandboxCondition.ADMITTED: admitted, SandboxCondition.READY: ready}
     if degraded is not None:
-        marks.append((SandboxCondition.DEGRADED, "True", *degraded))
+        marks[SandboxCondition.DEGRADED] = ("True", *degraded)
     if finished is not None:
-        marks.append((SandboxCondition.FINISHED, "True", *finished))
-    for type_, status, reason, message in marks:
-        conditions = set_condition(
-            conditions, type_, status, reason, message, generation=view.group.generation, time=timestamp(view.now)
-        )
+        marks[SandboxCondition.FINISHED] = ("True", *finished)
+    conditions = parse_conditions(group.status)
+    for type, mark in marks.items():
+        conditions = set_condition(conditions, type, *mark, generation=group.generation, time=format_time(now))
     return {
         "phase": _phase(admitted[0], ready[0], finished),
         "replicas": counts.created,
@@ -73,139 +45,133 @@ def desired(view: View, decision: Decision) -> Status:
         "running": counts.running,
         "finished": counts.finished,
         "failed": counts.failed,
-        **_waits(view, ready[0]),
-        **_cpu_seconds(view, over=finished is not None),
+        **_waits(record, ready[0]),
+        **_cpu_seconds(record, over=finished is not None),
         "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in conditions],
-        "observedGeneration": view.group.generation,
+        "observedGeneration": group.generation,
     }
 
 
-def _admitted(view: View) -> tuple[ConditionStatus, str, str]:
-    gated = _waiting_for(view, SandboxReason.SCHEDULING_GATED)
+def _admitted(record: GroupRecord) -> Mark:
+    state = record.state
+    gated = _waiting_for(record, SandboxReason.SCHEDULING_GATED)
     if gated:
-        return "False", SandboxReason.SCHEDULING_GATED, _gate_message(view, gated[0])
-    if not view.created and view.refusal is not None and view.refusal[0] == SandboxReason.WAITING_FOR_CAPACITY:
-        return "False", *view.refusal
-    if view.created > 0 or (view.admitted and view.isolated):
+        return "False", SandboxReason.SCHEDULING_GATED, _gate_message(record, gated[0])
+    if not record.created and state.refusal is not None and state.refusal[0] == SandboxReason.WAITING_FOR_CAPACITY:
+        return "False", *state.refusal
+    if record.created > 0 or (state.admitted and state.policy_in_place):
         return "True", SandboxReason.ADMITTED, ""
-    if view.admitted:
-        return (
-            "False",
-            SandboxReason.WAITING_FOR_ISOLATION,
-            "the namespace's NetworkPolicy is not in place; the operator's log says why",
+    if state.admitted:
+        text = "the namespace's NetworkPolicy is not in place; the operator's log says why"
+        return "False", SandboxReason.WAITING_FOR_ISOLATION, text
+    if state.waits_for_other_jobs:
+        text = (
+            "all sandboxes that the operator allows (--sandbox-limit) are in use; jobs take turns, the smallest first"
         )
-    if view.others_first:
-        return (
-            "False",
-            SandboxReason.WAITING_FOR_CAPACITY,
-            "all sandboxes that the operator allows (--sandbox-limit) are in use; jobs take turns, the smallest first",
-        )
-    return (
-        "False",
-        SandboxReason.WAITING_FOR_CAPACITY,
-        f"older groups of this job use its {view.group.spec.max_concurrent} sandboxes; this one follows in order",
-    )
+    else:
+        limit = record.existing_group.spec.max_concurrent
+        text = f"older groups of this job use its {limit} sandboxes; this one follows in order"
+    return "False", SandboxReason.WAITING_FOR_CAPACITY, text
 
 
-def _ready(view: View, counts: Tally, decision: Decision) -> tuple[ConditionStatus, str, str]:
+def _ready(record: GroupRecord, counts: PodCounts, decision: GroupDecision) -> Mark:
     if decision.finished is not None:
         return "False", decision.finished[0], ""
-    # Once all were ready it stays so until the end: Pods leave one by one, and that is no news.
-    before = find_condition(conditions_of(view.group.status), SandboxCondition.READY)
+    # Once all were ready the group stays ready until its end, although its Pods end one by one.
+    group = record.existing_group
+    before = group.condition(SandboxCondition.READY)
     if before is not None and before.status == "True":
         return "True", before.reason, before.message
     settled = counts.ready + counts.finished + counts.failed
-    if counts.created >= view.group.spec.replicas > 0 and settled >= counts.created and counts.ready + counts.finished:
-        return ("True", SandboxReason.ALL_READY, "") if view.doubt is None else ("False", *_doubted(view.doubt))
-    return "False", *_why_not_ready(view)
+    if counts.created >= group.spec.replicas > 0 and settled >= counts.created and counts.ready + counts.finished:
+        problem = record.isolation_problem
+        if problem is None:
+            return "True", SandboxReason.ALL_READY, ""
+        return "False", SandboxReason.NOT_ISOLATED if problem else SandboxReason.VERIFYING_ISOLATION, problem
+    return "False", *_why_not_ready(record)
 
 
-def _why_not_ready(view: View) -> tuple[str, str]:
-    failing = [pod for pod in view.pods.values() if pull_fails(pod)]
+def _why_not_ready(record: GroupRecord) -> Outcome:
+    failing = [pod for pod in record.pods.values() if pod.start_fails]
     if failing:
-        return SandboxReason.PULLING_IMAGE, f"image {view.group.spec.image}: {failing[0].reason}, trying again"
-    gated = _waiting_for(view, SandboxReason.SCHEDULING_GATED)
+        text = f"image {record.existing_group.spec.image}: {failing[0].reason}, trying again"
+        return SandboxReason.PULLING_IMAGE, text
+    gated = _waiting_for(record, SandboxReason.SCHEDULING_GATED)
     if gated:
-        return SandboxReason.SCHEDULING_GATED, _gate_message(view, gated[0])
-    stuck = _waiting_for(view, SandboxReason.UNSCHEDULABLE)
-    if stuck:
-        return SandboxReason.UNSCHEDULABLE, _without_node(view, stuck)
-    if view.refusal is not None:
-        return view.refusal
-    if not view.admitted:
-        return SandboxReason.WAITING_FOR_CAPACITY, ""
-    return SandboxReason.CREATING, ""
+        return SandboxReason.SCHEDULING_GATED, _gate_message(record, gated[0])
+    unschedulable = _waiting_for(record, SandboxReason.UNSCHEDULABLE)
+    if unschedulable:
+        return SandboxReason.UNSCHEDULABLE, _unschedulable_message(record, unschedulable)
+    if record.state.refusal is not None:
+        return record.state.refusal
+    return SandboxReason.CREATING if record.state.admitted else SandboxReason.WAITING_FOR_CAPACITY, ""
 
 
-def _doubted(doubt: str) -> tuple[str, str]:
-    return SandboxReason.NOT_ISOLATED if doubt else SandboxReason.VERIFYING_ISOLATION, doubt
-
-
-def _waiting_for(view: View, reason: str) -> list[Pod]:
+def _waiting_for(record: GroupRecord, reason: str) -> list[ParsedPod]:
     """The Pods that have no node for this reason, those first that have waited longest."""
-    found = [pod for pod in view.pods.values() if pod.state is PodState.WAITING and pod.reason == reason]
-    return sorted(found, key=_since)
+    pods = [pod for pod in record.pods.values() if pod.stage is PodStage.WAITING and pod.reason == reason]
+    return sorted(pods, key=_waiting_since)
 
 
-def _since(pod: Pod) -> float:
+def _waiting_since(pod: ParsedPod) -> float:
     return pod.waiting_since or pod.created
 
 
-def _without_node(view: View, waiting: list[Pod]) -> str:
-    """How many wait, since when the first of them does, and what the scheduler says of it."""
+def _unschedulable_message(record: GroupRecord, waiting: list[ParsedPod]) -> str:
+    """How many Pods wait, since when the first of them does, and the scheduler's message about it."""
     first = waiting[0]
-    number = f"{len(waiting)} of {view.group.spec.replicas} Pods"
-    return f"{number} without a node, {first.name} since {timestamp(_since(first))}: {first.message}"
+    number = f"{len(waiting)} of {record.existing_group.spec.replicas} Pods"
+    return f"{number} without a node, {first.name} since {format_time(_waiting_since(first))}: {first.message}"
 
 
-def _gate_message(view: View, gated: Pod) -> str:
-    queue = view.group.labels.get(names.QUEUE_LABEL)
-    whom = f"LocalQueue {queue}" if queue else "whoever put them there"
-    text = f"scheduling gates hold its Pods ({gated.message}); they wait for {whom}"
-    return f"{text}: {view.queue_words}"[:1024] if view.queue_words else text
+def _gate_message(record: GroupRecord, gated: ParsedPod) -> str:
+    queue = record.existing_group.labels.get(names.QUEUE_LABEL)
+    owner = f"LocalQueue {queue}" if queue else "the controller that put them there"
+    text = f"scheduling gates hold its Pods ({gated.message}); they wait for {owner}"
+    return f"{text}: {record.state.queue_message}"[:1024] if record.state.queue_message else text
 
 
-def _degraded(view: View, counts: Tally) -> tuple[str, str] | None:
+def _degraded(record: GroupRecord, counts: PodCounts) -> Outcome | None:
     """Why Pods were lost, or None while none was."""
     if not counts.reasons:
         return None
-    before = find_condition(conditions_of(view.group.status), SandboxCondition.DEGRADED)
+    before = record.existing_group.condition(SandboxCondition.DEGRADED)
     if before is not None and set(counts.reasons) == {SandboxReason.POD_LOST}:
-        return before.reason, before.message  # an earlier operator process knew more than the counts tell
+        return before.reason, before.message  # an earlier operator process knew more than the counts show
     reason = counts.main_reason
-    example = last_words(view, reason)
-    text = f"{counts.failed} of {view.group.spec.replicas} Pods were lost: {counts.losses}"
+    example = loss_message(record, reason)
+    text = f"{counts.failed} of {record.existing_group.spec.replicas} Pods were lost: {counts.losses}"
     return reason, (f"{text}; {example}" if example else text)[:1024]
 
 
-def _cpu_seconds(view: View, *, over: bool) -> dict[str, float]:
-    """Told only once the group has worked: what its start used, told with that news, might be the last word."""
-    ready = find_condition(conditions_of(view.group.status), SandboxCondition.READY)
-    worked = over or (ready is not None and ready.status == "True")
-    known = max(view.cpu_seconds if worked else 0.0, float(view.group.status.get("cpuSeconds") or 0.0))
+def _cpu_seconds(record: GroupRecord, *, over: bool) -> dict[str, float]:
+    """Left out until the group was ready: written with the news of its start, they might never be written again."""
+    written = record.existing_group.status
+    worked = over or record.existing_group.has(SandboxCondition.READY)
+    known = max(record.cpu_seconds if worked else 0.0, float(written.get("cpuSeconds") or 0.0))
     return {"cpuSeconds": round(known, 1)} if known else {}
 
 
-def _waits(view: View, ready: str) -> dict[str, dict[str, float]]:
-    """Where the time until ready went, told with the news that the group is ready."""
-    known = view.group.status.get("waits")
-    started = {pod.uid: pod.milestones for pod in view.pods.values() if pod.milestones is not None}
+def _waits(record: GroupRecord, ready: str) -> dict[str, dict[str, float]]:
+    """Where the time until ready went, written together with Ready."""
+    known = record.existing_group.status.get("waits")
+    started = {pod.uid: pod.start_times for pod in record.pods.values() if pod.start_times is not None}
     if known or ready != "True" or not started:
         return {"waits": known} if known else {}
-    found = started.values()
-    pulls = {uid: view.pulls[uid] for uid in started if uid in view.pulls}
-    heard = [started[uid].started - started[uid].prepared - pull for uid, pull in pulls.items()]
+    times = started.values()
+    pulls = {uid: record.pulls[uid] for uid in started if uid in record.pulls}
+    after_pull = [started[uid].started - started[uid].prepared - pull for uid, pull in pulls.items()]
     parts = {
-        "queueSeconds": [m.created - view.group.created for m in found],
-        "scheduleSeconds": [m.scheduled - m.created for m in found],
-        "prepareSeconds": [m.prepared - m.scheduled for m in found],
+        "queueSeconds": [t.created - record.existing_group.created for t in times],
+        "scheduleSeconds": [t.scheduled - t.created for t in times],
+        "prepareSeconds": [t.prepared - t.scheduled for t in times],
         "pullSeconds": list(pulls.values()),
-        "startSeconds": heard or [m.started - m.prepared for m in found],
+        "startSeconds": after_pull or [t.started - t.prepared for t in times],
     }
     return {"waits": {name: round(max(0.0, fmean(values)), 1) for name, values in parts.items() if values}}
 
 
-def _phase(admitted: str, ready: str, finished: tuple[str, str] | None) -> str:
+def _phase(admitted: str, ready: str, finished: Outcome | None) -> str:
     if finished is not None:
         return "Finished" if finished[0] == SandboxReason.COMPLETED else "Failed"
     if ready == "True":
@@ -213,30 +179,19 @@ def _phase(admitted: str, ready: str, finished: tuple[str, str] | None) -> str:
     return "Admitted" if admitted == "True" else "Pending"
 
 
-@dataclass
-class Writes:
-    """What was written of one group, and since when there is news."""
-
-    count: int = 0
-    last: float = float("-inf")
-    news: str | None = None  # how urgent what is not written yet is
-    since: float = 0.0
-
-
-def due(
-    writes: Writes, written: Mapping[str, Any], wanted: Status, replicas: int, now: float, settings: SandboxSettings
-) -> float | None:
-    """When to write `wanted` over `written` (epoch seconds); None if it says nothing new. Keeps `writes` up to date."""
-    kind, room = _news(written, wanted), writes.count < max(2, replicas - 2)
-    if kind == "counts" and not room:
-        kind = None
-    if kind is None and room and "cpuSeconds" in wanted and "cpuSeconds" not in written:
-        kind = "usage"
-    if kind is None:
-        writes.news = None
+def write_time(record: GroupRecord, desired: Status, now: float, settings: SandboxSettings) -> float | None:
+    """When to write `desired` (epoch seconds); None if it is unchanged. Updates the record's `writes`."""
+    writes, written, replicas = record.state.writes, record.existing_group.status, record.existing_group.spec.replicas
+    urgency, within_share = _urgency(written, desired), writes.count < max(2, replicas - 2)
+    if urgency == "counts" and not within_share:
+        urgency = None
+    if urgency is None and within_share and "cpuSeconds" in desired and "cpuSeconds" not in written:
+        urgency = "usage"
+    if urgency is None:
+        writes.urgency = None
         return None
-    if writes.news != kind:
-        writes.news, writes.since = kind, now
+    if writes.urgency != urgency:
+        writes.urgency, writes.since = urgency, now
     delay = {
         "now": 0.0,
         "completed": settings.completed_delay,
@@ -246,23 +201,23 @@ def due(
         "waiting": settings.waiting_delay,
         "counts": settings.counts_delay,
         "usage": settings.usage_delay,
-    }[kind]
+    }[urgency]
     return max(writes.since + delay, writes.last + settings.write_interval)
 
 
-def _news(written: Mapping[str, Any], wanted: Status) -> str | None:
+def _urgency(written: Mapping[str, Any], desired: Status) -> str | None:
     """How urgent the difference is; None if there is none."""
     before = {c["type"]: c for c in written.get("conditions") or ()}
-    after = {c["type"]: c for c in wanted["conditions"]}
-    turned = {name for name, c in after.items() if before.get(name, {}).get("status") != c["status"]}
-    if SandboxCondition.FINISHED in turned:
+    after = {c["type"]: c for c in desired["conditions"]}
+    changed = {name for name, c in after.items() if before.get(name, {}).get("status") != c["status"]}
+    if SandboxCondition.FINISHED in changed:
         return "completed" if after[SandboxCondition.FINISHED]["reason"] == SandboxReason.COMPLETED else "now"
-    if SandboxCondition.READY in turned and after[SandboxCondition.READY]["status"] == "True":
+    if SandboxCondition.READY in changed and after[SandboxCondition.READY]["status"] == "True":
         return "now"
-    if SandboxCondition.DEGRADED in turned:
+    if SandboxCondition.DEGRADED in changed:
         return "lost"
-    if SandboxCondition.ADMITTED in turned and after[SandboxCondition.ADMITTED]["status"] == "True":
-        return "admitted" if wanted["replicas"] else "queued"
+    if SandboxCondition.ADMITTED in changed and after[SandboxCondition.ADMITTED]["status"] == "True":
+        return "admitted" if desired["replicas"] else "queued"
     if any(before.get(name, {}).get("reason") != c["reason"] for name, c in after.items()):
         return "waiting"
-    return "counts" if any(written.get(name) != wanted[name] for name in COUNTS) else None
+    return "counts" if any(written.get(name) != desired[name] for name in COUNTS) else None

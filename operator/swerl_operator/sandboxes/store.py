@@ -1,10 +1,10 @@
-"""The operator's memory of groups and Pods, fed by watch events, by its own writes and by lists, in any order.
+"""The store of groups and Pods, updated by watch events, by the operator's own writes and by lists, in any order.
 
 Guarantees:
-* an older version of an object never replaces a newer one, and a deleted object never comes back (no UID is reused);
-* `Record.created` never falls: an ordinal that was ever seen, or that a status ever told of, is never created again;
+* an older version of an object never replaces a newer one, and a deleted object never comes back (UIDs are unique);
+* `GroupRecord.created` never falls: an ordinal that was seen, or counted in a written status, is never used again;
 * a list removes what vanished without an event and keeps what is newer than the list.
-Nothing here does I/O or looks at a clock.
+Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -16,37 +16,47 @@ from dataclasses import dataclass, field
 from swerl_api import names
 from swerl_api.conditions import SandboxReason
 
-from .parsed import Group, Key, Pod, PodState, followed, said_of
+from ..workqueue import ObjectKey
+from .group_state import GroupState
+from .parsed import ParsedGroup, ParsedPod, PodStage, keep_disruption
 
-TOMBSTONES = 16_384  # deleted UIDs remembered; far more than events that can still be under way
+MAX_TOMBSTONES = 16_384  # deleted UIDs remembered; far more than events that can still be under way
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """Whether a Pod of a group was seen to reach nothing."""
+class IsolationCheck:
+    """The result of the last isolation check of a group."""
 
-    given: bool = False
-    objection: str = ""  # why not
-    tries: int = 0
+    passed: bool = False
+    failure: str = ""  # '' also before the first check
+    count: int = 0
 
 
 @dataclass
-class Record:
-    """One group and what became of its Pods."""
+class GroupRecord:
+    """One group, its Pods, and what this process knows of it."""
 
     uid: str
-    group: Group | None = None  # None: only Pods are known so far, or only Pods are left
-    arrival: int = 0  # order in which groups became known, to part groups created in the same second
-    pods: dict[int, Pod] = field(default_factory=dict)
-    created: int = 0  # Pods ever created; ordinals below it are spent
+    group: ParsedGroup | None = None  # None: only Pods are known so far, or only Pods are left
+    job_key: ObjectKey = ("", "")  # namespace and job of the group, kept when its object is gone
+    arrival: int = 0  # order in which groups became known, for those created in the same second; 0: never seen
+    pods: dict[int, ParsedPod] = field(default_factory=dict)
+    created: int = 0  # Pods ever created; ordinals below it are used up
     lost: Counter[str] = field(default_factory=Counter)  # Pods that are gone and were lost, by reason
-    last_words: dict[str, str] = field(default_factory=dict)  # reason -> what was said of a Pod that is gone for it
+    loss_messages: dict[str, str] = field(default_factory=dict)  # reason -> message about a Pod lost for it
     cpu_seconds: float = 0.0  # used by its Pods, as sampled
-    pulls: dict[str, float] = field(default_factory=dict)  # UID of a Pod -> seconds its image's pull took, if heard
-    sentenced: dict[str, str] = field(default_factory=dict)  # UID of a Pod the operator deletes -> reason
-    proof: Proof = Proof()
-    seeded: bool = False
-    ever_ready: bool = False
+    pulls: dict[str, float] = field(default_factory=dict)  # Pod UID -> seconds of its image pull, if known
+    deletion_reasons: dict[str, str] = field(default_factory=dict)  # UID of a Pod the operator deletes -> reason
+    isolation_check: IsolationCheck = IsolationCheck()
+    restored: bool = False
+    was_ready: bool = False  # one of its Pods, at least
+    state: GroupState = field(default_factory=GroupState)
+
+    @property
+    def existing_group(self) -> ParsedGroup:
+        """The group; to be used only while its object exists."""
+        assert self.group is not None, f"the object of group {self.uid} is gone"
+        return self.group
 
     @property
     def gone(self) -> int:
@@ -54,44 +64,55 @@ class Record:
         return max(0, self.created - len(self.pods))
 
     @property
-    def doubt(self) -> str | None:
-        """Why the group is not known to be isolated, '' where nobody has asked yet; None: it is, or need not be."""
-        free = self.group is None or self.group.spec.egress == "allow"
-        return None if free or self.proof.given else self.proof.objection
+    def live_pods(self) -> list[ParsedPod]:
+        """Pods that still need, or will need, a node."""
+        return [pod for pod in self.pods.values() if pod.live]
 
-    def seed(self) -> None:
-        """Take over, once, what an earlier operator process wrote: of Pods that are gone, and of CPU that was used."""
-        if self.seeded or self.group is None:
+    @property
+    def outstanding(self) -> int:
+        """Pods that the group still has or will create."""
+        return max(0, self.existing_group.spec.replicas - self.created) + len(self.live_pods)
+
+    @property
+    def isolation_problem(self) -> str | None:
+        """Why the group may not be isolated, '' before the first check; None: it is isolated, or need not be."""
+        unrestricted = self.group is None or self.group.spec.egress == "allow"
+        return None if unrestricted or self.isolation_check.passed else self.isolation_check.failure
+
+    def restore(self) -> None:
+        """Take over, once, what an earlier operator process wrote: Pods that are gone, CPU-seconds, the end."""
+        if self.restored or self.group is None:
             return
-        self.seeded = True
-        told = self.group.status
-        self.created = max(self.created, min(int(told.get("replicas") or 0), self.group.spec.replicas))
+        self.restored = True
+        self.state.finished_at = self.group.finished_at
+        written = self.group.status
+        self.created = max(self.created, min(int(written.get("replicas") or 0), self.group.spec.replicas))
         known = sum(pod.lost for pod in self.pods.values()) + self.lost.total()
-        missing = min(int(told.get("failed") or 0) - known, self.gone - self.lost.total())
+        missing = min(int(written.get("failed") or 0) - known, self.gone - self.lost.total())
         if missing > 0:
             self.lost[SandboxReason.POD_LOST] += missing
-        self.cpu_seconds += float(told.get("cpuSeconds") or 0.0)
-        self.ever_ready = self.ever_ready or self.gone > self.lost.total() or int(told.get("ready") or 0) > 0
+        self.cpu_seconds += float(written.get("cpuSeconds") or 0.0)
+        self.was_ready = self.was_ready or self.gone > self.lost.total() or int(written.get("ready") or 0) > 0
 
 
-class Store:
+class GroupStore:
     """Groups by key, their Pods by ordinal."""
 
     def __init__(self) -> None:
-        self._records: dict[str, Record] = {}
-        self._current: dict[Key, str] = {}  # key -> UID of the group that has this name now
-        self._pod_home: dict[str, tuple[str, int]] = {}  # Pod UID -> owner UID, ordinal
-        self._owners: dict[Key, set[Key]] = defaultdict(set)  # Lease -> groups that name it
-        self._dead: OrderedDict[str, None] = OrderedDict()
+        self._records: dict[str, GroupRecord] = {}
+        self._current: dict[ObjectKey, str] = {}  # key -> UID of the group that has this name now
+        self._pod_owners: dict[str, tuple[str, int]] = {}  # Pod UID -> owner UID, ordinal
+        self._owners: dict[ObjectKey, set[ObjectKey]] = defaultdict(set)  # Lease -> groups that name it
+        self._tombstones: OrderedDict[str, None] = OrderedDict()
         self._arrivals = 0
 
-    def record(self, key: Key) -> Record | None:
+    def record(self, key: ObjectKey) -> GroupRecord | None:
         """The record of the group that has this key now, or None."""
         uid = self._current.get(key)
         return self._records.get(uid) if uid else None
 
-    def records(self) -> Iterator[Record]:
-        """All records, also those whose group is gone but not its Pods."""
+    def records(self) -> Iterator[GroupRecord]:
+        """All records, also those whose group is gone while Pods of it are left."""
         return iter(self._records.values())
 
     def namespaces(self) -> set[str]:
@@ -103,33 +124,33 @@ class Store:
         groups = (record.group for record in self._records.values())
         return {group.key[0] for group in groups if group is not None and group.spec.egress == "none"}
 
-    def leases(self) -> set[Key]:
+    def leases(self) -> set[ObjectKey]:
         """The Leases (namespace, name) that groups name."""
         return set(self._owners)
 
-    def owned_by(self, lease: Key) -> set[Key]:
+    def owned_by(self, lease: ObjectKey) -> set[ObjectKey]:
         """Keys of the groups that name this Lease."""
         return set(self._owners.get(lease, ()))
 
-    def by_uid(self, uid: str) -> Record | None:
+    def by_uid(self, uid: str) -> GroupRecord | None:
         """The record of the group with this UID, or None."""
         return self._records.get(uid)
 
-    def owner_of(self, namespace: str, pod: str) -> Record | None:
+    def owner_of(self, namespace: str, pod: str) -> GroupRecord | None:
         """The record of the group in `namespace` whose Pod has this name now, or None."""
         group = pod.removeprefix(names.SANDBOX_POD_PREFIX).rpartition("-")[0]
         return self.record((namespace, group))
 
-    def put_group(self, group: Group) -> Record | None:
-        """Take in a group as it is; its record, or None when this says nothing new."""
-        if group.uid in self._dead:
+    def put_group(self, group: ParsedGroup) -> GroupRecord | None:
+        """Store a version of a group; its record, or None when the version is not new."""
+        if group.uid in self._tombstones:
             return None
-        record = self._records.setdefault(group.uid, Record(group.uid))
+        record = self._records.setdefault(group.uid, GroupRecord(group.uid))
         if record.group is not None and record.group.version >= group.version:
             return None
         if record.group is None:
             self._arrivals += 1
-            record.arrival = self._arrivals
+            record.arrival, record.job_key = self._arrivals, group.job_key
         previous = self._current.get(group.key)
         if previous not in (None, group.uid):
             self._release_name(self._records[str(previous)])
@@ -139,22 +160,22 @@ class Store:
             self._owners[(group.key[0], group.spec.owner)].add(group.key)
         return record
 
-    def drop_group(self, uid: str) -> Record | None:
-        """Forget a deleted group; its Pods are kept until they are gone too. Its record, if it was known."""
-        self._bury(uid)
+    def drop_group(self, uid: str) -> GroupRecord | None:
+        """Remove a deleted group and keep its Pods until they are gone, too. Its record, if it was known."""
+        self._add_tombstone(uid)
         record = self._records.get(uid)
         if record is None or record.group is None:
             return None
         self._release_name(record)
         record.group = None
-        self._forget_if_empty(record)
+        self._drop_if_empty(record)
         return record
 
-    def put_pod(self, owner: str, pod: Pod) -> Record | None:
-        """Take in a Pod of the group with UID `owner`; its record, or None when this says nothing new."""
-        if pod.uid in self._dead:
+    def put_pod(self, owner: str, pod: ParsedPod) -> GroupRecord | None:
+        """Store a version of a Pod of the group with UID `owner`; its record, or None when the version is not new."""
+        if pod.uid in self._tombstones:
             return None
-        record = self._records.setdefault(owner, Record(owner))
+        record = self._records.setdefault(owner, GroupRecord(owner))
         known = record.pods.get(pod.ordinal)
         if known is not None and known.uid == pod.uid and known.version >= pod.version:
             return None
@@ -162,36 +183,36 @@ class Store:
             self.drop_pod(known.uid)
             record = self._records.setdefault(owner, record)
         if known is not None and known.uid == pod.uid:
-            pod = followed(known, pod)
+            pod = keep_disruption(known, pod)
         record.pods[pod.ordinal] = pod
         record.created = max(record.created, pod.ordinal + 1)
-        record.ever_ready = record.ever_ready or pod.state is PodState.READY
-        self._pod_home[pod.uid] = (owner, pod.ordinal)
+        record.was_ready = record.was_ready or pod.stage is PodStage.READY
+        self._pod_owners[pod.uid] = (owner, pod.ordinal)
         return record
 
-    def heard_pull(self, uid: str, seconds: float) -> None:
-        """The image of the Pod with this UID was pulled in `seconds`; a Pod that is not known is none of ours."""
-        home = self._pod_home.get(uid)
-        if home is not None:
-            self._records[home[0]].pulls[uid] = seconds
+    def record_pull(self, uid: str, seconds: float) -> None:
+        """The image of the Pod with this UID was pulled in `seconds`; unknown Pods are ignored."""
+        owner = self._pod_owners.get(uid)
+        if owner is not None:
+            self._records[owner[0]].pulls[uid] = seconds
 
-    def drop_pod(self, uid: str, last: Pod | None = None) -> Record | None:
-        """A Pod is gone; `last` is its final state if the event told it. Its record, or None if it was not known."""
-        self._bury(uid)
-        home = self._pod_home.pop(uid, None)
-        if home is None:
+    def drop_pod(self, uid: str, last: ParsedPod | None = None) -> GroupRecord | None:
+        """Remove a Pod; `last` is its final version if the event had one. Its record, or None if it was not known."""
+        self._add_tombstone(uid)
+        owner = self._pod_owners.pop(uid, None)
+        if owner is None:
             return None
-        record = self._records[home[0]]
-        pod = record.pods.pop(home[1])
+        record = self._records[owner[0]]
+        pod = record.pods.pop(owner[1])
         record.pulls.pop(uid, None)
-        last = followed(pod, last) if last is not None else pod
-        reason = record.sentenced.pop(uid, "") or _loss(last)
+        last = keep_disruption(pod, last) if last is not None else pod
+        reason = record.deletion_reasons.pop(uid, "") or _loss_reason(last)
         if reason:
             record.lost[reason] += 1
-            record.last_words[reason] = said_of(last if last.message else pod)
+            record.loss_messages[reason] = (last if last.message else pod).description
         else:
-            record.ever_ready = True
-        self._forget_if_empty(record)
+            record.was_ready = True
+        self._drop_if_empty(record)
         return record
 
     def stale_groups(self, present: Iterable[str], version: int, namespace: str | None) -> list[str]:
@@ -206,7 +227,7 @@ class Store:
             and namespace in (None, record.group.key[0])
         ]
 
-    def stale_pods(self, present: Iterable[str], version: int, namespace: str | None) -> list[Pod]:
+    def stale_pods(self, present: Iterable[str], version: int, namespace: str | None) -> list[ParsedPod]:
         """Pods that a list at `version` lacks and that are not newer than it."""
         alive = set(present)
         return [
@@ -216,8 +237,8 @@ class Store:
             if namespace in (None, pod.namespace) and pod.uid not in alive and pod.version <= version
         ]
 
-    def _release_name(self, record: Record) -> None:
-        """The group no longer answers to its key; one of the same name may."""
+    def _release_name(self, record: GroupRecord) -> None:
+        """The key no longer stands for this group; another group of the same name may take it."""
         group = record.group
         if group is None or self._current.get(group.key) != record.uid:
             return
@@ -227,19 +248,19 @@ class Store:
         if not self._owners[lease]:
             del self._owners[lease]
 
-    def _bury(self, uid: str) -> None:
-        self._dead[uid] = None
-        self._dead.move_to_end(uid)
-        while len(self._dead) > TOMBSTONES:
-            self._dead.popitem(last=False)
+    def _add_tombstone(self, uid: str) -> None:
+        self._tombstones[uid] = None
+        self._tombstones.move_to_end(uid)
+        while len(self._tombstones) > MAX_TOMBSTONES:
+            self._tombstones.popitem(last=False)
 
-    def _forget_if_empty(self, record: Record) -> None:
+    def _drop_if_empty(self, record: GroupRecord) -> None:
         if record.group is None and not record.pods:
             self._records.pop(record.uid, None)
 
 
-def _loss(pod: Pod) -> str:
-    """Why a Pod that is gone counts as lost; '' when its client let it go."""
+def _loss_reason(pod: ParsedPod) -> str:
+    """Why a Pod that is gone counts as lost; '' when its client deleted it."""
     if pod.lost:
         return pod.reason
-    return pod.doomed if pod.state is not PodState.ENDED else ""
+    return pod.disruption if pod.stage is not PodStage.ENDED else ""

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from swerl_operator.errors import Unavailable
-from swerl_operator.sandboxes.api import Cluster
+from swerl_operator.sandboxes.api import SandboxApi
 from swerl_operator.sandboxes.metrics import SandboxMetrics
-from swerl_operator.sandboxes.parsed import read_group
+from swerl_operator.sandboxes.parsed import parse_group
 from swerl_operator.sandboxes.settings import SandboxSettings
-from swerl_operator.sandboxes.store import Store
-from swerl_operator.sandboxes.usage import Usage
+from swerl_operator.sandboxes.store import GroupStore
+from swerl_operator.sandboxes.usage import UsageSampler
 
 from tests.control_plane.operator_process import Operator
 
@@ -100,11 +100,13 @@ async def report(user: Any, group: str, *cpu: str) -> None:
 
 
 async def test_cpu_seconds_are_added_up_where_there_is_a_metrics_api(user: Any, metrics_api: Any) -> None:
-    store, registry = Store(), CollectorRegistry()
+    store, registry = GroupStore(), CollectorRegistry()
     metrics = SandboxMetrics(registry, store)
     looked: list[tuple[str, str]] = []
-    usage = Usage(Cluster(user.api, metrics), store, metrics, SandboxSettings(), [user.namespace], looked.append)
-    record = store.put_group(read_group(await user.declare("busy", replicas=2)))
+    usage = UsageSampler(
+        SandboxApi(user.api, metrics), store, metrics, SandboxSettings(), [user.namespace], looked.append
+    )
+    record = store.put_group(parse_group(await user.declare("busy", replicas=2)))
     assert record is not None
     assert await usage.sample() is False, "no metrics API: nothing to read, and no error"
     await metrics_api()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import Conflict
-from swerl_operator.orphan_gc import Abandoned
-from swerl_operator.sandboxes.parsed import timestamp
+from swerl_operator.orphan_gc import OrphanGC
 from swerl_operator.sandboxes.settings import SandboxSettings
+from swerl_operator.times import format_time
 
 WALL = 1_000_000.0
 DURATION = 40
@@ -28,7 +28,7 @@ class Cluster:
             assert labels == "swerl.dev/lease=u1"
             return [{"metadata": {"name": name}} for name in self.pods]
         assert labels == "swerl.dev/role=client"
-        spec = {"holderIdentity": "a@b/1", "renewTime": timestamp(self.renewed), "leaseDurationSeconds": DURATION}
+        spec = {"holderIdentity": "a@b/1", "renewTime": format_time(self.renewed), "leaseDurationSeconds": DURATION}
         meta = {"namespace": "ns", "uid": "u1", "resourceVersion": "7"}
         return [{"metadata": meta | {"name": name}, "spec": spec} for name in self.leases]
 
@@ -66,44 +66,42 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def looker(cluster: Cluster, time: Time) -> Abandoned:
-    return Abandoned(cluster, (), SandboxSettings(), time.clock, time.wall)  # type: ignore[arg-type]
+def gc(cluster: Cluster, time: Time) -> OrphanGC:
+    return OrphanGC(cluster, (), SandboxSettings(), time.clock, time.wall)  # type: ignore[arg-type]
 
 
-async def pass_time(looker: Abandoned, time: Time, seconds: float) -> bool:
+async def pass_time(gc: OrphanGC, time: Time, seconds: float) -> bool:
     """Sweep every five seconds; what the last one said."""
     ending = False
     until = time.now + seconds
     while time.now < until:
         time.now += 5
-        ending = await looker.sweep()
+        ending = await gc.sweep()
     return ending
 
 
-async def test_gradings_go_before_the_lease_that_owns_their_policy(
-    looker: Abandoned, cluster: Cluster, time: Time
-) -> None:
-    assert not await pass_time(looker, time, DURATION)
+async def test_gradings_go_before_the_lease_that_owns_their_policy(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+    assert not await pass_time(gc, time, DURATION)
     assert cluster.deleted == []
-    assert await pass_time(looker, time, 10), "a Pod still runs"
+    assert await pass_time(gc, time, 10), "a Pod still runs"
     assert set(cluster.deleted) == {"jobs"}
     cluster.pods.clear()
-    assert not await pass_time(looker, time, 5)
+    assert not await pass_time(gc, time, 5)
     assert cluster.deleted[-1] == "leases/program"
 
 
-async def test_a_program_that_renews_keeps_all(looker: Abandoned, cluster: Cluster, time: Time) -> None:
+async def test_a_program_that_renews_keeps_all(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
     for _ in range(30):
         cluster.renewed = time.wall()
-        await pass_time(looker, time, 10)
+        await pass_time(gc, time, 10)
     assert cluster.deleted == []
 
 
-async def test_a_renewal_in_the_last_moment_keeps_the_lease(looker: Abandoned, cluster: Cluster, time: Time) -> None:
+async def test_a_renewal_in_the_last_moment_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
     cluster.pods.clear()
     cluster.late = True
-    assert not await pass_time(looker, time, DURATION + 10)
+    assert not await pass_time(gc, time, DURATION + 10)
     assert cluster.leases == ["program"]
     cluster.renewed, before = time.wall(), len(cluster.deleted)
-    await pass_time(looker, time, 20)
+    await pass_time(gc, time, 20)
     assert len(cluster.deleted) == before

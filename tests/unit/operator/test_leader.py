@@ -56,7 +56,7 @@ class Leases:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RETRY_SECONDS", "FAILED_SECONDS", "STANDBY_SECONDS"):
+    for name in ("RETRY_SECONDS", "FAILED_RETRY_SECONDS", "STANDBY_POLL_SECONDS"):
         monkeypatch.setattr(module, name, 0.005)
 
 
@@ -85,7 +85,7 @@ async def test_a_candidate_waits_for_a_server_that_refuses_it(leases: Leases, le
 async def test_a_leader_goes_on_over_refusals_that_pass(leases: Leases, leader: Leader) -> None:
     await leader.acquire()
     leases.refusals = list(REFUSALS)
-    holding = asyncio.create_task(leader.hold())
+    holding = asyncio.create_task(leader.renew_until_lost())
     await until(lambda: holding.done() or leases.written > 4)
     assert not holding.done()
     holding.cancel()
@@ -98,7 +98,7 @@ async def test_a_leader_that_is_refused_for_long_stops(
     await leader.acquire()
     leases.refusals = [REFUSALS[0]] * 1000
     with pytest.raises(LeadershipLost, match="not renewed"):
-        await asyncio.wait_for(leader.hold(), 20)
+        await asyncio.wait_for(leader.renew_until_lost(), 20)
 
 
 async def test_a_leader_tries_again_soon_when_there_is_no_answer(
@@ -107,7 +107,7 @@ async def test_a_leader_tries_again_soon_when_there_is_no_answer(
     monkeypatch.setattr(module, "RENEW_TIMEOUT_SECONDS", 0.3)
     await leader.acquire()
     leases.silent = 2
-    holding = asyncio.create_task(leader.hold())
+    holding = asyncio.create_task(leader.renew_until_lost())
     await until(lambda: holding.done() or leases.written > 2)
     assert not holding.done()
     assert [record.levelname for record in caplog.records if "not renewed" in record.message] == ["WARNING"] * 2
@@ -115,6 +115,6 @@ async def test_a_leader_tries_again_soon_when_there_is_no_answer(
 
 
 def test_a_third_renewal_comes_before_the_deadline_and_the_last_one_before_another_may_lead() -> None:
-    failed = TIMES["RENEW_TIMEOUT_SECONDS"] + TIMES["FAILED_SECONDS"]
+    failed = TIMES["RENEW_TIMEOUT_SECONDS"] + TIMES["FAILED_RETRY_SECONDS"]
     assert TIMES["RETRY_SECONDS"] + 2 * failed < TIMES["RENEW_DEADLINE_SECONDS"]
     assert TIMES["RENEW_DEADLINE_SECONDS"] + failed < TIMES["DURATION_SECONDS"]

@@ -80,7 +80,7 @@ async def test_a_job_with_a_thousand_keys_does_not_delay_the_others() -> None:
     async def reconcile(key: str) -> None:
         seen.append(key)
 
-    queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics(), workers=1, lane=lambda key: key[0])
+    queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics(), workers=1, flow=lambda key: key[0])
     for number in range(1000):
         queue.add(f"a{number}")
     queue.add("b0")

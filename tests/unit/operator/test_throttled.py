@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from swerl_api import retry_after
-from swerl_operator import workqueue
 from swerl_operator.errors import Unavailable
 from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
@@ -66,8 +65,7 @@ async def test_a_watch_says_how_long_it_must_wait(opened: Opened) -> None:
         assert caught.value.retry_after == 5
 
 
-async def test_the_queue_leaves_the_server_alone_for_as_long_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workqueue, "FIRST_RETRY_SECONDS", 0.01)
+async def test_the_queue_leaves_the_server_alone_for_as_long_as_it_asks() -> None:
     tries: list[float] = []
     done = asyncio.Event()
 
@@ -77,7 +75,7 @@ async def test_the_queue_leaves_the_server_alone_for_as_long_as_it_asks(monkeypa
             raise Unavailable("429: too many requests", retry_after=0.5)
         done.set()
 
-    queue: WorkQueue[str] = WorkQueue("Thing", reconcile, Metrics(), workers=1)
+    queue: WorkQueue[str] = WorkQueue("Thing", reconcile, Metrics(), workers=1, retry_seconds=(0.01, 60.0))
     queue.add("x")
     running = asyncio.create_task(queue.run())
     await asyncio.wait_for(done.wait(), 30)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
-from swerl_operator.sandboxes import informer as informer_module
-from swerl_operator.sandboxes.decide import View
-from swerl_operator.sandboxes.parsed import Group, Pod, PodState, owner_uid, read_group, read_pod, timestamp
+from swerl_operator.sandboxes.group_state import GroupState
+from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod, PodStage, owner_uid, parse_group, parse_pod
+from swerl_operator.sandboxes.store import GroupRecord, IsolationCheck
+from swerl_operator.times import format_time
 
 Body = dict[str, Any]
 NOW = 1_000_000.0
@@ -31,7 +32,7 @@ def sandbox_body(name: str = "g", *, uid: str = "", job: str = "j", created: flo
             "uid": uid or f"uid-{name}",
             "resourceVersion": "1",
             "generation": 1,
-            "creationTimestamp": timestamp(created),
+            "creationTimestamp": format_time(created),
             "labels": {"swerl.dev/job": job, "kueue.x-k8s.io/queue-name": "q", "team": "x"},
         },
         "spec": {"image": "registry/task:1", "replicas": 4} | spec,
@@ -45,7 +46,7 @@ def pod_body(ordinal: int = 0, *, group: str = "g", version: int = 1, **status: 
             "namespace": "ns",
             "uid": f"pod-{group}-{ordinal}",
             "resourceVersion": str(version),
-            "creationTimestamp": timestamp(NOW),
+            "creationTimestamp": format_time(NOW),
             "labels": {SANDBOX_LABEL: group},
             "ownerReferences": [{"kind": "SweSandbox", "uid": f"uid-{group}", "controller": True}],
         },
@@ -75,13 +76,13 @@ def _true(kind: str) -> Body:
 
 
 @pytest.fixture
-def group() -> Callable[..., Group]:
-    return lambda *args, **spec: read_group(sandbox_body(*args, **spec))
+def group() -> Callable[..., ParsedGroup]:
+    return lambda *args, **spec: parse_group(sandbox_body(*args, **spec))
 
 
 @pytest.fixture
-def pod() -> Callable[..., Pod]:
-    def build(ordinal: int = 0, state: PodState = PodState.READY, **facts: Any) -> Pod:
+def pod() -> Callable[..., ParsedPod]:
+    def build(ordinal: int = 0, stage: PodStage = PodStage.READY, **facts: Any) -> ParsedPod:
         defaults = {
             "namespace": "ns",
             "name": f"swesb-g-{ordinal}",
@@ -89,33 +90,30 @@ def pod() -> Callable[..., Pod]:
             "version": 1,
             "created": NOW,
         }
-        running = state is PodState.READY
-        return Pod(**({**defaults, "ordinal": ordinal, "state": state, "running": running} | facts))
+        running = stage is PodStage.READY
+        return ParsedPod(**({**defaults, "ordinal": ordinal, "stage": stage, "running": running} | facts))
 
     return build
 
 
 @pytest.fixture
-def view(group: Callable[..., Group]) -> Callable[..., View]:
-    def build(*pods: Pod, spec: Body | None = None, status: Body | None = None, **facts: Any) -> View:
+def record() -> Callable[..., GroupRecord]:
+    """Builds the record of an admitted, isolated group; `facts` are fields of the record or of its state."""
+
+    def build(*pods: ParsedPod, spec: Body | None = None, status: Body | None = None, **facts: Any) -> GroupRecord:
         body = sandbox_body(**(spec or {})) | ({"status": status} if status else {})
-        defaults: Body = {
-            "group": read_group(body),
-            "pods": {p.ordinal: p for p in pods},
-            "created": max((p.ordinal + 1 for p in pods), default=0),
-            "lost": {},
-            "ever_ready": any(p.state is PodState.READY for p in pods),
-            "admitted": True,
-            "isolated": True,
-            "places": 8,
-            "lease_expired": False,
-            "rejected": "",
-            "refusal": None,
-            "failing_since": {},
-            "finished_at": None,
-            "now": NOW,
-        }
-        return View(**(defaults | facts))
+        built = GroupRecord(
+            "uid-g",
+            parse_group(body),
+            pods={p.ordinal: p for p in pods},
+            created=max((p.ordinal + 1 for p in pods), default=0),
+            was_ready=any(p.stage is PodStage.READY for p in pods),
+            isolation_check=IsolationCheck(passed=True),
+            state=GroupState(admitted=True, slots=8),
+        )
+        for name, fact in facts.items():
+            setattr(built if hasattr(built, name) else built.state, name, fact)
+        return built
 
     return build
 
@@ -220,7 +218,7 @@ class World:
         if image.startswith("forbidden"):
             raise Invalid("POST", 422, "Invalid", "spec.containers[0].image: not allowed here")
         body = copy.deepcopy(body)
-        body["metadata"] |= {"uid": f"pod-{next(self._uids)}", "creationTimestamp": timestamp(NOW)}
+        body["metadata"] |= {"uid": f"pod-{next(self._uids)}", "creationTimestamp": format_time(NOW)}
         if self.gates:
             body["spec"]["schedulingGates"] = self.gates
         self.pods[name] = body
@@ -257,7 +255,7 @@ class World:
         return True
 
     def _count(self, body: Body) -> None:
-        pod = read_pod(body)
+        pod = parse_pod(body)
         assert pod is not None
         self.created[(str(owner_uid(body)), pod.ordinal)] += 1
         alive = Counter(b["metadata"]["labels"].get("swerl.dev/job", "") for b in self.pods.values())
@@ -272,13 +270,3 @@ class World:
 @pytest.fixture
 def world() -> Callable[..., World]:
     return World
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer_module, "RETRY", 0.01)
-    monkeypatch.setattr(informer_module, "TICK", 0.02)
-    monkeypatch.setattr("swerl_operator.sandboxes.isolation_check.FIRST_PAUSE", 0.02)
-    monkeypatch.setattr("swerl_operator.sandboxes.reconciler.RETRY_REFUSED", 0.02)
-    monkeypatch.setattr("swerl_operator.workqueue.FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("swerl_operator.workqueue.LAST_RETRY_SECONDS", 0.05)

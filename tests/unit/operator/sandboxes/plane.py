@@ -1,27 +1,28 @@
-"""The whole plane as one operator process runs it, on the API server in memory."""
+"""The sandbox controller of one operator process, on the API server in memory."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 from swerl_operator.metrics import Metrics
-from swerl_operator.sandboxes.api import Cluster
-from swerl_operator.sandboxes.informer import Feed
-from swerl_operator.sandboxes.isolation_check import Proofs
+from swerl_operator.sandboxes.api import SandboxApi
+from swerl_operator.sandboxes.informer import SandboxInformer
+from swerl_operator.sandboxes.isolation_check import IsolationChecker
 from swerl_operator.sandboxes.metrics import SandboxMetrics
-from swerl_operator.sandboxes.network_policy import DenyAll
-from swerl_operator.sandboxes.reconciler import Controller
+from swerl_operator.sandboxes.network_policy import DenyAllPolicy
+from swerl_operator.sandboxes.reconciler import SandboxReconciler
 from swerl_operator.sandboxes.settings import SandboxSettings
-from swerl_operator.sandboxes.store import Store
+from swerl_operator.sandboxes.store import GroupStore
 
 LIMIT = 8
 SETTINGS = SandboxSettings(
-    wave=3,
-    slow_start=0.05,
+    start_window=3,
+    slot_timeout=0.05,
     admitted_delay=0.0,
     waiting_delay=0.05,
     counts_delay=0.05,
@@ -32,23 +33,35 @@ SETTINGS = SandboxSettings(
     lease_poll=0.05,
     lease_missing=0.0,
 )
+# Retries without the delays of a real cluster.
+QUICK: dict[str, Any] = {
+    "list_retry": 0.01,
+    "watch_reopen": 0.01,
+    "watch_retry": 0.01,
+    "lease_tick": 0.02,
+    "isolation_retry": 0.02,
+    "refused_retry": 0.02,
+    "reconcile_retry": (0.01, 0.05),
+}
 
 
 class Operator:
-    """One operator process: ends, or dies without a word, when told to."""
+    """One operator process that the test ends in order or kills."""
 
-    def __init__(self, world: Any, settings: SandboxSettings = SETTINGS) -> None:
-        self.leads = True
-        store, self.registry = Store(), CollectorRegistry()
+    def __init__(self, server: Any, settings: SandboxSettings = SETTINGS) -> None:
+        self.is_leader = True
+        settings = replace(settings, **QUICK)
+        store, self.registry = GroupStore(), CollectorRegistry()
         metrics = SandboxMetrics(self.registry, store)
-        cluster = Cluster(world, metrics)
-        self.controller = Controller(cluster, DenyAll(world, settings), store, settings, metrics, Metrics())
-        proofs = Proofs(cluster, self.controller, Metrics(), [("192.0.2.9", 8080)])
-        self.feed = Feed(cluster, self.controller, proofs, settings, (), lambda: self.leads)
-        self.tasks = [asyncio.create_task(self.feed.run()), asyncio.create_task(proofs.run())]
+        api = SandboxApi(server, metrics)
+        policy = DenyAllPolicy(server, settings)
+        self.reconciler = SandboxReconciler(api, policy, store, settings, metrics, Metrics())
+        checker = IsolationChecker(api, self.reconciler, settings, Metrics(), [("192.0.2.9", 8080)])
+        self.informer = SandboxInformer(api, self.reconciler, checker, settings, (), lambda: self.is_leader)
+        self.tasks = [asyncio.create_task(self.informer.run()), asyncio.create_task(checker.run())]
 
     async def die(self) -> None:
-        self.leads = False
+        self.is_leader = False
         await self.end()
 
     async def end(self) -> None:
@@ -59,9 +72,9 @@ class Operator:
 
     def deliver(self, kind: str, event: str, body: dict[str, Any]) -> None:
         if kind == "sandbox":
-            self.feed.group_event(event, body)
+            self.informer.on_group_event(event, body)
         else:
-            self.feed.pod_event(event, body)
+            self.informer.on_pod_event(event, body)
 
 
 def spent(world: Any, name: str) -> bool:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.parsed import PodState, ordinal_of, owner_uid, read_group, read_pod, seconds, timestamp
+from swerl_operator.sandboxes.parsed import PodStage, ordinal_of, owner_uid, parse_group, parse_pod
+from swerl_operator.times import format_time, parse_time
 
 BASE: dict[str, Any] = {"name": "swesb-a-b-3", "namespace": "n", "uid": "u", "resourceVersion": "7"}
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
-def read(status: dict[str, Any], **meta: Any) -> tuple[PodState, str]:
-    pod = read_pod({"metadata": BASE | meta, "status": status})
+def read(status: dict[str, Any], **meta: Any) -> tuple[PodStage, str]:
+    pod = parse_pod({"metadata": BASE | meta, "status": status})
     assert pod is not None and pod.ordinal == 3 and pod.version == 7
-    return pod.state, pod.reason
+    return pod.stage, pod.reason
 
 
 def terminated(reason: str, code: int = 137) -> dict[str, Any]:
@@ -25,63 +26,63 @@ def terminated(reason: str, code: int = 137) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ({}, (PodState.WAITING, "")),
+        ({}, (PodStage.WAITING, "")),
         (
             {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
-            (PodState.WAITING, "Unschedulable"),
+            (PodStage.WAITING, "Unschedulable"),
         ),
         (
             {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
-            (PodState.WAITING, "SchedulingGated"),
+            (PodStage.WAITING, "SchedulingGated"),
         ),
-        ({"phase": "Pending", "conditions": [SCHEDULED]}, (PodState.STARTING, "")),
-        ({"phase": "Succeeded"}, (PodState.ENDED, "Completed")),
-        ({"phase": "Failed", "reason": "Evicted"}, (PodState.ENDED, "Evicted")),
-        ({"phase": "Failed", "reason": "DeadlineExceeded"}, (PodState.ENDED, "LifetimeExceeded")),
-        ({"phase": "Failed", "reason": "NodeShutdown"}, (PodState.ENDED, "NodeLost")),
-        ({"phase": "Failed", "reason": "OutOfcpu"}, (PodState.ENDED, "PodRejected")),
-        (terminated("OOMKilled"), (PodState.ENDED, "OOMKilled")),
-        (terminated("Error", 1), (PodState.ENDED, "ContainerExited")),
+        ({"phase": "Pending", "conditions": [SCHEDULED]}, (PodStage.STARTING, "")),
+        ({"phase": "Succeeded"}, (PodStage.ENDED, "Completed")),
+        ({"phase": "Failed", "reason": "Evicted"}, (PodStage.ENDED, "Evicted")),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, (PodStage.ENDED, "LifetimeExceeded")),
+        ({"phase": "Failed", "reason": "NodeShutdown"}, (PodStage.ENDED, "NodeLost")),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, (PodStage.ENDED, "PodRejected")),
+        (terminated("OOMKilled"), (PodStage.ENDED, "OOMKilled")),
+        (terminated("Error", 1), (PodStage.ENDED, "ContainerExited")),
         (
             {
                 "phase": "Failed",
                 "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}],
             },
-            (PodState.ENDED, "NodeLost"),
+            (PodStage.ENDED, "NodeLost"),
         ),
         (
             {
                 "phase": "Failed",
                 "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
             },
-            (PodState.ENDED, "Preempted"),
+            (PodStage.ENDED, "Preempted"),
         ),
-        ({"phase": "Failed"}, (PodState.ENDED, "PodLost")),
+        ({"phase": "Failed"}, (PodStage.ENDED, "PodLost")),
     ],
 )
-def test_a_status_has_one_state_and_reason(status: dict[str, Any], expected: tuple[PodState, str]) -> None:
+def test_a_status_has_one_state_and_reason(status: dict[str, Any], expected: tuple[PodStage, str]) -> None:
     assert read(status) == expected
 
 
 def test_a_pod_whose_client_deletes_it_is_not_lost_when_its_process_is_killed() -> None:
-    deleting = {"deletionTimestamp": timestamp(5.0)}
-    assert read({"phase": "Running", "conditions": [SCHEDULED]}, **deleting)[0] is PodState.ENDING
-    assert read(terminated("Error"), **deleting) == (PodState.ENDED, "Completed")
+    deleting = {"deletionTimestamp": format_time(5.0)}
+    assert read({"phase": "Running", "conditions": [SCHEDULED]}, **deleting)[0] is PodStage.ENDING
+    assert read(terminated("Error"), **deleting) == (PodStage.ENDED, "Completed")
 
 
 def whole(status: dict[str, Any], **body: Any) -> Any:
-    pod = read_pod({"metadata": BASE | body.pop("meta", {}), "status": status, **body})
+    pod = parse_pod({"metadata": BASE | body.pop("meta", {}), "status": status, **body})
     assert pod is not None
     return pod
 
 
 def test_a_gate_is_known_before_the_scheduler_says_so() -> None:
     gated = whole({}, spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
-    assert (gated.state, gated.reason) == (PodState.WAITING, "SchedulingGated")
+    assert (gated.stage, gated.reason) == (PodStage.WAITING, "SchedulingGated")
     assert gated.message == "kueue.x-k8s.io/admission"
 
 
-DELETED = {"deletionTimestamp": timestamp(5.0)}
+DELETED = {"deletionTimestamp": format_time(5.0)}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_who_takes_a_pod_away_is_told_even_if_its_process_ends_well(
     conditions: list[dict[str, Any]], grace: int, doom: str
 ) -> None:
     meta = DELETED | {"deletionGracePeriodSeconds": grace}
-    assert whole({"phase": "Running", "conditions": conditions}, meta=meta).doomed == doom
+    assert whole({"phase": "Running", "conditions": conditions}, meta=meta).disruption == doom
     done = whole({"phase": "Succeeded", "conditions": conditions}, meta=meta)
     assert (done.reason, done.lost) == (doom or "Completed", bool(doom))
 
@@ -125,7 +126,7 @@ def test_a_pod_that_is_deleted_before_it_has_a_node_and_held_by_a_finalizer_ends
 def test_names_and_owners() -> None:
     assert ordinal_of("swesb-x-12") == 12
     assert ordinal_of("swesb-x") is None
-    assert read_pod({"metadata": BASE | {"name": "other"}}) is None
+    assert parse_pod({"metadata": BASE | {"name": "other"}}) is None
     reference = {"kind": "SweSandbox", "uid": "g", "controller": True}
     assert (
         owner_uid({"metadata": {"ownerReferences": [{"kind": "Job", "uid": "j", "controller": True}, reference]}})
@@ -135,12 +136,12 @@ def test_names_and_owners() -> None:
 
 
 def test_a_spec_that_cannot_be_read_is_told_not_raised() -> None:
-    group = read_group({"metadata": BASE, "spec": {"image": "i", "replicas": "many"}})
-    assert "replicas" in group.problem
+    group = parse_group({"metadata": BASE, "spec": {"image": "i", "replicas": "many"}})
+    assert "replicas" in group.spec_error
     assert group.spec.replicas == 0
 
 
 def test_times_survive_the_round_trip() -> None:
-    assert seconds(timestamp(1_700_000_000.0)) == 1_700_000_000.0
-    assert seconds("2026-01-01T00:00:00.250000Z") is not None
-    assert seconds(None) is None
+    assert parse_time(format_time(1_700_000_000.0)) == 1_700_000_000.0
+    assert parse_time("2026-01-01T00:00:00.250000Z") is not None
+    assert parse_time(None) is None

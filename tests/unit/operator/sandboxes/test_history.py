@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.network_policy import DenyAll
+from swerl_operator.sandboxes.network_policy import DenyAllPolicy
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from tests.unit.operator.sandboxes.plane import LIMIT, Operator, settle, spent
@@ -133,15 +133,15 @@ async def test_the_namespace_is_closed_before_the_first_pod(world: Callable[...,
 
 async def test_the_policy_goes_once_its_namespace_has_been_empty_for_a_while(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
-    policies = DenyAll(server, SandboxSettings())
+    policies = DenyAllPolicy(server, SandboxSettings())
     in_use = {"ns"}
     await policies.ensure("ns")
-    await policies.keep(None, lambda: in_use, idle=0)
+    await policies.reconcile(None, lambda: in_use, idle=0)
     assert server.policies, "removed while a group uses it"
     in_use.clear()
-    await policies.keep(None, lambda: in_use, idle=60)
+    await policies.reconcile(None, lambda: in_use, idle=60)
     assert server.policies, "removed before its namespace was idle long enough"
-    await policies.keep(None, lambda: in_use, idle=0)
+    await policies.reconcile(None, lambda: in_use, idle=0)
     assert not server.policies
     await policies.ensure("ns")
     assert server.policies, "a policy that was removed is made again"
@@ -149,15 +149,15 @@ async def test_the_policy_goes_once_its_namespace_has_been_empty_for_a_while(wor
 
 async def test_a_policy_in_use_that_somebody_removes_or_loosens_is_put_right(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
-    policies = DenyAll(server, SandboxSettings())
+    policies = DenyAllPolicy(server, SandboxSettings())
     await policies.ensure("ns")
     right = server.policies["swerl-deny-all"]["spec"]
     server.policies.clear()
-    await policies.keep(None, lambda: {"ns"}, idle=60)
+    await policies.reconcile(None, lambda: {"ns"}, idle=60)
     assert server.policies["swerl-deny-all"]["spec"] == right
     loose = {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "egress": [{}]}
     server.policies["swerl-deny-all"]["spec"] = right | loose
-    await policies.keep(None, lambda: {"ns"}, idle=60)
+    await policies.reconcile(None, lambda: {"ns"}, idle=60)
     assert server.policies["swerl-deny-all"]["spec"] == right
 
 
@@ -166,12 +166,12 @@ async def test_only_groups_without_a_network_need_a_policy(world: Callable[..., 
     operator = Operator(server)
     server.declare("open", egress="allow")
     await settle(server, operator, lambda: len(server.pods) == 4)
-    await operator.controller.keep_isolated([None], idle=0)
+    await operator.reconciler.reconcile_policies([None], idle=0)
     assert not server.policies
     server.declare("closed", replicas=1)
     await settle(server, operator, lambda: len(server.pods) == 5)
     server.policies.clear()
-    await operator.controller.keep_isolated([None], idle=0)
+    await operator.reconciler.reconcile_policies([None], idle=0)
     assert server.policies
     await operator.die()
 
@@ -185,7 +185,7 @@ async def test_only_who_still_leads_clears_up_at_its_end(leads: bool, world: Cal
     server.remove("sandbox", "g")
     server.collect_garbage()
     await settle(server, operator, lambda: not server.events)
-    operator.leads = leads
+    operator.is_leader = leads
     await operator.end()
     assert bool(server.policies) is not leads
 
@@ -204,7 +204,7 @@ async def test_figures_are_counted(world: Callable[..., Any]) -> None:
 
 async def test_an_event_that_overtakes_the_answer_frees_no_place(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
-    operator = Operator(server, SandboxSettings(wave=2, slow_start=60))
+    operator = Operator(server, SandboxSettings(start_window=2, slot_timeout=60))
     create = server.create
 
     async def overtaken(resource: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +246,7 @@ async def test_a_new_operator_counts_what_runs_before_it_lets_anybody_in(world: 
 async def test_pods_that_are_gated_from_the_start_hold_no_place_in_the_wave(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     server.gates = [{"name": "kueue.x-k8s.io/admission"}]
-    operator = Operator(server, SandboxSettings(slow_start=60.0))
+    operator = Operator(server, SandboxSettings(slot_timeout=60.0))
     server.declare("g", replicas=64)
     await settle(server, operator, lambda: len(server.pods) == 64, ready=False, deliver=True)
     await operator.die()

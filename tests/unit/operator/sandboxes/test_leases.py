@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from swerl_api.names import LEASE_DURATION_SECONDS, LEASE_RENEW_SECONDS
 from swerl_operator.sandboxes.leases import Leases, LeaseState
-from swerl_operator.sandboxes.parsed import timestamp
 from swerl_operator.sandboxes.settings import SandboxSettings
+from swerl_operator.times import format_time
 
 LEASE = ("ns", "job-1")
 WALL = 1_000_000.0
@@ -17,7 +17,7 @@ DELETION = 8.0  # of them, for the group and its Pods
 
 
 def body(renewed: float, duration: int = 60) -> dict[str, Any]:
-    return {"spec": {"holderIdentity": "d", "renewTime": timestamp(renewed), "leaseDurationSeconds": duration}}
+    return {"spec": {"holderIdentity": "d", "renewTime": format_time(renewed), "leaseDurationSeconds": duration}}
 
 
 @pytest.fixture

@@ -7,19 +7,15 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import pytest
 from swerl_operator.errors import Gone, Unavailable
-from swerl_operator.sandboxes import informer as informer_module
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from tests.unit.operator.sandboxes.plane import LIMIT, SETTINGS, Operator, settle, spent
 
 
 async def test_a_watch_goes_on_from_where_it_broke_and_a_forgotten_version_means_a_list(
-    world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    world: Callable[..., Any],
 ) -> None:
-    monkeypatch.setattr(informer_module, "REOPEN", 0.01)
-    monkeypatch.setattr(informer_module, "BROKEN", 0.01)
     server, opened = world(random.Random(0)), []
 
     async def watch(url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, dict[str, Any]]]:

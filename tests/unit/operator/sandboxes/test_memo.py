@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from swerl_operator.errors import Forbidden
-from swerl_operator.sandboxes.group_state import Memo
+from swerl_operator.sandboxes.group_state import GroupState
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 SETTINGS = SandboxSettings()
@@ -12,24 +12,24 @@ NOW = 1_000_000.0
 WEEK = 7 * 86_400.0
 
 
-def refused(message: str, *times: float) -> Memo:
-    memo = Memo(scope=("ns", "j"))
+def refused(message: str, *times: float) -> GroupState:
+    state = GroupState()
     for time in times:
-        memo.refused(Forbidden("POST pods", 403, "Forbidden", message), time, SETTINGS)
-    return memo
+        state.pod_refused(Forbidden("POST pods", 403, "Forbidden", message), time, SETTINGS)
+    return state
 
 
 @pytest.mark.parametrize("why", ["exceeded quota: q, requested: pods=1", "status unknown for quota: q"])
 def test_a_quota_is_waited_for_as_long_as_it_takes(why: str) -> None:
-    memo = refused(f'pods "swesb-g-0" is forbidden: {why}', NOW, NOW + WEEK)
-    assert not memo.rejected
-    assert memo.refusal is not None and memo.refusal[0] == "WaitingForCapacity" and why in memo.refusal[1]
-    memo.accepted()
-    assert memo.refusal is None
+    state = refused(f'pods "swesb-g-0" is forbidden: {why}', NOW, NOW + WEEK)
+    assert not state.rejection
+    assert state.refusal is not None and state.refusal[0] == "WaitingForCapacity" and why in state.refusal[1]
+    state.pod_accepted()
+    assert state.refusal is None
 
 
 def test_other_refusals_are_the_end_once_they_last() -> None:
     why = "failed quota: q: must specify limits.cpu for: sandbox"
-    assert not refused(why, NOW).rejected
-    memo = refused(why, NOW, NOW + SETTINGS.reject_patience)
-    assert why in memo.rejected
+    assert not refused(why, NOW).rejection
+    state = refused(why, NOW, NOW + SETTINGS.rejection_timeout)
+    assert why in state.rejection

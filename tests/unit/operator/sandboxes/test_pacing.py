@@ -3,95 +3,95 @@
 from __future__ import annotations
 
 import pytest
-from swerl_operator.sandboxes.pacing import ASIDE, Wave
+from swerl_operator.sandboxes.start_window import MAX_DEFERRED, StartWindow
 
 
 @pytest.fixture
-def wave() -> Wave:
-    return Wave(floor=4, limit=64, slow_start=4.0)
+def window() -> StartWindow:
+    return StartWindow(minimum=4, maximum=64, slot_timeout=4.0)
 
 
-def test_places_go_to_the_first_in_line(wave: Wave) -> None:
-    wave.join("a")
-    wave.join("b")
-    assert (wave.places("a", 0.0), wave.places("b", 0.0)) == (4, 0)
-    wave.started("a-0", 0.0)
-    assert wave.places("a", 0.0) == 3
-    assert wave.leave("a", 0.0) == "b"
-    assert wave.places("b", 0.0) == 3
-    assert wave.leave("not in line", 0.0) is None
+def test_places_go_to_the_first_in_line(window: StartWindow) -> None:
+    window.join("a")
+    window.join("b")
+    assert (window.slots("a", 0.0), window.slots("b", 0.0)) == (4, 0)
+    window.started("a-0", 0.0)
+    assert window.slots("a", 0.0) == 3
+    assert window.leave("a", 0.0) == "b"
+    assert window.slots("b", 0.0) == 3
+    assert window.leave("not in line", 0.0) is None
 
 
-def test_a_ready_pod_frees_its_place(wave: Wave) -> None:
-    wave.join("a")
+def test_a_ready_pod_frees_its_place(window: StartWindow) -> None:
+    window.join("a")
     for i in range(4):
-        wave.started(f"a-{i}", 0.0)
-    assert wave.places("a", 0.5) == 0
-    assert wave.ready("a-0", 0.5) == 0.5
-    assert wave.places("a", 0.5) >= 1
-    assert wave.ready("a-0", 0.6) is None
+        window.started(f"a-{i}", 0.0)
+    assert window.slots("a", 0.5) == 0
+    assert window.ready("a-0", 0.5) == 0.5
+    assert window.slots("a", 0.5) >= 1
+    assert window.ready("a-0", 0.6) is None
 
 
-def test_a_slow_pod_stops_nobody(wave: Wave) -> None:
-    wave.join("a")
+def test_a_slow_pod_stops_nobody(window: StartWindow) -> None:
+    window.join("a")
     for i in range(4):
-        wave.started(f"a-{i}", float(i))
-    assert wave.next_place("a", 3.5) == pytest.approx(0.5)
-    assert wave.places("a", 4.0) == 1
-    assert wave.places("a", 7.0) == 4
+        window.started(f"a-{i}", float(i))
+    assert window.next_slot("a", 3.5) == pytest.approx(0.5)
+    assert window.slots("a", 4.0) == 1
+    assert window.slots("a", 7.0) == 4
 
 
-def test_who_is_refused_lets_others_pass_until_its_next_try(wave: Wave) -> None:
+def test_who_is_refused_lets_others_pass_until_its_next_try(window: StartWindow) -> None:
     for group in "abc":
-        wave.join(group)
-    assert wave.step_aside("a", 2.0, 0.0) == "b"
-    assert (wave.places("a", 1.0), wave.places("b", 1.0)) == (0, 4)
-    assert wave.leave("b", 1.0) == "c"
-    assert (wave.places("a", 2.0), wave.places("c", 2.0)) == (4, 0)  # it keeps its place in the line
-    assert wave.leave("a", 2.0) == "c"
+        window.join(group)
+    assert window.defer("a", 2.0, 0.0) == "b"
+    assert (window.slots("a", 1.0), window.slots("b", 1.0)) == (0, 4)
+    assert window.leave("b", 1.0) == "c"
+    assert (window.slots("a", 2.0), window.slots("c", 2.0)) == (4, 0)  # it keeps its place in the line
+    assert window.leave("a", 2.0) == "c"
 
 
-def test_those_that_let_others_pass_are_few(wave: Wave) -> None:
-    groups = [f"g{number}" for number in range(ASIDE + 2)]
+def test_those_that_let_others_pass_are_few(window: StartWindow) -> None:
+    groups = [f"g{number}" for number in range(MAX_DEFERRED + 2)]
     for group in groups:
-        wave.join(group)
-    for group in groups[:ASIDE]:
-        wave.step_aside(group, 2.0, 0.0)
-    stays = groups[ASIDE]
-    assert wave.step_aside(stays, 2.0, 0.0) == stays
+        window.join(group)
+    for group in groups[:MAX_DEFERRED]:
+        window.defer(group, 2.0, 0.0)
+    stays = groups[MAX_DEFERRED]
+    assert window.defer(stays, 2.0, 0.0) == stays
 
 
-def run(wave: Wave, total: int, rate: float, best: float) -> float:
+def run(window: StartWindow, total: int, rate: float, best: float) -> float:
     """Seconds until `total` Pods are ready on nodes that start `rate` a second, `best` seconds each at least."""
-    wave.join("g")
+    window.join("g")
     now, made, free_at = 0.0, 0, 0.0
     due: list[tuple[float, str]] = []
     while made < total or due:
-        for _ in range(min(wave.places("g", now), total - made)):
+        for _ in range(min(window.slots("g", now), total - made)):
             free_at = max(free_at, now) + 1 / rate
             due.append((max(now + best, free_at), f"p{made}"))
-            wave.started(f"p{made}", now)
+            window.started(f"p{made}", now)
             made += 1
         due.sort()
         now = due[0][0]
-        wave.ready(due.pop(0)[1], now)
+        window.ready(due.pop(0)[1], now)
     return now
 
 
-def test_a_small_node_gets_small_waves(wave: Wave) -> None:
-    run(wave, 128, rate=4.0, best=0.5)
-    assert wave.window <= 8
+def test_a_small_node_gets_small_waves(window: StartWindow) -> None:
+    run(window, 128, rate=4.0, best=0.5)
+    assert window.window <= 8
 
 
-def test_a_large_cluster_is_not_held_back(wave: Wave) -> None:
-    took = run(wave, 2000, rate=100.0, best=1.0)
-    assert wave.window == wave.limit
+def test_a_large_cluster_is_not_held_back(window: StartWindow) -> None:
+    took = run(window, 2000, rate=100.0, best=1.0)
+    assert window.window == window.maximum
     assert took < 2000 / 64 + 10
 
 
-def test_differences_that_nobody_feels_do_not_hold_back(wave: Wave) -> None:
-    wave.join("g")
+def test_differences_that_nobody_feels_do_not_hold_back(window: StartWindow) -> None:
+    window.join("g")
     for number, took in enumerate([0.05, *[1.0] * 40]):
-        wave.started(f"p{number}", 0.0)
-        wave.ready(f"p{number}", took)
-    assert wave.window > 40
+        window.started(f"p{number}", 0.0)
+        window.ready(f"p{number}", took)
+    assert window.window > 40

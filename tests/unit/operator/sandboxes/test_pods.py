@@ -12,10 +12,10 @@ from pathlib import Path
 
 from swerl_api.base import Resources
 from swerl_operator.sandboxes.manifests import idle_command, pod_resources, sandbox_pod
-from swerl_operator.sandboxes.parsed import Group
+from swerl_operator.sandboxes.parsed import ParsedGroup
 from swerl_operator.sandboxes.settings import SandboxSettings
 
-Groups = Callable[..., Group]
+Groups = Callable[..., ParsedGroup]
 SETTINGS = SandboxSettings()
 
 

@@ -14,7 +14,7 @@ from swerl_agent.sandbox.spec import group_spec
 from swerl_api import API_VERSION, GradingSpec, SandboxSpec, SweEvalSpec, SweRLJobSpec
 from swerl_api.images import PULL_HOPELESS, PULL_PAUSES
 from swerl_operator.sandboxes.manifests import sandbox_pod
-from swerl_operator.sandboxes.parsed import read_group
+from swerl_operator.sandboxes.parsed import parse_group
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "c"}}
@@ -53,7 +53,7 @@ def test_sandbox_and_grading_pods_have_it(kind: str, sandbox: dict[str, Any], po
     spec = group_spec(asked, image="task:1", task_id="t-1", replicas=1, owner="lease").model_dump(by_alias=True)
     metadata = {"name": "g", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "1"}
     metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    group = read_group({"apiVersion": API_VERSION, "kind": "SweSandbox", "metadata": metadata, "spec": spec})
+    group = parse_group({"apiVersion": API_VERSION, "kind": "SweSandbox", "metadata": metadata, "spec": spec})
     (container,) = sandbox_pod(group, 0, SandboxSettings())["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
     placement = Placement.of(asked)

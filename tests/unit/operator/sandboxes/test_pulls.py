@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import Gone, Unavailable
-from swerl_operator.sandboxes import image_pulls as pulls_module
-from swerl_operator.sandboxes.image_pulls import Pulls, pull_seconds
-from swerl_operator.sandboxes.parsed import Group, Pod
-from swerl_operator.sandboxes.store import Store
+from swerl_operator.sandboxes.image_pulls import PullWatcher, pull_seconds
+from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod
+from swerl_operator.sandboxes.settings import SandboxSettings
+from swerl_operator.sandboxes.store import GroupStore
+
+SETTINGS = SandboxSettings(watch_reopen=0.0, events_retry=0.0)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ class Events:
     async def events_version(self, namespace: str | None) -> int:
         return 7
 
-    async def pulls(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def pull_events(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         self.opened.append(version)
         if not self.streams:
             self.all_told.set()
@@ -59,11 +61,9 @@ def pulled(pod: str, version: int, kind: str = "ADDED") -> tuple[str, dict[str, 
 
 
 async def test_a_watch_goes_on_where_it_ended_and_begins_anew_when_that_is_too_long_ago(
-    group: Callable[..., Group], pod: Callable[..., Pod], monkeypatch: pytest.MonkeyPatch
+    group: Callable[..., ParsedGroup], pod: Callable[..., ParsedPod]
 ) -> None:
-    monkeypatch.setattr(pulls_module, "REOPEN", 0.0)
-    monkeypatch.setattr(pulls_module, "BROKEN", 0.0)
-    store = Store()
+    store = GroupStore()
     record = store.put_group(group())
     assert record is not None
     for ordinal in range(3):
@@ -74,7 +74,7 @@ async def test_a_watch_goes_on_where_it_ended_and_begins_anew_when_that_is_too_l
         [Gone("WATCH", 410, "Expired", "too old")],
         [pulled("pod-g-1", 14)],
     )
-    listening = asyncio.create_task(Pulls(events, store, []).run())  # type: ignore[arg-type]
+    listening = asyncio.create_task(PullWatcher(events, store, SETTINGS, []).run())  # type: ignore[arg-type]
     async with asyncio.timeout(5):
         await events.all_told.wait()
     listening.cancel()

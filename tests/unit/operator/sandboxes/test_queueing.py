@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from swerl_operator.errors import ApiError, Forbidden, NotFound
-from swerl_operator.sandboxes.decide import Decision, View
-from swerl_operator.sandboxes.kueue import pod_group, with_queue_words
-from swerl_operator.sandboxes.parsed import Group, Pod, PodState
-from swerl_operator.sandboxes.status import desired
+from swerl_operator.sandboxes.decide import GroupDecision
+from swerl_operator.sandboxes.kueue import pod_group, queue_message
+from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod, PodStage
+from swerl_operator.sandboxes.status import desired_status
+from swerl_operator.sandboxes.store import GroupRecord
 
 GATES = {"reason": "SchedulingGated", "message": "kueue.x-k8s.io/admission"}
 NEW, OLD = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
@@ -41,11 +42,11 @@ class Kueue:
 
 
 @pytest.fixture
-def gated(view: Callable[..., View], pod: Callable[..., Pod]) -> Callable[..., View]:
-    return lambda **spec: view(pod(0, PodState.WAITING, **GATES), spec=spec)
+def gated(record: Callable[..., GroupRecord], pod: Callable[..., ParsedPod]) -> Callable[..., GroupRecord]:
+    return lambda **spec: record(pod(0, PodStage.WAITING, **GATES), spec=spec)
 
 
-def test_groups_of_one_name_have_pod_groups_of_their_own_that_fit_a_label(group: Callable[..., Group]) -> None:
+def test_groups_of_one_name_have_pod_groups_of_their_own_that_fit_a_label(group: Callable[..., ParsedGroup]) -> None:
     first = replace(group("a" * 57), uid="01234567-89ab")
     second = replace(first, uid="76543210-89ab")
     assert pod_group(first) != pod_group(second)
@@ -66,31 +67,32 @@ def test_groups_of_one_name_have_pod_groups_of_their_own_that_fit_a_label(group:
     ],
 )
 async def test_who_waits_for_a_queue_is_told_in_the_queues_words(
-    gated: Callable[..., View], answers: dict[str, Any], said: str
+    gated: Callable[..., GroupRecord], answers: dict[str, Any], said: str
 ) -> None:
-    heard = await with_queue_words(gated(), Kueue(**answers))
-    assert heard.queue_words == said
-    admitted = desired(heard, Decision())["conditions"][0]
+    group = gated()
+    group.state.queue_message = await queue_message(group, Kueue(**answers))
+    assert group.state.queue_message == said
+    admitted = desired_status(group, GroupDecision(), 1_000_000.0)["conditions"][0]
     assert admitted["reason"] == "SchedulingGated"
     assert admitted["message"].endswith(f"LocalQueue q: {said}" if said else "LocalQueue q")
 
 
 async def test_the_workload_of_a_group_has_its_name_and_that_of_a_single_pod_its_owner(
-    gated: Callable[..., View],
+    gated: Callable[..., GroupRecord],
 ) -> None:
     api = Kueue()
-    await with_queue_words(gated(), api)
-    await with_queue_words(gated(replicas=1), api)
+    await queue_message(gated(), api)
+    await queue_message(gated(replicas=1), api)
     assert api.asked == [(NEW, "metadata.name=swesb-g-uid-g"), (NEW, "kueue.x-k8s.io/job-uid=pod-g-0")]
 
 
 async def test_nobody_is_asked_about_pods_that_no_queue_holds(
-    view: Callable[..., View], pod: Callable[..., Pod], gated: Callable[..., View]
+    record: Callable[..., GroupRecord], pod: Callable[..., ParsedPod], gated: Callable[..., GroupRecord]
 ) -> None:
     api = Kueue()
     other = {"reason": "SchedulingGated", "message": "example.org/gate"}
     elsewhere = gated()
-    elsewhere = replace(elsewhere, group=replace(elsewhere.group, labels={}))
-    for seen in (view(pod()), view(), view(pod(0, PodState.WAITING, **other)), elsewhere):
-        assert await with_queue_words(seen, api) is seen
+    elsewhere.group = replace(elsewhere.existing_group, labels={})
+    for seen in (record(pod()), record(), record(pod(0, PodStage.WAITING, **other)), elsewhere):
+        assert await queue_message(seen, api) == ""
     assert not api.asked

@@ -9,7 +9,7 @@ from swerl_operator.sandboxes.settings import SandboxSettings
 
 
 def test_nothing_said_leaves_the_pods_as_the_cluster_makes_them() -> None:
-    assert SandboxSettings.asked(Settings()) == SandboxSettings()
+    assert SandboxSettings.from_options(Settings()) == SandboxSettings()
 
 
 def test_what_is_said_reaches_the_pods() -> None:
@@ -19,9 +19,9 @@ def test_what_is_said_reaches_the_pods() -> None:
         sandbox_priority_class="low",
         sandbox_pod_overrides='{"schedulerName": "mine"}',
     )
-    figures = SandboxSettings.asked(asked)
-    assert (figures.max_concurrent, figures.host_users, figures.priority_class_name) == (9, False, "low")
-    assert figures.pod_overrides == {"schedulerName": "mine"}
+    settings = SandboxSettings.from_options(asked)
+    assert (settings.max_concurrent, settings.host_users, settings.priority_class_name) == (9, False, "low")
+    assert settings.pod_overrides == {"schedulerName": "mine"}
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_what_is_said_reaches_the_pods() -> None:
 )
 def test_what_cannot_be_read_is_refused_by_its_option(asked: Settings, option: str) -> None:
     with pytest.raises(OperatorError, match=option):
-        SandboxSettings.asked(asked)
+        SandboxSettings.from_options(asked)

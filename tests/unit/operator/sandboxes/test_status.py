@@ -2,101 +2,121 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes.decide import View, decide
-from swerl_operator.sandboxes.events import announcements
-from swerl_operator.sandboxes.parsed import Milestones, Pod, PodState
+from swerl_operator.sandboxes.decide import decide
+from swerl_operator.sandboxes.events import conditions_for_events
+from swerl_operator.sandboxes.group_state import StatusWrites
+from swerl_operator.sandboxes.parsed import ParsedPod, PodStage, StartTimes
 from swerl_operator.sandboxes.settings import SandboxSettings
-from swerl_operator.sandboxes.status import Writes, desired, due
+from swerl_operator.sandboxes.status import desired_status, write_time
+from swerl_operator.sandboxes.store import GroupRecord
 
-Views = Callable[..., View]
-Pods = Callable[..., Pod]
+Records = Callable[..., GroupRecord]
+Due = Callable[..., float | None]
+Status = dict[str, Any]
+Pods = Callable[..., ParsedPod]
 SETTINGS = SandboxSettings()
 NOW = 1_000_000.0
 
 
-def status_of(seen: View) -> dict[str, Any]:
-    return desired(seen, decide(seen, SETTINGS))
+def status_of(record: GroupRecord, now: float = NOW) -> dict[str, Any]:
+    return desired_status(record, decide(record, now, SETTINGS), now)
+
+
+@pytest.fixture
+def due(record: Records) -> Due:
+    """When the status `desired` is written over `written`."""
+
+    def time_of(writes: StatusWrites, written: Status, desired: Status, replicas: int, now: float) -> float | None:
+        built = record(spec={"replicas": replicas}, status=written, writes=writes)
+        return write_time(built, desired, now, SETTINGS)
+
+    return time_of
 
 
 def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
 
 
-def test_the_phases_of_a_life(view: Views, pod: Pods) -> None:
-    pending = status_of(view(admitted=False))
+def test_the_phases_of_a_life(record: Records, pod: Pods) -> None:
+    pending = status_of(record(admitted=False))
     assert pending["phase"] == "Pending"
     assert conditions(pending)["Admitted"] == ("False", "WaitingForCapacity")
-    starting = status_of(view(*[pod(i, PodState.STARTING) for i in range(4)]))
+    starting = status_of(record(*[pod(i, PodStage.STARTING) for i in range(4)]))
     assert (starting["phase"], starting["replicas"], starting["ready"]) == ("Admitted", 4, 0)
-    ready = status_of(view(*[pod(i) for i in range(4)]))
+    ready = status_of(record(*[pod(i) for i in range(4)]))
     assert ready["phase"] == "Ready"
     assert conditions(ready) == {"Admitted": ("True", "Admitted"), "Ready": ("True", "AllReady")}
-    over = status_of(view(created=4, status=ready))
+    over = status_of(record(created=4, status=ready))
     assert (over["phase"], over["finished"]) == ("Finished", 4)
     assert conditions(over)["Finished"] == ("True", "Completed")
-    lost = status_of(view(*[pod(i, PodState.ENDED, reason="OOMKilled") for i in range(4)]))
+    lost = status_of(record(*[pod(i, PodStage.ENDED, reason="OOMKilled") for i in range(4)]))
     assert lost["phase"] == "Failed"
 
 
-def test_where_the_time_went_is_told_when_ready(view: Views, pod: Pods) -> None:
-    def at(*times: float) -> Milestones:
-        return Milestones(*(NOW + time for time in times))
+def test_where_the_time_went_is_told_when_ready(record: Records, pod: Pods) -> None:
+    def at(*times: float) -> StartTimes:
+        return StartTimes(*(NOW + time for time in times))
 
     started = {0: at(2, 3, 5, 9), 1: at(4, 5, 6, 8)}
-    assert "waits" not in status_of(view(pod(0, milestones=started[0]), spec={"replicas": 2}))
-    ready = status_of(view(*[pod(i, milestones=m) for i, m in started.items()], spec={"replicas": 2}))
+    assert "waits" not in status_of(record(pod(0, start_times=started[0]), spec={"replicas": 2}))
+    ready = status_of(record(*[pod(i, start_times=m) for i, m in started.items()], spec={"replicas": 2}))
     unheard = {"queueSeconds": 3.0, "scheduleSeconds": 1.0, "prepareSeconds": 1.5, "startSeconds": 3.0}
     assert ready["waits"] == unheard
     heard = {"pod-g-0": 3.2, "pod-g-7": 99.0}  # of two Pods; the second Event is not there
-    pods = [pod(i, milestones=m) for i, m in started.items()]
-    split = status_of(view(*pods, spec={"replicas": 2}, pulls=heard))
+    pods = [pod(i, start_times=m) for i, m in started.items()]
+    split = status_of(record(*pods, spec={"replicas": 2}, pulls=heard))
     assert split["waits"] == unheard | {"pullSeconds": 3.2, "startSeconds": 0.8}
-    later = status_of(view(pod(1), created=2, status=ready, spec={"replicas": 2}))
+    later = status_of(record(pod(1), created=2, status=ready, spec={"replicas": 2}))
     assert later["waits"] == ready["waits"]
 
 
-def test_what_keeps_a_group_from_being_ready_is_named(view: Views, pod: Pods) -> None:
-    def why(seen: View) -> str:
+def test_what_keeps_a_group_from_being_ready_is_named(record: Records, pod: Pods) -> None:
+    def why(seen: GroupRecord) -> str:
         return conditions(status_of(seen))["Ready"][1]
 
-    assert why(view()) == "Creating"
-    assert why(view(pod(0, PodState.WAITING, reason="Unschedulable"))) == "Unschedulable"
-    assert why(view(pod(0, PodState.STARTING, reason="ErrImagePull"))) == "PullingImage"
-    assert why(view(refusal=("PodRejected", "no"))) == "PodRejected"
-    assert conditions(status_of(view(isolated=False)))["Admitted"] == ("False", "WaitingForIsolation")
+    assert why(record()) == "Creating"
+    assert why(record(pod(0, PodStage.WAITING, reason="Unschedulable"))) == "Unschedulable"
+    assert why(record(pod(0, PodStage.STARTING, reason="ErrImagePull"))) == "PullingImage"
+    assert why(record(refusal=("PodRejected", "no"))) == "PodRejected"
+    assert conditions(status_of(record(policy_in_place=False)))["Admitted"] == ("False", "WaitingForIsolation")
 
 
-def test_pods_without_a_node_are_counted_and_the_first_of_them_is_told_with_its_time(view: Views, pod: Pods) -> None:
-    def waits(ordinal: int, since: float, message: str) -> Pod:
+def test_pods_without_a_node_are_counted_and_the_first_of_them_is_told_with_its_time(
+    record: Records, pod: Pods
+) -> None:
+    def waits(ordinal: int, since: float, message: str) -> ParsedPod:
         facts: dict[str, Any] = {"reason": "Unschedulable", "message": message, "waiting_since": since}
-        return pod(ordinal, PodState.WAITING, **facts)
+        return pod(ordinal, PodStage.WAITING, **facts)
 
-    seen = view(pod(0), waits(1, NOW + 9, "no room"), waits(2, NOW + 3, "0/1 nodes are available"), created=3)
+    seen = record(pod(0), waits(1, NOW + 9, "no room"), waits(2, NOW + 3, "0/1 nodes are available"), created=3)
     ready = next(c for c in status_of(seen)["conditions"] if c["type"] == "Ready")
     assert ready["message"] == (
         "2 of 4 Pods without a node, swesb-g-2 since 1970-01-12T13:46:43Z: 0/1 nodes are available"
     )
 
 
-def test_a_quota_without_room_is_named_and_admits_nobody(view: Views, pod: Pods) -> None:
+def test_a_quota_without_room_is_named_and_admits_nobody(record: Records, pod: Pods) -> None:
     refusal = ("WaitingForCapacity", "waiting for quota: exceeded quota: small")
-    none = status_of(view(refusal=refusal))
+    none = status_of(record(refusal=refusal))
     assert none["phase"] == "Pending"
     assert {(c["type"], c["status"], c["reason"], c["message"]) for c in none["conditions"]} == {
         ("Admitted", "False", *refusal),
         ("Ready", "False", *refusal),
     }
-    some = status_of(view(pod(0), refusal=refusal, status=none))
+    some = status_of(record(pod(0), refusal=refusal, status=none))
     assert (some["phase"], conditions(some)["Ready"]) == ("Admitted", ("False", "WaitingForCapacity"))
 
 
-def test_gated_pods_are_waited_for_by_name_and_the_group_is_admitted_once_they_are_free(view: Views, pod: Pods) -> None:
-    held = pod(0, PodState.WAITING, reason="SchedulingGated", message="kueue.x-k8s.io/admission")
-    waiting = status_of(view(held, pod(1, PodState.STARTING)))
+def test_gated_pods_are_waited_for_by_name_and_the_group_is_admitted_once_they_are_free(
+    record: Records, pod: Pods
+) -> None:
+    held = pod(0, PodStage.WAITING, reason="SchedulingGated", message="kueue.x-k8s.io/admission")
+    waiting = status_of(record(held, pod(1, PodStage.STARTING)))
     assert waiting["phase"] == "Pending"
     assert conditions(waiting) == {
         "Admitted": ("False", "SchedulingGated"),
@@ -104,113 +124,113 @@ def test_gated_pods_are_waited_for_by_name_and_the_group_is_admitted_once_they_a
     }
     message = waiting["conditions"][0]["message"]
     assert "kueue.x-k8s.io/admission" in message and "LocalQueue q" in message
-    free = status_of(view(pod(0, PodState.STARTING), pod(1, PodState.STARTING), status=waiting))
+    free = status_of(record(pod(0, PodStage.STARTING), pod(1, PodStage.STARTING), status=waiting))
     assert conditions(free)["Admitted"] == ("True", "Admitted")
 
 
-def test_a_lost_pod_is_told_while_the_others_go_on(view: Views, pod: Pods) -> None:
-    ready = status_of(view(*[pod(i) for i in range(4)]))
-    seen = view(pod(0), pod(1), pod(2), created=4, lost={"Preempted": 1}, last_words={"Preempted": "swesb-g-3: sorry"},
-                status=ready)  # fmt: skip
+def test_a_lost_pod_is_told_while_the_others_go_on(record: Records, pod: Pods, due: Due) -> None:
+    ready = status_of(record(*[pod(i) for i in range(4)]))
+    lost = {"lost": Counter({"Preempted": 1}), "loss_messages": {"Preempted": "swesb-g-3: sorry"}}
+    seen = record(pod(0), pod(1), pod(2), created=4, status=ready, **lost)
     degraded = status_of(seen)
     assert degraded["phase"] == "Ready"
     found = next(c for c in degraded["conditions"] if c["type"] == "Degraded")
     assert (found["status"], found["reason"]) == ("True", "Preempted")
     assert found["message"] == "1 of 4 Pods were lost: 1 Preempted; swesb-g-3: sorry"
-    assert due(Writes(count=1), ready, degraded, 4, NOW, SETTINGS) == NOW + SETTINGS.lost_delay
-    successor = status_of(view(pod(0), pod(1), pod(2), created=4, lost={"PodLost": 1}, status=degraded))
+    assert due(StatusWrites(count=1), ready, degraded, 4, NOW) == NOW + SETTINGS.lost_delay
+    successor = status_of(record(pod(0), pod(1), pod(2), created=4, lost=Counter({"PodLost": 1}), status=degraded))
     assert conditions(successor)["Degraded"] == ("True", "Preempted"), "an operator that came later knows no better"
 
 
-def test_events_tell_each_reason_once_and_the_end_only_as_the_end(view: Views, pod: Pods) -> None:
-    ready = status_of(view(*[pod(i) for i in range(4)]))
-    assert not announcements({}, ready)
-    dead = pod(0, PodState.ENDED, reason="OOMKilled", message="memory")
-    one = status_of(view(dead, *[pod(i) for i in (1, 2, 3)], status=ready))
-    assert [(c.type, c.reason) for c in announcements(ready, one)] == [("Degraded", "OOMKilled")]
-    assert not announcements(one, one)
-    over = status_of(view(*[pod(i, PodState.ENDED, reason="OOMKilled") for i in range(4)], status=one))
-    assert [(c.type, c.reason) for c in announcements(one, over)] == [("Finished", "OOMKilled")]
-    stuck = status_of(view(pod(0, PodState.WAITING, reason="Unschedulable", message="no node")))
-    assert [(c.type, c.reason) for c in announcements({}, stuck)] == [("Ready", "Unschedulable")]
-    done = status_of(view(created=4, status=ready))
-    assert not announcements(ready, done)
+def test_events_tell_each_reason_once_and_the_end_only_as_the_end(record: Records, pod: Pods) -> None:
+    ready = status_of(record(*[pod(i) for i in range(4)]))
+    assert not conditions_for_events({}, ready)
+    dead = pod(0, PodStage.ENDED, reason="OOMKilled", message="memory")
+    one = status_of(record(dead, *[pod(i) for i in (1, 2, 3)], status=ready))
+    assert [(c.type, c.reason) for c in conditions_for_events(ready, one)] == [("Degraded", "OOMKilled")]
+    assert not conditions_for_events(one, one)
+    over = status_of(record(*[pod(i, PodStage.ENDED, reason="OOMKilled") for i in range(4)], status=one))
+    assert [(c.type, c.reason) for c in conditions_for_events(one, over)] == [("Finished", "OOMKilled")]
+    stuck = status_of(record(pod(0, PodStage.WAITING, reason="Unschedulable", message="no node")))
+    assert [(c.type, c.reason) for c in conditions_for_events({}, stuck)] == [("Ready", "Unschedulable")]
+    done = status_of(record(created=4, status=ready))
+    assert not conditions_for_events(ready, done)
 
 
-def test_cpu_seconds_are_told_once_a_group_is_ready_and_never_shrink(view: Views, pod: Pods) -> None:
-    ready = status_of(view(*[pod(i) for i in range(4)], cpu_seconds=0.3))
+def test_cpu_seconds_are_told_once_a_group_is_ready_and_never_shrink(record: Records, pod: Pods) -> None:
+    ready = status_of(record(*[pod(i) for i in range(4)], cpu_seconds=0.3))
     assert "cpuSeconds" not in ready, "it would count as told"
-    later = status_of(view(*[pod(i) for i in range(4)], status=ready, cpu_seconds=12.34))
+    later = status_of(record(*[pod(i) for i in range(4)], status=ready, cpu_seconds=12.34))
     assert later["cpuSeconds"] == 12.3
-    after_a_restart = status_of(view(*[pod(i) for i in range(4)], status=later))
+    after_a_restart = status_of(record(*[pod(i) for i in range(4)], status=later))
     assert after_a_restart["cpuSeconds"] == 12.3
-    failed = status_of(view(*[pod(i, PodState.ENDED, reason="NodeLost") for i in range(4)], cpu_seconds=3.0))
+    failed = status_of(record(*[pod(i, PodStage.ENDED, reason="NodeLost") for i in range(4)], cpu_seconds=3.0))
     assert failed["cpuSeconds"] == 3.0
 
 
 @pytest.mark.parametrize("replicas", [1, 4])
-def test_cpu_seconds_alone_are_one_write_of_a_whole_life(replicas: int, view: Views, pod: Pods) -> None:
+def test_cpu_seconds_alone_are_one_write_of_a_whole_life(replicas: int, record: Records, pod: Pods, due: Due) -> None:
     def seen(status: dict[str, Any], cpu: float) -> dict[str, Any]:
         pods = [pod(i) for i in range(replicas)]
-        return status_of(view(*pods, status=status, cpu_seconds=cpu, spec={"replicas": replicas}))
+        return status_of(record(*pods, status=status, cpu_seconds=cpu, spec={"replicas": replicas}))
 
     ready = seen({}, 0.0)
-    quick, slow = Writes(count=1), Writes(count=2)
+    quick, slow = StatusWrites(count=1), StatusWrites(count=2)
     for later in (0, 60):
         used = seen(ready, 5.0 + later)
-        assert due(quick, ready, used, replicas, NOW + later, SETTINGS) == NOW + SETTINGS.usage_delay
-        assert due(slow, ready, used, replicas, NOW + later, SETTINGS) is None, "it has had its share of writes"
+        assert due(quick, ready, used, replicas, NOW + later) == NOW + SETTINGS.usage_delay
+        assert due(slow, ready, used, replicas, NOW + later) is None, "it has had its share of writes"
     told = seen(ready, 65.0)
-    assert due(quick, told, seen(told, 500.0), replicas, NOW, SETTINGS) is None
+    assert due(quick, told, seen(told, 500.0), replicas, NOW) is None
 
 
-def test_a_group_stays_ready_while_its_pods_leave(view: Views, pod: Pods) -> None:
-    ready = status_of(view(*[pod(i) for i in range(4)]))
-    fewer = status_of(view(pod(3), created=4, status=ready))
+def test_a_group_stays_ready_while_its_pods_leave(record: Records, pod: Pods) -> None:
+    ready = status_of(record(*[pod(i) for i in range(4)]))
+    fewer = status_of(record(pod(3), created=4, status=ready))
     assert (fewer["phase"], fewer["ready"], fewer["finished"]) == ("Ready", 1, 3)
 
 
-def test_a_quick_start_is_one_write(view: Views, pod: Pods) -> None:
-    writes = Writes()
-    admitted = status_of(view(pod(0, PodState.STARTING)))
-    assert due(writes, {}, admitted, 4, NOW, SETTINGS) == NOW + SETTINGS.admitted_delay
-    ready = status_of(view(*[pod(i) for i in range(4)]))
-    assert due(writes, {}, ready, 4, NOW + 1, SETTINGS) == NOW + 1
-    assert due(writes, ready, ready, 4, NOW + 2, SETTINGS) is None
+def test_a_quick_start_is_one_write(record: Records, pod: Pods, due: Due) -> None:
+    writes = StatusWrites()
+    admitted = status_of(record(pod(0, PodStage.STARTING)))
+    assert due(writes, {}, admitted, 4, NOW) == NOW + SETTINGS.admitted_delay
+    ready = status_of(record(*[pod(i) for i in range(4)]))
+    assert due(writes, {}, ready, 4, NOW + 1) == NOW + 1
+    assert due(writes, ready, ready, 4, NOW + 2) is None
 
 
-def test_waiting_is_told_when_it_lasts(view: Views) -> None:
-    writes, waiting = Writes(), status_of(view(admitted=False))
-    first = due(writes, {}, waiting, 4, NOW, SETTINGS)
+def test_waiting_is_told_when_it_lasts(record: Records, due: Due) -> None:
+    writes, waiting = StatusWrites(), status_of(record(admitted=False))
+    first = due(writes, {}, waiting, 4, NOW)
     assert first == NOW + SETTINGS.waiting_delay
-    assert due(writes, {}, waiting, 4, NOW + 3, SETTINGS) == first
+    assert due(writes, {}, waiting, 4, NOW + 3) == first
 
 
-def test_counts_alone_are_written_seldom_and_not_for_ever(view: Views, pod: Pods) -> None:
-    before = status_of(view(*[pod(i) for i in range(4)]))
-    after = status_of(view(*[pod(i) for i in range(3)], created=4, status=before))
-    assert due(Writes(count=1), before, after, 4, NOW, SETTINGS) == NOW + SETTINGS.counts_delay
-    assert due(Writes(count=3), before, after, 4, NOW, SETTINGS) is None
+def test_counts_alone_are_written_seldom_and_not_for_ever(record: Records, pod: Pods, due: Due) -> None:
+    before = status_of(record(*[pod(i) for i in range(4)]))
+    after = status_of(record(*[pod(i) for i in range(3)], created=4, status=before))
+    assert due(StatusWrites(count=1), before, after, 4, NOW) == NOW + SETTINGS.counts_delay
+    assert due(StatusWrites(count=3), before, after, 4, NOW) is None
 
 
-def test_a_completed_group_is_left_to_its_client_for_a_moment(view: Views, pod: Pods) -> None:
-    before = status_of(view(*[pod(i) for i in range(4)]))
-    done = status_of(view(created=4, status=before))
-    assert due(Writes(count=1), before, done, 4, NOW, SETTINGS) == NOW + SETTINGS.completed_delay
-    failed = status_of(view(*[pod(i, PodState.ENDED, reason="NodeLost") for i in range(4)], status=before))
-    assert due(Writes(count=1, last=NOW - 0.1), before, failed, 4, NOW, SETTINGS) == NOW + 0.4
+def test_a_completed_group_is_left_to_its_client_for_a_moment(record: Records, pod: Pods, due: Due) -> None:
+    before = status_of(record(*[pod(i) for i in range(4)]))
+    done = status_of(record(created=4, status=before))
+    assert due(StatusWrites(count=1), before, done, 4, NOW) == NOW + SETTINGS.completed_delay
+    failed = status_of(record(*[pod(i, PodStage.ENDED, reason="NodeLost") for i in range(4)], status=before))
+    assert due(StatusWrites(count=1, last=NOW - 0.1), before, failed, 4, NOW) == NOW + 0.4
 
 
-def test_times_of_conditions_move_only_with_them(view: Views, pod: Pods) -> None:
-    before = status_of(view(*[pod(i) for i in range(4)]))
-    later = status_of(view(*[pod(i) for i in range(4)], status=before, now=NOW + 60))
+def test_times_of_conditions_move_only_with_them(record: Records, pod: Pods) -> None:
+    before = status_of(record(*[pod(i) for i in range(4)]))
+    later = status_of(record(*[pod(i) for i in range(4)], status=before), NOW + 60)
     assert later == before
 
 
-def test_standing_in_line_is_no_news_for_a_while(view: Views, pod: Pods) -> None:
-    queued = status_of(view(places=0))
+def test_standing_in_line_is_no_news_for_a_while(record: Records, pod: Pods, due: Due) -> None:
+    queued = status_of(record(slots=0))
     assert conditions(queued)["Admitted"] == ("True", "Admitted")
-    writes = Writes()
-    assert due(writes, {}, queued, 4, NOW, SETTINGS) == NOW + SETTINGS.queued_delay
-    started = status_of(view(pod(0, PodState.STARTING)))
-    assert due(writes, {}, started, 4, NOW + 5, SETTINGS) == NOW + 5 + SETTINGS.admitted_delay
+    writes = StatusWrites()
+    assert due(writes, {}, queued, 4, NOW) == NOW + SETTINGS.queued_delay
+    started = status_of(record(pod(0, PodStage.STARTING)))
+    assert due(writes, {}, started, 4, NOW + 5) == NOW + 5 + SETTINGS.admitted_delay

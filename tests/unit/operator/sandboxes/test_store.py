@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from swerl_operator.sandboxes.parsed import Group, Pod, PodState
-from swerl_operator.sandboxes.store import Store
+from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod, PodStage
+from swerl_operator.sandboxes.store import GroupStore
 
-Groups = Callable[..., Group]
-Pods = Callable[..., Pod]
+Groups = Callable[..., ParsedGroup]
+Pods = Callable[..., ParsedPod]
 
 
 def test_an_older_version_never_replaces_a_newer_one(group: Groups, pod: Pods) -> None:
-    store = Store()
-    assert store.put_pod("uid-g", pod(0, PodState.READY, version=5)) is not None
-    assert store.put_pod("uid-g", pod(0, PodState.STARTING, version=4)) is None
+    store = GroupStore()
+    assert store.put_pod("uid-g", pod(0, PodStage.READY, version=5)) is not None
+    assert store.put_pod("uid-g", pod(0, PodStage.STARTING, version=4)) is None
     record = store.by_uid("uid-g")
-    assert record is not None and record.pods[0].state is PodState.READY
+    assert record is not None and record.pods[0].stage is PodStage.READY
     assert store.put_group(group()) is record
     assert store.put_group(group()) is None
 
 
 def test_the_deleted_never_comes_back(group: Groups, pod: Pods) -> None:
-    store = Store()
+    store = GroupStore()
     store.put_group(group())
     store.put_pod("uid-g", pod(1))
     store.drop_pod("pod-g-1")
@@ -36,18 +36,18 @@ def test_the_deleted_never_comes_back(group: Groups, pod: Pods) -> None:
 
 
 def test_a_pod_that_is_seen_only_in_its_deletion_is_no_error() -> None:
-    assert Store().drop_pod("never-seen") is None
+    assert GroupStore().drop_pod("never-seen") is None
 
 
 def test_why_a_pod_is_gone_is_remembered(group: Groups, pod: Pods) -> None:
-    store = Store()
+    store = GroupStore()
     record = store.put_group(group())
     assert record is not None
     for each in (
         pod(0),
-        pod(1, PodState.ENDED, reason="OOMKilled"),
-        pod(2, PodState.ENDING, doomed="NodeLost"),
-        pod(3, PodState.ENDED, reason="Completed"),
+        pod(1, PodStage.ENDED, reason="OOMKilled"),
+        pod(2, PodStage.ENDING, disruption="NodeLost"),
+        pod(3, PodStage.ENDED, reason="Completed"),
     ):
         store.put_pod("uid-g", each)
         store.drop_pod(each.uid)
@@ -56,19 +56,19 @@ def test_why_a_pod_is_gone_is_remembered(group: Groups, pod: Pods) -> None:
 
 
 def test_who_began_a_deletion_is_remembered_to_its_end(group: Groups, pod: Pods) -> None:
-    store = Store()
+    store = GroupStore()
     store.put_group(group())
-    ending = pod(0, PodState.ENDING, doomed="PodDeleted", message="somebody", version=2)
+    ending = pod(0, PodStage.ENDING, disruption="PodDeleted", message="somebody", version=2)
     store.put_pod("uid-g", ending)
-    store.put_pod("uid-g", pod(0, PodState.ENDED, reason="Completed", version=3))
-    last = pod(0, PodState.ENDED, reason="Completed", version=4)
+    store.put_pod("uid-g", pod(0, PodStage.ENDED, reason="Completed", version=3))
+    last = pod(0, PodStage.ENDED, reason="Completed", version=4)
     record = store.drop_pod("pod-g-0", last)
     assert record is not None
-    assert (record.lost, record.last_words) == ({"PodDeleted": 1}, {"PodDeleted": "swesb-g-0: somebody"})
+    assert (record.lost, record.loss_messages) == ({"PodDeleted": 1}, {"PodDeleted": "swesb-g-0: somebody"})
 
 
 def test_a_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod: Pods) -> None:
-    store = Store()
+    store = GroupStore()
     store.put_group(group())
     store.put_pod("uid-g", pod(0, version=5))
     store.put_pod("uid-g", pod(1, version=9))
@@ -82,7 +82,7 @@ def test_a_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod
 
 
 def test_a_namesake_takes_the_place_of_the_group_before_it(group: Groups, pod: Pods) -> None:
-    store = Store()
+    store = GroupStore()
     store.put_group(group(uid="first", owner="lease"))
     store.put_pod("first", pod(0))
     store.put_group(replace(group(uid="second", owner="lease"), version=2))
@@ -96,25 +96,25 @@ def test_a_namesake_takes_the_place_of_the_group_before_it(group: Groups, pod: P
 
 
 def test_a_status_from_before_a_restart_says_what_is_spent(group: Groups, pod: Pods) -> None:
-    store = Store()
+    store = GroupStore()
     told = replace(group(), status={"replicas": 4, "failed": 1, "finished": 2, "cpuSeconds": 12.3})
     record = store.put_group(told)
     assert record is not None
     store.put_pod("uid-g", pod(1))
     record.cpu_seconds += 1.0
-    record.seed()
+    record.restore()
     assert (record.created, record.gone, record.lost.total(), record.cpu_seconds) == (4, 3, 1, 13.3)
-    record.seed()
+    record.restore()
     assert (record.lost.total(), record.cpu_seconds) == (1, 13.3)
 
 
 def test_a_pull_is_known_as_long_as_its_pod(group: Groups, pod: Pods) -> None:
-    store = Store()
+    store = GroupStore()
     record = store.put_group(group())
     assert record is not None
     store.put_pod("uid-g", pod(0))
-    store.heard_pull("pod-g-0", 1.5)
-    store.heard_pull("somebody-elses", 2.5)
+    store.record_pull("pod-g-0", 1.5)
+    store.record_pull("somebody-elses", 2.5)
     assert record.pulls == {"pod-g-0": 1.5}
     store.drop_pod("pod-g-0")
     assert record.pulls == {}

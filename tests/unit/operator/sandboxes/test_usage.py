@@ -10,10 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from swerl_operator.quantity import parse_duration
 from swerl_operator.sandboxes.metrics import SandboxMetrics
-from swerl_operator.sandboxes.parsed import Group, Key, timestamp
+from swerl_operator.sandboxes.parsed import ParsedGroup
 from swerl_operator.sandboxes.settings import SandboxSettings
-from swerl_operator.sandboxes.store import Store
-from swerl_operator.sandboxes.usage import Meter, Usage
+from swerl_operator.sandboxes.store import GroupStore
+from swerl_operator.sandboxes.usage import CpuMeter, UsageSampler
+from swerl_operator.times import format_time
+from swerl_operator.workqueue import ObjectKey
 
 NOW = 1_000_000.0
 
@@ -21,7 +23,7 @@ NOW = 1_000_000.0
 def sample(pod: str, at: float, *cpu: str, span: str = "15s") -> dict[str, Any]:
     containers = [{"name": f"c{i}", "usage": {"cpu": each, "memory": "1Mi"}} for i, each in enumerate(cpu)]
     meta = {"namespace": "ns", "name": pod}
-    return {"metadata": meta, "timestamp": timestamp(NOW + at), "window": span, "containers": containers}
+    return {"metadata": meta, "timestamp": format_time(NOW + at), "window": span, "containers": containers}
 
 
 @pytest.mark.parametrize(
@@ -32,17 +34,17 @@ def test_windows(text: str, length: float) -> None:
 
 
 def test_the_first_sample_stands_for_its_window_and_the_next_for_the_time_between() -> None:
-    meter = Meter()
+    meter = CpuMeter()
     assert meter.read([sample("a", 0, "500m", "500m")]) == {("ns", "a"): 15.0}
     assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): pytest.approx(6.0)}
     assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): 0.0}, "a sample that is told twice counts once"
 
 
 def test_pods_that_are_gone_are_forgotten() -> None:
-    meter = Meter()
+    meter = CpuMeter()
     meter.read([sample("a", 0, "1"), sample("b", 0, "1")])
     meter.read([sample("b", 60, "1")])
-    assert set(meter.seen) == {("ns", "b")}
+    assert set(meter.sampled_at) == {("ns", "b")}
 
 
 class Sampled:
@@ -55,10 +57,10 @@ class Sampled:
         return self.samples
 
 
-async def test_a_group_is_looked_at_until_its_status_tells_cpu_seconds(group: Callable[..., Group]) -> None:
-    store, api, looked = Store(), Sampled(), list[Key]()
+async def test_a_group_is_looked_at_until_its_status_tells_cpu_seconds(group: Callable[..., ParsedGroup]) -> None:
+    store, api, looked = GroupStore(), Sampled(), list[ObjectKey]()
     metrics = SandboxMetrics(CollectorRegistry(), store)
-    usage = Usage(api, store, metrics, SandboxSettings(), [], looked.append)  # type: ignore[arg-type]
+    usage = UsageSampler(api, store, metrics, SandboxSettings(), [], looked.append)  # type: ignore[arg-type]
     record = store.put_group(group())
     assert record is not None
     api.samples = [sample("swesb-g-0", 0, "0")]
