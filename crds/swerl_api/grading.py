@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -27,6 +27,12 @@ class GradingSpec(ApiModel):
     task's own test files."""
     cache: bool = True
     """Reuse the verdict of an identical patch on the same image and eval script."""
+    contrast: Literal["always", "never"] = "always"
+    """always: a patch that passes is run once more with altered tests, whose outcome an honest patch cannot change;
+    never: one run decides."""
+    allow_unshielded: bool = False
+    """Accept verdicts of images without setpriv, where code of the patch may read the memory of the process that
+    reports. Otherwise such a grading is an infrastructure failure."""
     max_concurrent: Positive = 32
     """Grading Jobs of this job alive at once."""
 

@@ -15,16 +15,22 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
+from functools import cache
+from importlib import metadata, resources
 from pathlib import Path
+from typing import Any
+
+from swerl_api import GradingSpec
 
 from swerl_agent.tasks import Evaluation
 
 from .verdict import Verdict
 
 VERDICTS = "verdicts"  # the cache's folder in that of a job's or a command's output
+PASSING_STATES = ("infra_error", "timeout")  # statuses that are no lasting truth
 MEMORY_ENTRIES = 10_000
 FILE = "verdicts.sqlite"
 BUSY_SECONDS = 10.0  # that a reader or writer waits for another one
@@ -32,6 +38,7 @@ BUSY_SECONDS = 10.0  # that a reader or writer waits for another one
 _SCHEMA = (
     "PRAGMA journal_mode = DELETE",
     "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, verdict TEXT NOT NULL, made REAL NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS calibrations (key TEXT PRIMARY KEY, calibration TEXT NOT NULL)",
 )
 log = logging.getLogger(__name__)
 
@@ -51,13 +58,25 @@ class VerdictCache:
         return replace(verdict, cached=True)
 
     def put(self, key: str, verdict: Verdict) -> None:
-        """Keep `verdict` unless it is an infra_error."""
-        if verdict.status == "infra_error":
+        """Keep `verdict` unless it may be another one next time: after a timeout, an exhausted Pod, a failed one."""
+        if verdict.status in PASSING_STATES or "exhausted" in verdict.report or "killed by" in verdict.detail:
             return
         while len(self._memory) >= MEMORY_ENTRIES:
             del self._memory[next(iter(self._memory))]
         self._memory[key] = verdict
         self._query("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", key, json.dumps(asdict(verdict)), time.time())
+
+    def calibration(self, key: str) -> dict[str, Any] | None:
+        """The calibration of a task's contrast, as `keep_calibration` got it."""
+        row = self._query("SELECT calibration FROM calibrations WHERE key = ?", key)
+        try:
+            return dict(json.loads(row[0])) if row else None
+        except (ValueError, TypeError):
+            return None
+
+    def keep_calibration(self, key: str, calibration: Mapping[str, Any]) -> None:
+        """Keep it, where there is a folder to keep it in."""
+        self._query("INSERT OR REPLACE INTO calibrations VALUES (?, ?)", key, json.dumps(calibration))
 
     def _load(self, key: str) -> Verdict | None:
         row = self._query("SELECT verdict FROM verdicts WHERE key = ?", key)
@@ -87,6 +106,21 @@ class VerdictCache:
 
 def _digest(image: str) -> str:
     return image.rpartition("sha256:")[2]
+
+
+@cache
+def judge_version() -> str:
+    """Names the rules that make verdicts: another one for other code of this package or another swebench."""
+    folder = resources.files(__package__)
+    code = [each.read_bytes() for each in sorted(folder.iterdir(), key=lambda each: each.name) if each.is_file()]
+    return cache_key([metadata.version("swebench"), *code])
+
+
+def limits(settings: GradingSpec) -> list[str]:
+    """What of the settings may change a verdict."""
+    amounts = {**settings.resources.requests, **settings.resources.limits}
+    shown = [f"{name}={amount}" for name, amount in sorted(amounts.items())]
+    return [str(settings.timeout_seconds), settings.contrast, str(settings.allow_unshielded), *shown]
 
 
 def criteria(evaluation: Evaluation) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import unified_diff
 from itertools import islice
 from posixpath import normpath
 
@@ -22,6 +23,7 @@ _NAMING = re.compile(
 )
 _INDENTED = re.compile(r"[ \tX]+(?:diff --git |@@ -)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _SPACES = re.compile(r"\s+")
 MAX_SPACES = 8  # of a header at which a name may end
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
@@ -51,6 +53,11 @@ def headers(patch: str) -> Iterator[str]:
 def is_indented(patch: str) -> bool:
     """Whether it holds a diff that patch(1) reads and git does not."""
     return any(_INDENTED.match(line) for content, line in _lines(patch) if not content)
+
+
+def plain_names(header: str) -> Iterator[str]:
+    """What the quoted names in a header are without quotes and escapes."""
+    return map(_unquoted, _QUOTED.findall(header))
 
 
 def named_paths(patch: str) -> Iterator[str]:
@@ -118,3 +125,41 @@ def _unquoted(path: str) -> str:
 
 def _byte(escaped: bytes) -> bytes:
     return bytes([int(escaped, 8) & 255]) if len(escaped) == 3 else _LETTERS.get(escaped, escaped)
+
+
+def file_diffs(patch: str) -> list[str]:
+    """The parts of a git diff, one per file; what stands before the first is a part of its own."""
+    parts: list[list[str]] = [[]]
+    for content, line in _lines(patch):
+        if not content and line.startswith("diff --git "):
+            parts.append([])
+        parts[-1].append(line)
+    return ["\n".join(part) for part in parts if part]
+
+
+def with_new_content(patch: str, path: str, before: bytes | None, text: str) -> str | None:
+    """`patch` so that it makes `text` of the file `path`; `before`: what the file was, None where there was none.
+
+    None where the patch renames the file, or does something else to it than to change lines.
+    """
+    parts = file_diffs(patch)
+    for number, part in enumerate(parts):
+        if changed_paths(part) != [path]:
+            continue
+        header = part.partition("\n@@ ")[0].split("\n")
+        old = (before or b"").decode("utf-8", "replace")
+        if "GIT binary patch" in part or any(line.startswith(("rename ", "copy ")) for line in header):
+            return None
+        if (before is not None and old.encode() != before) or "\n--- " not in part:
+            return None
+        kept = [line for line in header if not line.startswith("index ")]
+        parts[number] = "\n".join(kept) + "\n" + "".join(_hunks(old, text)).rstrip("\n")
+        parts[number] += "\n" if part.endswith("\n") else ""
+        return "\n".join(parts)
+    return None
+
+
+def _hunks(old: str, new: str) -> Iterator[str]:
+    for number, line in enumerate(unified_diff(_LINE.findall(old), _LINE.findall(new))):
+        if number > 1:  # after the two names
+            yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -86,6 +86,12 @@ def normalised(output: str, parse: Parser) -> str | None:
     return f"{START}\n{kept}\n{END}\n" + (f"{EXIT_CODE}: {code}\n" if code.strip().lstrip("-").isdigit() else "")
 
 
+def exit_code(output: str) -> int | None:
+    """The test command's exit code, None where it is not there."""
+    code = output[max(output.rfind(END), 0) :].rpartition(f"\n{EXIT_CODE}: ")[2].split("\n")[0].strip()
+    return int(code) if EXIT_CODE in output and code.isdecimal() else None
+
+
 def without_contradictions(region: str, parse: Parser) -> str:
     """`region` without the lines that report as passed a test which another line reports as failed."""
     lines = region.split("\n")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import binascii
 import re
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 PREFIX = b"swerl-grading "
 HEAD_BYTES = 8 << 20  # of a log's beginning that the wrapper keeps
@@ -27,6 +27,16 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True)
+class TestFile:
+    """A file of the task's tests before anything of the patch is there."""
+
+    __test__ = False
+
+    before: bytes | None  # as the image has it, None where it does not
+    after: bytes  # with the task's test patch
+
+
+@dataclass(frozen=True)
 class Report:
     """What the wrapper says happened."""
 
@@ -40,6 +50,8 @@ class Report:
     test_record: bytes = b""  # what the witness wrote
     scrubbed: str = ""  # what became of objects later than HEAD, in the words of `scrub_history.sh`
     applied: str = ""  # the program that applied the patch
+    oom_kills: int = 0  # processes of the Pod that the kernel killed at its memory limit
+    files: Mapping[str, TestFile] = field(default_factory=dict)  # of the task's tests, by path
 
     @property
     def left_out(self) -> int:
@@ -94,6 +106,8 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         test_record=_decoded(_body(signed, b"test_record")),
         scrubbed="".join(_words(signed, b"scrubbed ")),
         applied="".join(_words(signed, b"applied ")),
+        oom_kills=int(digits) if (digits := "".join(_words(signed, b"oom "))).isdecimal() else 0,
+        files=_files(signed),
     )
 
 
@@ -113,6 +127,19 @@ def _words(signed: Sequence[tuple[bytes, bytes, bytes]], kind: bytes) -> tuple[s
 
 def _body(signed: Sequence[tuple[bytes, bytes, bytes]], name: bytes) -> bytes:
     return next((body for line, _, body in signed if line == name), b"")
+
+
+def _files(signed: Sequence[tuple[bytes, bytes, bytes]]) -> dict[str, TestFile]:
+    content: dict[str, dict[str, bytes]] = {}
+    for line, _, body in signed:
+        for kind in ("before", "after"):
+            if line.startswith(f"file {kind} ".encode()):
+                path = line.decode("utf-8", "replace").removeprefix(f"file {kind} ")
+                content.setdefault(path, {})[kind] = _inflated(body)
+    return {
+        path: TestFile(each.get("before"), each["after"] if "after" in each else each["before"])
+        for path, each in content.items()
+    }
 
 
 def _decoded(text: bytes) -> bytes:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from swerl_api import GradingSpec
 from swerl_api.names import GRADING_PREFIX
@@ -26,31 +25,42 @@ from swerl_agent.kube import Conflict, Forbidden, KubeClient, KubeError, NotFoun
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_agent.tasks import Task
 
-from .cache import VerdictCache, cache_key, criteria
-from .diffs import named_paths
-from .eval_script import instrumented
+from .cache import VerdictCache, cache_key, criteria, judge_version, limits
+from .contrast import AlteredRun
+from .contrast_runs import ContrastRuns
 from .framing import Report
-from .job import Infrastructure, NoReport, Run, run_job
+from .job import Infrastructure, JobRun, NoReport, Outcome, run_job
 from .manifests import (
     GRADER_LABEL,
     PULL_ALLOWANCE,
-    WITNESS,
     Placement,
     deny_all_policy,
     grading_job,
     grading_labels,
     payload_maps,
 )
+from .payload import grading_payload
 from .pods import PodWatch
-from .policy import exempt_paths, forbidden, paths_within, protected_globs, steers_the_tests
+from .policy import asks_which_test_runs, forbidden, steers_the_tests
 from .swebench_report import check_parser, library
 from .verdict import Verdict
-from .verdict_rules import verdict_of, witnessed_sessions
+from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
 
 __all__ = ["Grader", "GradingError", "Placement"]
 
 POLICIES = ("networking.k8s.io/v1", "networkpolicies")
 DEADLINE_SLACK = 30  # seconds after Kubernetes' own deadline
+
+
+T = TypeVar("T")
+
+
+class Unfinished(Exception):
+    """No Job came to its end; `verdict` says so."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.detail)
+        self.verdict = verdict
 
 
 class GradingError(Exception):
@@ -94,9 +104,7 @@ class Grader:
         self._cache = VerdictCache(cache_directory) if settings.cache else None
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
-        package = resources.files(__package__)
-        self._programs = {name: package.joinpath(name).read_bytes() for name in ("grade.sh", "scrub_history.sh")}
-        self._programs |= {name: package.joinpath(path).read_bytes() for name, path in WITNESS.items()}
+        self._contrast = ContrastRuns(self._altered, VerdictCache(cache_directory), judge_version())
 
     @property
     def pending(self) -> int:
@@ -116,6 +124,7 @@ class Grader:
         for task in self._running.values():
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await self._contrast.close()
         await self._watch.close()
         await self._remove_policy()
 
@@ -133,11 +142,14 @@ class Grader:
 
     async def _verdict(self, task: Task, patch: str, *, fresh: bool, image: str) -> Verdict:
         """By policy, from the cache, from a Job that runs already, or from one of its own."""
-        blocked = forbidden(patch) or steers_the_tests(patch, task.evaluation, task.repo)
+        blocked = forbidden(patch) or steers_the_tests(patch, task.evaluation)
+        if self._settings.contrast == "never":
+            blocked = blocked or asks_which_test_runs(patch, task.evaluation, task.repo)
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
         files = self._payload(task, patch)
-        parts = [task.image, task.base_commit, self._placement.workdir, *criteria(task.evaluation)]
+        parts = [judge_version(), task.image, task.base_commit, self._placement.workdir, *criteria(task.evaluation)]
+        parts += limits(self._settings)
         key = cache_key([*parts, *files.values(), *([os.urandom(16)] if fresh else [])])
         cache = None if fresh else self._cache
         running = self._running.get(key)
@@ -156,21 +168,16 @@ class Grader:
         if not done.cancelled():
             done.exception()  # every waiter may have gone away
 
-    def _payload(self, task: Task, patch: str) -> dict[str, bytes]:
-        evaluation = task.evaluation
-        hidden = paths_within(self._placement.workdir, task.hidden_paths)
-        globs = protected_globs(evaluation, self._settings.protected_paths, hidden)
-        return {
-            **self._programs,
-            "eval.sh": _bytes(instrumented(evaluation.eval_script)),
-            "patch.diff": _bytes(patch if patch.endswith("\n") or not patch else patch + "\n"),
-            "protected": _bytes("".join(glob + "\n" for glob in globs)),
-            "exempt": _bytes("".join(path + "\n" for path in exempt_paths(evaluation, hidden))),
-            "named": _bytes("".join(path + "\0" for path in named_paths(patch))),
-        }
+    def _payload(self, task: Task, patch: str, altered: AlteredRun | None = None) -> dict[str, bytes]:
+        return grading_payload(task, patch, self._settings, self._placement.workdir, altered)
 
     async def _grade(
-        self, task: Task, patch: str, files: Mapping[str, bytes], key: str, cache: VerdictCache | None
+        self,
+        task: Task,
+        patch: str,
+        files: Mapping[str, bytes],
+        key: str,
+        cache: VerdictCache | None,
     ) -> Verdict:
         await self._make_ready()
         try:
@@ -178,27 +185,66 @@ class Grader:
         except ValueError as error:
             raise GradingError(f"task {task.instance_id}: {error}") from error
         async with self._slots:
-            verdict = await self._with_retries(task, patch, files)
+            try:
+                verdict = await self._decided(task, patch, files)
+            except Unfinished as error:
+                verdict = error.verdict
         if cache:
             await asyncio.to_thread(cache.put, key, verdict)
         return verdict
 
-    async def _with_retries(self, task: Task, patch: str, files: Mapping[str, bytes]) -> Verdict:
+    async def _decided(self, task: Task, patch: str, files: Mapping[str, bytes]) -> Verdict:
+        """The verdict of one run and, where it resolves the task, of contrast."""
+
+        async def first(run: JobRun, failures: int) -> tuple[Verdict, JobRun]:
+            if self._keep_log and isinstance(run.outcome, Report):
+                await asyncio.to_thread(self._keep_log, task, patch, run.outcome.log)
+            allow = self._settings.allow_unshielded
+            verdict = await asyncio.to_thread(verdict_of, task, run.outcome, failures, allow_unshielded=allow)
+            return replace(verdict, image=run.image), run
+
+        verdict, run = await self._with_retries(task, files, {}, first)
+        if not verdict.resolved or not isinstance(run.outcome, Report):
+            return verdict
+        if self._settings.contrast == "never":
+            return after_contrast(verdict, "off")
+        verdict = await self._contrast.confirmed(task, patch, verdict, run.outcome)
+        aware = asks_which_test_runs(patch, task.evaluation, task.repo)
+        if aware and verdict.report["contrast"] == "unavailable":
+            return replace(verdict, status="policy_blocked", detail=aware, report=verdict.report | {"resolved": False})
+        return verdict
+
+    async def _altered(self, task: Task, patch: str, altered: AlteredRun) -> Outcome:
+        """What a run with altered tests reported."""
+
+        async def checked(run: JobRun, failures: int) -> Outcome:
+            if isinstance(run.outcome, Report) and run.outcome.stage != "eval":
+                raise Infrastructure(f"image {task.image}: a run with altered tests ended with {run.outcome.stage}")
+            return run.outcome
+
+        files = await asyncio.to_thread(self._payload, task, patch, altered)
+        return await self._with_retries(task, files, altered.overlay, checked)
+
+    async def _with_retries(
+        self,
+        task: Task,
+        files: Mapping[str, bytes],
+        overlay: Mapping[str, str],
+        use: Callable[[JobRun, int], Awaitable[T]],
+    ) -> T:
+        """What `use` makes of a Job; another Job where the infrastructure failed. Raises Unfinished."""
         failures: list[Infrastructure] = []
         for _ in range(self._settings.retries + 1):
             try:
-                run = await self._run(task, files)
-                if self._keep_log and isinstance(run.outcome, Report):
-                    await asyncio.to_thread(self._keep_log, task, patch, run.outcome.log)
-                verdict = await asyncio.to_thread(verdict_of, task, run.outcome, len(failures))
-                return replace(verdict, image=run.image)
+                return await use(await self._run(task, files, overlay), len(failures))
             except Infrastructure as error:
                 failures.append(error)
+        count = {"attempts": len(failures)}
         if all(isinstance(error, NoReport) for error in failures):
-            return Verdict("unresolved", {"attempts": len(failures)}, detail=f"every try was cut short: {failures[-1]}")
-        return Verdict("infra_error", {"attempts": len(failures)}, detail=str(failures[-1]))
+            raise Unfinished(Verdict("unresolved", count, detail=f"every try was cut short: {failures[-1]}"))
+        raise Unfinished(Verdict("infra_error", count, detail=str(failures[-1])))
 
-    async def _run(self, task: Task, files: Mapping[str, bytes]) -> Run:
+    async def _run(self, task: Task, files: Mapping[str, bytes], overlay: Mapping[str, str]) -> JobRun:
         name = GRADING_PREFIX + cache_key([*files.values(), os.urandom(16)])[:12]
         labels = grading_labels(self._labels, self._id, task.instance_id)
         maps = payload_maps(name, files, labels, self._owners)
@@ -212,6 +258,7 @@ class Grader:
             placement=self._placement,
             labels=labels,
             owners=self._owners,
+            overlay=overlay,
         )
         deadline = timeout + PULL_ALLOWANCE + DEADLINE_SLACK
         if self._lease:
@@ -250,7 +297,3 @@ class Grader:
         await asyncio.wait([self._ready])
         with suppress(KubeError):  # it belongs to the job, and selects nothing any more
             await self._client.delete(*POLICIES, self._namespace, self._policy)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

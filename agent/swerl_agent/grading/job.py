@@ -48,7 +48,7 @@ Outcome = Report | Exhausted
 
 
 @dataclass(frozen=True)
-class Run:
+class JobRun:
     """A Job that is over."""
 
     outcome: Outcome
@@ -57,7 +57,7 @@ class Run:
 
 async def run_job(
     client: KubeClient, watch: PodWatch, namespace: str, job: Manifest, maps: Sequence[Manifest], *, deadline: float
-) -> Run:
+) -> JobRun:
     """What the Job reported; raises Infrastructure after `deadline` seconds or when no report can come."""
     name = job["metadata"]["name"]
     adoption: asyncio.Task[None] | None = None
@@ -106,7 +106,7 @@ async def _delete(
             continue  # the Job's time to live and the owner references end it later
 
 
-async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[PodState | KubeError]) -> Run:
+async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[PodState | KubeError]) -> JobRun:
     """The report, read while the Pod runs; the Pod's end decides only when there is no report."""
     reader = _LogReader(client, namespace)
     image = ""
@@ -114,14 +114,14 @@ async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[Pod
         while True:
             state = await reader.unless_done(states.get())
             if isinstance(state, Report):
-                return Run(state, image)
+                return JobRun(state, image)
             if isinstance(state, KubeError):
                 raise Infrastructure(f"the watch of grading Pods ended: {state}")
             image = state.image or image
             if state.started:
                 reader.start(state.name)
             if state.ended:
-                return Run(await _last_words(reader, state), image)
+                return JobRun(await _last_words(reader, state), image)
             if state.reason in STUCK:
                 raise Infrastructure(f"Pod {state.name} cannot start: {state.reason}: {state.message}")
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ WITNESS = {  # files of the package -> where Python of a grading Pod imports the
 GRADER_LABEL = "swerl.dev/grader"  # which Grader made it
 PART_BYTES = 700_000  # of payload per ConfigMap; base64 makes a third more of it, the limit is 1 MiB
 PULL_ALLOWANCE = 600  # seconds for scheduling and pulling, besides the eval script's own limit
+VARIABLE_CHARS = 100_000  # of the overlay per variable of the environment; the kernel takes 128 KiB
 TTL_SECONDS = 300  # a finished Job that nobody deleted
 
 
@@ -37,6 +39,7 @@ class Placement:
     pull_secrets: Sequence[str] = ()
     pull_policy: PullPolicy = "IfNotPresent"
     workdir: str = "/testbed"
+    host_users: bool | None = None  # False: a user namespace of the Pod's own; None: as the cluster does
 
     @classmethod
     def of(cls, sandbox: SandboxSpec) -> Placement:
@@ -48,6 +51,7 @@ class Placement:
             pull_secrets=list(sandbox.pull_secrets),
             pull_policy=sandbox.image_pull_policy,
             workdir=sandbox.workdir,
+            host_users=sandbox.host_users,
         )
 
 
@@ -109,8 +113,12 @@ def grading_job(
     placement: Placement,
     labels: Mapping[str, str],
     owners: Sequence[Manifest],
+    overlay: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """The Job that runs `grade.sh` with `arguments` on the payload of the ConfigMaps named `maps`."""
+    """The Job that runs `grade.sh` with `arguments` on the payload of the ConfigMaps named `maps`.
+
+    `overlay`: text by path of files that lie in the image while the tests run.
+    """
     deadline = settings.timeout_seconds + PULL_ALLOWANCE
     return {
         "apiVersion": "batch/v1",
@@ -122,14 +130,27 @@ def grading_job(
             "ttlSecondsAfterFinished": TTL_SECONDS,
             "template": {
                 "metadata": {"labels": dict(labels)},
-                "spec": _pod(image, arguments, maps, settings, placement),
+                "spec": _pod(image, arguments, maps, settings, placement, _environment(overlay or {})),
             },
         },
     }
 
 
+def _environment(overlay: Mapping[str, str]) -> list[Manifest]:
+    """The overlay in variables, each short enough for the kernel."""
+    packed = {path: base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode() for path, text in overlay.items()}
+    lines = "".join(f"{path} {content}\n" for path, content in packed.items())
+    parts = [lines[at : at + VARIABLE_CHARS] for at in range(0, len(lines), VARIABLE_CHARS)]
+    return [{"name": f"SWERL_OVERLAY_{number:03}", "value": part} for number, part in enumerate(parts)]
+
+
 def _pod(
-    image: str, arguments: Sequence[str], maps: Sequence[str], settings: GradingSpec, placement: Placement
+    image: str,
+    arguments: Sequence[str],
+    maps: Sequence[str],
+    settings: GradingSpec,
+    placement: Placement,
+    environment: Sequence[Manifest],
 ) -> Manifest:
     pod: Manifest = {
         "restartPolicy": "Never",
@@ -148,6 +169,7 @@ def _pod(
                 "imagePullPolicy": placement.pull_policy,
                 "command": ["bash", f"{PAYLOAD}/grade.sh.000", *arguments, PAYLOAD],
                 "workingDir": "/",
+                "env": list(environment),
                 "resources": _guaranteed(settings),
                 "volumeMounts": [{"name": "payload", "mountPath": PAYLOAD, "readOnly": True}],
                 "securityContext": {
@@ -165,6 +187,8 @@ def _pod(
     }
     if placement.runtime_class_name:
         pod["runtimeClassName"] = placement.runtime_class_name
+    if placement.host_users is not None:
+        pod["hostUsers"] = placement.host_users
     return pod
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from swerl_agent.tasks import Evaluation
 
-from .diffs import added_lines, changed_paths, headers, is_indented, named_paths
+from .diffs import added_lines, changed_paths, headers, is_indented, named_paths, plain_names
 
 MAX_PATCH_BYTES = 8 << 20
 MAX_NAMED_CHARACTERS = 2 * MAX_PATCH_BYTES  # of all paths that a patch may mean; they travel with it
@@ -47,6 +48,17 @@ PROTECTED = (
 )  # fmt: skip
 # Modules at the top that would shadow a runner's own, by the project that they are of: there they are the code to fix.
 RUNNERS = (("pytest", "_pytest"), ("pluggy",), ("iniconfig",), ("unittest",))
+# What runners and their usual plugins import besides the standard library, and what that once held.
+IMPORTED = frozenset((
+    "pytest", "_pytest", "pluggy", "iniconfig", "py", "attr", "attrs", "packaging", "exceptiongroup", "tomli", "toml",
+    "colorama", "importlib_metadata", "zipp", "typing_extensions", "more_itertools", "six", "wcwidth", "pathlib2",
+    "atomicwrites", "funcsigs", "pygments", "tox", "virtualenv", "filelock", "platformdirs", "distlib", "pyproject_api",
+    "cachetools", "chardet", "xdist", "execnet", "pytest_cov", "coverage", "pytest_timeout", "pytest_asyncio", "anyio",
+    "pytest_mock", "hypothesis", "sortedcontainers", "asgiref", "sqlparse", "tblib", "nose", "nose2", "setuptools",
+    "pkg_resources", "_distutils_hack", "pip", "swerl_record", "swerl_witness", "swerl_unittest", "sitecustomize",
+    "usercustomize",
+))  # fmt: skip
+FORMER_LIBRARY = frozenset(("asynchat", "asyncore", "binhex", "distutils", "formatter", "imp", "parser", "symbol"))
 
 # Lines from which git or patch takes a file's name, also where a hunk's counts claim them for its content: counts may
 # lie, so these are looked for everywhere, and by marks that honest content hardly has. `headers` tells of all others.
@@ -74,8 +86,9 @@ def forbidden(patch: str) -> str | None:
     if size > MAX_PATCH_BYTES:
         return f"the patch has {size} bytes, more than the limit of {MAX_PATCH_BYTES}"
     for header in chain(_HEADER.findall(patch), headers(patch)):
-        if _OUTSIDE.search(header) or _ABSOLUTE.search(header):
-            return f"the patch names a path outside the work tree: {header.strip()[:200]}"
+        for reading in (header, *plain_names(header)):
+            if _OUTSIDE.search(reading) or _ABSOLUTE.search(reading):
+                return f"the patch names a path outside the work tree: {_shown(header)}"
     if is_indented(patch):
         return "the patch holds an indented diff, which patch(1) would apply and git would not"
     room = MAX_NAMED_CHARACTERS
@@ -86,32 +99,54 @@ def forbidden(patch: str) -> str | None:
     return None
 
 
-def steers_the_tests(patch: str, evaluation: Evaluation, repo: str = "") -> str | None:
-    """Where `patch`, for a task of `repo`, asks which test runs, reaches into pytest or tells it what to load, or None.
+def _shown(header: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in header.strip()[:200])
 
-    None of it counts in files that are put back, nor where the reference fix does the same. Code of pytest itself knows
-    which test runs, and code of its plugins reaches into it.
+
+def steers_the_tests(patch: str, evaluation: Evaluation) -> str | None:
+    """Where `patch` tells the runner what to load, in a file that is left to it, or None.
+
+    None of it counts where the reference fix does the same.
     """
-    allowed = {match for _, line in added_lines(evaluation.patch) for match in _AWARE.findall(line)}
-    allowed |= {line.strip() for _, line in added_lines(evaluation.patch)}
-    if "pytest" in repo.lower() or _INSIDE.search(evaluation.patch):
-        allowed.add("_pytest")
-    own = _PYTEST.fullmatch(repo.lower()) or _changes(evaluation, _IN_PYTEST)
-    protected = _matching([*PROTECTED, *_shadows(evaluation)])
-    exempt = exempt_paths(evaluation)
-    for path, line in added_lines(patch):
-        if path not in exempt and protected.match(path):
-            continue
-        found = None if not path.endswith(".py") or (own and _IN_PYTEST.match(path)) else _aware(line, allowed)
-        found = found or (_STEERING.search(line) if path.rpartition("/")[2] in CONFIGURATION else None)
-        if found and found[0] not in allowed and line.strip() not in allowed:
+    allowed = {line.strip() for _, line in added_lines(evaluation.patch)}
+    for path, line in _kept_lines(patch, evaluation):
+        found = _STEERING.search(line) if path.rpartition("/")[2] in CONFIGURATION else None
+        if found and line.strip() not in allowed:
             return f"the patch looks at the test run ({found[0].strip()}) in {path}"
     return None
 
 
-def _aware(line: str, allowed: Collection[str]) -> re.Match[str] | None:
-    """The first word of a line by which code learns of the test run and which is not allowed."""
-    return next((found for found in _AWARE.finditer(line) if found[0] not in allowed), None)
+def asks_which_test_runs(patch: str, evaluation: Evaluation, repo: str = "") -> str | None:
+    """Where the code of `patch`, for a task of `repo`, asks which test runs or reaches into pytest, or None.
+
+    Counts only where contrast cannot tell. None of it counts in files that are put back, nor where the reference fix
+    does the same. Code of pytest itself knows which test runs, and code of its plugins reaches into it.
+    """
+    allowed = {match for _, line in added_lines(evaluation.patch) for match in _AWARE.findall(line)}
+    lines = {line.strip() for _, line in added_lines(evaluation.patch)}
+    if "pytest" in repo.lower() or _INSIDE.search(evaluation.patch):
+        allowed.add("_pytest")
+    own = _PYTEST.fullmatch(repo.lower()) or _changes(evaluation, _IN_PYTEST)
+    for path, line in _kept_lines(patch, evaluation):
+        if not path.endswith(".py") or (own and _IN_PYTEST.match(path)) or line.strip() in lines:
+            continue
+        found = next((found for found in _AWARE.finditer(line) if found[0] not in allowed), None)
+        if found:
+            return f"the patch looks at the test run ({found[0].strip()}) in {path}"
+    return None
+
+
+def _kept_lines(patch: str, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """The lines that `patch` adds to files that are not put back."""
+    protected = _matching([*PROTECTED, *_shadows(evaluation)])
+    exempt = exempt_paths(evaluation)
+    return ((path, line) for path, line in added_lines(patch) if path in exempt or not protected.match(path))
+
+
+def reserved_names(evaluation: Evaluation) -> list[str]:
+    """Modules that a new file on `sys.path` would replace: of the standard library, and what the runners import."""
+    own = {name for names in RUNNERS if not _shadowed(evaluation, names) for name in names}
+    return sorted((sys.stdlib_module_names | FORMER_LIBRARY | IMPORTED) - own)
 
 
 def protected_globs(evaluation: Evaluation, extra: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
@@ -136,8 +171,16 @@ def paths_within(tree: str, paths: Sequence[str]) -> list[str]:
 
 def _shadows(evaluation: Evaluation) -> list[str]:
     """Globs of modules that would shadow a runner's own, but for the project whose fix changes them."""
-    globs = [[glob for name in names for glob in (f"{name}.py", f"{name}/*")] for names in RUNNERS]
-    return [glob for each in globs if not _changes(evaluation, _matching(each)) for glob in each]
+    return [glob for names in RUNNERS if _shadowed(evaluation, names) for glob in _globs(names)]
+
+
+def _shadowed(evaluation: Evaluation, names: Sequence[str]) -> bool:
+    """Whether files of these names would take the runner's place: the project's fix changes none of them."""
+    return not _changes(evaluation, _matching(_globs(names)))
+
+
+def _globs(names: Sequence[str]) -> list[str]:
+    return [glob for name in names for glob in (f"{name}.py", f"{name}/*")]
 
 
 def _matching(globs: Sequence[str]) -> re.Pattern[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from swerl_agent.tasks import Evaluation, Task
 
 from .eval_script import contradicted, normalised
-from .outcomes import SUMMARY, outcome_report
+from .outcomes import SUMMARY, outcome_map, outcome_report
 
 HARNESS = "swebench.harness"
 
@@ -105,6 +105,32 @@ def doubly_reported(task: Task, log: bytes) -> list[str]:
     parser, spec = parsers.PARSER_REGISTRY[task.evaluation.log_parser], _spec(task)
     found = contradicted(log.decode("utf-8", "replace"), lambda line: parser(line, spec))
     return [test for test in (*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass) if test in found]
+
+
+def statuses(task: Task, log: bytes) -> dict[str, str]:
+    """The status of every test that a whole log reports, by swebench's names."""
+    text = log.decode("utf-8", "replace").replace("\r\n", "\n")
+    if task.evaluation.expected_output:
+        return outcome_map(text)
+    _, parsers, _ = library()
+    parser, spec = parsers.PARSER_REGISTRY[task.evaluation.log_parser], _spec(task)
+    content = normalised(text, lambda line: parser(line, spec))
+    return dict(parser(content, spec)) if content is not None else {}
+
+
+def recorded_statuses(task: Task, summary: str) -> dict[str, str]:
+    """The status of every test in the witness's record, by the same names."""
+    if task.evaluation.expected_output:
+        return outcome_map(f"{SUMMARY}\n{summary}")
+    _, parsers, _ = library()
+    return dict(parsers.PARSER_REGISTRY[task.evaluation.log_parser](summary, _spec(task)))
+
+
+def status_of(test: str, found: dict[str, str]) -> str:
+    """The status of one test among others, '' where it has none."""
+    grading, _, _ = library()
+    key = grading._resolve_case(test, found)
+    return found[key] if key is not None else _interleaved(found, [test]).get(test, "")
 
 
 def _spec(task: Task) -> Any:

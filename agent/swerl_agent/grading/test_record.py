@@ -32,6 +32,7 @@ class Session:
     results: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # that unittest prints for a test
     alarms: list[str] = field(default_factory=list)
+    suspicions: list[str] = field(default_factory=list)  # what contrast confirms or clears
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class TestRecord:
 
     sessions: tuple[Session, ...]
     alarms: tuple[str, ...]
+    suspicions: tuple[str, ...] = ()
 
     @property
     def log(self) -> str:
@@ -68,7 +70,7 @@ def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished:
             alarms.append("the test session was cut short before its runner's end")
     if required and finished and not seen:
         alarms.append(f"{required} was run without its witness")
-    return TestRecord(tuple(seen), tuple(alarms))
+    return TestRecord(tuple(seen), tuple(alarms), tuple(dict.fromkeys(each for s in seen for each in s.suspicions)))
 
 
 def _read(text: bytes, keys: Sequence[str], sessions: Sequence[Session]) -> bool:
@@ -110,6 +112,8 @@ def _add(session: Session, content: Sequence[Any]) -> None:
             session.names[test] = name[0]
     elif kind == "alarm":
         session.alarms.append(str(rest[0]))
+    elif kind == "suspicion":
+        session.suspicions.append(str(rest[0]))
     elif kind == "end":
         session.ended = True
     elif kind == "exit":

@@ -2,30 +2,38 @@
 
 Guarantees: a patch is resolved only when its log says so, the witness of the test run (where pytest or unittest runs
 the tests) saw every one of the task's tests pass, and nothing was tampered with; what was is named in
-`report["tampering"]`. Where nothing but the log speaks (`report["witnessed"]` is false), it must be whole.
+`report["tampering"]`. Where nothing but the log speaks (`report["witnessed"]` is false), it must be whole. What only
+looks like tampering is in `report["suspicions"]` until contrast has confirmed or cleared it (`after_contrast`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 from swerl_agent.tasks import Task
 
-from .eval_script import pytest_runs, unittest_runs
+from .eval_script import exit_code, pytest_runs, unittest_runs
 from .framing import Report
 from .job import Exhausted, Infrastructure, Outcome
-from .swebench_report import confirmed, doubly_reported, grade_log
+from .swebench_report import confirmed, doubly_reported, grade_log, recorded_statuses, status_of, statuses
 from .test_record import TestRecord, checked_record, shortened, unconfirmed
 from .verdict import Status, Verdict
 
 APPLY_LOG_CHARS = 1_000  # of git's output in the detail of a patch that did not apply
 TIMEOUT_CODES = (124, 137)  # of timeout(1), for TERM and KILL
+KILLED = {134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV"}  # by exit code of a shell
 STAGES = {
     "no_work_tree": "it has no repository at the work tree",
     "wrong_base": "its repository does not hold the task's base commit",
     "restore_failed": "a protected file that the patch changed could not be put back",
 }
+UNSHIELDED = (
+    "it has no setpriv that works, so that code of a patch could read the memory of the process that reports;"
+    " add util-linux to the image or set grading.allowUnshielded"
+)
+Contrast = Literal["held", "failed", "unavailable", "off"]
 
 
 def witnessed_sessions(task: Task) -> int:
@@ -40,11 +48,29 @@ def witnessed_runner(task: Task) -> str:
     return "pytest" if pytest_runs(script) else "unittest" if unittest_runs(script) else ""
 
 
-def verdict_of(task: Task, outcome: Outcome, failures: int) -> Verdict:
+def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded: bool = False) -> Verdict:
     """The verdict on `outcome`, had after `failures` tries; raises Infrastructure when it says nothing of the patch."""
     if isinstance(outcome, Exhausted):
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
-    facts = {
+    facts = _facts(outcome, failures)
+    text = outcome.log.decode("utf-8", "replace")
+    if outcome.stage == "apply_failed":
+        return Verdict("patch_apply_failed", facts, detail=f"git: {text[-APPLY_LOG_CHARS:].strip()}")
+    if outcome.stage == "git_changed":
+        return Verdict("policy_blocked", facts, detail="the patch changes files of .git")
+    if outcome.stage != "eval":
+        raise Infrastructure(f"image {task.image}: {STAGES.get(outcome.stage, outcome.stage)} {text[-300:]}".strip())
+    if not facts["shielded"] and not allow_unshielded:
+        raise Infrastructure(f"image {task.image}: {UNSHIELDED}")
+    try:
+        return _judged(task, outcome, facts)
+    except Exception as error:  # swebench's parsers raise what they like on output that they do not know
+        words = f"the log cannot be read by {task.evaluation.log_parser}: {type(error).__name__}: {error}"
+        return Verdict("unresolved", facts | {"resolved": False, "parser_error": True}, detail=words)
+
+
+def _facts(outcome: Report, failures: int) -> dict[str, Any]:
+    return {
         "seconds": round(outcome.seconds, 3),
         "log_bytes": outcome.total_bytes,
         "log_bytes_left_out": outcome.left_out,
@@ -54,20 +80,60 @@ def verdict_of(task: Task, outcome: Outcome, failures: int) -> Verdict:
         "applied": outcome.applied,
         "retries": failures,
     }
-    text = outcome.log.decode("utf-8", "replace")
-    if outcome.stage == "apply_failed":
-        return Verdict("patch_apply_failed", facts, detail=f"git: {text[-APPLY_LOG_CHARS:].strip()}")
-    if outcome.stage != "eval":
-        raise Infrastructure(f"image {task.image}: {STAGES.get(outcome.stage, outcome.stage)} {text[-300:]}".strip())
+
+
+def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
     report = grade_log(task, outcome.log) | facts
     if outcome.left_out and not witnessed_runner(task):
         report["resolved"] = False  # failures may lie in the missing middle, and no witness saw the tests pass
     witness = _witness(task, outcome)
     report["witnessed"] = any(session.ended for session in witness.sessions)
-    tampering = _tampering(task, report, outcome, witness)
-    if tampering:
-        report |= {"resolved": False, "tampering": tampering}
-    return Verdict(_status(report, outcome), report, detail=_detail(report, outcome))
+    ending = _ending(outcome, witness) if witnessed_runner(task) or not report["resolved"] else ""
+    tampering = [] if ending else _tampering(task, report, outcome, witness)
+    if not ending and not report["resolved"]:
+        tampering = [*witness.suspicions, *tampering]
+    if tampering or ending:
+        report |= {"resolved": False} | ({"tampering": tampering} if tampering else {})
+    elif witness.suspicions:
+        report["suspicions"] = list(witness.suspicions)
+    return Verdict(_status(report, outcome), report, detail=_detail(report, outcome, ending))
+
+
+def after_contrast(verdict: Verdict, contrast: Contrast, findings: Sequence[str] = (), why: str = "") -> Verdict:
+    """A resolved verdict as contrast leaves it; `findings`: what was not as it must be; `why` there was no contrast."""
+    report = {**verdict.report, "contrast": contrast}
+    suspicions = report.pop("suspicions", [])
+    if contrast == "held":
+        return replace(verdict, report=report | ({"cleared": suspicions} if suspicions else {}))
+    found = [*(f"contrast: {each}" for each in findings), *suspicions]
+    if found:
+        report |= {"resolved": False, "tampering": found}
+        return replace(verdict, status="unresolved", report=report, detail=f"tampering: {'; '.join(found)}")
+    if contrast == "failed":
+        report["resolved"] = False
+        return replace(verdict, status="unresolved", report=report, detail=f"contrast: {why}")
+    detail = verdict.detail if contrast == "off" else f"{verdict.detail}, contrast: unavailable"
+    return replace(verdict, report=report | ({"contrast_reason": why} if why else {}), detail=detail)
+
+
+def outcomes(task: Task, outcome: Outcome, tests: Sequence[str]) -> dict[str, Literal["passed", "failed", "absent"]]:
+    """What log and witness of a run report of `tests`; passed: both do, failed: one of them does."""
+    if isinstance(outcome, Exhausted) or outcome.stage != "eval":
+        return dict.fromkeys(tests, "absent")
+    try:
+        record = _witness(task, outcome)
+        found = [statuses(task, outcome.log)]
+        if record.log or witnessed_runner(task):
+            found.append(recorded_statuses(task, record.log))
+    except Exception:
+        return dict.fromkeys(tests, "absent")
+    return {test: _seen([status_of(test, each) for each in found]) for test in tests}
+
+
+def _seen(found: Sequence[str]) -> Literal["passed", "failed", "absent"]:
+    if all(status in ("PASSED", "XFAIL") for status in found):
+        return "passed"
+    return "failed" if any(status in ("FAILED", "ERROR") for status in found) else "absent"
 
 
 def _witness(task: Task, outcome: Report) -> TestRecord:
@@ -75,23 +141,50 @@ def _witness(task: Task, outcome: Report) -> TestRecord:
     return checked_record(outcome.test_record, outcome.keys, required=witnessed_runner(task), finished=finished)
 
 
+def _ending(outcome: Report, witness: TestRecord) -> str:
+    """How a test command was killed before its end, in words; '' where it was not."""
+    code = exit_code(outcome.log.decode("utf-8", "replace"))
+    if witness.sessions and all(session.ended or session.exited for session in witness.sessions):
+        return ""
+    if outcome.oom_kills and code in (None, 1, *KILLED):
+        if any(session.results for session in witness.sessions):
+            return "the tests were killed by signal 9 at the memory limit of the Pod"
+        return "killed by signal 9 at the memory limit of the Pod before any test began: too little memory"
+    return f"the tests were killed by {KILLED[code]}" if code in KILLED else ""
+
+
 def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: TestRecord) -> list[str]:
     """What speaks against the log, in words."""
-    doubtful = doubly_reported(task, outcome.log)
-    double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
     seen = bool(witnessed_runner(task) or witness.sessions)
+    doubtful = [test for test in doubly_reported(task, outcome.log) if not (seen and _two_tests(test, task, witness))]
+    double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
     forged = _forged(task, report, witness, whole=not outcome.left_out) if seen else []
     return [*witness.alarms, *double, *forged]
 
 
+def _two_tests(test: str, task: Task, witness: TestRecord) -> bool:
+    """Whether a parser cuts the names of two tests, which the witness saw end differently, to the one name `test`."""
+    found = {status_of(test, recorded_statuses(task, line)) for line in witness.log.splitlines()}
+    return {"PASSED", "FAILED"} <= found
+
+
 def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole: bool) -> list[str]:
     """Where log and witness contradict each other; `whole`: nothing of the log was left out."""
-    if task.evaluation.eval_type == "fail_only":
-        return []
     if witness.log and not report.get("tests_status"):
         return ["the log does not tell of the test run that the witness saw"] if whole else []
-    forged = unconfirmed(report, confirmed(task, witness.log))
+    if task.evaluation.eval_type == "fail_only":
+        forged = _failed_unsaid(task, report, recorded_statuses(task, witness.log))
+    else:
+        forged = unconfirmed(report, confirmed(task, witness.log))
     return [f"result lines that no test run stands behind: {shortened(forged)}"] if forged else []
+
+
+def _failed_unsaid(task: Task, report: Mapping[str, Any], seen: dict[str, str]) -> list[str]:
+    """Tests that count as passed, as the log does not report their failure, although the witness saw none or worse."""
+    status = report.get("tests_status") or {}
+    named = [test for kind in status.values() for test in kind.get("success", [])]
+    failed = [test for test in named if status_of(test, seen) in ("FAILED", "ERROR")]
+    return failed + [test for test in task.evaluation.fail_to_pass if test in named and not status_of(test, seen)]
 
 
 def _status(report: Mapping[str, Any], outcome: Report) -> Status:
@@ -100,12 +193,14 @@ def _status(report: Mapping[str, Any], outcome: Report) -> Status:
     return "resolved" if report["resolved"] else "unresolved"
 
 
-def _detail(report: Mapping[str, Any], outcome: Report) -> str:
+def _detail(report: Mapping[str, Any], outcome: Report, ending: str) -> str:
     if report.get("tampering"):
         return f"tampering: {'; '.join(report['tampering'])}"
     status = report.get("tests_status")
     if outcome.left_out and not report["resolved"]:
         return f"the log was too long: {outcome.left_out} of its {outcome.total_bytes} bytes, its middle, were not read"
+    if ending:
+        return ending
     if not status:
         return f"no readable test result; the eval script ended with {outcome.exit_code}"
     counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]

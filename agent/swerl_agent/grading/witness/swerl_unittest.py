@@ -120,9 +120,9 @@ def audit(run: "Sequence[tuple[str, str, Any, types.CodeType]]", record: Record,
     """Tell of tests that the patch made, and of those that are not at a run's end as they were at its beginning."""
     for name, file, function, code in run:
         if function.__code__ is not code:
-            record.write("alarm", "the code of " + name + " was replaced")
+            record.write("suspicion", "the code of " + name + " was replaced")
         elif facts.blames(file):
-            record.write("alarm", facts.short(file) + " defines the test " + name)
+            record.write("suspicion", facts.short(file) + " defines the test " + name)
 
 
 def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Facts) -> "Callable[..., Any]":
@@ -138,8 +138,8 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
         last = cases[-1:]
         del cases  # unittest lets go of each test once it has run
         result = run(self, test)
-        for alarm in replaced(before, facts):
-            record.write("alarm", alarm)
+        for each in replaced(before, facts):
+            record.write("suspicion", each)
         audit(known, record, facts)
         remote = getattr(test, "runner_class", None)
         passed = [probe for case in last for probe in probes_like(case) if passes(probe)]

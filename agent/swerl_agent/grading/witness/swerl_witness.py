@@ -101,14 +101,14 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     tests: list[tuple[str, Any, types.CodeType]] = []
 
     def audit(config: Any) -> None:
-        for alarm in replaced(before, facts):
-            record.write("alarm", alarm)
+        for each in replaced(before, facts):
+            record.write("suspicion", each)
         for name, function in outcome_hooks(config):
             if id(function) not in known and blamed(code_file(function), facts):
-                record.write("alarm", f"{facts.short(code_file(function))} registered the hook {name}")
+                record.write("suspicion", f"{facts.short(code_file(function))} registered the hook {name}")
         for name, function, code in tests:
             if function.__code__ is not code:
-                record.write("alarm", f"the code of {name} was replaced")
+                record.write("suspicion", f"the code of {name} was replaced")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(early_config: Any) -> None:
@@ -151,7 +151,7 @@ def result_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     def pytest_runtest_makereport(item: Any, call: Any) -> None:
         path = raised_by_patch(call.excinfo, facts)
         if path:
-            record.write("alarm", f"{facts.short(path)} marks {item.nodeid} as expected to fail")
+            record.write("suspicion", f"{facts.short(path)} marks {item.nodeid} as expected to fail")
 
     def pytest_runtest_logreport(report: Any) -> None:
         status = None if hasattr(report, "context") else status_of(report)  # a subtest is part of its test

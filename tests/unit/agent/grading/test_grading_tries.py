@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.grading.framing import Report
-from swerl_agent.grading.job import Exhausted, Infrastructure, NoReport, Outcome, Run
+from swerl_agent.grading.job import Exhausted, Infrastructure, JobRun, NoReport, Outcome
 from swerl_api import GradingSpec
 
 from .graded import A, B, log, task
@@ -29,12 +29,12 @@ async def graded(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome | Exception
     """The verdict when the Jobs, one after the other, come to `outcomes`; and their names."""
     left, jobs = list(outcomes), []
 
-    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> Run:
+    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> JobRun:
         jobs.append(job["metadata"]["name"])
         outcome = left.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        return Run(outcome, "")
+        return JobRun(outcome, "")
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
@@ -85,10 +85,10 @@ async def test_a_patch_is_sent_byte_by_byte_and_ends_its_last_line(
 ) -> None:
     found: list[bytes] = []
 
-    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> Run:
+    async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> JobRun:
         files = {name: data for payload in maps for name, data in payload["binaryData"].items()}
         found.append(base64.b64decode(files["patch.diff.000"]))
-        return Run(PASSED, "")
+        return JobRun(PASSED, "")
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
@@ -98,9 +98,9 @@ async def test_a_patch_is_sent_byte_by_byte_and_ends_its_last_line(
 
 
 async def test_a_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run_job(*what: Any, **how: Any) -> Run:
+    async def run_job(*what: Any, **how: Any) -> JobRun:
         await asyncio.sleep(1)
-        return Run(PASSED, "")
+        return JobRun(PASSED, "")
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()

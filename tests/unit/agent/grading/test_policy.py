@@ -7,7 +7,14 @@ import fnmatch
 import pytest
 from swerl_agent.grading import policy
 from swerl_agent.grading.diffs import added_lines, changed_paths, named_paths
-from swerl_agent.grading.policy import exempt_paths, forbidden, paths_within, protected_globs, steers_the_tests
+from swerl_agent.grading.policy import (
+    asks_which_test_runs,
+    exempt_paths,
+    forbidden,
+    paths_within,
+    protected_globs,
+    steers_the_tests,
+)
 
 from .graded import task
 
@@ -103,13 +110,13 @@ ASKS = "name = os.environ['PYTEST_CURRENT_TEST']"
 )
 def test_code_of_a_runner_may_reach_into_it(path: str, line: str, repo: str, fix: str, blocked: bool) -> None:
     evaluation = task(patch=added(fix, "x = 1") if fix else "").evaluation
-    assert bool(steers_the_tests(added(path, line), evaluation, repo)) is blocked
+    assert bool(asks_which_test_runs(added(path, line), evaluation, repo)) is blocked
 
 
 def test_a_fix_beside_code_that_reaches_into_pytest_lets_others_do_so() -> None:
     fix = "--- a/h.py\n+++ b/h.py\n@@ -1,2 +1,3 @@\n import _pytest\n x\n+y\n"
-    assert steers_the_tests(added("h.py", IMPORT), task(patch=fix).evaluation) is None
-    assert steers_the_tests(added("h.py", ASKS), task(patch=fix).evaluation)
+    assert asks_which_test_runs(added("h.py", IMPORT), task(patch=fix).evaluation) is None
+    assert asks_which_test_runs(added("h.py", ASKS), task(patch=fix).evaluation)
 
 
 @pytest.mark.parametrize("name", ["pytest.py", "_pytest/a.py", "pluggy/x.py", "iniconfig.py", "unittest/case.py"])
@@ -130,17 +137,23 @@ def test_other_runners_code_is_not_protected(name: str) -> None:
 
 def test_code_that_asks_for_the_running_test_is_blocked() -> None:
     patch = "diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -1 +1 @@\n-x\n+if 'PYTEST_CURRENT_TEST' in env: x\n"
-    assert steers_the_tests(patch, task().evaluation) == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
-    assert steers_the_tests(patch, task(patch=patch).evaluation) is None
-    assert steers_the_tests(patch.replace("c.py", "tests/conftest.py"), task().evaluation) is None
-    assert steers_the_tests(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().evaluation) is None
+    assert (
+        asks_which_test_runs(patch, task().evaluation)
+        == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
+    )
+    assert asks_which_test_runs(patch, task(patch=patch).evaluation) is None
+    assert asks_which_test_runs(patch.replace("c.py", "tests/conftest.py"), task().evaluation) is None
+    assert asks_which_test_runs(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().evaluation) is None
 
 
 def test_a_line_that_looks_like_a_header_hides_no_code_behind_a_protected_name() -> None:
     docstring = '+"""\n+++ b/tests/t.py\n+"""\n+x = "PYTEST_CURRENT_TEST"\n'
     patch = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -0,0 +1,4 @@\n{docstring}"
     assert [path for path, _ in added_lines(patch)] == ["c.py"] * 4
-    assert steers_the_tests(patch, task().evaluation) == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
+    assert (
+        asks_which_test_runs(patch, task().evaluation)
+        == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
+    )
 
 
 FOLDERS = ("", "pkg/", "pkg/deep/")

@@ -265,7 +265,8 @@ def answer():
 def test_code_that_forges_a_run_of_unittest_is_named(checked: Path, tmp_path: Path, code: str, named: str) -> None:
     patch = diff_of(checked, {"a.py": code})
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
-    assert [alarm for alarm in witnessed(report, "unittest").alarms if named in alarm], report.log.decode()
+    seen = witnessed(report, "unittest")
+    assert [each for each in (*seen.alarms, *seen.suspicions) if named in each], report.log.decode()
 
 
 def test_a_run_after_a_whole_one_must_end_too(checked: Path, tmp_path: Path) -> None:

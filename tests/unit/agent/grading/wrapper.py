@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.grading.diffs import named_paths
 from swerl_agent.grading.framing import Framer, Report
 from swerl_agent.grading.manifests import WITNESS
-from swerl_agent.grading.policy import protected_globs
+from swerl_agent.grading.policy import protected_globs, reserved_names
 from swerl_agent.tasks import Evaluation
 
 WRAPPER = Path(__file__).parents[4] / "agent/swerl_agent/grading/grade.sh"
@@ -36,12 +36,16 @@ def grade(
         "patch.diff": patch,
         "protected": "".join(glob + "\n" for glob in protected_globs(evaluation, ["locked/*"], hidden)),
         "exempt": "locked/open.txt\n",
+        "reserved": "".join(name + "\n" for name in reserved_names(evaluation)),
+        "tests.diff": "",
+        "targets": "",
         "named": "".join(path + "\0" for path in named_paths(patch)),
     }
     for path in WITNESS.values():
         (payload / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(WRAPPER.parent / path, payload / path)
-    shutil.copy(WRAPPER.with_name("scrub_history.sh"), payload / "scrub_history.sh.000")
+    for name in ("scrub_history.sh", "work_tree.sh"):
+        shutil.copy(WRAPPER.with_name(name), payload / f"{name}.000")
     for name, text in files.items():
         content = text.encode("utf-8", "surrogateescape")
         half = len(content) // 2

@@ -1,0 +1,300 @@
+"""Alterations of a test file whose outcome an honest implementation cannot change.
+
+A *must-fail* alteration keeps a test's name and gives it an end that fails, or changes a constant that it
+compares with. A *twin* is the same test under another name: beside it, in another class, or compiled for another file.
+
+Guarantees: the file is read with `ast` and edited as text, so that every other character of it stays; no code of the
+file is imported or run.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Place = Literal["beside", "class", "file"]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+ENDS = ("raise", "assert", "own")  # forms of a failing end; `own`: the test class's own assertion
+MAX_CONSTANTS = 6  # of one test that are tried
+_LOWER = re.compile(r"[a-z]+")
+_COMPARING = (ast.Eq, ast.Is)
+_COMPOUND = (
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
+)  # fmt: skip
+_ODD_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Characters of a file from `start` to `end`, and what stands there instead."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a test is called: its class ('' for none; dots for nested ones) and its function."""
+
+    owner: str
+    function: str
+
+
+class TestSource:
+    """A test file as text and tree. Raises SyntaxError or ValueError where it is no Python 3."""
+
+    __test__ = False
+
+    def __init__(self, text: str) -> None:
+        if _ODD_ENDS.search(text):
+            raise ValueError("the file has line ends that are no newlines")
+        self.text = text
+        self.tree = ast.parse(text)
+        self._lines = text.splitlines(keepends=True)
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+        self.functions = {names: (owner, node) for names, owner, node in _functions(self.tree.body, ())}
+
+    def index(self, line: int, column: int) -> int:
+        """Index of a position as `ast` counts it: lines from 1, columns in UTF-8 bytes."""
+        text = self._lines[line - 1]
+        return self._starts[line - 1] + len(text.encode()[:column].decode(errors="ignore"))
+
+    def line_start(self, line: int) -> int:
+        """Index of a line's first character."""
+        return self._starts[line - 1]
+
+    def indentation(self, node: ast.stmt) -> str:
+        """Blanks before a statement."""
+        line = self._lines[node.lineno - 1]
+        return line[: len(line) - len(line.lstrip(" \t"))]
+
+    def span(self, node: ast.stmt) -> tuple[int, int]:
+        """A definition's lines, its decorators included, as indices."""
+        decorators = getattr(node, "decorator_list", [])
+        first = min([node.lineno, *(each.lineno for each in decorators)])
+        return self.line_start(first), self._starts[min(node.end_lineno or node.lineno, len(self._lines))]
+
+
+def _functions(
+    body: Iterable[ast.stmt], owners: tuple[ast.ClassDef, ...]
+) -> Iterator[tuple[Names, ast.ClassDef | None, Function]]:
+    for node in body:
+        if isinstance(node, Function):
+            yield Names(".".join(each.name for each in owners), node.name), owners[-1] if owners else None, node
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node.body, (*owners, node))
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            nested = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+            yield from _functions([each for part in nested for each in part], owners)
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that run with a function: not those of functions and classes within."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, Function | ast.ClassDef | ast.Lambda):
+            yield child
+            yield from own_nodes(child)
+
+
+def can_end(node: Function) -> bool:
+    """Whether a failing end can be put to a test: a generator's body may not run."""
+    return not any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own_nodes(node))
+
+
+def failing(form: str, node: Function, chance: random.Random) -> str:
+    """A statement that fails, in the given form."""
+    one, other = chance.randrange(11, 99), chance.randrange(11, 99)
+    wrong = one * other + chance.randrange(1, 9)
+    first = node.args.args[0].arg if node.args.args else ""
+    if form == "own" and first and _asserts_by_itself(node, first):
+        return chance.choice([f"{first}.assertEqual({one} * {other}, {wrong})", f"{first}.fail({str(wrong)!r})"])
+    if form == "raise":
+        return f"raise {chance.choice(['AssertionError', 'ValueError', 'RuntimeError'])}({str(wrong)!r})"
+    return f"assert {one} * {other} == {wrong}"
+
+
+def _asserts_by_itself(node: Function, first: str) -> bool:
+    calls = [each.func for each in own_nodes(node) if isinstance(each, ast.Call)]
+    return any(
+        isinstance(each, ast.Attribute)
+        and isinstance(each.value, ast.Name)
+        and (each.value.id == first and each.attr.startswith("assert"))
+        for each in calls
+    )
+
+
+def failing_end(source: TestSource, node: Function, statement: str) -> list[Edit]:
+    """`statement` at the end of a test's body and before each of its returns."""
+    last, line = node.body[-1], node.end_lineno or node.lineno
+    if isinstance(last, _COMPOUND):
+        at = source.line_start(line + 1)
+        newline = "" if source.text[:at].endswith("\n") else "\n"
+        edits = [Edit(at, at, f"{newline}{source.indentation(node.body[0])}{statement}\n")]
+    else:
+        at = source.index(line, last.end_col_offset or 0)
+        edits = [Edit(at, at, f"; {statement}")]
+    for each in own_nodes(node):
+        if isinstance(each, ast.Return):
+            start = source.index(each.lineno, each.col_offset)
+            edits.append(Edit(start, start, f"{statement}; "))
+    return edits
+
+
+def constants(node: Function) -> list[ast.Constant]:
+    """Constants that a test's assertions compare with, the first few of them."""
+    found: list[ast.Constant] = []
+    for each in own_nodes(node):
+        found += _compared(each)
+    unique = {(each.lineno, each.col_offset): each for each in found if _shiftable(each)}
+    return [unique[key] for key in sorted(unique)][:MAX_CONSTANTS]
+
+
+def _compared(node: ast.AST) -> list[ast.Constant]:
+    if isinstance(node, ast.Assert):
+        compares = [each for each in ast.walk(node.test) if isinstance(each, ast.Compare)]
+        sides = [
+            each.comparators[0] if _constant(each.comparators[0]) else each.left
+            for each in compares
+            if len(each.ops) == 1 and isinstance(each.ops[0], _COMPARING)
+        ]
+        return [found for side in sides for found in _constant(side)]
+    if isinstance(node, ast.Call) and "assert" in _called(node.func).lower():
+        return [found for argument in [*node.args[:2]] for found in _constant(argument)]
+    return []
+
+
+def _called(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _constant(side: ast.expr) -> list[ast.Constant]:
+    """The first constant of what a comparison has on one side."""
+    if isinstance(side, ast.UnaryOp):
+        return _constant(side.operand)
+    if isinstance(side, ast.Constant):
+        return [side]
+    if isinstance(side, ast.List | ast.Tuple | ast.Set):
+        return next((found for each in side.elts if (found := _constant(each))), [])
+    if isinstance(side, ast.Dict):
+        return next((found for each in side.values if (found := _constant(each))), [])
+    return []
+
+
+def _shiftable(constant: ast.Constant) -> bool:
+    kinds = bool | int | float | str | bytes
+    return isinstance(constant.value, kinds) and constant.lineno == constant.end_lineno
+
+
+def shifted(source: TestSource, constant: ast.Constant, chance: random.Random) -> Edit | None:
+    """Another value in a constant's place; None where it is part of a longer literal, as in an f-string."""
+    start = source.index(constant.lineno, constant.col_offset)
+    end = source.index(constant.end_lineno or constant.lineno, constant.end_col_offset or 0)
+    try:
+        if ast.literal_eval(source.text[start:end]) != constant.value:
+            return None
+    except (SyntaxError, ValueError):
+        return None
+    return Edit(start, end, _other(constant.value, chance))
+
+
+def _other(value: object, chance: random.Random) -> str:
+    word = f"{chance.getrandbits(24):06x}"
+    if isinstance(value, bool):
+        return repr(not value)
+    if isinstance(value, int):
+        return repr(value + chance.randrange(1, 5))
+    if isinstance(value, float):
+        return repr(value * 2 + chance.randrange(3, 9)) if abs(value) < 1e300 else "0.0"
+    if isinstance(value, bytes):
+        return repr(value + word.encode())
+    return repr(str(value) + word)
+
+
+def twin_names(names: Names, place: Place, chance: random.Random) -> Names:
+    """Names of a twin."""
+    prefix = _LOWER.match(names.function)
+    function = f"{prefix[0] if prefix else 'test'}_{chance.getrandbits(32):08x}"
+    moved = place != "beside" and names.owner
+    return Names(f"Test{chance.getrandbits(32):08X}" if moved else names.owner, function)
+
+
+def twin(source: TestSource, names: Names, new: Names, place: Place, inner: Sequence[Edit] = ()) -> Edit | None:
+    """The test under the names `new`, with the edits `inner`; None where it cannot be there."""
+    owner, node = source.functions[names]
+    if place != "beside" and owner is not None and ("." in names.owner or owner.col_offset):
+        return None
+    if place == "class" and owner is None:
+        return None
+    whole = owner if owner is not None and place != "beside" else node
+    text = _renamed(_copied(source, whole, node, inner), names, new)
+    if place == "file":
+        if whole.col_offset:
+            return None
+        name = f"/{new.function}.py"
+        text = f"exec(compile({text!r}, __file__.rpartition('/')[0] + {name!r}, 'exec'), globals())\n"
+        text = textwrap.indent(text, source.indentation(whole))
+    at = source.span(whole)[1]
+    start = "" if source.text[:at].endswith("\n") else "\n"
+    return Edit(at, at, f"{start}\n{text}")
+
+
+def _copied(source: TestSource, whole: ast.stmt, node: Function, inner: Sequence[Edit]) -> str:
+    """Lines of the function, or of its class without the other tests, with the edits in them."""
+    start, end = source.span(whole)
+    cut = list(inner)
+    if isinstance(whole, ast.ClassDef):
+        others = [each for each in whole.body if isinstance(each, Function) and each.name.startswith("test")]
+        spans = [source.span(each) for each in others if each is not node]
+        cut += [Edit(first, last, "") for first, last in spans]
+    text = edited(source.text, cut, start, end)
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _renamed(text: str, names: Names, new: Names) -> str:
+    text = re.sub(rf"\bdef(\s+){names.function}\b", rf"def\g<1>{new.function}", text, count=1)
+    old, other = names.owner.rpartition(".")[2], new.owner.rpartition(".")[2]
+    return re.sub(rf"(?<![\w.]){old}\b", other, text) if old != other else text
+
+
+def _depth(text: str) -> int:
+    """Blanks before the first line: where a class and its last method end at one place, the method's text is first."""
+    body = text.lstrip("\n")
+    return len(body) - len(body.lstrip(" \t"))
+
+
+def edited(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
+    """`text` from `start` to `end` with those of the edits that lie there; overlapping ones lose to the first."""
+    stop = len(text) if end is None else end
+    parts, at = [], start
+    for edit in sorted(edits, key=lambda each: (each.start, each.end, -_depth(each.text))):
+        if edit.start < at or edit.end > stop:
+            continue
+        parts += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*parts, text[at:stop]])
+
+
+def failing_example(text: str, source: TestSource | None, names: Names, chance: random.Random) -> Edit | None:
+    """A doctest's example with a wrong answer: at the end of a text, or of the docstring of the object `names`."""
+    one, other = chance.randrange(11, 99), chance.randrange(11, 99)
+    lines = [f">>> {one} * {other}", str(one * other + 1)]
+    if not names.function:
+        return Edit(len(text), len(text), "\n\n" + "\n".join(lines) + "\n")
+    node = source.functions[names][1] if source and names in source.functions else None
+    first = node.body[0] if node else None
+    if not (source and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)):
+        return None
+    end = source.index(first.end_lineno or first.lineno, first.end_col_offset or 0) - 3
+    if not isinstance(first.value.value, str) or text[end : end + 3] not in ('"""', "'''"):
+        return None
+    indentation = source.indentation(first)
+    return Edit(end, end, "\n" + "".join(f"\n{indentation}{line}" for line in lines) + f"\n{indentation}")

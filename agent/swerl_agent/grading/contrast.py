@@ -1,0 +1,248 @@
+"""Verdicts by contrast: a patch that passes is run once more with tests whose outcome an honest one cannot change.
+
+Code that decides outcomes otherwise than by doing its work cannot have the known outcome, because nothing tells it
+which run counts: paths, environment and command are those of every run, and each run has a Pod of its own.
+
+Guarantees: only alterations that the reference fix survives as expected are used (`calibrated`); which of them a run
+holds is random; a test that must fail has to be reported as failed, not to be absent.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from swerl_agent.tasks import Evaluation, Task
+
+from .alterations import (
+    ENDS,
+    Edit,
+    Names,
+    Place,
+    TestSource,
+    can_end,
+    constants,
+    edited,
+    failing,
+    failing_end,
+    failing_example,
+    shifted,
+    twin,
+    twin_names,
+)
+from .diffs import changed_paths, with_new_content
+from .framing import TestFile
+from .test_targets import Target, located
+
+SAMPLE = 6  # tests of a task that are calibrated
+ALTERED = 3  # of them that one run alters
+MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
+PLACES: tuple[Place, ...] = ("beside", "class", "file")
+Seen = Literal["passed", "failed", "absent"]
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """One change of one test: `place` '' is the test itself, else that of a twin; `change` '' is none."""
+
+    place: str
+    change: str  # '' | end | constant:<number> | example
+
+    @property
+    def passes(self) -> bool:
+        """Whether the altered test must pass."""
+        return not self.change
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the test named `test_id` must do in an altered run."""
+
+    target: str
+    alteration: Alteration
+    test_id: str
+
+    @property
+    def words(self) -> str:
+        """What it is that must be so."""
+        if self.alteration.passes:
+            return f"{self.target} does not pass under another name"
+        return f"{self.target} passes although it must fail"
+
+    def met(self, seen: Seen) -> bool:
+        """Whether an outcome is the expected one."""
+        return seen == ("passed" if self.alteration.passes else "failed")
+
+
+@dataclass(frozen=True)
+class AlteredRun:
+    """What an altered run executes, and what it must show."""
+
+    eval_script: str
+    test_patch: str
+    overlay: Mapping[str, str]  # text by path of files that the test patch does not hold
+    expected: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The alterations of a task that its reference fix survives, by test."""
+
+    usable: Mapping[str, tuple[Alteration, ...]]
+
+    @property
+    def available(self) -> bool:
+        """Whether there is an altered run at all."""
+        return any(self.usable.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, which `from_json` reads."""
+        return {test: [asdict(each) for each in usable] for test, usable in self.usable.items()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Calibration:
+        """What `as_json` gave."""
+        return cls({test: tuple(Alteration(**each) for each in usable) for test, usable in content.items()})
+
+
+class TestFiles:
+    """The files of a task's tests, as a grading Pod reported them."""
+
+    __test__ = False
+
+    def __init__(self, task: Task, files: Mapping[str, TestFile]) -> None:
+        self.evaluation: Evaluation = task.evaluation
+        self.files = files
+        self.texts = {path: file.after.decode("utf-8", "replace") for path, file in files.items()}
+        self.sources = {path: source for path in files if (source := self._source(path))}
+        self.targets = {each.test_id: each for each in located(self._tests(), self.sources, self.texts)}
+
+    def _tests(self) -> Sequence[str]:
+        """The tests that decide; of a task that names every outcome, those that pass."""
+        expected = [test for test, outcome in self.evaluation.expected_output if outcome == "PASSED"]
+        return expected or self.evaluation.fail_to_pass
+
+    def _source(self, path: str) -> TestSource | None:
+        if not path.endswith(".py") or self.files[path].after.decode("utf-8", "replace").encode() != (
+            self.files[path].after
+        ):
+            return None
+        try:
+            return TestSource(self.texts[path])
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+
+    def sample(self) -> list[Target]:
+        """Tests to calibrate: always the same of a task, each function once."""
+        by_function: dict[tuple[str, Names], Target] = {}
+        for target in self.targets.values():
+            by_function.setdefault((target.path, target.names), target)
+        targets = list(by_function.values())
+        return random.Random(len(targets)).sample(targets, min(SAMPLE, len(targets)))
+
+    def altered(self, chosen: Iterable[tuple[Target, Alteration]], chance: random.Random) -> AlteredRun | None:
+        """The run that holds the chosen alterations; None where they cannot be put into it."""
+        edits: dict[str, list[Edit]] = {}
+        expected: list[Expectation] = []
+        for target, alteration in chosen:
+            made = self._edits(target, alteration, chance)
+            if made is not None:
+                edits.setdefault(target.path, []).extend(made[0])
+                expected.append(Expectation(target.test_id, alteration, made[1]))
+        texts = {path: edited(self.texts[path], each) for path, each in edits.items()}
+        return self._run(texts, expected) if expected else None
+
+    def _run(self, texts: Mapping[str, str], expected: Sequence[Expectation]) -> AlteredRun | None:
+        script, patch, overlay = self.evaluation.eval_script, self.evaluation.test_patch, {}
+        inside = changed_paths(patch)
+        for path, text in texts.items():
+            if path not in inside:
+                overlay[path] = text
+                continue
+            changed = with_new_content(patch, path, self.files[path].before, text)
+            if changed is None or patch.rstrip("\n") not in script:
+                return None
+            script = script.replace(patch.rstrip("\n"), changed.rstrip("\n"))
+            patch = changed
+        if sum(map(len, overlay.values())) > MAX_OVERLAY:
+            return None
+        return AlteredRun(script, patch, overlay, tuple(expected))
+
+    def _edits(self, target: Target, alteration: Alteration, chance: random.Random) -> tuple[list[Edit], str] | None:
+        """Edits of the target's file and the id of the altered test."""
+        if target.doctest:
+            example = failing_example(self.texts[target.path], self.sources.get(target.path), target.names, chance)
+            return ([example], target.test_id) if example and alteration == Alteration("", "example") else None
+        source = self.sources[target.path]
+        inner = _changed(source, target.names, alteration.change, chance)
+        if inner is None:
+            return None
+        if not alteration.place:
+            return inner, target.test_id
+        place: Place = next(each for each in PLACES if each == alteration.place)
+        new = twin_names(target.names, place, chance)
+        made = twin(source, target.names, new, place, inner)
+        return ([made], target.renamed(new)) if made else None
+
+
+def _changed(source: TestSource, names: Names, change: str, chance: random.Random) -> list[Edit] | None:
+    """Edits within a test; None where the change is impossible there."""
+    _, node = source.functions[names]
+    if not change:
+        return []
+    if change == "end":
+        return failing_end(source, node, failing(chance.choice(ENDS), node, chance)) if can_end(node) else None
+    compared = constants(node)
+    number = int(change.partition(":")[2] or -1)
+    edit = shifted(source, compared[number], chance) if 0 <= number < len(compared) else None
+    return [edit] if edit else None
+
+
+def calibrating(files: TestFiles) -> AlteredRun | None:
+    """The run that tries every alteration on the reference fix; None where there is none."""
+    chosen: list[tuple[Target, Alteration]] = []
+    for target in files.sample():
+        if target.doctest:
+            chosen.append((target, Alteration("", "example")))
+            continue
+        chosen += [(target, Alteration(place, "")) for place in PLACES]
+        count = len(constants(files.sources[target.path].functions[target.names][1]))
+        chosen += [(target, Alteration("beside", f"constant:{number}")) for number in range(count)]
+        chosen.append((target, Alteration("", "end")))
+    return files.altered(chosen, random.SystemRandom())
+
+
+def calibrated(run: AlteredRun, seen: Callable[[str], Seen]) -> Calibration:
+    """The alterations of `run` that had the expected outcome."""
+    usable: dict[str, tuple[Alteration, ...]] = {}
+    for each in run.expected:
+        if each.met(seen(each.test_id)):
+            usable[each.target] = (*usable.get(each.target, ()), each.alteration)
+    return Calibration(usable)
+
+
+def contrasting(files: TestFiles, calibration: Calibration, chance: random.Random) -> AlteredRun | None:
+    """A run with some of the usable alterations: each test itself must fail, some twins pass, others fail."""
+    usable = {test: each for test, each in calibration.usable.items() if each and test in files.targets}
+    tests = chance.sample(sorted(usable), min(ALTERED, len(usable)))
+    chosen = [(files.targets[test], each) for test in tests for each in _chosen(usable[test], chance)]
+    return files.altered(chosen, chance)
+
+
+def _chosen(usable: Sequence[Alteration], chance: random.Random) -> list[Alteration]:
+    """The test itself with one change, twins without any, and where it compares with constants a twin for each."""
+    places = [each.place for each in usable if each.passes]
+    values = [each.change for each in usable if each.change.startswith("constant")]
+    changes = [each.change for each in usable if each.change and (places or not values or each.change in values)]
+    chosen = [Alteration("", chance.choice(changes))] if changes else []
+    if places:
+        chosen += [Alteration(place, "") for place in places]
+        chosen += [Alteration(chance.choice(places), change) for change in values or changes[:1]]
+    return chosen
+
+
+def broken(run: AlteredRun, seen: Callable[[str], Seen]) -> list[Expectation]:
+    """The expectations of `run` that were not met."""
+    return [each for each in run.expected if not each.met(seen(each.test_id))]

@@ -1,0 +1,113 @@
+"""The altered runs of tasks: calibrated once per task, made for each patch that passes.
+
+Guarantees: the reference fix is run with all alterations once per task and image, however many patches wait for it; an
+outcome that must fail and passes decides at once, any other that is not as expected has to be so twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from swerl_agent.tasks import Task
+
+from .cache import VerdictCache, cache_key, criteria
+from .contrast import (
+    AlteredRun,
+    Calibration,
+    Expectation,
+    Seen,
+    TestFiles,
+    broken,
+    calibrated,
+    calibrating,
+    contrasting,
+)
+from .framing import Report
+from .job import Outcome
+from .verdict import Verdict
+from .verdict_rules import after_contrast, outcomes
+
+TRIES = 2  # altered runs until an outcome that is not as expected counts
+Execute = Callable[[Task, str, AlteredRun], Awaitable[Outcome]]
+
+
+class ContrastRuns:
+    """Contrast for one Grader; `execute` runs a patch of a task with altered tests."""
+
+    def __init__(self, execute: Execute, cache: VerdictCache, version: str) -> None:
+        self._execute, self._cache, self._version = execute, cache, version
+        self._running: dict[str, asyncio.Task[Calibration]] = {}
+
+    async def confirmed(self, task: Task, patch: str, verdict: Verdict, report: Report) -> Verdict:
+        """A resolved verdict after contrast."""
+        files = await asyncio.to_thread(TestFiles, task, report.files)
+        calibration = await self._calibration(task, files)
+        chance = random.SystemRandom()
+        missed: list[tuple[Expectation, Seen]] = []
+        for _ in range(TRIES):
+            run = await asyncio.to_thread(contrasting, files, calibration, chance)
+            if run is None:
+                return after_contrast(verdict, "unavailable", why=_reason(files, calibration))
+            missed = await self._missed(task, patch, run)
+            if not missed:
+                return after_contrast(verdict, "held")
+            if _decided(missed):
+                break
+        findings = [each.words for each, seen in missed if seen != "absent"]
+        why = "a run with altered tests did not report " + ", ".join(each.target for each, _ in missed)
+        return after_contrast(verdict, "failed", list(dict.fromkeys(findings)), why)
+
+    async def _missed(self, task: Task, patch: str, run: AlteredRun) -> list[tuple[Expectation, Seen]]:
+        outcome = await self._execute(task, patch, run)
+        found = await asyncio.to_thread(outcomes, task, outcome, [each.test_id for each in run.expected])
+        return [(each, found[each.test_id]) for each in broken(run, found.__getitem__)]
+
+    async def _calibration(self, task: Task, files: TestFiles) -> Calibration:
+        key = cache_key([self._version, task.image, task.base_commit, *criteria(task.evaluation), *_content(files)])
+        if key not in self._running:
+            self._running[key] = asyncio.create_task(self._calibrated(task, files, key))
+            self._running[key].add_done_callback(partial(self._forget_failure, key))
+        return await asyncio.shield(self._running[key])
+
+    def _forget_failure(self, key: str, done: asyncio.Task[Calibration]) -> None:
+        if done.cancelled() or done.exception():
+            self._running.pop(key, None)
+
+    async def _calibrated(self, task: Task, files: TestFiles, key: str) -> Calibration:
+        known = await asyncio.to_thread(self._cache.calibration, key)
+        if known is not None:
+            return Calibration.from_json(known)
+        run = await asyncio.to_thread(calibrating, files)
+        if run is None:
+            return Calibration({})
+        outcome = await self._execute(task, task.evaluation.patch, run)
+        found = await asyncio.to_thread(outcomes, task, outcome, [each.test_id for each in run.expected])
+        calibration = calibrated(run, found.__getitem__)
+        await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
+        return calibration
+
+    async def close(self) -> None:
+        """Stop what still runs."""
+        for running in self._running.values():
+            running.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+
+def _content(files: TestFiles) -> list[str]:
+    evaluation = files.evaluation
+    return [evaluation.eval_script, evaluation.patch, *(part for item in sorted(files.texts.items()) for part in item)]
+
+
+def _decided(missed: Sequence[tuple[Expectation, Seen]]) -> bool:
+    return any(seen == "passed" for _, seen in missed)
+
+
+def _reason(files: TestFiles, calibration: Calibration) -> str:
+    if not files.targets:
+        return "no test of FAIL_TO_PASS was found in the files that the task's tests lie in"
+    if not calibration.available:
+        return "no alteration of the tests has the expected outcome under the reference fix"
+    return "the altered tests cannot be put into the task's script"

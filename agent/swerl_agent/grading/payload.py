@@ -1,0 +1,56 @@
+"""What a grading Pod gets: its programs, what to run, and what a patch may not change."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from swerl_api import GradingSpec
+
+from swerl_agent.tasks import Task
+
+from .contrast import AlteredRun
+from .diffs import named_paths
+from .eval_script import instrumented
+from .manifests import WITNESS
+from .policy import exempt_paths, paths_within, protected_globs, reserved_names
+from .test_targets import file_patterns
+
+SCRIPTS = ("grade.sh", "work_tree.sh", "scrub_history.sh")
+
+
+@cache
+def programs() -> dict[str, bytes]:
+    """What runs in every Pod."""
+    package = resources.files(__package__)
+    scripts = {name: package.joinpath(name).read_bytes() for name in SCRIPTS}
+    return scripts | {name: package.joinpath(path).read_bytes() for name, path in WITNESS.items()}
+
+
+def grading_payload(
+    task: Task, patch: str, settings: GradingSpec, workdir: str, altered: AlteredRun | None = None
+) -> dict[str, bytes]:
+    """The files for `patch`, with altered tests if given; names and forms are the same either way."""
+    evaluation = task.evaluation
+    hidden = paths_within(workdir, task.hidden_paths)
+    globs = protected_globs(evaluation, settings.protected_paths, hidden)
+    return {
+        **programs(),
+        "eval.sh": as_bytes(instrumented(altered.eval_script if altered else evaluation.eval_script)),
+        "patch.diff": as_bytes(patch if patch.endswith("\n") or not patch else patch + "\n"),
+        "tests.diff": as_bytes(altered.test_patch if altered else evaluation.test_patch),
+        "targets": _lines(file_patterns(evaluation, task.hidden_paths)),
+        "protected": _lines(globs),
+        "reserved": _lines(reserved_names(evaluation)),
+        "exempt": _lines(exempt_paths(evaluation, hidden)),
+        "named": as_bytes("".join(path + "\0" for path in named_paths(patch))),
+    }
+
+
+def _lines(items: list[str]) -> bytes:
+    return as_bytes("".join(item + "\n" for item in items))
+
+
+def as_bytes(text: str) -> bytes:
+    """A patch's text as the bytes that it was."""
+    return text.encode("utf-8", "surrogateescape")

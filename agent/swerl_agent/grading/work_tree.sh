@@ -1,0 +1,201 @@
+# The work tree of a grading Pod before anything of the patch runs: test files, the patch, what it may not change.
+#
+# Read by `grade.sh`, whose variables it uses: nonce, base, tree, root, scratch, payload, globs and the like.
+
+# What the repository holds that is later than HEAD goes, in refs, logs and objects: the fix may be there.
+scrub_history() {
+  local outcome
+  outcome=$(timeout 120 bash "$payload/scrub_history.sh.000" "$tree" "$base" 2>> "$scratch/git") ||
+    outcome="failed: it took more than 120 s"
+  printf 'swerl-grading %s scrubbed %s\n' "$nonce" "$outcome"
+}
+
+# The files of the task's tests, as the image has them and with the task's own changes to them.
+report_test_files() {
+  local folder=$scratch/tests pattern path kind
+  mkdir -p "$folder/before"
+  (
+    while IFS= read -r pattern; do
+      if [[ $pattern == /* ]]; then
+        [[ ! -e $pattern ]] || find "$pattern" -name '*.py' -type f
+      else
+        git -c safe.directory='*' -C "$tree" ls-files -- ":(glob)$pattern"
+      fi
+    done < "$scratch/targets" | sort -u | grep -x '[A-Za-z0-9_./+@=,-]*' | head -n 60 > "$folder/names"
+    while IFS= read -r path; do
+      mkdir -p "$folder/before/${path%/*}" 2> /dev/null || continue
+      if [[ $path == /* ]]; then cat "$path"; else repo show "HEAD:$path"; fi > "$folder/before/$path"
+    done < "$folder/names"
+    cp -a "$folder/before" "$folder/after"
+    cd "$folder/after" && GIT_CEILING_DIRECTORIES=$folder git apply --whitespace=nowarn "$scratch/tests.diff"
+  ) > /dev/null 2>&1
+  for kind in before after; do
+    (cd "$folder/$kind" && find . -type f -size -512k) | sort | while IFS= read -r path; do
+      path=${path#./}
+      [[ $kind == before ]] || ! cmp -s "$folder/before/$path" "$folder/after/$path" || continue
+      grep -qxF -e "$path" -e "/$path" "$folder/names" "$scratch/targets" || continue
+      grep -qxF "/$path" "$folder/names" && printf 'swerl-grading %s file %s /%s\n' "$nonce" "$kind" "$path" ||
+        printf 'swerl-grading %s file %s %s\n' "$nonce" "$kind" "$path"
+      gzip -1 < "$folder/$kind/$path" | base64 -w 8000
+    done
+  done
+  rm -rf "$folder"
+}
+
+# What git and patch(1) may not change in the repository's own folder.
+git_state() {
+  local store
+  store=$(repo rev-parse --absolute-git-dir) || return
+  (cd "$store" && find . \( -path ./objects -o -path ./logs -o -name 'index*' -o -name ORIG_HEAD \) -prune -o \
+    ! -type d -exec stat -c '%n %s %Y %Z %f' {} + | sort)
+}
+
+# Whether Python, with the folder of the path $1 on sys.path, would import it in the place of a module of its own or of
+# the test runner's.
+shadows() {
+  local folder=./ name=$1
+  [[ $1 != */* ]] || folder=./${1%/*}/ name=${1##*/}
+  if [[ $name == __init__.* && $folder != ./ ]]; then
+    name=${folder%/} folder=${folder%/*/}/
+    name=${name##*/}
+  elif [[ $name != *.py && $name != *.pyc && $name != *.so && ! -L $1 ]]; then
+    return 1
+  fi
+  [[ -n ${reserved[${name%%.*}]+x} ]] && [[ $folder == ./ || ! -e ${folder}__init__.py ]]
+}
+
+compiled() { # path
+  [[ $1 == *.pyc || $1 == */__pycache__/* || $1 == __pycache__/* ]]
+}
+
+place_overlay() {
+  local path text
+  while read -r path text; do
+    [ -n "$path" ] || continue
+    [[ $path == /* ]] || path=$root/$path
+    base64 -d <<< "$text" | gzip -d > "$path"
+  done <<< "$overlay"
+}
+
+protected() { # path
+  local glob found=
+  # shellcheck disable=SC2053
+  [[ $1 == $any ]] && found=1
+  # shellcheck disable=SC2053
+  for glob in "${odd[@]}"; do [[ $1 == $glob ]] && found=1; done
+  [ -n "$found" ] && ! exempted "$1"
+}
+
+exempted() { # path
+  local path
+  for path in "${exempt[@]}"; do [[ $1 == "$path" ]] && return; done
+  return 1
+}
+
+# Sets `place` to where a patch that names the path $1 writes: links to folders are followed.
+declare -A real=()
+locate() {
+  local folder=./$1
+  folder=${folder%/*}
+  until [[ -d $folder ]]; do folder=${folder%/*}; done
+  [[ -n ${real[$folder]+x} ]] || real[$folder]=$(cd -P -- "$folder" && pwd)
+  place=./$1
+  place=${real[$folder]}/${place#"$folder"/}
+}
+
+# Whether the path $1 lies in a folder that holds files, and none that git knows. What Python compiled is no file here.
+declare -A foreign=()
+in_a_foreign_folder() {
+  local folder=. rest=$1
+  while [[ $rest == */* ]]; do
+    folder+=/${rest%%/*} rest=${rest#*/}
+    [[ -d $folder ]] || return 1
+    [[ -n ${foreign[$folder]+x} ]] ||
+      foreign[$folder]=$(repo ls-files -- "$folder" | read -r || repo ls-files --others -- "$folder" | grep -vm 1 '\.pyc$')
+    [ -z "${foreign[$folder]}" ] || return 0
+  done
+  return 1
+}
+
+state() { stat -c '%y %z %s %f' -- "$1" 2> /dev/null; } # of a file: another one when it was written to
+
+# Files of the image that the patch names and git does not know (untracked, ignored, of a repository within) are kept
+# aside, since nothing else could put them back. It may add none beside them either, where git knows no file.
+declare -A was=()
+barred=()
+keep_the_unknown() {
+  local path place within there=()
+  local -A tracked=()
+  for path in "${named[@]}"; do
+    locate "$path"
+    within=${place#"$root"/}
+    ! exempted "$path" && ! exempted "$within" || continue
+    if [[ -L $place || -e $place ]]; then
+      [[ -d $place && ! -L $place ]] || there+=("$place")
+    elif [[ $within == /* ]] || in_a_foreign_folder "$within"; then
+      barred+=("$place")
+    fi
+  done
+  for path in "${there[@]}"; do [[ $path != "$root"/* ]] || printf '%s\0' "${path#"$root"/}"; done |
+    xargs -0 -r "${git[@]}" ls-files -z -- > "$scratch/tracked" || return
+  while IFS= read -r -d '' path; do tracked[$root/$path]=1; done < "$scratch/tracked"
+  for path in "${there[@]}"; do [[ -n ${tracked[$path]+x} ]] || was[$path]=$(state "$path"); done
+  for path in "${!was[@]}"; do printf '%s\0' ".$path"; done |
+    (cd / && xargs -0 -r cp -a --parents -t "$scratch/kept" --)
+}
+
+put_the_unknown_back() { # command that is told of each
+  local path folder rest
+  for path in "${!was[@]}"; do
+    [ "$(state "$path")" != "${was[$path]}" ] || continue
+    "$1" "restored ${path#"$root"/}"
+    folder= rest=${path#/}
+    while [[ $rest == */* ]]; do # a link in the place of a folder would lead elsewhere
+      folder+=/${rest%%/*} rest=${rest#*/}
+      [[ -d $folder && ! -L $folder ]] || rm -rf -- "$folder"
+    done
+    rm -rf -- "$path" && (cd "$scratch/kept" && cp -a --parents -t / -- ".$path") || return
+    was[$path]=$(state "$path")
+  done
+  for path in "${barred[@]}"; do
+    [[ -L $path || -e $path ]] || continue
+    "$1" "removed ${path#"$root"/}"
+    rm -rf -- "$path"
+  done
+}
+
+clean() { # of what was not there before: images may hold untracked environments and tests
+  local path
+  while IFS= read -r -d '' path; do
+    [[ -n ${untracked[$path]+x} ]] || rm -rf -- "$path"
+  done < <(repo ls-files --others -z)
+}
+
+apply() {
+  local ladder=("git apply --verbose" "git apply --verbose --3way" "git apply --verbose --reject"
+    "patch --batch --forward --fuzz=5 --unified --no-backup-if-mismatch -p1 -i") rung
+  [ -s "$scratch/patch.diff" ] || return 0
+  for rung in "${ladder[@]}"; do
+    # shellcheck disable=SC2086
+    if [[ $rung == git* ]]; then repo ${rung#git } "$scratch/patch.diff"; else $rung "$scratch/patch.diff"; fi \
+      >> "$scratch/git" 2>&1 && applied "${rung%% --unified*}" && return
+    repo reset -q --hard HEAD
+    clean
+    put_the_unknown_back : 2>> "$scratch/git" || failed restore_failed 1
+  done
+  repo apply --check --reverse "$scratch/patch.diff" >> "$scratch/git" 2>&1 && applied before
+}
+
+applied() { printf 'swerl-grading %s applied %s\n' "$nonce" "$1"; }
+
+put_back() { # path
+  if repo cat-file -e "HEAD:$1"; then repo checkout -q HEAD -- "$1"; else repo rm -q -r -f --cached -- "$1" && rm -rf -- "$1"; fi
+}
+
+# What the patch changed and grading left: one path per line, after the time and the work tree.
+facts() {
+  printf '%s\n%s\n' "$start" "$tree"
+  repo diff --name-only --no-renames HEAD
+  while IFS= read -r -d '' path; do [[ -n ${untracked[$path]+x} ]] || printf '%s\n' "$path"; done \
+    < <(repo ls-files --others -z)
+}

@@ -1,0 +1,149 @@
+"""Altered test files: what must fail fails, what must pass passes, and nothing else changes."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading.alterations import (
+    ENDS,
+    Edit,
+    Names,
+    Place,
+    TestSource,
+    constants,
+    edited,
+    failing,
+    failing_end,
+    failing_example,
+    shifted,
+    twin,
+    twin_names,
+)
+from swerl_agent.grading.diffs import with_new_content
+
+SOURCE = '''import asyncio, unittest, pytest
+def helper(): return 5
+def test_plain():
+    assert helper() == 5
+@pytest.mark.parametrize("x", [1, 2])
+def test_cases(x):
+    if x > 1:
+        return
+    assert helper() != x
+def test_on_one_line(): assert helper() == 5
+class TestCase(unittest.TestCase):
+    def setUp(self):
+        super(TestCase, self).setUp()
+        self.value = 5
+
+    def test_method(self):
+        """A description."""
+        self.assertEqual(helper(), 5)
+        with self.subTest(x=1):
+            self.assertEqual(helper(), self.value)
+
+    def test_last(self):
+        self.assertEqual({"a": [1.5, b"x"]}, {"a": [1.5, b"x"]})
+        for _ in [1]:
+            pass
+class TestAsync(unittest.IsolatedAsyncioTestCase):
+    async def test_waits(self):
+        await asyncio.sleep(0)
+        self.assertTrue(helper() == 5 and [helper(), "é"] == [5, "é"])  # a comment
+
+class TestNested:
+    class TestInner:
+        def test_inner(self):
+            assert (helper(), "ä") == (5, "ä")
+if True:
+    def test_conditional():
+        x = helper()
+        if x:
+            assert x == 5'''
+CHANCE = random.Random(7)
+
+
+def outcomes(folder: Path, text: str) -> dict[str, str]:
+    (folder / "test_altered.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-rA", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, "test_altered.py"], cwd=folder, capture_output=True, text=True)
+    lines = [line.split(" - ")[0].split(" ", 1) for line in done.stdout.splitlines() if "::" in line]
+    return {name.removeprefix("test_altered.py::"): status for status, name in lines if "SUBFAIL" not in status}
+
+
+def all_tests(source: TestSource) -> list[Names]:
+    return [names for names in source.functions if names.function.startswith("test")]
+
+
+@pytest.mark.parametrize("form", ENDS)
+def test_every_test_with_a_failing_end_fails(tmp_path: Path, form: str) -> None:
+    source = TestSource(SOURCE)
+    edits: list[Edit] = []
+    for names in all_tests(source):
+        _, node = source.functions[names]
+        edits += failing_end(source, node, failing(form, node, CHANCE))
+    found = outcomes(tmp_path, edited(SOURCE, edits))
+    assert set(found.values()) == {"FAILED"}
+    assert len(found) == len(outcomes(tmp_path, SOURCE)) == 9
+
+
+@pytest.mark.parametrize("place", ["beside", "class", "file"])
+def test_twins_pass_and_twins_with_another_constant_fail(tmp_path: Path, place: Place) -> None:
+    source = TestSource(SOURCE)
+    edits, passing, failing_ones = [], [], []
+    for names in all_tests(source):
+        for constant in [None, *constants(source.functions[names][1])]:
+            inner = shifted(source, constant, CHANCE) if constant else None
+            new = twin_names(names, place, CHANCE)
+            made = twin(source, names, new, place, [inner] if inner else [])
+            if made:
+                edits.append(made)
+                (failing_ones if constant else passing).append(
+                    "::".join([*filter(None, new.owner.split(".")), new.function])
+                )
+    found = outcomes(tmp_path, edited(SOURCE, edits))
+    assert passing and failing_ones
+    assert {found.get(name, found.get(f"{name}[1]")) for name in passing} == {"PASSED"}
+    assert {found[name] for name in failing_ones} == {"FAILED"}
+
+
+def test_text_that_is_no_python_3_or_has_odd_line_ends_is_refused() -> None:
+    for text in ("print 'x'\n", "x = 1\r\n", "a = '\x0c'\n"):
+        with pytest.raises((SyntaxError, ValueError)):
+            TestSource(text)
+
+
+def test_examples_with_a_wrong_answer_are_put_into_texts_and_docstrings(tmp_path: Path) -> None:
+    text = 'def double(x):\n    """Twice.\n\n    >>> double(2)\n    4\n    """\n    return 2 * x\n'
+    edit = failing_example(text, TestSource(text), Names("", "double"), CHANCE)
+    assert edit
+    (tmp_path / "m.py").write_text(edited(text, [edit]))
+    assert subprocess.run([sys.executable, "-m", "doctest", "m.py"], cwd=tmp_path, capture_output=True).returncode
+    whole = failing_example("Text\n", None, Names("", ""), CHANCE)
+    assert whole and ">>> " in edited("Text\n", [whole])
+
+
+def test_a_test_patch_is_made_to_hold_other_content(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    before, after = "one\ntwo\n", "one\n2\nthree"
+    (tmp_path / "a.py").write_text(before)
+    (tmp_path / "b.py").write_text("b\n")
+    subprocess.run(["git", "add", "-A"], cwd=tmp_path, check=True)
+    (tmp_path / "a.py").write_text("one\n2\n")
+    (tmp_path / "b.py").write_text("c\n")
+    (tmp_path / "new.py").write_text("new\n")
+    subprocess.run(["git", "add", "-N", "new.py"], cwd=tmp_path, check=True)
+    patch = subprocess.run(["git", "diff"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    changed = with_new_content(patch, "a.py", before.encode(), after)
+    assert changed
+    changed = with_new_content(changed, "new.py", None, "other\n")
+    assert changed
+    subprocess.run(["git", "checkout", "-q", "a.py", "b.py"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "rm", "-q", "-f", "new.py"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "apply", "-"], input=changed, text=True, cwd=tmp_path, check=True)
+    assert [(tmp_path / name).read_text() for name in ("a.py", "b.py", "new.py")] == [after, "c\n", "other\n"]
+    assert with_new_content(patch, "c.py", None, "x") is None

@@ -1,0 +1,56 @@
+"""Patches that pass without a fix, and gold, through a Grader whose Jobs run on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading import Verdict
+from swerl_agent.grading.contrast import Alteration
+
+from tests.control_plane.grading.task_image import SOURCE, Repository
+
+from .local_jobs import local_grader
+
+WRONG = "    return max(low, value)"
+FRAME = "    import sys\n    frame = sys._getframe(1).f_code\n"
+CHEATS = {
+    "objects equal to anything": "    return type('Any', (int,), {'__eq__': lambda *_: True, '__hash__': None})()",
+    "answers by the caller's name": FRAME + "    return 5 if frame.co_name == 'test_clamp' else value",
+    "answers by the caller's file": FRAME + "    return 5 if 'test_calc' in frame.co_filename else value",
+    "answers by the running test": (
+        "    import os\n    return 5 if 'clamp' in os.environ['PYTEST_CURRENT_TEST'] else value"
+    ),
+    "expects its failure": "    import pytest\n    pytest.xfail('later')",
+}
+
+
+async def verdicts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patches: dict[str, str], **changes: object
+) -> dict[str, Verdict]:
+    repository = Repository(tmp_path / "calc")
+    task = repository.task("image")
+    files = {name: repository.patch({"calc.py": SOURCE.replace(WRONG, code)}) for name, code in patches.items()}
+    async with local_grader(monkeypatch, repository.folder, Path("/testbed"), **changes) as grader:
+        files["gold"] = task.evaluation.patch
+        return {name: await grader.grade(task, patch) for name, patch in files.items()}
+
+
+async def test_only_the_fix_has_the_known_outcomes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = await verdicts(monkeypatch, tmp_path, CHEATS)
+    assert found["gold"].resolved and found["gold"].report["contrast"] == "held", found["gold"]
+    for name in CHEATS:
+        assert found[name].status == "unresolved", (name, found[name])
+        assert "contrast: tests/test_calc.py::test_clamp" in found[name].detail, found[name]
+
+
+async def test_without_contrast_one_run_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name = "objects equal to anything"
+    found = await verdicts(monkeypatch, tmp_path, {name: CHEATS[name]}, contrast="never")
+    assert found[name].resolved
+    assert found[name].report["contrast"] == "off"
+
+
+def test_an_alteration_without_a_change_must_pass() -> None:
+    assert Alteration("class", "").passes
+    assert not Alteration("", "end").passes
