@@ -1,11 +1,10 @@
-"""Sandboxes for any program: claim some, run commands in them, let them go.
+"""Sandboxes for any program: claim them, run commands in them, release them.
 
     async with Sandbox.claim("python:3.12", count=4) as group:
         result = await group[0].run("pytest -q", timeout=60)
 
-Guarantees: the sandboxes are one SweSandbox group, admitted as a unit; they live no longer than the context, and no
-longer than a minute after the program that claimed them, however it ended, unless it gave `outlive`; `run` has the
-guarantees of `Session.run`.
+Guarantees: the sandboxes are one SweSandbox group, admitted as a unit. They are deleted at the end of the context, and
+within a minute (or `outlive`) after the end of a program that was killed. `run` has the guarantees of `Session.run`.
 """
 
 from __future__ import annotations
@@ -28,36 +27,36 @@ from swerl_api.swesandbox import SweSandboxSpec
 from ..kube import Conflict, KubeClient
 from . import folders
 from .group import CLAIM_TIMEOUT, SandboxGroup
-from .lease import LeaseKeeper, this_process, until_abandoned
+from .lease import LeaseKeeper, process_identity, wait_until_abandoned
 from .result import CommandResult
 from .session import DEFAULT_OUTPUT, Session
 
 JOB = "swerl-claim"  # value of the job label when the caller gives none
-RETRY_PAUSE = 0.5  # seconds between looks at a group of the claim's name that is about to vanish
+RETRY_PAUSE = 0.5  # seconds between two attempts while a group of the claim's name is being deleted
 
 
 class ClaimOptions(TypedDict, total=False):
-    """What `Sandbox.claim` takes besides image and count; all of it may be left out."""
+    """Optional arguments of `Sandbox.claim`, besides image and count."""
 
     namespace: str | None
     """Kubernetes namespace; default: the context's, or the Pod's own."""
     kubeconfig: str | None
     """Path; default: $KUBECONFIG, the Pod's service account, ~/.kube/config."""
     client: KubeClient | None
-    """An open client to use instead of one of the claim's own."""
+    """An open client to use; default: the claim opens one."""
     job: str
     """Groups of one job share the admission limit `max_concurrent`; default `swerl-claim`."""
     labels: Mapping[str, str]
-    """Labels of the SweSandbox; `kueue.x-k8s.io/queue-name` hands it to a queue of Kueue."""
+    """Labels of the SweSandbox; `kueue.x-k8s.io/queue-name` assigns it to a queue of Kueue."""
     timeout: float
     """Seconds until all sandboxes must be ready; default 20 minutes."""
     name: str | None
-    """Name of the SweSandbox. A program that was killed and claims the same name again gets its sandboxes back as they
-    are (`Claim.taken_over` tells), with every command that bears an `id`. A name in use raises LeaseHeld."""
+    """Name of the SweSandbox. A killed program that claims the same name again gets its sandboxes back as they are,
+    with every command that has an `id`; `Claim.taken_over` is then True. A name in use raises LeaseHeld."""
     outlive: int
-    """Seconds that the sandboxes outlive a program that was killed; 40, the default, or more."""
+    """Seconds that the sandboxes outlive a killed program; at least 40, the default."""
     login: bool
-    """Whether commands begin in a login shell, the default. Without, in plain `sh`, they cost half as much or less."""
+    """Whether commands start in a login shell, the default; in plain `sh` they cost at most half as much."""
 
     workdir: str
     """Folder in which commands start; default `/`."""
@@ -66,19 +65,19 @@ class ClaimOptions(TypedDict, total=False):
     resources: Resources | Mapping[str, Any]
     """Requests and limits, as in a Pod: `{"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}}`."""
     egress: Literal["none", "allow"]
-    """none, the default: no network, which every sandbox proves from inside; allow: what the cluster gives."""
+    """none, the default: no network, checked from inside every sandbox; allow: the cluster's network."""
     lifetime_seconds: int
-    """Seconds a sandbox lives at most; default one hour."""
+    """Maximum lifetime of a sandbox in seconds; default one hour."""
     scrub_git: bool
-    """Remove git history after the commit that is checked out in `workdir`; default no."""
+    """Remove git history after the commit that is checked out in `workdir`; default False."""
     command: Sequence[str] | None
     """Process 1 of the container; default: it sleeps."""
     runtime_class_name: str | None
     """RuntimeClass, `gvisor` for instance; default: the cluster's."""
     host_users: bool | None
-    """false: root of a sandbox is nobody on the node; default: what the operator was told."""
+    """False: root in the sandbox is an unprivileged user on the node; default: the operator's setting."""
     image_pull_policy: PullPolicy
-    """Never: a node without the image raises ImagePullFailed at once; default: it is pulled."""
+    """Never: a node without the image raises ImagePullFailed at once; default: the image is pulled."""
     node_selector: Mapping[str, str]
     """Labels of the nodes that may run the sandboxes."""
     tolerations: Sequence[Mapping[str, Any]]
@@ -86,18 +85,18 @@ class ClaimOptions(TypedDict, total=False):
     image_pull_secrets: Sequence[str]
     """Names of Secrets of the namespace."""
     task_id: str
-    """What the sandboxes are for, shown by kubectl."""
+    """The purpose of the sandboxes, shown by kubectl."""
     max_concurrent: int | None
-    """The claim waits while the Pods of its job would be more than this; default no limit."""
+    """The claim waits while its job would have more Pods than this; default: no limit."""
 
 
-# As a file of another agent names it: lifetimeSeconds.
+# Manifests use these names, e.g. lifetimeSeconds.
 _BY_ALIAS = {str(field.alias): name for name, field in SweSandboxSpec.model_fields.items() if field.alias}
-OF_THE_CLAIM = frozenset({"namespace", "kubeconfig", "client", "job", "labels", "timeout", "name", "outlive", "login"})
+CLAIM_ONLY = frozenset({"namespace", "kubeconfig", "client", "job", "labels", "timeout", "name", "outlive", "login"})
 
 
 class Sandbox:
-    """One claimed sandbox; commands run one after the other, each in a fresh shell in the work folder."""
+    """One claimed sandbox; commands run one after the other, each in a fresh shell in `workdir`."""
 
     def __init__(self, group: SandboxGroup, ordinal: int, session: Session) -> None:
         self._group, self._ordinal = group, ordinal
@@ -105,7 +104,7 @@ class Sandbox:
 
     @staticmethod
     def claim(image: str, count: int = 1, **options: Unpack[ClaimOptions]) -> Claim:
-        """`count` sandboxes of `image`, as a context; the options are explained in `ClaimOptions`."""
+        """`count` sandboxes of `image`, as a context manager; `ClaimOptions` documents the options."""
         return Claim(image, count, **options)
 
     @property
@@ -126,16 +125,16 @@ class Sandbox:
         login: bool | None = None,
         max_output: int = DEFAULT_OUTPUT,
     ) -> CommandResult:
-        """What `command` did within `timeout` seconds in the folder `cwd`; default: the work folder.
+        """Run `command` in the folder `cwd` (default: the claim's workdir) for at most `timeout` seconds.
 
-        `login`: whether in a login shell; default: as the claim says. `env`: variables for it. `user`: whom it runs as,
-        by name or number; default: the image's user. `stdin`: what it reads. `id`: names the command, which then runs
-        once, even if a later program that takes the claim over asks for it again. `max_output`: bytes of each output
-        that come back, half from its start, half from its end.
+        * `login`: whether in a login shell; default: as the claim. `env`: its variables. `stdin`: its input.
+        * `user`: name or number of the user that runs it; default: the image's user.
+        * `id` makes the command idempotent: it runs once, even if a program that takes the claim over repeats the call.
+        * `max_output`: bytes returned of each output, half from its start and half from its end.
 
-        A command that fails or is stopped for its time is a result, not an error; exit code 126 and a message when
-        `cwd` or `user` cannot be had. Raises SandboxLost (and its kinds) when the sandbox is gone, HandshakeFailed when
-        it cannot be reached, ValueError or TypeError for arguments that no shell can be told.
+        A command that fails or times out returns a result. Exit code 126 and a message when `cwd` or `user` is not
+        available. Raises SandboxLost (and its subclasses) when the sandbox is lost, HandshakeFailed when it cannot be
+        reached, ValueError or TypeError for arguments that a shell cannot take.
         """
         where = cwd or self._group.spec.workdir
         return await self.session.run(
@@ -155,7 +154,7 @@ class Sandbox:
         return await self.session.read_file(path)
 
     async def write(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
-        """Put `data` at `path`, folders included, whole or not at all; raises FileError."""
+        """Write `data` to `path` atomically and create missing folders; raises FileError."""
         await self.session.write_file(path, data.encode() if isinstance(data, str) else data, mode)
 
     async def upload(self, source: str | Path, target: str) -> None:
@@ -167,16 +166,16 @@ class Sandbox:
         await folders.download(self.session, source, Path(target))
 
     async def release(self) -> None:
-        """Let this one go before the others."""
+        """Delete this sandbox before the end of the claim."""
         await self._group.release(self._ordinal)
 
 
 class Claim:
     """`count` sandboxes of `image`, ready and isolated, as a sequence of `Sandbox` for as long as the context lasts.
 
-    The options are those of `ClaimOptions`. Raises NotReady, ImagePullFailed, NotIsolated, ScrubFailed, KubeError;
-    LeaseHeld when another program holds a claim of that name; TypeError for an option that does not exist, ValueError
-    for one that does not fit.
+    The options are those of `ClaimOptions`. Raises NotReady, ImagePullFailed, NotIsolated, ScrubFailed, KubeError, and
+    LeaseHeld when another program holds a claim of that name. Raises TypeError for an unknown option, ValueError for
+    an invalid one.
     """
 
     def __init__(self, image: str, count: int = 1, **options: Unpack[ClaimOptions]) -> None:
@@ -193,13 +192,15 @@ class Claim:
         self._login = options.get("login", True)
         self._outlive = options.get("outlive", LEASE_DURATION_SECONDS)
         if self._outlive < LEASE_DURATION_SECONDS:
-            raise ValueError(f"outlive is {LEASE_DURATION_SECONDS} seconds at least: a Lease bears a failed renewal")
+            raise ValueError(
+                f"outlive must be >= {LEASE_DURATION_SECONDS} s so that one failed Lease renewal is tolerated"
+            )
         self._stack = AsyncExitStack()
-        self.taken_over = False  # whether the sandboxes are those of a program that died
+        self.taken_over = False  # whether the sandboxes were taken over from a program that died
 
     async def __aenter__(self) -> Sequence[Sandbox]:
         async with self._stack:
-            group = await self._hold()
+            group = await self._acquire()
             group.prefetch(self._timeout)
             sandboxes = [Sandbox(group, ordinal, await group.claim(ordinal)) for ordinal in range(self._spec.replicas)]
             self._stack = self._stack.pop_all()
@@ -210,8 +211,8 @@ class Claim:
     ) -> None:
         await self._stack.aclose()
 
-    async def _hold(self) -> SandboxGroup:
-        """The group, with a Lease that is renewed until the context ends; both go with it."""
+    async def _acquire(self) -> SandboxGroup:
+        """The group, with a Lease that is renewed until the end of the context, which deletes both."""
         client = self._client
         if client is None:
             client = await self._stack.enter_async_context(KubeClient.from_environment(self._kubeconfig))
@@ -221,19 +222,19 @@ class Claim:
         lease = LeaseKeeper(
             namespace,
             self._name,
-            holder=this_process(),
+            holder=process_identity(),
             labels=self._labels,
             owner_refs=[group.reference],
             kubeconfig=self._kubeconfig,
             duration=self._outlive,
         )
-        self._stack.push_async_callback(_let_go, group, lease)
+        self._stack.push_async_callback(_release, group, lease)
         lease.start()
         await asyncio.to_thread(lease.wait_held)
         return group
 
     async def _group(self, client: KubeClient, namespace: str) -> SandboxGroup:
-        """The group declared now, or the one of that name whose program died."""
+        """A new group, or the existing one of that name whose program died."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -243,7 +244,7 @@ class Claim:
             except Conflict:
                 if not self._may_exist or time.monotonic() > deadline:
                     raise
-            await until_abandoned(client, namespace, self._name)
+            await wait_until_abandoned(client, namespace, self._name)
             found = await SandboxGroup.adopt(
                 client, name=self._name, spec=self._spec, labels=self._labels, namespace=namespace
             )
@@ -253,8 +254,8 @@ class Claim:
             await asyncio.sleep(RETRY_PAUSE)
 
 
-async def _let_go(group: SandboxGroup, lease: LeaseKeeper) -> None:
-    """Remove the sandboxes, unless another program took them over or they are gone with the Lease."""
+async def _release(group: SandboxGroup, lease: LeaseKeeper) -> None:
+    """Delete the sandboxes, unless the Lease is lost: to another program, or expired."""
     await asyncio.to_thread(lease.stop)
     if lease.lost.done():
         await group.close()
@@ -265,9 +266,9 @@ async def _let_go(group: SandboxGroup, lease: LeaseKeeper) -> None:
 def _spec(image: str, count: int, owner: str, options: ClaimOptions) -> SweSandboxSpec:
     known = ClaimOptions.__annotations__
     if unknown := [name for name in options if name not in {*known, *_BY_ALIAS}]:
-        raise TypeError(f"a claim has no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    wish = {"workdir": "/", "scrub_git": False, **options}
-    fields = {name: value for name, value in wish.items() if name not in OF_THE_CLAIM}
+        raise TypeError(f"a claim has no option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
+    given = {"workdir": "/", "scrub_git": False, **options}
+    fields = {name: value for name, value in given.items() if name not in CLAIM_ONLY}
     try:
         return SweSandboxSpec.model_validate(fields | {"image": image, "replicas": count, "owner": owner})
     except ValidationError as error:

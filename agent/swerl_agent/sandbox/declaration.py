@@ -1,8 +1,10 @@
-"""The writes by which a group comes and goes, repeated while the API server is away.
+"""Writes that create and delete a group, retried while the API server is unavailable.
 
-Guarantees: an API server that restarts, or whose answer is lost, costs time and no object: a declaration is carried out
-once, told from a namesake's by a mark of its own; a declaration whose caller goes away leaves none behind; to remove
-what is gone, or has been made anew under its name, is no error.
+Guarantees:
+* A restart of the API server, or a lost response, delays a declaration but never duplicates it: an annotation
+  distinguishes the group from another one of the same name.
+* A cancelled declaration leaves no group behind.
+* Deleting a group that does not exist, or whose name was reused, is no error.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from swerl_api.retry_after import at_least_as_told
@@ -23,17 +26,27 @@ from .watch import GROUP_API, GROUPS
 
 Json = dict[str, Any]
 T = TypeVar("T")
-MARK = "swerl.dev/declaration"  # annotation of a SweSandbox, different for each declaration
-PERSISTENCE = 60.0  # seconds for which a write is tried again
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 4.0  # seconds between two tries, doubled each time
-UNDO_SECONDS = 5.0  # that a cancelled declaration waits for the server, to delete what it made
+ANNOTATION = "swerl.dev/declaration"  # annotation of a SweSandbox, different for each declaration
+UNDO_SECONDS = 5.0  # a cancelled declaration waits this long for the server's response, to delete the group
 log = logging.getLogger(__name__)
 
 
-async def declare(client: KubeClient, namespace: str, body: Json) -> Json:
-    """The SweSandbox as the server made it; raises ApiError as the server refuses, Unreachable."""
-    metadata = body["metadata"] | {"annotations": {MARK: secrets.token_hex(8)}}
-    creating = asyncio.create_task(_once(client, namespace, body | {"metadata": metadata}))
+@dataclass(frozen=True)
+class WriteRetry:
+    """How long and how often a write is retried; in seconds."""
+
+    window: float = 60.0
+    first_pause: float = 0.25  # between two attempts; doubled each time
+    longest_pause: float = 4.0
+
+
+WRITE_RETRY = WriteRetry()
+
+
+async def declare(client: KubeClient, namespace: str, body: Json, retry: WriteRetry = WRITE_RETRY) -> Json:
+    """The SweSandbox as the server stored it; raises ApiError when the server refuses it, Unreachable."""
+    metadata = body["metadata"] | {"annotations": {ANNOTATION: secrets.token_hex(8)}}
+    creating = asyncio.create_task(_create_once(client, namespace, body | {"metadata": metadata}, retry))
     try:
         return await asyncio.shield(creating)
     except asyncio.CancelledError:
@@ -54,8 +67,9 @@ async def remove(
     *,
     uid: str | None = None,
     grace_seconds: int | None = None,
+    retry: WriteRetry = WRITE_RETRY,
 ) -> None:
-    """Delete an object (only the one with `uid`, when given) and what it owns; raises ApiError, Unreachable."""
+    """Delete an object and its dependents; with `uid` only that object. Raises ApiError, Unreachable."""
 
     async def delete() -> None:
         await client.delete(
@@ -63,46 +77,46 @@ async def remove(
         )
 
     with suppress(NotFound, Conflict):
-        await _persistently(delete)
+        await _retried(delete, retry)
 
 
 async def delete_best_effort(removal: Awaitable[None]) -> None:
-    """Await a removal; what cannot be removed now is logged, and ends with its owner's Lease."""
+    """Await a removal and log its failure; the sandbox then ends when its owner's Lease expires."""
     try:
         await removal
     except Exception as error:
-        log.warning("a sandbox could not be removed now, its lease will: %s", error)
+        log.warning("a sandbox could not be deleted; it ends when its Lease expires: %s", error)
 
 
-async def _once(client: KubeClient, namespace: str, body: Json) -> Json:
-    metadata, asked = body["metadata"], False
+async def _create_once(client: KubeClient, namespace: str, body: Json, retry: WriteRetry) -> Json:
+    metadata, attempted = body["metadata"], False
 
     async def create() -> Json:
-        nonlocal asked
+        nonlocal attempted
         try:
             return await client.create(GROUP_API, GROUPS, namespace, body)
         except Conflict:
-            if not asked:
+            if not attempted:
                 raise
             found = await client.get(GROUP_API, GROUPS, namespace, metadata["name"])
-            if (found["metadata"].get("annotations") or {}).get(MARK) != metadata["annotations"][MARK]:
+            if (found["metadata"].get("annotations") or {}).get(ANNOTATION) != metadata["annotations"][ANNOTATION]:
                 raise
             return found
         finally:
-            asked = True
+            attempted = True
 
-    return await _persistently(create)
+    return await _retried(create, retry)
 
 
-async def _persistently(write: Callable[[], Awaitable[T]]) -> T:
-    """What `write` returns, once the server can be reached and asks nobody to wait."""
-    give_up, pause = time.monotonic() + PERSISTENCE, FIRST_PAUSE
+async def _retried(write: Callable[[], Awaitable[T]], retry: WriteRetry) -> T:
+    """The result of `write`, retried while the server is unreachable, fails or throttles."""
+    deadline, pause = time.monotonic() + retry.window, retry.first_pause
     while True:
         try:
             return await write()
         except (Unreachable, Throttled, ServerError) as error:
             wait = at_least_as_told(pause * random.uniform(0.5, 1.0), error.retry_after)
-            if time.monotonic() + wait > give_up:
+            if time.monotonic() + wait > deadline:
                 raise
         await asyncio.sleep(wait)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, retry.longest_pause)

@@ -1,9 +1,11 @@
-"""A SweSandbox group as its client sees it: declare, claim Pods as they become ready, release, delete.
+"""A SweSandbox group as its client sees it: declare it, claim its Pods, release them, delete it.
 
-Guarantees: one write declares the whole group, one releases a Pod, both repeated while the API server is away; `claim`
-hands out a session only when the Pod is ready, has proved its isolation (unless egress is allowed) and shows no git
-history after the base commit (unless the spec keeps it); what prevents it is a typed error. `prefetch` does all of that
-ahead, so that a later claim waits for nothing. Releasing or deleting what is gone already is no error.
+Guarantees:
+* One write declares the whole group, one releases a Pod; both are retried while the API server is unavailable.
+* `claim` returns a session when the Pod is ready, has passed the isolation check (unless egress is allowed) and has no
+  git history after the base commit (unless the spec keeps it). Every obstacle is a typed error.
+* `prefetch` does all of this ahead, so that a later claim returns at once.
+* Releasing or deleting what no longer exists is no error.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from swerl_api.swesandbox import SweSandboxSpec
 from ..kube import KubeClient, NotFound
 from .declaration import declare, remove
 from .errors import CapacityExhausted, ImagePullFailed, NotReady, PodGone, SandboxError
-from .group_status import ending, lacks_room, start_waits, waits_for
+from .group_status import lacks_capacity, start_seconds_by_part, terminal_error, waiting_message
 from .history import scrub_history
 from .isolation import check_isolation
 from .pod import PodConnector, image_of, loss_error, ready, restarts_of, start_seconds, waiting_for
@@ -29,8 +31,8 @@ from .session import Session
 from .watch import GROUP_API, GROUPS, SandboxWatch
 
 Json = dict[str, Any]
-CLAIM_TIMEOUT = 1200.0  # seconds until a Pod must be ready: a group waits for its admission and its image
-TOLD_SECONDS = 3.0  # that a group has to say why a Pod went; another Pod's image may be the cause
+CLAIM_TIMEOUT = 1200.0  # seconds until a Pod must be ready; a group waits for its admission and its image
+CAUSE_TIMEOUT = 3.0  # seconds for the group's status to name the cause of a deleted Pod, e.g. another Pod's image
 
 
 class SandboxGroup:
@@ -42,14 +44,14 @@ class SandboxGroup:
         self.name = name
         self.spec = spec
         self.uid = uid
-        self.login = True  # whether commands of the sessions to come begin in login shells
-        self._adopted = adopted  # somebody else's work may be in it
+        self.login = True  # whether commands of future sessions start in login shells
+        self._adopted = adopted  # another client may have worked in it
         self._watch = watch
         self._client: KubeClient = watch.client
         self._sessions: dict[int, Session] = {}
-        self._claims: dict[int, asyncio.Task[Session]] = {}  # made ahead by `prefetch`
-        self._ready_since: dict[int, float] = {}  # claims made ahead that wait, ready, to be asked for
-        self.idle_seconds = 0.0  # that sandboxes claimed ahead have waited, ready, until they were asked for or let go
+        self._prefetched: dict[int, asyncio.Task[Session]] = {}  # claims in progress or done
+        self._ready_since: dict[int, float] = {}  # by ordinal: prefetched and not claimed yet
+        self.idle_seconds = 0.0  # total time that prefetched sandboxes were ready before their claim or release
 
     @classmethod
     async def declare(
@@ -64,7 +66,7 @@ class SandboxGroup:
     ) -> Self:
         """Create the SweSandbox `name`; `labels` must name the job, whose groups share one watch.
 
-        Raises ApiError as the API server refuses, KeyError without the job label.
+        Raises ApiError when the API server refuses it, KeyError without the job label.
         """
         watch = await SandboxWatch.shared(client, namespace or client.namespace, labels[JOB_LABEL])
         metadata: Json = {"name": name, "namespace": watch.namespace, "labels": dict(labels)}
@@ -89,9 +91,9 @@ class SandboxGroup:
         labels: Mapping[str, str],
         namespace: str | None = None,
     ) -> Self | None:
-        """The group `name` that another client declared; None when it is gone or about to be.
+        """The group `name` that another client declared; None when it does not exist or is being deleted.
 
-        Raises ValueError when it was declared with other fields.
+        Raises ValueError when its spec differs from `spec`.
         """
         watch = await SandboxWatch.shared(client, namespace or client.namespace, labels[JOB_LABEL])
         try:
@@ -108,7 +110,7 @@ class SandboxGroup:
 
     @property
     def reference(self) -> Json:
-        """Owner reference: what bears it goes with the group."""
+        """Owner reference: an object with it is deleted with the group."""
         return {"apiVersion": GROUP_API, "kind": "SweSandbox", "name": self.name, "uid": self.uid}
 
     def pod_name(self, ordinal: int) -> str:
@@ -117,30 +119,30 @@ class SandboxGroup:
 
     @property
     def waits(self) -> dict[str, float]:
-        """Seconds of the group's start by part, from `queue` to `start`; empty until the operator tells them."""
-        return start_waits(self._watch.group(self.name))
+        """Seconds of the group's start by part, from `queue` to `start`; empty until the operator reports them."""
+        return start_seconds_by_part(self._watch.group(self.name))
 
     def prefetch(self, timeout: float = CLAIM_TIMEOUT) -> None:
-        """Begin to claim every Pod; what goes wrong is raised by the `claim` that asks for it."""
+        """Start to claim every Pod; a failure is raised by the later `claim` of that Pod."""
         for ordinal in range(self.spec.replicas):
             task = asyncio.create_task(self._claim(ordinal, timeout), name=f"claim {self.pod_name(ordinal)}")
-            task.add_done_callback(partial(self._prepared, ordinal))
-            self._claims[ordinal] = task
+            task.add_done_callback(partial(self._on_prefetched, ordinal))
+            self._prefetched[ordinal] = task
 
     @property
     def age(self) -> float:
-        """Seconds that the oldest sandbox which waits to be asked for has used of its lifetime."""
+        """Seconds of its lifetime that the oldest prefetched, unclaimed sandbox has used."""
         now = time.monotonic()
-        return max((now - since + self._started_in(i) for i, since in self._ready_since.items()), default=0.0)
+        return max((now - since + self._start_seconds(i) for i, since in self._ready_since.items()), default=0.0)
 
     async def claim(self, ordinal: int, timeout: float = CLAIM_TIMEOUT) -> Session:
-        """The session of Pod `ordinal`, as soon as that Pod is ready; `timeout` in seconds, unless it was prepared.
+        """The session of Pod `ordinal`, once that Pod is ready; `timeout` in seconds, ignored if it was prefetched.
 
-        Raises NotReady (and its kinds), NotIsolated, ScrubFailed or SandboxLost.
+        Raises NotReady (and its subclasses), NotIsolated, ScrubFailed or SandboxLost.
         """
-        if (prepared := self._claims.pop(ordinal, None)) is not None:
-            session = await prepared
-            self._end_idling(ordinal)
+        if (task := self._prefetched.pop(ordinal, None)) is not None:
+            session = await task
+            self._count_idle_time(ordinal)
             return session
         return await self._claim(ordinal, timeout)
 
@@ -150,18 +152,22 @@ class SandboxGroup:
             found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
         except TimeoutError:
             seen = self._watch.group(self.name), self._watch.pod(pod)
-            kind = CapacityExhausted if lacks_room(*seen) else NotReady
-            why = waits_for(self.name, *seen)
+            kind = CapacityExhausted if lacks_capacity(*seen) else NotReady
+            why = waiting_message(self.name, *seen)
             raise kind(f"{pod} was not ready after {timeout:.0f} s: {why}") from None
         except PodGone as lost:
-            raise await self._told(pod, lost) from None
+            raise await self._cause(pod, lost) from None
         connector = PodConnector(
-            self._client, self._watch.namespace, pod, uid=found["metadata"]["uid"], restarts=self._blank_restarts(found)
+            self._client,
+            self._watch.namespace,
+            pod,
+            uid=found["metadata"]["uid"],
+            restarts=self._unused_restarts(found),
         )
-        # Whoever adopts the group goes on with the session.
+        # A client that adopts the group continues this session.
         session = Session(connector, token=connector.uid, login=self.login, image=image_of(found))
         try:
-            await self._prepare(session)
+            await self._make_usable(session)
         except BaseException:
             await session.close()
             raise
@@ -169,86 +175,86 @@ class SandboxGroup:
         return session
 
     async def release(self, ordinal: int) -> None:
-        """Close the session and delete the Pod at once."""
-        await self._forget(ordinal)
+        """Close the session and delete the Pod without a grace period."""
+        await self._cancel_prefetch(ordinal)
         if (session := self._sessions.pop(ordinal, None)) is not None:
             await session.close()
         await remove(self._client, "v1", "pods", self._watch.namespace, self.pod_name(ordinal), grace_seconds=0)
 
     async def delete(self) -> None:
-        """Delete the SweSandbox, and with it every Pod that is left."""
+        """Delete the SweSandbox and with it its remaining Pods."""
         await self.close()
         await remove(self._client, GROUP_API, GROUPS, self._watch.namespace, self.name, uid=self.uid)
 
     async def close(self) -> None:
-        """Close every session; the Pods are not touched."""
-        for ordinal in list(self._claims):
-            await self._forget(ordinal)
+        """Close every session; the Pods stay."""
+        for ordinal in list(self._prefetched):
+            await self._cancel_prefetch(ordinal)
         for ordinal in list(self._sessions):
             await self._sessions.pop(ordinal).close()
 
-    async def _forget(self, ordinal: int) -> None:
-        """Stop a claim made ahead that nobody asked for."""
-        if (prepared := self._claims.pop(ordinal, None)) is not None:
-            prepared.cancel()
-            await asyncio.wait([prepared])
-            self._end_idling(ordinal)
+    async def _cancel_prefetch(self, ordinal: int) -> None:
+        """Cancel the prefetch of a Pod that was not claimed."""
+        if (task := self._prefetched.pop(ordinal, None)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
+            self._count_idle_time(ordinal)
 
-    def _prepared(self, ordinal: int, claim: asyncio.Task[Session]) -> None:
+    def _on_prefetched(self, ordinal: int, claim: asyncio.Task[Session]) -> None:
         if not claim.cancelled() and claim.exception() is None:
             self._ready_since[ordinal] = time.monotonic()
 
-    def _end_idling(self, ordinal: int) -> None:
+    def _count_idle_time(self, ordinal: int) -> None:
         since = self._ready_since.pop(ordinal, None)
         self.idle_seconds += time.monotonic() - since if since is not None else 0.0
 
-    def _started_in(self, ordinal: int) -> float:
-        """Seconds from the Pod's start to its being ready, both by its node's clock."""
+    def _start_seconds(self, ordinal: int) -> float:
+        """Seconds from the Pod's start until it was ready, by its node's clock."""
         pod = self._watch.pod(self.pod_name(ordinal))
         return start_seconds(pod) if pod is not None else 0.0
 
-    async def _prepare(self, session: Session) -> None:
+    async def _make_usable(self, session: Session) -> None:
         if self.spec.egress == "none":
             await check_isolation(session, await self._watch.targets())
         if self.spec.scrub_git:
-            await scrub_history(session, self.spec.workdir, id="swerl-scrub")  # not again what an agent committed since
+            await scrub_history(session, self.spec.workdir, id="swerl-scrub")  # once: keep later commits
 
     def _ready(self, name: str) -> Json | None:
-        """The Pod when ready; raises what makes waiting vain."""
+        """The Pod when it is ready; raises an error that ends the wait."""
         pod = self._watch.pod(name)
         if pod is not None and self._owns(pod):
-            if (lost := loss_error(pod, pod["metadata"]["uid"], restarts=self._blank_restarts(pod))) is not None:
-                raise self._unpulled(pod) or lost
+            if (lost := loss_error(pod, pod["metadata"]["uid"], restarts=self._unused_restarts(pod))) is not None:
+                raise self._image_pull_error(pod) or lost
             return pod if ready(pod) else None
         self._check_group()
         return None
 
-    def _blank_restarts(self, pod: Json) -> int:
-        """How many restarts of the container cost nothing, for nobody had used it."""
+    def _unused_restarts(self, pod: Json) -> int:
+        """Restarts of the container before its first use, which lose no state."""
         return 0 if self._adopted else restarts_of(pod)
 
-    async def _told(self, pod: str, lost: PodGone) -> SandboxError:
-        """What the group says of a Pod that went before it was ready, if it says so soon; else `lost`."""
+    async def _cause(self, pod: str, lost: PodGone) -> SandboxError:
+        """The cause in the group's status of a Pod deleted before it was ready; `lost` if there is none in time."""
         try:
-            await self._watch.wait(pod, self.name, self._check_group, TOLD_SECONDS)
-        except SandboxError as told:
-            return told
+            await self._watch.wait(pod, self.name, self._check_group, CAUSE_TIMEOUT)
+        except SandboxError as cause:
+            return cause
         except TimeoutError:
             pass
         return lost
 
-    def _unpulled(self, pod: Json) -> ImagePullFailed | None:
-        """The operator gives up a Pod before it says in the group's status that its image was the cause."""
+    def _image_pull_error(self, pod: Json) -> ImagePullFailed | None:
+        """The operator deletes such a Pod before the group's status names the image as the cause."""
         why = waiting_for(pod)
         if why.partition(":")[0] not in PULL_REASONS:
             return None
         return ImagePullFailed(f"Pod {self._watch.namespace}/{pod['metadata']['name']}: {self.spec.image}: {why}")
 
     def _owns(self, pod: Json) -> bool:
-        """Whether the Pod is this group's, not one of an earlier group of the same name on its way out."""
+        """Whether this group owns the Pod; an earlier group of the same name may still have Pods."""
         return any(owner["uid"] == self.uid for owner in pod["metadata"].get("ownerReferences") or [])
 
     def _check_group(self) -> None:
         group = self._watch.group(self.name)
-        if group is not None and group["metadata"]["uid"] == self.uid and (ended := ending(group)) is not None:
-            raise ended
+        if group is not None and group["metadata"]["uid"] == self.uid and (error := terminal_error(group)) is not None:
+            raise error

@@ -1,10 +1,11 @@
-"""A Lease: as long as it is renewed, the sandboxes that name it live; a client that dies takes them along.
+"""A Lease: the sandboxes that name it live as long as it is renewed, and are deleted after their client dies.
 
-Guarantees: renewing happens in a thread with an event loop of its own, so nothing its user computes or waits for can
-starve it; a renewal that fails is tried again for as long as a session tries to reach its sandbox (an API server that
-nobody reaches lets nothing expire), then `lost` completes, as it does at once when another program has taken the Lease
-over; the Lease is deleted on a clean end, so that what was left behind goes at once. An anchor is never made anew: what
-it owns must not outlive it.
+Guarantees:
+* A thread with its own event loop renews the Lease, so no computation of the client delays it.
+* A failed renewal is retried as long as a session tries to reach its sandbox; nothing expires while the API server is
+  unreachable. After that `lost` completes. It completes at once when another program has taken over the Lease.
+* A clean end deletes the Lease, so that what remains is deleted at once.
+* A Lease that owns objects is never created again: they must not outlive it.
 """
 
 from __future__ import annotations
@@ -38,41 +39,43 @@ from .settings import DEFAULT_SETTINGS
 logger = logging.getLogger(__name__)
 
 API, RESOURCE = "coordination.k8s.io/v1", "leases"
-RETRY_SECONDS = 2.0  # between two tries of a renewal
-MAKE_TIMEOUT = 120.0  # seconds until it must have been made
-ANCHOR_TIMEOUT = 30.0  # and for an anchor, at which a person may be looking
-RENEW_TIMEOUT = 5.0  # seconds for one try; a connection that carries nothing any more must not cost the Lease
-MARGIN = 10.0  # seconds that a Lease must last still for something to be made that must not outlive it
+RETRY_SECONDS = 2.0  # between two attempts of a renewal
+CREATE_TIMEOUT = 120.0  # seconds to create the Lease
+OWNER_CREATE_TIMEOUT = 30.0  # the same for a Lease that owns objects: an interactive command waits for it
+RENEW_TIMEOUT = 5.0  # seconds for one attempt; a dead connection must not cost the Lease
+SAFETY_MARGIN = 10.0  # seconds that a Lease must still last before an object is created that must not outlive it
 
 
 class LeaseLost(SandboxError):
-    """The Lease could not be made or kept: the sandboxes that name it are, or soon will be, gone."""
+    """The Lease could not be created or renewed; the sandboxes that name it are lost or soon will be."""
 
     code = "lease_lost"
 
 
 class LeaseHeld(SandboxError):
-    """Another program that lives holds the Lease."""
+    """Another running program holds the Lease."""
 
     code = "lease_held"
 
 
-async def until_abandoned(client: KubeClient, namespace: str, name: str, interval: float = LEASE_RENEW_SECONDS) -> None:
-    """Return when the Lease is not there, or was not renewed for one and a half times `interval` (seconds).
+async def wait_until_abandoned(
+    client: KubeClient, namespace: str, name: str, interval: float = LEASE_RENEW_SECONDS
+) -> None:
+    """Return when the Lease does not exist, or was not renewed for one and a half times `interval` (seconds).
 
-    Raises LeaseHeld when it is renewed meanwhile; only our own clock counts.
+    Raises LeaseHeld when it is renewed meanwhile. Only the local clock counts.
     """
     seen, until = await _renewal(client, namespace, name), time.monotonic() + 1.5 * interval
     while seen is not None and time.monotonic() < until:
         await asyncio.sleep(1.0)
         now = await _renewal(client, namespace, name)
         if now is not None and now != seen:
-            raise LeaseHeld(f"Lease {namespace}/{name} is renewed by {now[1]}: that program lives")
+            raise LeaseHeld(f"Lease {namespace}/{name} is renewed by {now[1]}, which is still running")
         seen = now
 
 
 async def _renewal(client: KubeClient, namespace: str, name: str) -> tuple[str, str] | None:
-    """When the Lease was renewed last, and by whom."""
+    """Time and holder of the last renewal."""
     try:
         spec = (await client.get(API, RESOURCE, namespace, name)).get("spec") or {}
     except NotFound:
@@ -80,15 +83,15 @@ async def _renewal(client: KubeClient, namespace: str, name: str) -> tuple[str, 
     return str(spec.get("renewTime")), str(spec.get("holderIdentity"))
 
 
-def this_process() -> str:
-    """Who holds a Lease, for people: user, host, process."""
+def process_identity() -> str:
+    """A holder's readable identity: user, host, process."""
     return f"{getpass.getuser()}@{socket.gethostname()}/{os.getpid()}"
 
 
 class LeaseKeeper:
-    """Holds the Lease `name` from `start` to `stop`; `holder` tells people who does.
+    """Holds the Lease `name` from `start` to `stop`; `holder` is a readable identity.
 
-    `anchor`: things are owned by it, and the operator deletes it, and them, when it has expired.
+    `owns_objects`: objects have it as owner; the operator deletes the Lease, and so them, when it has expired.
     """
 
     def __init__(
@@ -102,52 +105,52 @@ class LeaseKeeper:
         kubeconfig: str | None = None,
         interval: float = LEASE_RENEW_SECONDS,
         duration: int = LEASE_DURATION_SECONDS,
-        anchor: bool = False,
+        owns_objects: bool = False,
     ) -> None:
-        self.lost: Future[None] = Future()  # fails with LeaseLost when the Lease could not be kept
+        self.lost: Future[None] = Future()  # fails with LeaseLost when the Lease is lost
         self.name = name
         self.namespace = namespace
         self._labels, self._owners = dict(labels or {}), [dict(owner) for owner in owner_refs]
         self._holder = holder
         self._kubeconfig = kubeconfig
         self._interval, self._duration = interval, duration
-        self._anchor = anchor
-        self._renewed = 0.0  # when the last renewal that succeeded was begun, by time.monotonic
-        self._uid = ""  # once it was made
-        self._version: str | None = None  # of the Lease as we wrote it; another writer has taken it over
-        self._trouble: Exception | None = None  # why the last try failed
+        self._owns_objects = owns_objects
+        self._renewed = 0.0  # time.monotonic at the start of the last successful renewal
+        self._uid = ""  # once it exists
+        self._version: str | None = None  # resourceVersion of our last write; another one means a takeover
+        self._last_error: Exception | None = None
         self._held = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def start(self) -> None:
-        """Begin to hold the Lease; returns at once."""
+        """Start to create and renew the Lease; returns at once."""
         self._thread.start()
 
-    def wait_held(self, timeout: float = MAKE_TIMEOUT) -> None:
-        """Return when the Lease exists. Raises LeaseLost when it could not be made."""
+    def wait_held(self, timeout: float = CREATE_TIMEOUT) -> None:
+        """Return when the Lease exists; raises LeaseLost when it cannot be created."""
         held = self._held.wait(timeout)
         if self.lost.done():
             self.lost.result()
         if not held:
-            cause = f": {self._trouble or repr(self._trouble)}" if self._trouble else ""
-            raise LeaseLost(f"Lease {self.namespace}/{self.name} could not be made in {timeout:.0f} s{cause}")
+            cause = f": {self._last_error or repr(self._last_error)}" if self._last_error else ""
+            raise LeaseLost(f"Lease {self.namespace}/{self.name} could not be created in {timeout:.0f} s{cause}")
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of what must be gone before the Lease is, its own but for its role; once it is held."""
+        """Labels for objects that must be deleted before the Lease: its own without its role. Needs a held Lease."""
         own = {name: value for name, value in self._labels.items() if name != ROLE_LABEL}
         return own | {LEASE_LABEL: self._uid}
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Owner reference, once it is held."""
+        """Owner reference; needs a held Lease."""
         return {"apiVersion": API, "kind": "Lease", "name": self.name, "uid": self._uid}
 
     async def wait_until_safe(self) -> None:
-        """Return when it cannot expire for another MARGIN seconds; raises LeaseLost when it is lost."""
+        """Return when the Lease is valid for another SAFETY_MARGIN seconds; raises LeaseLost when it is lost."""
         while not self.lost.done():
-            if time.monotonic() - self._renewed < self._duration - MARGIN:
+            if time.monotonic() - self._renewed < self._duration - SAFETY_MARGIN:
                 return
             await asyncio.sleep(0.5)
         self.lost.result()
@@ -161,17 +164,17 @@ class LeaseKeeper:
         try:
             asyncio.run(self._hold())
         except Exception as error:
-            self.lost.set_exception(LeaseLost(self._lament(error)))
-            self._held.set()  # nobody need wait for it
+            self.lost.set_exception(LeaseLost(self._failure_message(error)))
+            self._held.set()  # ends wait_held
 
-    def _lament(self, error: Exception) -> str:
-        fate = "was lost" if self._uid else "cannot be made"
+    def _failure_message(self, error: Exception) -> str:
+        state = "was lost" if self._uid else "cannot be created"
         remedy = "; let this account create, patch and delete leases there" if isinstance(error, Forbidden) else ""
-        return f"Lease {self.namespace}/{self.name} {fate}: {error or repr(error)}{remedy}"
+        return f"Lease {self.namespace}/{self.name} {state}: {error or repr(error)}{remedy}"
 
-    def _in_vain(self, error: Exception) -> bool:
-        """Whether it is too late for another try, or a person must act first."""
-        if self._anchor and not self._uid and isinstance(error, (Forbidden, NotFound)):
+    def _is_final(self, error: Exception) -> bool:
+        """Whether a retry is too late, or needs a change of permissions or namespace first."""
+        if self._owns_objects and not self._uid and isinstance(error, (Forbidden, NotFound)):
             return True
         return time.monotonic() - self._renewed > max(DEFAULT_SETTINGS.reconnect_window, self._duration)
 
@@ -187,8 +190,8 @@ class LeaseKeeper:
                     self._held.set()
                 except (KubeError, TimeoutError) as error:
                     logger.warning("Lease %s not renewed: %r", self.name, error)
-                    self._trouble = error
-                    if self._in_vain(error):
+                    self._last_error = error
+                    if self._is_final(error):
                         raise
                     pause = RETRY_SECONDS
                 await asyncio.to_thread(self._stopping.wait, pause)
@@ -196,17 +199,17 @@ class LeaseKeeper:
                 async with asyncio.timeout(RENEW_TIMEOUT):
                     await client.delete(API, RESOURCE, self.namespace, self.name)
             except NotFound:
-                pass  # it went with its owner
+                pass  # deleted with its owner
             except (KubeError, TimeoutError) as error:
                 logger.warning("Lease %s not deleted: %r", self.name, error)
 
     async def _renew(self, client: KubeClient) -> None:
-        """Write the Lease: at first whoever held it, later only if nobody else did meanwhile."""
+        """Write the Lease: the first time over any holder, later only if no other program wrote it."""
         try:
             lease = await self._write(client)
         except NotFound:
-            if self._anchor and self._uid:
-                raise LeaseLost("it was deleted, as one is that was not renewed in time") from None
+            if self._owns_objects and self._uid:
+                raise LeaseLost("it was deleted, which happens when it is not renewed in time") from None
             lease = await client.create(API, RESOURCE, self.namespace, self._manifest())
         except Conflict:
             holder = (await client.get(API, RESOURCE, self.namespace, self.name))["spec"].get("holderIdentity")
@@ -217,8 +220,8 @@ class LeaseKeeper:
         self._version, self._uid = lease["metadata"]["resourceVersion"], lease["metadata"]["uid"]
 
     async def _write(self, client: KubeClient) -> dict[str, Any]:
-        only_then = {"metadata": {"resourceVersion": self._version}} if self._version else {}
-        return await client.patch(API, RESOURCE, self.namespace, self.name, only_then | {"spec": self._spec()})
+        precondition = {"metadata": {"resourceVersion": self._version}} if self._version else {}
+        return await client.patch(API, RESOURCE, self.namespace, self.name, precondition | {"spec": self._spec()})
 
     def _spec(self) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -238,22 +241,22 @@ async def owning_lease(
     owners: Sequence[Mapping[str, Any]] = (),
     kubeconfig: str | None = None,
 ) -> AsyncIterator[LeaseKeeper]:
-    """A Lease of this program, held; what is owned by it is gone within a minute when the program is killed.
+    """A held Lease of this program; objects that it owns are deleted within a minute after the program is killed.
 
-    `job` is the name in its job label, `labels` are further ones. Raises LeaseLost when it cannot be made.
+    `job` is the value of its job label; `labels` are further labels. Raises LeaseLost when it cannot be created.
     """
     keeper = LeaseKeeper(
         namespace,
         f"{job}-{os.urandom(4).hex()}",
-        holder=this_process(),
+        holder=process_identity(),
         labels={JOB_LABEL: job, **(labels or {}), ROLE_LABEL: ROLE_CLIENT},
         owner_refs=owners,
         kubeconfig=kubeconfig,
-        anchor=True,
+        owns_objects=True,
     )
     keeper.start()
     try:
-        await asyncio.to_thread(keeper.wait_held, ANCHOR_TIMEOUT)
+        await asyncio.to_thread(keeper.wait_held, OWNER_CREATE_TIMEOUT)
         yield keeper
     finally:
         await asyncio.to_thread(keeper.stop)

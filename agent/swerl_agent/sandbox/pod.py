@@ -53,7 +53,7 @@ QUEUE_EVICTION = "TerminationTarget"  # by Kueue, which takes back what it had a
 
 
 class PodConnector:
-    """Opens exec streams into one container of one Pod object; `restarts`: how often it was started again before."""
+    """Opens exec streams into one container of one Pod object; `restarts`: its restart count at the start."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PodConnector:
         self._opened = False
 
     async def open(self, command: Sequence[str], *, tty: bool = False) -> ExecChannel:
-        """A new stream; raises SandboxLost (what became of the Pod) or HandshakeFailed (cannot be reached now)."""
+        """A new stream; raises SandboxLost (the Pod is lost) or HandshakeFailed (it cannot be reached now)."""
         if self._opened:
             await self.check()
         try:
@@ -83,11 +83,11 @@ class PodConnector:
                 self.pod,
                 command,
                 container=self._container,
-                attempts=1,  # before each further one somebody must look what became of the Pod
+                attempts=1,  # the caller checks the Pod before each further attempt
                 tty=tty,
             )
         except (HandshakeError, NotFound, Unreachable) as error:
-            await asyncio.sleep(at_least_as_told(0.0, error.retry_after))  # who tries again comes after that
+            await asyncio.sleep(at_least_as_told(0.0, error.retry_after))  # a retry comes after that
             await self.check()
             refused = isinstance(error.__cause__, BadRequest | Forbidden)
             kind = ExecRefused if refused else HandshakeFailed
@@ -96,23 +96,23 @@ class PodConnector:
         return channel
 
     async def check(self) -> None:
-        """Nothing while the container lives; raises SandboxLost, or HandshakeFailed when that cannot be looked up."""
+        """Return while the container runs; raises SandboxLost, or HandshakeFailed when the Pod cannot be read."""
         try:
             pod = await self._client.get("v1", "pods", self._namespace, self.pod)
         except NotFound:
-            raise PodGone(f"Pod {self._namespace}/{self.pod} does not exist any more") from None
+            raise PodGone(f"Pod {self._namespace}/{self.pod} no longer exists") from None
         except KubeError as error:
-            raise HandshakeFailed(f"Pod {self._namespace}/{self.pod} cannot be looked up: {error}") from error
+            raise HandshakeFailed(f"Pod {self._namespace}/{self.pod} cannot be read: {error}") from error
         if (lost := loss_error(pod, self.uid, self._container, self._restarts)) is not None:
             raise lost
 
 
 def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int = 0) -> SandboxLost | None:
-    """Why the sandbox in `pod` (object `uid`, container restarted `restarts` times) is lost; None while it lives."""
+    """Why the sandbox in `pod` (object `uid`, container restarted `restarts` times) is lost; None while it runs."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     name = f"Pod {metadata.get('namespace')}/{metadata['name']}"
     if metadata["uid"] != uid:
-        return PodReplaced(f"{name} is another Pod now (uid {metadata['uid']}, was {uid})")
+        return PodReplaced(f"{name} was replaced by another Pod (uid {metadata['uid']}, was {uid})")
     state = _container(status, container)
     ended = (state.get("state") or {}).get("terminated")
     reason = str(status.get("reason") or (ended or {}).get("reason") or "")
@@ -125,9 +125,9 @@ def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts
         kind = _REASONS.get(reason) or _REASONS.get(str((ended or {}).get("reason"))) or PodGone
         return kind(f"{name} ended: {reason or status.get('phase')} {status.get('message') or ''}".rstrip())
     if status.get("phase") == "Unknown":
-        return NodeLost(f"{name}: its node does not answer any more")
+        return NodeLost(f"{name}: its node no longer reports")
     if restarts_of(pod, container) > restarts:
-        return PodReplaced(f"{name}: container {container} was started again; what it held is lost")
+        return PodReplaced(f"{name}: container {container} was restarted; its state is lost")
     if metadata.get("deletionTimestamp"):
         kind = NodeLost if reason == "NodeLost" else PodGone
         return kind(f"{name} is being deleted")
@@ -135,23 +135,23 @@ def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts
 
 
 def restarts_of(pod: Json, container: str = SANDBOX_CONTAINER) -> int:
-    """How often the container was started again: by a kubelet whose runtime was away, whatever the restart policy."""
+    """Restart count of the container; after a runtime outage the kubelet restarts it despite its restart policy."""
     return int(_container(pod.get("status") or {}, container).get("restartCount") or 0)
 
 
 def image_of(pod: Json, container: str = SANDBOX_CONTAINER) -> str:
-    """The image that the container runs, as its node resolved it (name@sha256:...); empty where that is not told."""
+    """The image that the container runs, as its node resolved it (name@sha256:...); empty if unknown."""
     return str(_container(pod.get("status") or {}, container).get("imageID") or "")
 
 
 def ready(pod: Json) -> bool:
-    """Whether the Pod's containers run and passed their readiness, as the kubelet reports it."""
+    """Whether the kubelet reports that the Pod is ready."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def start_seconds(pod: Json) -> float:
-    """Seconds from the kubelet's taking up the Pod, when its lifetime begins, to its being ready; 0 if unknown."""
+    """Seconds from the Pod's startTime, when its lifetime begins, until it was ready; 0 if unknown."""
     status = pod.get("status") or {}
     stamps = [c["lastTransitionTime"] for c in status.get("conditions") or [] if c["type"] == "Ready"]
     if not stamps or not status.get("startTime"):
@@ -167,7 +167,7 @@ def waiting_for(pod: Json) -> str:
 
 
 def waiting_reason(pod: Json) -> tuple[str, str]:
-    """Reason and message of a Pod that is not ready; its phase where it tells none."""
+    """Reason and message of a Pod that is not ready; without them its phase."""
     status = pod.get("status") or {}
     for state in status.get("containerStatuses") or []:
         if waiting := (state.get("state") or {}).get("waiting"):
@@ -179,9 +179,9 @@ def waiting_reason(pod: Json) -> tuple[str, str]:
 
 
 def _disruption(status: Json) -> Json:
-    """The condition by which the cluster says that it takes the Pod away, and why; empty when it does not."""
-    told = {each["type"]: each for each in status.get("conditions") or [] if each["status"] == "True"}
-    return told.get("DisruptionTarget") or told.get(QUEUE_EVICTION) or {}
+    """The condition with which the cluster announces the Pod's disruption; empty without one."""
+    conditions = {each["type"]: each for each in status.get("conditions") or [] if each["status"] == "True"}
+    return conditions.get("DisruptionTarget") or conditions.get(QUEUE_EVICTION) or {}
 
 
 def _container(status: Json, name: str) -> Json:

@@ -1,7 +1,7 @@
-"""A person's terminal on a shell in a sandbox.
+"""A local terminal attached to a shell in a sandbox.
 
-Guarantees: the local terminal is as before when `attach` returns, whatever ended it; the size follows the local one; a
-lost connection is said, never silent; where a pipe stands in for the terminal the shell ends after it.
+Guarantees: the local terminal is restored when `attach` returns, for whatever reason. The remote size follows the local
+one. A lost connection is an error. If standard input is a pipe, the shell ends when the pipe does.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l")
 KEEP_ALIVE = 30.0  # seconds between frames that keep proxies from closing an idle stream
 CHUNK = 1 << 16
 END_OF_INPUT = b"\x04"  # Ctrl-D
-END_AGAIN = 1.0  # seconds
+END_OF_INPUT_PAUSE = 1.0  # seconds until the end of input is sent again
 
 
 async def attach(client: KubeClient, namespace: str, pod: str, container: str = SANDBOX_CONTAINER) -> int:
-    """Run a login shell in the Pod on this terminal until it ends; its exit code.
+    """Run a login shell in the Pod on this terminal; its exit code.
 
-    Raises NotFound, HandshakeError; HandshakeFailed when the connection is lost before the shell's end.
+    Raises NotFound, HandshakeError; HandshakeFailed when the connection is lost before the shell ends.
     """
     channel = await client.exec_stream(namespace, pod, SHELL, container=container, tty=True)
     try:
         with _raw(sys.stdin.fileno()):
-            return await _talk(channel, sys.stdin.fileno(), sys.stdout.fileno())
+            return await _relay(channel, sys.stdin.fileno(), sys.stdout.fileno())
     finally:
         await channel.close()
 
 
-async def _talk(channel: ExecChannel, source: int, target: int) -> int:
+async def _relay(channel: ExecChannel, source: int, target: int) -> int:
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes] = asyncio.Queue()
     resized = asyncio.Event()
@@ -64,7 +64,7 @@ async def _talk(channel: ExecChannel, source: int, target: int) -> int:
 
 def _read(loop: asyncio.AbstractEventLoop, source: int, typed: asyncio.Queue[bytes]) -> None:
     data = os.read(source, CHUNK)
-    if not data:  # a pipe at its end can be read for ever
+    if not data:  # a closed pipe stays readable
         loop.remove_reader(source)
     typed.put_nowait(data)
 
@@ -73,9 +73,9 @@ async def _send(channel: ExecChannel, typed: asyncio.Queue[bytes]) -> None:
     with contextlib.suppress(Unreachable):
         while data := await typed.get():
             await channel.send(data)
-        while True:  # a terminal tells only who reads at that moment that the input is over
+        while True:  # only a process that is reading sees the end of input of a terminal
             await channel.send(END_OF_INPUT)
-            await asyncio.sleep(END_AGAIN)
+            await asyncio.sleep(END_OF_INPUT_PAUSE)
 
 
 async def _follow_size(channel: ExecChannel, resized: asyncio.Event, target: int) -> None:
@@ -89,7 +89,7 @@ async def _follow_size(channel: ExecChannel, resized: asyncio.Event, target: int
 
 
 def _size(terminal: int) -> tuple[int, int]:
-    """Columns and rows; the usual ones where the output is no terminal."""
+    """Columns and rows; 80 x 24 if the output is not a terminal."""
     try:
         return os.get_terminal_size(terminal)
     except OSError:
@@ -103,12 +103,12 @@ def _write(target: int, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _raw(terminal: int) -> Iterator[None]:
-    """Every key goes to the sandbox, Ctrl-C included; a pipe in place of a terminal is left as it is."""
+    """Send every key to the sandbox, including Ctrl-C. A pipe is left unchanged."""
     if not os.isatty(terminal):
         yield
         return
     before = termios.tcgetattr(terminal)
-    tty.setraw(terminal, termios.TCSADRAIN)  # what was typed ahead is kept
+    tty.setraw(terminal, termios.TCSADRAIN)  # keeps input typed ahead
     try:
         yield
     finally:

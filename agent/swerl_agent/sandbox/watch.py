@@ -1,8 +1,10 @@
-"""The sandboxes of one job as they are now, from one watch of Pods and one of SweSandboxes.
+"""The current state of one job's sandboxes, from one watch of Pods and one of SweSandboxes.
 
-Guarantees: however many claims wait, two streams are open per client, namespace and job; a waiter sees the state
-current at its start and every later one; a watch that may not be made (missing right, missing CRD) fails every waiter
-with its error. What the job's sandboxes must not reach is found out once, here, and stays valid as long as the watch.
+Guarantees:
+* Two streams are open per client, namespace and job, however many claims wait.
+* A waiter sees the state at its start and every later one.
+* A watch that is refused (missing permission, missing CRD) fails every waiter with its error.
+* The targets of the isolation check are found once and stay valid as long as the watch.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ GROUPS = "swesandboxes"
 
 
 class SandboxWatch:
-    """Use with `async with`, or `shared`, which ends with the client."""
+    """Use it with `async with`, or get it from `shared`, which closes it with the client."""
 
     _shared: ClassVar[WeakKeyDictionary[KubeClient, dict[tuple[str, str], SandboxWatch]]] = WeakKeyDictionary()
 
@@ -41,12 +43,12 @@ class SandboxWatch:
         self._failure: KubeError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
-        self._asking = asyncio.Lock()
+        self._targets_lock = asyncio.Lock()
         self._targets: list[Target] | None = None
 
     @classmethod
     async def shared(cls, client: KubeClient, namespace: str, job: str) -> SandboxWatch:
-        """The one watch of this client for that job, started at the first call."""
+        """The watch of this client for `job`, started at the first call."""
         watches = cls._shared.setdefault(client, {})
         if (watch := watches.get((namespace, job))) is None:
             watch = watches[(namespace, job)] = cls(client, namespace, job)
@@ -59,8 +61,8 @@ class SandboxWatch:
         await cls._shared[client].pop((namespace, job)).__aexit__(None, None, None)
 
     async def targets(self) -> list[Target]:
-        """Addresses the job's sandboxes must not reach (see isolation.probe_targets)."""
-        async with self._asking:
+        """Addresses that the job's sandboxes must not reach (see isolation.probe_targets)."""
+        async with self._targets_lock:
             if self._targets is None:
                 self._targets = await self._stack.enter_async_context(probe_targets(self.client))
             return self._targets
@@ -69,7 +71,7 @@ class SandboxWatch:
         selectors = {"pods": f"{JOB_LABEL}={self.job},{SANDBOX_LABEL}", GROUPS: f"{JOB_LABEL}={self.job}"}
         apis = {"pods": "v1", GROUPS: GROUP_API}
         self._tasks = [
-            asyncio.create_task(self._follow(apis[resource], resource, selector))
+            asyncio.create_task(self._run_watch(apis[resource], resource, selector))
             for resource, selector in selectors.items()
         ]
         return self
@@ -85,7 +87,7 @@ class SandboxWatch:
         await self._stack.aclose()
 
     def pod(self, name: str) -> Json | None:
-        """The Pod as last seen; None when it does not exist (yet, or any more)."""
+        """The Pod as last seen; None when it does not exist."""
         return self._objects.get(("pods", name))
 
     def group(self, name: str) -> Json | None:
@@ -93,7 +95,7 @@ class SandboxWatch:
         return self._objects.get((GROUPS, name))
 
     async def wait(self, pod: str, group: str, decide: Callable[[], T | None], timeout: float) -> T:
-        """`decide()` once it is not None, asked anew at each change of that Pod or group; raises TimeoutError."""
+        """The first result of `decide()` but None; called at each change of Pod or group. Raises TimeoutError."""
         changed = asyncio.Event()
         keys = (("pods", pod), (GROUPS, group))
         for key in keys:
@@ -113,7 +115,7 @@ class SandboxWatch:
                 if not self._waiters[key]:
                     del self._waiters[key]
 
-    async def _follow(self, api: str, resource: str, selector: str) -> None:
+    async def _run_watch(self, api: str, resource: str, selector: str) -> None:
         try:
             async for event in self.client.watch(api, resource, self.namespace, label_selector=selector):
                 key = (resource, event.object["metadata"]["name"])

@@ -65,7 +65,7 @@ async def test_another_pod_of_the_same_name_is_not_mistaken(
     await make_pod(name)
     assert session._link is not None
     await session._link.close()
-    with pytest.raises(PodReplaced, match="another Pod now"):
+    with pytest.raises(PodReplaced, match="replaced by another Pod"):
         await session.run("true", timeout=60)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.kube import ApiError, Conflict, KubeError, NotFound, ServerError, Throttled, Unreachable
-from swerl_agent.sandbox import declaration as module
-from swerl_agent.sandbox.declaration import declare, remove
+from swerl_agent.sandbox.declaration import WriteRetry, declare, remove
 
 Json = dict[str, Any]
 BODY = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"image": "i"}}
@@ -57,51 +56,48 @@ class Server:
             raise self.lost.pop(0)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
+QUICK = WriteRetry(first_pause=0.001)
 
 
-async def declared(server: Server) -> Json:
-    return await declare(server, "ns", BODY)  # type: ignore[arg-type]
+async def declared(server: Server, retry: WriteRetry = QUICK) -> Json:
+    return await declare(server, "ns", BODY, retry)  # type: ignore[arg-type]
 
 
 async def removed(server: Server, **options: Any) -> None:
-    await remove(server, "v1", "swesandboxes", "ns", "g", **options)  # type: ignore[arg-type]
+    await remove(server, "v1", "swesandboxes", "ns", "g", retry=QUICK, **options)  # type: ignore[arg-type]
 
 
-async def test_a_server_that_comes_back_carries_a_declaration_out() -> None:
+async def test_declaration_is_retried_until_the_server_is_back() -> None:
     server = Server(away=AWAY)
     assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.made == 1
 
 
-async def test_a_declaration_whose_answer_is_lost_is_not_made_twice() -> None:
+async def test_lost_response_does_not_duplicate_a_declaration() -> None:
     server = Server(lost=[ServerError(504, "Timeout", "")])
     assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.made == 1
 
 
 @pytest.mark.parametrize("away", [[], [Unreachable("reset")]], ids=["at once", "after a try"])
-async def test_a_namesake_is_not_taken_for_the_one_that_was_declared(away: list[KubeError]) -> None:
+async def test_other_group_of_the_same_name_is_a_conflict(away: list[KubeError]) -> None:
     server = Server(away=away)
     server.kept["g"] = BODY | {"metadata": {"name": "g", "uid": "other"}}
     with pytest.raises(Conflict):
         await declared(server)
 
 
-async def test_a_server_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PERSISTENCE", 0.05)
+async def test_retries_end_after_their_window() -> None:
     with pytest.raises(Unreachable):
-        await declared(Server(away=[Unreachable("refused")] * 1000))
+        await declared(Server(away=[Unreachable("refused")] * 1000), WriteRetry(window=0.05, first_pause=0.001))
 
 
-async def test_what_is_refused_is_not_tried_again() -> None:
+async def test_refused_declaration_is_not_retried() -> None:
     server = Server(away=[ApiError(403, "Forbidden", "no")])
     with pytest.raises(ApiError, match="no"):
         await declared(server)
     assert server.made == 0
 
 
-async def test_a_declaration_that_is_cancelled_leaves_nothing() -> None:
+async def test_cancelled_declaration_leaves_no_group() -> None:
     server = Server()
     server.pause = 0.05
     declaring = asyncio.create_task(declared(server))
@@ -112,7 +108,7 @@ async def test_a_declaration_that_is_cancelled_leaves_nothing() -> None:
     assert server.made == 1 and not server.kept
 
 
-async def test_a_removal_is_repeated_until_it_is_done() -> None:
+async def test_removal_is_retried_until_done() -> None:
     server = Server()
     await declared(server)
     server.away, server.lost = list(AWAY), [Unreachable("reset")]
@@ -121,7 +117,7 @@ async def test_a_removal_is_repeated_until_it_is_done() -> None:
     await removed(server)  # gone already
 
 
-async def test_one_made_anew_under_the_name_stays() -> None:
+async def test_removal_spares_a_new_group_of_the_same_name() -> None:
     server = Server()
     await declared(server)
     await removed(server, uid="of-an-earlier-one")

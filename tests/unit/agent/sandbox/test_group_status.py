@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from swerl_agent.episode import EngineError
 from swerl_agent.sandbox import SandboxError, SandboxLost
-from swerl_agent.sandbox.group_status import ending, lacks_room, start_waits, waits_for
+from swerl_agent.sandbox.group_status import lacks_capacity, start_seconds_by_part, terminal_error, waiting_message
 
 
 def group(phase: str, *conditions: dict[str, str], **status: Any) -> dict[str, Any]:
@@ -39,15 +39,15 @@ def pod(reason: str) -> dict[str, Any]:
         ("Completed", "pod_gone"),
     ],
 )
-def test_the_end_of_a_group_is_one_word_of_the_taxonomy(reason: str, code: str) -> None:
-    error = ending(finished(reason))
+def test_ended_group_has_its_error_code(reason: str, code: str) -> None:
+    error = terminal_error(finished(reason))
     assert error is not None and error.code == code
     assert f"SweSandbox n/g0 ended: {reason} so it is" in str(error)
 
 
 @pytest.mark.parametrize("seen", [None, group("Ready"), group("Pending")])
-def test_a_group_that_lives_has_not_ended(seen: dict[str, Any] | None) -> None:
-    assert ending(seen) is None
+def test_running_group_has_no_error(seen: dict[str, Any] | None) -> None:
+    assert terminal_error(seen) is None
 
 
 @pytest.mark.parametrize(
@@ -62,24 +62,30 @@ def test_a_group_that_lives_has_not_ended(seen: dict[str, Any] | None) -> None:
         (None, None, False),
     ],
 )
-def test_room_that_lacks_is_told_from_other_waiting(seen: Any, of: Any, lacking: bool) -> None:
-    assert lacks_room(seen, of) is lacking
+def test_lack_of_capacity_is_distinguished(seen: Any, of: Any, lacking: bool) -> None:
+    assert lacks_capacity(seen, of) is lacking
 
 
-def test_what_is_waited_for_is_said() -> None:
-    assert waits_for("g0", None, None) == "the SweSandbox g0 does not exist"
-    assert waits_for("g0", group("Pending"), None) == "no Pod yet; SweSandbox g0 is Pending"
+def test_waiting_message_names_the_obstacle() -> None:
+    assert waiting_message("g0", None, None) == "the SweSandbox g0 does not exist"
+    assert waiting_message("g0", group("Pending"), None) == "no Pod yet; SweSandbox g0 is Pending"
     refused = {"type": "Ready", "reason": "WaitingForCapacity", "message": "exceeded quota"}
-    assert waits_for("g0", group("Admitted", refused), None) == "no Pod yet; SweSandbox g0 is Admitted: exceeded quota"
-    assert waits_for("g0", group("Admitted"), pod("Unschedulable")) == "Unschedulable: 0/1 nodes"
+    assert (
+        waiting_message("g0", group("Admitted", refused), None)
+        == "no Pod yet; SweSandbox g0 is Admitted: exceeded quota"
+    )
+    assert waiting_message("g0", group("Admitted"), pod("Unschedulable")) == "Unschedulable: 0/1 nodes"
     held = {"type": "Admitted", "reason": "SchedulingGated", "message": "they wait for LocalQueue q: 1 more needed"}
     gated = "SchedulingGated: they wait for LocalQueue q: 1 more needed"
-    assert waits_for("g0", group("Pending", held), pod("SchedulingGated")) == gated
+    assert waiting_message("g0", group("Pending", held), pod("SchedulingGated")) == gated
 
 
-def test_the_parts_of_a_start_are_known_once_they_are_told() -> None:
-    assert start_waits(None) == start_waits(group("Pending")) == {}
-    assert start_waits(group("Ready", waits={"queueSeconds": 1.0, "pullSeconds": 4.0})) == {"queue": 1.0, "pull": 4.0}
+def test_start_parts_are_empty_until_reported() -> None:
+    assert start_seconds_by_part(None) == start_seconds_by_part(group("Pending")) == {}
+    assert start_seconds_by_part(group("Ready", waits={"queueSeconds": 1.0, "pullSeconds": 4.0})) == {
+        "queue": 1.0,
+        "pull": 4.0,
+    }
 
 
 def kinds(of: type[SandboxError]) -> Iterator[type[SandboxError]]:
@@ -88,7 +94,7 @@ def kinds(of: type[SandboxError]) -> Iterator[type[SandboxError]]:
         yield from kinds(kind)
 
 
-def test_every_error_has_a_code_of_its_own_that_is_in_the_docs() -> None:
+def test_every_error_code_is_unique_and_documented() -> None:
     page = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text()
     found = [kind for kind in kinds(SandboxError) if kind is not SandboxLost and kind.__module__.startswith("swerl_")]
     codes = [kind.code for kind in (*found, EngineError)]

@@ -17,30 +17,30 @@ EVERY_BYTE = bytes(range(256))
 
 
 @pytest.mark.parametrize("login", [True, False])
-async def test_a_command_reads_its_input_byte_for_byte(session: Session, login: bool) -> None:
+async def test_stdin_arrives_byte_for_byte(session: Session, login: bool) -> None:
     result = await session.run("cat; echo $? >&2", timeout=20, stdin=EVERY_BYTE * 100, login=login)
     assert (result.stdout, result.stderr) == (EVERY_BYTE * 100, b"0\n")
     assert (await session.run("cat; echo end", timeout=20, stdin=b"")).stdout == b"end\n"
 
 
-async def test_ten_megabytes_of_input(session: Session) -> None:
+async def test_large_stdin_arrives(session: Session) -> None:
     data = EVERY_BYTE * (10 << 12)
     result = await session.run("sha256sum", timeout=60, stdin=data)
     assert result.stdout.decode().split()[0] == hashlib.sha256(data).hexdigest()
 
 
-async def test_input_that_nobody_reads_is_no_error(session: Session) -> None:
+async def test_unread_stdin_is_no_error(session: Session) -> None:
     assert (await session.run("head -c 3", timeout=20, stdin=EVERY_BYTE * 9000)).stdout == b"\0\1\2"
     assert (await session.run("exit 4", timeout=20, stdin=EVERY_BYTE * 9000)).exit_code == 4
 
 
-async def test_input_leaves_nothing_behind(session: Session, world: World) -> None:
+async def test_stdin_file_is_removed(session: Session, world: World) -> None:
     await session.run("true", timeout=20, stdin=bytes(100_000))
     [folder] = world.state(session)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1000
 
 
-async def test_long_commands_leave_nothing_behind_for_long(session: Session, world: World) -> None:
+async def test_files_of_long_commands_are_removed(session: Session, world: World) -> None:
     for n in range(70):
         text = f"echo {n}; # {'x' * 5000}"
         assert (await session.run(text, timeout=20, login=False)).stdout == f"{n}\n".encode()
@@ -49,9 +49,7 @@ async def test_long_commands_leave_nothing_behind_for_long(session: Session, wor
 
 
 @pytest.mark.parametrize("settings", [SessionSettings(chunk_bytes=1000)], ids=[""])
-async def test_input_that_arrived_short_is_sent_again(
-    session: Session, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_incomplete_stdin_is_sent_again(session: Session, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await session.run("true", timeout=20)
     channel = world.channel
     send, shortened = channel.send, asyncio.Event()
@@ -70,7 +68,7 @@ async def test_input_that_arrived_short_is_sent_again(
     assert shortened.is_set() and int(result.stdout) == 2000
 
 
-async def test_input_that_never_arrives_whole_is_an_error(session: Session, world: World, tmp_path: Path) -> None:
+async def test_stdin_that_stays_incomplete_raises(session: Session, world: World, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     (world.path / "wc").unlink()
     (world.path / "wc").write_text("#!/bin/sh\necho 5\n")
@@ -100,7 +98,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize("world", ["dash"], indirect=True)
 @pytest.mark.parametrize(("wrong", "kind", "message"), WRONG)
-async def test_what_cannot_be_run_is_refused_and_the_session_goes_on(
+async def test_invalid_arguments_raise_before_anything_is_sent(
     session: Session, world: World, wrong: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     await session.run("true", timeout=20)
@@ -113,7 +111,7 @@ async def test_what_cannot_be_run_is_refused_and_the_session_goes_on(
 
 
 @pytest.mark.parametrize("world", ["dash"], indirect=True)
-async def test_no_room_for_input_is_said(session: Session, world: World, tmp_path: Path) -> None:
+async def test_full_disk_raises_for_stdin(session: Session, world: World, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     (world.path / "head").unlink()
     (world.path / "head").write_text("#!/bin/sh\ncat >/dev/null & exit 1\n")

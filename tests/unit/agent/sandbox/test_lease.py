@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from swerl_agent.sandbox.lease import MARGIN, LeaseKeeper, LeaseLost
+from swerl_agent.sandbox.lease import SAFETY_MARGIN, LeaseKeeper, LeaseLost
 
 from tests.kubeconfig import write_kubeconfig
 
@@ -43,17 +43,17 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     await runner.cleanup()
 
 
-async def held(api: Api, *, anchor: bool, lasts: float = 40) -> LeaseKeeper:
+async def held(api: Api, *, owns_objects: bool, lasts: float = 40) -> LeaseKeeper:
     keeper = LeaseKeeper(
-        "n", "l", holder="h", kubeconfig=api.kubeconfig, interval=0.1, duration=round(lasts), anchor=anchor
+        "n", "l", holder="h", kubeconfig=api.kubeconfig, interval=0.1, duration=round(lasts), owns_objects=owns_objects
     )
     keeper.start()
     await asyncio.to_thread(keeper.wait_held, 10)
     return keeper
 
 
-async def test_one_that_owns_things_is_not_made_anew(api: Api) -> None:
-    keeper = await held(api, anchor=True)
+async def test_lease_with_dependents_is_not_recreated(api: Api) -> None:
+    keeper = await held(api, owns_objects=True)
     assert (keeper.reference["uid"], keeper.labels) == ("u1", {"swerl.dev/lease": "u1"})
     api.there = False
     with pytest.raises(LeaseLost, match="n/l was lost: it was deleted"):
@@ -63,16 +63,16 @@ async def test_one_that_owns_things_is_not_made_anew(api: Api) -> None:
     assert api.made == 1
 
 
-async def test_one_that_owns_nothing_is(api: Api) -> None:
-    keeper = await held(api, anchor=False)
+async def test_lease_without_dependents_is_recreated(api: Api) -> None:
+    keeper = await held(api, owns_objects=False)
     api.there = False
     await asyncio.sleep(1)
     assert api.made == 2 and not keeper.lost.done()
     await asyncio.to_thread(keeper.stop)
 
 
-async def test_nothing_is_made_while_it_may_run_out(api: Api) -> None:
-    keeper = await held(api, anchor=True, lasts=MARGIN + 1)
+async def test_wait_until_safe_blocks_while_the_lease_may_expire(api: Api) -> None:
+    keeper = await held(api, owns_objects=True, lasts=SAFETY_MARGIN + 1)
     await asyncio.wait_for(keeper.wait_until_safe(), 1)
     api.failing = 500
     await asyncio.sleep(1.2)
@@ -85,8 +85,9 @@ async def test_nothing_is_made_while_it_may_run_out(api: Api) -> None:
     await asyncio.to_thread(keeper.stop)
 
 
-async def test_a_right_that_is_missing_is_an_error_at_once(api: Api) -> None:
+async def test_missing_permission_raises_at_once(api: Api) -> None:
     api.failing, started = 403, time.monotonic()
-    with pytest.raises(LeaseLost, match=r"n/l cannot be made: 403.*; let this account create, patch and delete leases"):
-        await held(api, anchor=True)
+    message = r"n/l cannot be created: 403.*; let this account create, patch and delete leases"
+    with pytest.raises(LeaseLost, match=message):
+        await held(api, owns_objects=True)
     assert time.monotonic() - started < 5

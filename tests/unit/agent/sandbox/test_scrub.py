@@ -51,7 +51,7 @@ def leftovers(folder: Path) -> str:
     return git(folder, "fsck", "--unreachable", "--no-reflogs", "--no-progress")
 
 
-async def test_only_the_past_remains(session: Session, repository: Path) -> None:
+async def test_scrub_keeps_only_ancestors(session: Session, repository: Path) -> None:
     head, status = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
     scrub = await scrub_history(session, str(repository))
     assert scrub.commits == 2 and scrub.objects_before > scrub.objects_after
@@ -64,19 +64,19 @@ async def test_only_the_past_remains(session: Session, repository: Path) -> None
     assert commit(repository, "work goes on")
 
 
-async def test_a_second_scrub_finds_nothing(session: Session, repository: Path) -> None:
+async def test_second_scrub_changes_nothing(session: Session, repository: Path) -> None:
     first = await scrub_history(session, str(repository))
     second = await scrub_history(session, str(repository))
     assert second.objects_before == second.objects_after == first.objects_after
 
 
-async def test_a_detached_head_gets_a_branch(session: Session, repository: Path) -> None:
+async def test_detached_head_gets_a_branch(session: Session, repository: Path) -> None:
     git(repository, "checkout", "-q", "--detach")
     await scrub_history(session, str(repository))
     assert git(repository, "symbolic-ref", "HEAD") == "refs/heads/main"
 
 
-async def test_borrowed_objects_are_copied_and_the_lender_let_go(session: Session, tmp_path: Path) -> None:
+async def test_borrowed_objects_are_copied(session: Session, tmp_path: Path) -> None:
     lender, folder = tmp_path / "lender", tmp_path / "repo"
     lender.mkdir()
     git(lender, "init", "-q", "-b", "main")
@@ -88,7 +88,7 @@ async def test_borrowed_objects_are_copied_and_the_lender_let_go(session: Sessio
     assert git(folder, "log", "--format=%s") == "base"
 
 
-async def test_hooks_of_the_repository_do_not_run(session: Session, repository: Path, tmp_path: Path) -> None:
+async def test_hooks_do_not_run(session: Session, repository: Path, tmp_path: Path) -> None:
     hook = repository / ".git" / "hooks" / "reference-transaction"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
@@ -97,12 +97,12 @@ async def test_hooks_of_the_repository_do_not_run(session: Session, repository: 
     assert not (tmp_path / "hooked").exists()
 
 
-async def test_a_folder_without_repository_is_left_alone(session: Session, tmp_path: Path) -> None:
+async def test_folder_without_repository_is_unchanged(session: Session, tmp_path: Path) -> None:
     scrub = await scrub_history(session, str(tmp_path))
     assert (scrub.commits, scrub.objects_before, scrub.objects_after) == (0, 0, 0)
 
 
-async def test_what_cannot_be_scrubbed_is_an_error(session: Session, repository: Path, tmp_path: Path) -> None:
+async def test_unscrubbable_repository_raises(session: Session, repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     with pytest.raises(ScrubFailed, match="linked worktree"):
         await scrub_history(session, str(tmp_path / "linked"))

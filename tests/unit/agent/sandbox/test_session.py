@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from .conftest import World
 
 
-async def test_a_command_gives_exit_code_and_both_outputs(session: Session) -> None:
+async def test_result_has_exit_code_and_both_outputs(session: Session) -> None:
     result = await session.run("echo out; echo err >&2; exit 7", timeout=20)
     assert (result.exit_code, result.stdout, result.stderr) == (7, b"out\n", b"err\n")
     assert (result.stdout_bytes, result.stderr_bytes, result.timed_out) == (4, 4, False)
     assert result.output == "out\nerr\n"
 
 
-async def test_the_time_a_command_took_in_the_pod_is_told(session: Session) -> None:
+async def test_run_seconds_are_measured_in_the_pod(session: Session) -> None:
     result = await session.run("sleep 0.5", timeout=20)
     assert result.run_seconds is not None and 0.49 <= result.run_seconds <= result.duration + 0.01
 
 
-async def test_a_silent_command(session: Session) -> None:
+async def test_command_without_output(session: Session) -> None:
     result = await session.run("true", timeout=20)
     assert (result.exit_code, result.stdout, result.stderr, result.truncated) == (0, b"", b"", False)
 
 
-async def test_any_text_arrives_as_written(session: Session) -> None:
+async def test_any_text_arrives_unchanged(session: Session) -> None:
     text = "a 'b' \"c\" $HOME `x` \\ \n\ttab\r\n  two  spaces\n\n%s !end \udcff é"
     result = await session.run(f"cat <<'EOF'\n{text}\nEOF\n", timeout=20)
     assert result.stdout == (text + "\n").encode("utf-8", "surrogateescape")
 
 
-async def test_a_command_of_half_a_megabyte(session: Session) -> None:
+async def test_command_of_half_a_megabyte(session: Session) -> None:
     text = "x" * 500_000
     result = await session.run(f"cat <<'EOF' | wc -c\n{text}\nEOF\n", timeout=30)
     assert int(result.stdout) == 500_001
@@ -57,7 +57,7 @@ async def test_each_command_starts_in_a_fresh_shell(session: Session) -> None:
 
 
 @pytest.mark.parametrize("login", [True, False])
-async def test_nothing_of_the_loop_leaks_into_a_command(session: Session, login: bool) -> None:
+async def test_loop_variables_do_not_leak(session: Session, login: bool) -> None:
     result = await session.run(
         "env; echo $# $sw_dir$sw_notes$sw_text$sw_nl$sw_from$sw_rest; ls /proc/self/fd", timeout=20, login=login
     )
@@ -66,7 +66,7 @@ async def test_nothing_of_the_loop_leaks_into_a_command(session: Session, login:
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["dd", "no dd"])
-async def test_a_long_output_arrives_whole(world: World, session: Session, blocks: bool) -> None:
+async def test_long_output_is_complete(world: World, session: Session, blocks: bool) -> None:
     if not blocks:
         (world.path / "dd").unlink()
     for last in (10_000, 100_000):  # below one piece of what is sent at once, and nine of them
@@ -75,9 +75,7 @@ async def test_a_long_output_arrives_whole(world: World, session: Session, block
 
 
 @pytest.mark.parametrize("login", [None, True, False])
-async def test_a_session_without_login_shells_reads_the_profile_where_a_command_asks(
-    world: World, login: bool | None
-) -> None:
+async def test_login_option_of_a_command_overrides_the_sessions(world: World, login: bool | None) -> None:
     (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }\n")
     long = "#" * 10_000
     async with Session(world, login=False) as session:
@@ -88,7 +86,7 @@ async def test_a_session_without_login_shells_reads_the_profile_where_a_command_
     world.forget(session)
 
 
-async def test_the_login_profile_is_read_for_every_command(session: Session, world: World) -> None:
+async def test_login_profile_is_read_for_every_command(session: Session, world: World) -> None:
     (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }; V=plain\n")
     await session.run("true", timeout=20)
     assert (await session.run("twice $PROFILE; echo $V", timeout=20)).stdout == b"read read\nplain\n"
@@ -97,7 +95,7 @@ async def test_the_login_profile_is_read_for_every_command(session: Session, wor
     assert result.stdout == b"changed given\n"
 
 
-async def test_a_profile_that_exits_is_what_every_command_does(session: Session, world: World) -> None:
+async def test_exiting_profile_fails_every_command(session: Session, world: World) -> None:
     await session.run("echo 'echo leaving; exit 9' >~/.profile", timeout=20)
     for _ in range(2):
         result = await session.run("echo never", timeout=20)
@@ -108,7 +106,7 @@ async def test_a_profile_that_exits_is_what_every_command_does(session: Session,
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_a_profile_that_hangs_times_out(session: Session, world: World) -> None:
+async def test_hanging_profile_times_out(session: Session, world: World) -> None:
     await session.run("echo 'sleep 1000' >~/.profile", timeout=20)
     result = await session.run("echo never", timeout=1)
     assert result.timed_out and result.stdout == b""
@@ -117,7 +115,7 @@ async def test_a_profile_that_hangs_times_out(session: Session, world: World) ->
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_a_missing_working_directory_is_a_failed_command(session: Session) -> None:
+async def test_missing_working_directory_fails_the_command(session: Session) -> None:
     result = await session.run("echo ran", timeout=20, cwd="/no such folder")
     assert (result.exit_code, result.stdout) == (126, b"")
     assert "cannot change to the working directory /no such folder" in result.output
@@ -131,7 +129,7 @@ async def test_invalid_utf8_is_kept_as_bytes_and_replaced_in_text(session: Sessi
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-async def test_short_output_is_whole_whatever_the_byte(session: Session, world: World, locale: str) -> None:
+async def test_short_output_of_any_byte_is_complete(session: Session, world: World, locale: str) -> None:
     world.variables["LC_ALL"] = locale
     for value in (0, 1, 8, 9, 10, 13, 27, 31, 32, 37, 92, 126, 127, 128, 129, 130, 133, 136, 152, 160, 195, 255):
         byte = f"\\{value:03o}"
@@ -139,7 +137,7 @@ async def test_short_output_is_whole_whatever_the_byte(session: Session, world: 
         assert (each.stdout, each.stderr) == (b"a%cb%c\n\n" % (value, value), b"%c" % value)
 
 
-async def test_short_common_output_takes_no_program(session: Session, world: World) -> None:
+async def test_short_plain_output_needs_no_program(session: Session, world: World) -> None:
     await session.open()
     for name in ("wc", "head", "tail"):
         (world.path / name).unlink()
@@ -148,18 +146,18 @@ async def test_short_common_output_takes_no_program(session: Session, world: Wor
 
 
 @pytest.mark.parametrize("size", [1999, 2000, 2001])
-async def test_output_without_an_end_of_line_is_whole(session: Session, size: int) -> None:
+async def test_output_without_final_newline_is_complete(session: Session, size: int) -> None:
     result = await session.run(f"head -c {size} /dev/zero | tr '\\0' '\\\\'; echo >&2", timeout=20, max_output=2000)
     assert (result.stdout, result.stdout_bytes, result.stderr) == (b"\\" * min(size, 2000), size, b"\n")
 
 
-async def test_output_through_other_descriptors_is_whole(session: Session) -> None:
+async def test_output_through_other_descriptors_is_complete(session: Session) -> None:
     command = "echo one >/dev/stderr; echo two >>/proc/self/fd/2; printf three; printf four >>/dev/stdout"
     result = await session.run(command, timeout=20)
     assert (result.stdout, result.stderr) == (b"threefour", b"one\ntwo\n")
 
 
-async def test_long_output_is_its_two_ends_with_the_true_count(session: Session) -> None:
+async def test_truncated_output_has_both_ends_and_the_true_count(session: Session) -> None:
     result = await session.run("seq 1 200000; seq 1 3 >&2", timeout=60, max_output=1001)
     whole = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
     assert (result.stdout_bytes, len(result.stdout)) == (len(whole), 1001)
@@ -168,24 +166,24 @@ async def test_long_output_is_its_two_ends_with_the_true_count(session: Session)
     assert f"[{len(whole) - 1001} bytes left out]" in result.output
 
 
-async def test_output_at_the_limit_is_whole(session: Session) -> None:
+async def test_output_at_the_limit_is_complete(session: Session) -> None:
     result = await session.run("head -c 1000 /dev/zero", timeout=20, max_output=1000)
     assert result.stdout == bytes(1000) and not result.truncated
 
 
-async def test_a_megabyte_of_output(session: Session) -> None:
+async def test_megabyte_of_output(session: Session) -> None:
     result = await session.run("head -c 1048576 /dev/zero | tr '\\0' x", timeout=30, max_output=1 << 20)
     assert result.stdout == b"x" * (1 << 20)
 
 
-async def test_a_daemon_holding_the_outputs_does_not_hold_the_command(session: Session, world: World) -> None:
+async def test_daemon_with_open_outputs_does_not_delay_the_result(session: Session, world: World) -> None:
     started = time.monotonic()
     result = await session.run("(sleep 30; echo late) & echo now", timeout=25)
     assert result.stdout == b"now\n" and time.monotonic() - started < 10
     assert (await session.run("echo next", timeout=20)).stdout == b"next\n"
 
 
-async def test_a_command_without_end_is_killed_and_its_output_kept(session: Session) -> None:
+async def test_timeout_kills_the_command_and_keeps_its_output(session: Session) -> None:
     started = time.monotonic()
     result = await session.run("echo begun; sleep 600; echo never", timeout=3)
     assert result.timed_out and result.stdout == b"begun\n" and result.exit_code != 0
@@ -193,7 +191,7 @@ async def test_a_command_without_end_is_killed_and_its_output_kept(session: Sess
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_a_kill_reaches_every_process_of_the_command(session: Session, world: World) -> None:
+async def test_kill_reaches_every_process_of_the_command(session: Session, world: World) -> None:
     inner = "trap '' TERM; while :; do sleep 1; done"
     nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # nobody else on this machine sleeps as long
     await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=3)
@@ -203,13 +201,13 @@ async def test_a_kill_reaches_every_process_of_the_command(session: Session, wor
     assert left.stdout == b"0\n"
 
 
-async def test_a_kill_spares_what_an_earlier_command_left_running(session: Session) -> None:
+async def test_kill_spares_processes_of_earlier_commands(session: Session) -> None:
     started = await session.run("sleep 300 >/dev/null 2>&1 & echo $!", timeout=20)
     assert (await session.run("sleep 600", timeout=1)).timed_out
     assert (await session.run(f"kill {int(started.stdout)}", timeout=20)).exit_code == 0
 
 
-async def test_a_command_that_ends_when_asked_may_clean_up(session: Session) -> None:
+async def test_sigterm_lets_a_command_clean_up(session: Session) -> None:
     result = await session.run("trap 'echo tidy; exit 3' TERM; while :; do sleep 0.1; done", timeout=1)
     assert result.timed_out and result.exit_code == 3 and result.stdout == b"tidy\n"
 
@@ -231,18 +229,18 @@ async def test_many_commands_leave_few_files(session: Session, world: World) -> 
     assert sum(path.stat().st_size for path in folder.glob("*.out")) < 10
 
 
-async def test_commands_of_one_session_wait_for_each_other(session: Session) -> None:
+async def test_commands_of_one_session_run_one_after_the_other(session: Session) -> None:
     texts = [f"echo {n}; sleep 0.05; echo {n}" for n in range(5)]
     results = await asyncio.gather(*(session.run(text, timeout=20, login=False) for text in texts))
     assert [result.stdout for result in results] == [f"{n}\n{n}\n".encode() for n in range(5)]
 
 
-async def test_a_nul_byte_is_refused_before_anything_is_sent(session: Session) -> None:
+async def test_nul_byte_raises_before_anything_is_sent(session: Session) -> None:
     with pytest.raises(ValueError, match="NUL"):
         await session.run("echo \0", timeout=20)
 
 
-async def test_files_go_in_and_out_unchanged(session: Session, tmp_path: Path) -> None:
+async def test_files_are_written_and_read_unchanged(session: Session, tmp_path: Path) -> None:
     data = bytes(range(256)) * 10_000
     target = tmp_path / "new folder" / "file"
     await session.write_file(str(target), data, mode=0o755)
@@ -252,7 +250,7 @@ async def test_files_go_in_and_out_unchanged(session: Session, tmp_path: Path) -
     assert await session.read_file(str(target)) == b""
 
 
-async def test_file_errors_say_what_is_wrong(session: Session, tmp_path: Path) -> None:
+async def test_file_errors_name_the_cause(session: Session, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot read /nowhere"):
         await session.read_file("/nowhere")
     with pytest.raises(FileError, match="is a directory"):
@@ -270,23 +268,21 @@ def digests(world: World, first: str) -> None:
     (world.path / "sha256sum").chmod(0o755)
 
 
-async def test_a_file_that_arrives_otherwise_than_it_was_read_is_fetched_again(
-    session: Session, world: World, tmp_path: Path
-) -> None:
+async def test_damaged_file_is_fetched_again(session: Session, world: World, tmp_path: Path) -> None:
     digests(world, f"[ -e {tmp_path}/told ] || {{ : >{tmp_path}/told; printf '%064d  -\\n' 0; exit; }}")
     (tmp_path / "file").write_bytes(b"content")
     assert await session.read_file(str(tmp_path / "file")) == b"content"
     assert (tmp_path / "told").exists()
 
 
-async def test_a_file_that_never_arrives_whole_is_an_error(session: Session, world: World, tmp_path: Path) -> None:
+async def test_file_that_stays_damaged_raises(session: Session, world: World, tmp_path: Path) -> None:
     digests(world, "printf '%064d  -\\n' 0; exit")
     (tmp_path / "file").write_bytes(b"content")
     with pytest.raises(TransferFailed, match="7 bytes arrived damaged 3 times"):
         await session.read_file(str(tmp_path / "file"))
 
 
-async def test_an_image_without_sha256sum_has_its_files_counted(session: Session, world: World, tmp_path: Path) -> None:
+async def test_without_sha256sum_file_bytes_are_counted(session: Session, world: World, tmp_path: Path) -> None:
     (world.home / ".profile").write_text(f"PATH={world.path}\n")
     (world.path / "sha256sum").unlink()
     await session.write_file(str(tmp_path / "file"), b"content")

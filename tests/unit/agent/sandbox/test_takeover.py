@@ -49,7 +49,7 @@ async def until_begun(file: Path) -> None:
     await until(file.exists)
 
 
-async def test_a_finished_command_is_replayed(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
+async def test_finished_command_is_not_repeated(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
     first = await run_named(session, tmp_path / "runs", r"printf '\377\0x'; echo err >&2; exit 5")
     await die(session, world)
     again = await run_named(heir, tmp_path / "runs", "echo other text")
@@ -59,7 +59,7 @@ async def test_a_finished_command_is_replayed(session: Session, heir: Session, w
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 70_000])
-async def test_a_long_output_is_replayed_as_it_was_when_its_command_ended(
+async def test_long_output_is_returned_as_it_was_at_the_end(
     session: Session, heir: Session, world: World, tmp_path: Path, limit: int
 ) -> None:
     text = f"seq 1 20000; (sleep 0.3; echo more; : >{tmp_path}/printed) &"
@@ -72,7 +72,7 @@ async def test_a_long_output_is_replayed_as_it_was_when_its_command_ended(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_running_command_is_waited_for(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
+async def test_running_command_is_awaited(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
     task = asyncio.create_task(run_named(session, tmp_path / "runs", "sleep 1; echo done; exit 3"))
     await until_begun(tmp_path / "runs")
     await die(session, world, task)
@@ -81,7 +81,7 @@ async def test_a_running_command_is_waited_for(session: Session, heir: Session, 
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_command_that_never_began_is_started(
+async def test_command_that_never_began_is_started(
     session: Session, heir: Session, world: World, tmp_path: Path
 ) -> None:
     await session.run("true", timeout=20)
@@ -90,9 +90,7 @@ async def test_a_command_that_never_began_is_started(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_named_results_stay_while_others_go(
-    session: Session, heir: Session, world: World, tmp_path: Path
-) -> None:
+async def test_results_with_an_id_stay(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
     await run_named(session, tmp_path / "runs", "echo kept")
     for n in range(70):
         await session.run(f"echo {n}", timeout=20, login=False)
@@ -102,15 +100,13 @@ async def test_named_results_stay_while_others_go(
     assert len([*folder.iterdir(), *notes.iterdir()]) < 250
 
 
-async def test_one_client_may_ask_twice(session: Session, tmp_path: Path) -> None:
+async def test_one_client_may_repeat_an_id(session: Session, tmp_path: Path) -> None:
     results = [await run_named(session, tmp_path / "runs", "seq 1 5000", max_output=size) for size in (100, 1 << 20)]
     assert [len(result.stdout) for result in results] == [100, 23893]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_result_of_a_killed_command_says_so_again(
-    session: Session, heir: Session, world: World, tmp_path: Path
-) -> None:
+async def test_repeated_result_keeps_its_timeout(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
     text = f"echo run >>{tmp_path}/runs; echo begun; sleep 60"
     first = await session.run(text, timeout=3, id="slow")
     await die(session, world)
@@ -119,18 +115,18 @@ async def test_a_result_of_a_killed_command_says_so_again(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_commands_without_an_id_are_each_clients_own(session: Session, heir: Session) -> None:
+async def test_commands_without_an_id_are_not_shared(session: Session, heir: Session) -> None:
     pairs = [(await session.run(f"echo a{n}", timeout=20), await heir.run(f"echo b{n}", timeout=20)) for n in range(3)]
     assert [(a.stdout, b.stdout) for a, b in pairs] == [(f"a{n}\n".encode(), f"b{n}\n".encode()) for n in range(3)]
 
 
-async def test_two_living_clients_share_one_run(session: Session, heir: Session, tmp_path: Path) -> None:
+async def test_concurrent_clients_share_one_run(session: Session, heir: Session, tmp_path: Path) -> None:
     both = await asyncio.gather(*(run_named(s, tmp_path / "runs", "sleep 0.5; echo done") for s in (session, heir)))
     assert [result.stdout for result in both] == [b"done\n", b"done\n"]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_long_commands_and_input_are_taken_over_too(
+async def test_long_commands_and_stdin_are_taken_over(
     session: Session, heir: Session, world: World, tmp_path: Path
 ) -> None:
     rest = f"cat <<'EOF' | wc -c\n{'x' * 50_000}\nEOF\nwc -c; sleep 0.5"
@@ -142,7 +138,7 @@ async def test_long_commands_and_input_are_taken_over_too(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_named_command_runs_on_when_its_caller_goes_away(session: Session, tmp_path: Path) -> None:
+async def test_command_with_an_id_survives_its_caller(session: Session, tmp_path: Path) -> None:
     task = asyncio.create_task(run_named(session, tmp_path / "runs", "sleep 1; echo done"))
     await until_begun(tmp_path / "runs")
     task.cancel()
@@ -153,7 +149,7 @@ async def test_a_named_command_runs_on_when_its_caller_goes_away(session: Sessio
 
 
 @pytest.mark.parametrize("settings", [SessionSettings(watchdog_slack=0.0)], ids=[""])
-async def test_the_pod_ends_what_a_dead_client_began(session: Session, world: World, tmp_path: Path) -> None:
+async def test_pod_kills_the_command_of_a_dead_client(session: Session, world: World, tmp_path: Path) -> None:
     task = asyncio.create_task(session.run(f"touch {tmp_path}/begun; sleep 1000", timeout=2))
     await until_begun(tmp_path / "begun")
     await die(session, world, task)
@@ -163,7 +159,7 @@ async def test_the_pod_ends_what_a_dead_client_began(session: Session, world: Wo
     assert b"\nwatchdog " not in world.channels[0].sent
 
 
-async def test_a_token_is_checked(world: World) -> None:
+async def test_invalid_token_is_refused(world: World) -> None:
     for token in ("", "../x", "a b", "x" * 65):
         with pytest.raises(ValueError, match="not a token of a session"):
             Session(world, token=token)

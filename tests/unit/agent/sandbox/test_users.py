@@ -49,7 +49,7 @@ def world(request: pytest.FixtureRequest, open_folder: Path) -> World:
 
 
 @pytest.mark.parametrize("login", [True, False])
-async def test_a_command_runs_as_the_user_in_all_respects(session: Session, login: bool) -> None:
+async def test_command_runs_as_the_user(session: Session, login: bool) -> None:
     text = 'id -u; id -g; echo "$HOME $USER $LOGNAME $A"; pwd; echo "it\'s"; exit 7'
     result = await session.run(text, timeout=20, user="nobody", cwd="/var", env={"A": "x\n'y'"}, login=login)
     expected = f"{NOBODY.pw_uid}\n{NOBODY.pw_gid}\n{NOBODY.pw_dir} nobody nobody x\n'y'\n/var\nit's\n"
@@ -57,30 +57,30 @@ async def test_a_command_runs_as_the_user_in_all_respects(session: Session, logi
     assert (await session.run("id -u", timeout=20)).stdout == b"0\n"
 
 
-async def test_a_user_may_be_a_number(session: Session) -> None:
+async def test_user_may_be_a_number(session: Session) -> None:
     result = await session.run("id -u; echo $USER", timeout=20, user=str(NOBODY.pw_uid))
     assert result.stdout.decode() == f"{NOBODY.pw_uid}\nnobody\n"
 
 
-async def test_the_users_command_may_open_its_outputs_anew(session: Session) -> None:
+async def test_user_may_reopen_its_outputs(session: Session) -> None:
     text = "echo one; echo two >>/dev/stdout; echo three >>/dev/stderr"
     result = await session.run(text, timeout=20, user="nobody")
     assert (result.exit_code, result.stdout, result.stderr) == (0, b"one\ntwo\n", b"three\n")
 
 
-async def test_nothing_of_the_loop_leaks_into_the_users_command(session: Session) -> None:
+async def test_loop_variables_do_not_leak_to_the_user(session: Session) -> None:
     result = await session.run("env; echo $#; ls /proc/self/fd; set | grep ^sw_", timeout=20, user="nobody")
     assert b"sw_" not in result.stdout and b"\n0\n" in result.stdout
     assert set(result.stdout.split(b"\n")[-5:-1]) <= {b"0", b"1", b"2", b"3"}
 
 
-async def test_a_long_command_and_its_input_reach_the_user(session: Session) -> None:
+async def test_long_command_and_stdin_reach_the_user(session: Session) -> None:
     text = f"cat <<'EOF' | wc -c\n{'x' * 300_000}\nEOF\nid -u; wc -c"
     result = await session.run(text, timeout=30, user="nobody", stdin=bytes(200_000))
     assert result.stdout.split() == [b"300001", str(NOBODY.pw_uid).encode(), b"200000"]
 
 
-async def test_the_users_command_is_killed_for_its_time(session: Session) -> None:
+async def test_users_command_is_killed_at_its_timeout(session: Session) -> None:
     nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"
     result = await session.run(f"echo begun; {nap} & {nap}", timeout=3, user="nobody")
     assert result.timed_out and result.stdout == b"begun\n"
@@ -92,13 +92,13 @@ async def test_the_users_command_is_killed_for_its_time(session: Session) -> Non
     ("user", "message"),
     [("nobody-here", "no such user"), ("", "a name or a number"), ("$(id)", "no such user"), ("-c", "no such user")],
 )
-async def test_a_user_that_is_not_there_is_a_failed_command(session: Session, user: str, message: str) -> None:
+async def test_unknown_user_fails_the_command(session: Session, user: str, message: str) -> None:
     result = await session.run("echo ran", timeout=20, user=user)
     assert (result.exit_code, result.stdout) == (126, b"")
     assert result.stderr.decode().startswith(f"cannot run as user {user}: ") and message in result.output
 
 
-async def test_the_working_directory_must_be_open_to_the_user(session: Session, open_folder: Path) -> None:
+async def test_user_needs_access_to_the_working_directory(session: Session, open_folder: Path) -> None:
     (open_folder / "closed").mkdir(mode=0o700)
     result = await session.run("echo ran", timeout=20, user="nobody", cwd=str(open_folder / "closed"))
     assert (result.exit_code, result.stdout) == (126, b"")
@@ -106,19 +106,19 @@ async def test_the_working_directory_must_be_open_to_the_user(session: Session, 
 
 
 @pytest.mark.parametrize("world", ["setpriv"], indirect=True)
-async def test_a_number_without_a_name_will_do_for_setpriv(session: Session) -> None:
+async def test_setpriv_accepts_a_number_without_a_name(session: Session) -> None:
     result = await session.run("id -u; id -g; id -G; echo $HOME $USER", timeout=20, user="4711")
     assert result.stdout == b"4711\n4711\n4711\n/ 4711\n"
 
 
 @pytest.mark.parametrize("world", ["su"], indirect=True)
-async def test_a_number_without_a_name_needs_setpriv(session: Session) -> None:
+async def test_number_without_a_name_needs_setpriv(session: Session) -> None:
     result = await session.run("id -u", timeout=20, user="4711")
     assert result.exit_code == 126 and "needs setpriv" in result.output
 
 
 @pytest.mark.parametrize("world", [""], indirect=True)
-async def test_an_image_without_a_way_says_so(session: Session) -> None:
+async def test_image_without_setpriv_runuser_or_su_is_named(session: Session) -> None:
     result = await session.run("echo ran", timeout=20, user="nobody")
     assert result.exit_code == 126 and "neither setpriv nor runuser nor su" in result.output
     own = await session.run("id -u", timeout=20, user=str(os.getuid()))

@@ -1,4 +1,4 @@
-"""The pure parts of a session: protocol reader, shell text, what became of a Pod."""
+"""Pure parts of a session: protocol reader, shell text, the error of a lost Pod."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 LIMIT = OutputLimit(3, 2)
 
 
-def test_a_result_may_arrive_cut_at_any_byte() -> None:
+def test_result_may_be_split_at_any_byte() -> None:
     stream = b"tok result c1 7 0 4 9 5.25 6.50\nabcdABCHI" + b"tok result c2 0 1 0 0 0 0\n"
     for size in range(1, len(stream)):
         reader, results = Reader("tok"), []
@@ -27,7 +27,7 @@ def test_a_result_may_arrive_cut_at_any_byte() -> None:
         assert (first.run_seconds, second.run_seconds) == (1.25, None)
 
 
-def test_output_that_looks_like_an_answer_is_output() -> None:
+def test_output_that_resembles_a_result_is_output() -> None:
     reader = Reader("tok")
     reader.feed(b"tok result c1 0 0 5 0 1.00 1.01\ntok r")
     result = reader.take(LIMIT)
@@ -37,27 +37,27 @@ def test_output_that_looks_like_an_answer_is_output() -> None:
 @pytest.mark.parametrize(
     "noise", [b"noise\n", b"other result c1 0 0 0 0 0 0\n", b"tok result c1 x 0 0 0 0 0\n", b"x" * 5000]
 )
-def test_anything_else_is_garbled(noise: bytes) -> None:
+def test_other_bytes_are_a_protocol_error(noise: bytes) -> None:
     reader = Reader("tok")
     reader.feed(noise)
     with pytest.raises(ProtocolError):
         reader.take(LIMIT)
 
 
-def test_words_are_found_among_noise() -> None:
+def test_replies_are_found_among_shell_messages() -> None:
     reader = Reader("tok")
     assert reader.feed_control(b"sh: warning\ntok hello fre") == []
     assert reader.feed_control(b"sh\ntok pong\n") == [Reply("hello", "fresh"), Reply("pong", "")]
 
 
-def test_a_request_is_one_line_and_checks_its_names() -> None:
+def test_request_is_one_line_and_checks_its_names() -> None:
     text = command_text("a\nb 'c'", cwd="/x\ny", env={"A": "\n"}, login=True)
     assert "\n" not in text
     with pytest.raises(ValueError, match="environment variable"):
         command_text("true", cwd=None, env={"A B": ""}, login=True)
 
 
-def test_the_gap_of_a_cut_output_is_marked_in_text() -> None:
+def test_gap_of_a_truncated_output_is_marked() -> None:
     result = CommandResult("c", 0, b"abcde", b"", 12, 0, False, 0.1)
     assert result.truncated and result.output == "abc\n[7 bytes left out]\nde"
 
@@ -99,13 +99,13 @@ def container(restarts: int = 0, **state: Any) -> list[Json]:
         (pod(containerStatuses=container(terminated={"reason": "Error", "exitCode": 137})), PodGone),
     ],
 )
-def test_what_became_of_a_pod(seen: Json, kind: type[Exception] | None) -> None:
+def test_lost_pod_has_its_error(seen: Json, kind: type[Exception] | None) -> None:
     lost = loss_error(seen, "u")
     assert (type(lost) if lost else None) is kind
     assert lost is None or "n/p" in str(lost)
 
 
-def test_what_a_pod_waits_for() -> None:
+def test_waiting_pod_names_its_obstacle() -> None:
     pulling = pod(
         "Pending", containerStatuses=container(waiting={"reason": "ErrImagePull", "message": "no such image"})
     )
