@@ -27,21 +27,19 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
         parser.add_argument(f"--{name}", default=value, type=type(default), help=f"{text} (${variable})")
 
     option("namespaces", "", "comma-separated namespaces to serve; empty means all")
-    option("driver-cluster-role", defaults.driver_cluster_role, "ClusterRole given to drivers")
+    option("driver-cluster-role", defaults.driver_cluster_role, "ClusterRole bound to drivers")
     option("lease-namespace", defaults.lease_namespace, "namespace of the leader Lease")
     option("lease-name", defaults.lease_name, "name of the leader Lease")
-    option("identity", f"{socket.gethostname()}-{uuid.uuid4().hex[:6]}", "name of this process in the Lease")
+    option("identity", f"{socket.gethostname()}-{uuid.uuid4().hex[:6]}", "holder name of this process in the Lease")
     option("health-port", defaults.health_port, "port of /livez and /readyz")
     option("metrics-port", defaults.metrics_port, "port of /metrics")
     option("job-workers", defaults.job_workers, "SweRLJobs reconciled at once")
     option("sandbox-workers", defaults.sandbox_workers, "SweSandboxes reconciled at once")
     option("sandbox-limit", defaults.sandbox_limit, "sandboxes of all jobs together, fair between jobs; 0: no limit")
-    option(
-        "sandbox-host-users", "", "false: each sandbox has a user namespace; true: none has; empty: cluster's default"
-    )
+    option("sandbox-host-users", "", "false: each sandbox has a user namespace; true: none has; empty: cluster default")
     option("sandbox-priority-class", "", "PriorityClass of sandbox Pods")
     option("sandbox-pod-overrides", "", "JSON object merged into the spec of every sandbox Pod, e.g. schedulerName")
-    option("capacity-check", defaults.capacity_check, "on: refuse jobs that no set of present nodes can hold; off")
+    option("capacity-check", defaults.capacity_check, "on: block jobs too large for the present nodes; off")
     option("log-level", defaults.log_level, "DEBUG, INFO, WARNING or ERROR")
     values = vars(parser.parse_args(arguments))
     names = tuple(filter(None, values.pop("namespaces").split(",")))
@@ -49,7 +47,7 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
 
 
 def main() -> None:
-    """Run the operator; exit code 1 with one line of reason when it cannot go on."""
+    """Run the operator; exit code 1 and one line with the reason after an error."""
     settings = parse_settings(sys.argv[1:], dict(os.environ))
     configure_logging(settings.log_level)
     try:

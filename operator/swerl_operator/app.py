@@ -125,7 +125,7 @@ async def _wait_for_crds(api: Kube) -> None:
 
 async def _fail_if_ended(name: str, loop: Any) -> None:
     await loop
-    raise OperatorError(f"background loop {name!r} ended by itself")
+    raise OperatorError(f"background loop {name!r} ended unexpectedly")
 
 
 async def _wait_for_stop(stop: asyncio.Event) -> None:

@@ -70,7 +70,7 @@ class Leader:
                     await self._renew()
                 self.renewed = started
             except (Conflict, NotFound) as error:
-                raise self._lost(f"was taken or removed: {error}") from error
+                raise self._lost(f"was taken over or deleted: {error}") from error
             except (OperatorError, TimeoutError) as error:  # a restarted API server may refuse: it has no roles yet
                 since_renewal, pause = time.monotonic() - self.renewed, FAILED_RETRY_SECONDS
                 if since_renewal > RENEW_DEADLINE_SECONDS:

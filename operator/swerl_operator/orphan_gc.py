@@ -65,7 +65,7 @@ class OrphanGC:
         return not all([await self._collect(lease) for lease in expired])
 
     async def _collect(self, lease: Object) -> bool:
-        """Delete the grading Jobs of the Lease's program, then the Lease; whether it is done."""
+        """Delete the grading Jobs of the Lease's program, then the Lease; False while Pods are left."""
         meta = lease["metadata"]
         namespace, labels = meta["namespace"], f"{LEASE_LABEL}={meta['uid']}"
         await self._api.delete_all("batch/v1", "jobs", namespace, labels=labels)

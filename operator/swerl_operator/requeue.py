@@ -1,4 +1,4 @@
-"""When the reconcilers of jobs and evaluations look again."""
+"""When jobs and evaluations are reconciled again."""
 
 from __future__ import annotations
 

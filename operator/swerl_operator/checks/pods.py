@@ -33,7 +33,7 @@ def pull_problems(pod: Object) -> list[Problem]:
         if reason in PULL_REASONS:
             text = (
                 f"image {container['image']} cannot be pulled for Pod {_name(pod)}: {message or reason}; check the "
-                "reference, push the image, or give pull secrets; the kubelet retries by itself"
+                "reference, push the image, or give pull secrets; the kubelet retries"
             )
             problems.append(Problem(JobReason.IMAGE_PULL_FAILED, text))
         if reason in START_REASONS:

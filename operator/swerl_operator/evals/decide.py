@@ -250,7 +250,7 @@ def _finish(builder: EvalStatusBuilder, outcome: str, reason: str, message: str)
 
 
 def _clean_up(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecision:
-    """Of a finished evaluation only its conditions stay, and those only for the time to live."""
+    """The evaluation is over: only its conditions stay, and those only for the time to live."""
     if observed.leftovers:
         return EvalDecision((EvalAction.DELETE_EVERYTHING,), builder, STARTING_SECONDS)
     if spec.ttl_seconds_after_finished is None:

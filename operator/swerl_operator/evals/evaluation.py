@@ -20,7 +20,7 @@ class ServedModel:
     source: SourceSpec | None  # of the tokenizer's folder and, when engines are started, of the model's
     tokenizer: str | None  # path in the Pods; None (as the source is) for an endpoint with a chat API
     dtype: Literal["float32", "bfloat16"]
-    volume: OutputVolume | None = None  # where the checkpoint lies
+    volume: OutputVolume | None = None  # with the checkpoint
     checkpoint: str | None = None  # its path in the Pods of its SweRLJob
 
 

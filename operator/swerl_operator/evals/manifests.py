@@ -1,8 +1,8 @@
-"""What is made for a SweEval: its file and account, the preflight, the engines' cluster, the Jobs.
+"""What the operator creates for a SweEval: the evaluation file, the preflight Pod, the engines' RayCluster, the Jobs.
 
-Guarantees: pure functions of the evaluation; tasks, which hold the solutions, stand in the shards' Pods only; a shard's
-Pod that a lost node or an eviction ended is made again without counting as a try, and never before the old one has
-ended; fail_on_usage_error input (exit code 2) is not tried again.
+Guarantees: pure functions of the evaluation; only the Pods of shards see tasks, which hold the solutions; a shard's Pod
+that a lost node or an eviction ended is replaced without counting as a retry, and only after the old one has ended;
+wrong input (exit code 2) is not retried.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def serving_submission(evaluation: Evaluation, failures: int) -> Submission:
 
 
 def shards_job(evaluation: Evaluation) -> Object:
-    """The Indexed Job: each index makes its shard of the attempts."""
+    """The Indexed Job: each index runs its shard of the samples."""
     spec = evaluation.spec
     shard = f"$(JOB_COMPLETION_INDEX)/{spec.shards}"
     volumes = _shard_volumes(evaluation)
@@ -194,7 +194,7 @@ def _shard_volumes(evaluation: Evaluation) -> list[PodVolumes]:
 
 
 def _model_volumes(served: ServedModel) -> list[PodVolumes]:
-    """The model's folder, if there is one; a model that its SweRLJob downloaded lies beside the checkpoint."""
+    """The model's folder, if there is one; its SweRLJob downloads a model beside the checkpoint."""
     if served.source is None:
         return []
     hub = served.source.hugging_face

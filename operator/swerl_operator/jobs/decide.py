@@ -81,7 +81,7 @@ def _advance(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObserva
 
 
 def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
-    """From nothing to a RayCluster."""
+    """Check, run the preflight, then create the RayCluster."""
     clean_up = (JobAction.DELETE_OTHERS,) if observed.leftovers else ()
     if observed.leftovers and age(builder.previous.attempt_time, observed.now) < STOP_TIMEOUT_SECONDS:
         text = f"waiting for {observed.leftovers} objects of earlier attempts to end"
@@ -131,7 +131,7 @@ def _follow_driver(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobO
         )
         return JobDecision((), builder, 0)
     if driver.phase == "failed":
-        # Input that a checkpoint was made from is not wrong for good: its volume may be back at the next attempt.
+        # A checkpoint proves that the input was valid before: its volume may be available again at the next attempt.
         final = driver.exit_code == EXIT_NO_RETRY and not builder.previous.last_checkpoint
         return _failed(spec, builder, JobReason.DRIVER_FAILED, driver.message or "the driver failed", final=final)
     if builder.previous.submission is None:
@@ -174,7 +174,7 @@ def _wait_for_head(
 def _failed(
     spec: SweRLJobSpec, builder: JobStatusBuilder, reason: str, message: str, *, final: bool = False
 ) -> JobDecision:
-    """The current attempt is over; start the next one, or give up."""
+    """The current attempt is over; start the next one, or fail the job."""
     status = builder.status
     status.failures = (status.failures or 0) + 1
     text = f"attempt {status.attempt}: {message}"
@@ -196,7 +196,7 @@ def _suspend(builder: JobStatusBuilder, observed: JobObservation) -> JobDecision
 
 
 def _clean_up(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
-    """The job is over: nothing of it stays but its conditions, and those only for the time to live."""
+    """The job is over: only its conditions stay, and those only for the time to live."""
     if observed.leftovers:
         return JobDecision((JobAction.DELETE_EVERYTHING,), builder, STARTING_SECONDS)
     if spec.ttl_seconds_after_finished is None:

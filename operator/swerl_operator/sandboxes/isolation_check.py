@@ -96,7 +96,7 @@ class IsolationChecker:
         answers, _, code = output.rpartition(EXIT_PREFIX)
         if not code.strip().isdigit():
             end = output[-200:].strip()
-            return f"isolation cannot be checked: the probe in {pod.name} did not come to its end: {end}"
+            return f"isolation cannot be checked: the probe in {pod.name} did not finish: {end}"
         return isolation.probe_failure(int(code), "") or isolation.reachability_problem(answers)
 
     async def _api_addresses(self) -> list[Target]:

@@ -1,4 +1,4 @@
-"""The status of a group, and when it is worth a write.
+"""The status of a group, and when to write it.
 
 Guarantees: an unchanged status is never written; changes wait for each other (an admission for the first Pods, counts
 for a condition), so that a group of four costs two or three writes over its life; CPU-seconds are written with other
@@ -62,7 +62,7 @@ def _admitted(record: GroupRecord) -> Mark:
     if record.created > 0 or (state.admitted and state.policy_in_place):
         return "True", SandboxReason.ADMITTED, ""
     if state.admitted:
-        text = "the namespace's NetworkPolicy is not in place; the operator's log says why"
+        text = "the namespace's NetworkPolicy is not in place; see the operator's log"
         return "False", SandboxReason.WAITING_FOR_ISOLATION, text
     if state.waits_for_other_jobs:
         text = (
@@ -145,7 +145,7 @@ def _degraded(record: GroupRecord, counts: PodCounts) -> Outcome | None:
 
 
 def _cpu_seconds(record: GroupRecord, *, over: bool) -> dict[str, float]:
-    """Left out until the group was ready: written with the news of its start, they might never be written again."""
+    """Left out until the group was ready: written with its start, they might never be updated."""
     written = record.existing_group.status
     worked = over or record.existing_group.has(SandboxCondition.READY)
     known = max(record.cpu_seconds if worked else 0.0, float(written.get("cpuSeconds") or 0.0))

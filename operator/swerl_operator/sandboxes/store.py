@@ -39,7 +39,7 @@ class GroupRecord:
     uid: str
     group: ParsedGroup | None = None  # None: only Pods are known so far, or only Pods are left
     job_key: ObjectKey = ("", "")  # namespace and job of the group, kept when its object is gone
-    arrival: int = 0  # order in which groups became known, for those created in the same second; 0: never seen
+    arrival: int = 0  # orders groups created in the same second; 0: only Pods are known so far
     pods: dict[int, ParsedPod] = field(default_factory=dict)
     created: int = 0  # Pods ever created; ordinals below it are used up
     lost: Counter[str] = field(default_factory=Counter)  # Pods that are gone and were lost, by reason
@@ -238,7 +238,7 @@ class GroupStore:
         ]
 
     def _release_name(self, record: GroupRecord) -> None:
-        """The key no longer stands for this group; another group of the same name may take it."""
+        """Free the key of a group for another group of the same name."""
         group = record.group
         if group is None or self._current.get(group.key) != record.uid:
             return

@@ -13,7 +13,7 @@ def _until_cluster(world: World, name: str, cluster: str) -> None:
     world.until(lambda: world.status(name).get("rayCluster"), lambda seen: seen == cluster, 150)
 
 
-def test_a_job_makes_one_cluster_rests_and_starts_again(world: World, operator: Operator, job: Body) -> None:
+def test_a_job_creates_one_cluster_is_suspended_and_resumed(world: World, operator: Operator, job: Body) -> None:
     name = job["metadata"]["name"]
     world.apply(job)
     world.until_condition(name, "ImagesReady", "ImagesPulled", 120)
@@ -38,7 +38,9 @@ def test_a_job_makes_one_cluster_rests_and_starts_again(world: World, operator: 
     world.until(lambda: [o for o in world.names(mine) if name in o], lambda found: found == [], 60)
 
 
-def test_a_deleted_cluster_is_a_lost_attempt_until_retries_end(world: World, operator: Operator, job: Body) -> None:
+def test_a_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
+    world: World, operator: Operator, job: Body
+) -> None:
     name = job["metadata"]["name"]
     job["spec"]["retries"] = 1
     world.apply(job)
@@ -50,7 +52,7 @@ def test_a_deleted_cluster_is_a_lost_attempt_until_retries_end(world: World, ope
     world.until(lambda: world.names("rayclusters,pods"), lambda left: left == [], 60)
 
 
-def test_an_operator_started_anew_makes_nothing_twice(world: World, operator: Operator, job: Body) -> None:
+def test_a_restarted_operator_creates_nothing_twice(world: World, operator: Operator, job: Body) -> None:
     name = job["metadata"]["name"]
     world.apply(job)
     _until_cluster(world, name, f"{name}-1")

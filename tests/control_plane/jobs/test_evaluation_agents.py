@@ -24,7 +24,7 @@ from .evaluations import (
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
-def test_mini_swe_agent_makes_the_attempts(
+def test_mini_swe_agent_runs_the_samples(
     world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]

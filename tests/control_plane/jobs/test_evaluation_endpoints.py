@@ -37,7 +37,7 @@ def endpoint(world: World, engine: EngineInAPod) -> Body:
     return {"url": f"{engine.url}/v1", "api": "chat-completions", "model": MODEL, "apiKeySecret": secret}
 
 
-def test_it_is_asked_with_the_key_which_is_written_nowhere(
+def test_the_endpoint_gets_the_key_and_no_file_does(
     world: World, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
@@ -55,7 +55,7 @@ def test_it_is_asked_with_the_key_which_is_written_nowhere(
     assert not [path for path in output.rglob("*.json*") if KEY in path.read_text()]
 
 
-def test_a_model_that_the_endpoint_does_not_know_fails_it_at_once(
+def test_a_model_unknown_to_the_endpoint_fails_the_evaluation_at_once(
     world: World, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     evaluation["spec"]["model"] = {"endpoint": endpoint | {"model": "policy-8b"}}

@@ -29,7 +29,7 @@ from .evaluations import (
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
-def test_everything_missing_is_told_at_once_and_nothing_starts(
+def test_all_missing_objects_are_reported_together_and_nothing_starts(
     world: World, operator: Operator, evaluation: Body
 ) -> None:
     spec = evaluation["spec"]
@@ -58,7 +58,7 @@ def test_a_job_without_checkpoint_is_waited_for(
     assert "wait for its first" in found["message"]
 
 
-def test_a_key_that_is_missing_is_told_before_anything_starts(
+def test_a_missing_key_is_reported_before_anything_starts(
     world: World, operator: Operator, tasks: list[str], evaluation: Body
 ) -> None:
     chat = {"url": "http://engine:1/v1", "api": "chat-completions", "model": "policy"}
@@ -71,7 +71,7 @@ def test_a_key_that_is_missing_is_told_before_anything_starts(
     assert not [one for one in world.names("jobs") if name in one]
 
 
-def test_wrong_input_fails_at_once_with_its_words(
+def test_wrong_input_fails_at_once_with_its_message(
     world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
@@ -82,7 +82,7 @@ def test_wrong_input_fails_at_once_with_its_words(
     assert "no task left" in found["message"]
 
 
-def test_prompts_that_never_render_fail_it_once_with_template_and_line_and_keep_what_was_done(
+def test_an_invalid_prompt_fails_the_evaluation_with_template_and_line_and_keeps_results(
     world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
@@ -109,7 +109,7 @@ def test_prompts_that_never_render_fail_it_once_with_template_and_line_and_keep_
     assert json.loads((output / "summary.json").read_text())["exit_statuses"] == {"prompt_failed": TASKS}
 
 
-def test_engines_come_and_go_with_the_evaluation(
+def test_engines_start_and_end_with_the_evaluation(
     world: World, operator: Operator, tasks: list[str], evaluation: Body
 ) -> None:
     """The image has no Ray, so the engines never serve and no shard ever runs."""

@@ -24,7 +24,7 @@ from .evaluations import (
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
-def test_an_evaluation_rests_goes_on_and_leaves_nothing(
+def test_an_evaluation_is_suspended_resumed_and_cleaned_up(
     world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]

@@ -19,7 +19,7 @@ LIMIT = 100  # requests for manifests a minute, from which on public registries 
 SECONDS = 240
 
 
-def test_requests_stay_below_what_public_registries_bear_and_all_that_is_missing_is_named(
+def test_requests_stay_below_public_rate_limits_and_missing_images_are_listed(
     world: World, operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with counted_registry(f"counted-{os.getpid()}.swerl:5000") as registry:
@@ -42,7 +42,7 @@ def test_requests_stay_below_what_public_registries_bear_and_all_that_is_missing
     print(f"{asked} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")
 
 
-def test_an_image_that_the_node_has_is_there_although_its_registry_is_not(world: World, operator: Operator) -> None:
+def test_a_present_image_needs_no_registry(world: World, operator: Operator) -> None:
     with counted_registry(f"gone-{os.getpid()}.swerl:5000") as registry:
         image = registry.push("latest")  # which would be asked for each time if nothing were said
         declare(world, "before", images=[image])

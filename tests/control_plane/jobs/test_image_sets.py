@@ -17,7 +17,7 @@ def declare(world: World, name: str, **spec: Any) -> None:
     world.apply(body | {"metadata": {"name": name, "namespace": world.namespace}})
 
 
-def test_every_image_comes_to_every_node_and_nothing_else_stays(world: World, operator: Operator) -> None:
+def test_every_image_is_pulled_on_every_node_and_the_pods_are_deleted(world: World, operator: Operator) -> None:
     prefix = {"prefix": "example.test/", "replacement": f"{IMAGE.partition('/')[0]}/"}
     rewritten = f"example.test/{IMAGE.partition('/')[2]}"
     declare(world, "two", images=[rewritten, OTHER, IMAGE], registryRewrite=[prefix])
@@ -28,7 +28,7 @@ def test_every_image_comes_to_every_node_and_nothing_else_stays(world: World, op
     world.until(lambda: [pod for pod in world.names("pods") if "sweimg-two" in pod], lambda pods: pods == [])
 
 
-def test_an_image_that_cannot_be_pulled_is_named_and_the_others_come(world: World, operator: Operator) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_and_the_others_are_pulled(world: World, operator: Operator) -> None:
     declare(world, "half", images=[f"{IMAGE}-absent", OTHER], retries=0)
     found = world.until_condition("half", "Ready", "PullFailed", kind=KIND)
     assert f"{IMAGE}-absent" in found["message"]
@@ -37,7 +37,7 @@ def test_an_image_that_cannot_be_pulled_is_named_and_the_others_come(world: Worl
     world.until_condition("half", "Ready", "AllPresent", kind=KIND)
 
 
-def test_the_images_of_a_list(world: World, operator: Operator) -> None:
+def test_images_from_a_list_are_pulled(world: World, operator: Operator) -> None:
     declare(world, "listed", imagesFrom={"configMap": "later"})
     assert "'later'" in world.until_condition("listed", "Ready", "ListMissing", kind=KIND)["message"]
     metadata = {"name": "later", "namespace": world.namespace}
@@ -46,7 +46,7 @@ def test_the_images_of_a_list(world: World, operator: Operator) -> None:
     world.until_condition("listed", "Ready", "AllPresent", kind=KIND)
 
 
-def test_a_job_takes_no_cluster_before_its_images_are_there(world: World, operator: Operator, job: Body) -> None:
+def test_a_job_creates_no_cluster_before_its_images_are_present(world: World, operator: Operator, job: Body) -> None:
     job["spec"].setdefault("sandbox", {})["imageSet"] = "coming"
     world.apply(job)
     name = str(job["metadata"]["name"])

@@ -44,7 +44,7 @@ async def ends_with_the_other(user: Any, reading: Reading, group: str, reason: s
     await user.delete(group)
 
 
-async def test_a_pod_deleted_by_hand_is_lost_though_its_process_ends_well(user: Any, reading: Reading) -> None:
+async def test_a_pod_deleted_by_hand_is_lost_even_if_its_process_exits_with_0(user: Any, reading: Reading) -> None:
     await user.declare("by-hand", replicas=2)
     await user.phase("by-hand", "Ready")
     await user.api.delete("v1", "pods", user.namespace, "swesb-by-hand-1")  # with its grace period, as kubectl does
@@ -89,9 +89,7 @@ async def urgent(user: Any) -> AsyncIterator[str]:
     await user.api.delete("scheduling.k8s.io/v1", "priorityclasses", None, name)
 
 
-async def test_a_preempted_pod_is_lost_to_who_needed_its_place(
-    user: Any, reading: Reading, slots: None, urgent: str
-) -> None:
+async def test_a_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, urgent: str) -> None:
     resources = {"requests": {"cpu": "10m", "memory": "16Mi", SLOT: "1"}, "limits": {"memory": "256Mi", SLOT: "1"}}
     await user.declare("outbid", replicas=2, resources=resources)
     await user.phase("outbid", "Ready")
@@ -113,7 +111,7 @@ async def test_a_preempted_pod_is_lost_to_who_needed_its_place(
     await ends_with_the_other(user, reading, "outbid", "Preempted")
 
 
-async def test_a_process_that_eats_its_memory_is_told_with_the_limit(user: Any, reading: Reading) -> None:
+async def test_a_process_killed_for_memory_is_reported_with_the_limit(user: Any, reading: Reading) -> None:
     limits = {"cpu": "1", "memory": "32Mi"}
     eat = ["sh", "-c", "sleep 1; a=x; while :; do a=$a$a; done"]
     await user.declare(

@@ -53,7 +53,7 @@ async def test_a_group_of_four_becomes_ready(user: Any, operator: Any, reading: 
 
 
 @pytest.mark.alone  # the word comes late where the kubelet has much to tell
-async def test_the_kubelets_word_on_a_pull_is_told_where_it_came_in_time(user: Any) -> None:
+async def test_pull_seconds_are_written_if_their_event_came_in_time(user: Any) -> None:
     for attempt in range(5):
         await user.declare(f"pulled-{attempt}", replicas=1)
         waits = (await user.phase(f"pulled-{attempt}", "Ready"))["waits"]
@@ -64,7 +64,7 @@ async def test_the_kubelets_word_on_a_pull_is_told_where_it_came_in_time(user: A
     pytest.fail("of five groups none was told of its pull")
 
 
-async def test_a_policy_that_somebody_deletes_comes_back_while_a_sandbox_lives(user: Any) -> None:
+async def test_a_deleted_policy_is_restored_while_a_sandbox_lives(user: Any) -> None:
     await user.declare("closed", replicas=1)
     await user.phase("closed", "Ready")
     await user.api.delete("networking.k8s.io/v1", "networkpolicies", user.namespace, "swerl-deny-all")
@@ -94,7 +94,7 @@ async def test_pods_run_without_token_or_privilege(user: Any, kubeconfig: str) -
     await user.delete("inside")
 
 
-async def test_a_deleted_pod_is_not_made_again_and_the_last_one_ends_the_group(user: Any, reading: Reading) -> None:
+async def test_a_deleted_pod_is_not_replaced_and_the_last_one_ends_the_group(user: Any, reading: Reading) -> None:
     await user.declare("spent", replicas=3)
     await user.phase("spent", "Ready")
     await user.release("swesb-spent-1")
@@ -110,7 +110,7 @@ async def test_a_deleted_pod_is_not_made_again_and_the_last_one_ends_the_group(u
     await user.delete("spent")
 
 
-async def test_an_expired_lease_removes_everything(user: Any, operator: Any) -> None:
+async def test_an_expired_lease_deletes_group_and_pods(user: Any, operator: Any) -> None:
     await user.renew("driver", 6)
     for name in ("leased-a", "leased-b"):
         await user.declare(name, replicas=2, owner="driver")
@@ -128,7 +128,7 @@ async def test_an_expired_lease_removes_everything(user: Any, operator: Any) -> 
     assert operator.metric('swerl_sandbox_groups_ended_total{reason="LeaseExpired"}') == 2
 
 
-async def test_groups_wait_their_turn_under_the_limit(user: Any, reading: Reading) -> None:
+async def test_groups_wait_in_order_within_the_limit(user: Any, reading: Reading) -> None:
     names = ["first", "second", "third"]
     for name in names:
         await user.declare(name, job="limited", replicas=2, maxConcurrent=4)
@@ -146,7 +146,7 @@ async def test_groups_wait_their_turn_under_the_limit(user: Any, reading: Readin
         await user.delete(name)
 
 
-async def test_an_image_that_does_not_exist_is_named_with_its_remedy(user: Any, reading: Reading) -> None:
+async def test_a_missing_image_is_reported_with_its_fix(user: Any, reading: Reading) -> None:
     image = "registry.swerl:5000/no/such-image:1"
     await user.declare("bad-image", replicas=12, image=image)
     status = await user.phase("bad-image", "Failed", 90)
@@ -168,7 +168,7 @@ async def test_a_lifetime_ends_the_pods_and_the_group(user: Any, reading: Readin
     await user.delete("brief")
 
 
-async def test_a_pod_without_a_node_waits_and_says_so(user: Any, reading: Reading) -> None:
+async def test_an_unschedulable_pod_waits_and_is_reported(user: Any, reading: Reading) -> None:
     await user.declare("nowhere", replicas=2, nodeSelector={"no-such": "node"})
     status = await user.until(
         lambda: user.status("nowhere"),
@@ -196,7 +196,7 @@ async def place(user: Any) -> AsyncIterator[Place]:
     await label(None)
 
 
-async def test_a_group_without_a_node_says_since_when_and_why_and_starts_when_there_is_one(
+async def test_an_unschedulable_group_reports_time_and_reason_and_starts_with_a_new_node(
     user: Any, reading: Reading, kubeconfig: str, place: Place
 ) -> None:
     lifetime = 15
@@ -224,7 +224,7 @@ async def test_a_group_without_a_node_says_since_when_and_why_and_starts_when_th
     await user.delete("patient")
 
 
-async def test_a_pod_the_api_server_refuses_fails_its_group_with_its_words(user: Any, reading: Reading) -> None:
+async def test_a_pod_refused_by_the_api_server_fails_its_group_with_the_message(user: Any, reading: Reading) -> None:
     await user.declare("greedy", resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})
     status = await user.phase("greedy", "Failed", 30)
     state, reason, message = reading(status, "Finished")
@@ -233,7 +233,7 @@ async def test_a_pod_the_api_server_refuses_fails_its_group_with_its_words(user:
     await user.delete("greedy")
 
 
-async def test_figures_are_published(user: Any, operator: Any) -> None:
+async def test_metrics_are_published(user: Any, operator: Any) -> None:
     created = operator.metric('swerl_sandbox_api_writes_total{verb="create_pod"}')
     started = operator.metric("swerl_sandbox_start_seconds_count")
     await user.declare("counted", replicas=2)

@@ -30,7 +30,7 @@ async def inside(kubeconfig: str, namespace: str, pod: str, *command: str) -> st
     return output.decode()
 
 
-async def test_root_of_a_sandbox_is_nobody_on_its_node(user: Any, kubeconfig: str) -> None:
+async def test_root_of_a_sandbox_is_unprivileged_on_its_node(user: Any, kubeconfig: str) -> None:
     await user.declare("mapped", replicas=2)
     await user.declare("plain", hostUsers=True)
     for name in ("mapped", "plain"):
@@ -60,7 +60,7 @@ async def opened(user: Any) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     await close()
 
 
-async def test_a_group_that_another_policy_opens_is_not_ready_before_that_is_gone(
+async def test_a_group_opened_by_another_policy_is_not_ready_until_that_is_deleted(
     user: Any, reading: Any, opened: Callable[[], Awaitable[Any]]
 ) -> None:
     await user.declare("opened", replicas=2)

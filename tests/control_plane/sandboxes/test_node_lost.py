@@ -31,7 +31,7 @@ def break_node(kubeconfig: str) -> Iterator[Callable[[], None]]:
     subprocess.run(["kubectl", "--kubeconfig", kubeconfig, *wait], check=True, capture_output=True, timeout=120)
 
 
-async def test_sandboxes_of_a_broken_node_are_lost_to_it(
+async def test_sandboxes_of_a_broken_node_are_lost(
     user: Any, reading: Callable[[Body, str], tuple[str, str, str]], break_node: Callable[[], None]
 ) -> None:
     await user.declare("stranded", replicas=2)

@@ -15,7 +15,7 @@ Body = dict[str, Any]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-async def test_a_successor_finishes_the_work_and_repeats_none(
+async def test_a_restarted_operator_finishes_the_groups_and_repeats_nothing(
     number: signal.Signals, user: Any, operator: Any, reading: Callable[[Body, str], tuple[str, str, str]], census: Any
 ) -> None:
     groups = [f"{number.name.lower()}-{i}" for i in range(3)]

@@ -99,7 +99,7 @@ async def report(user: Any, group: str, *cpu: str) -> None:
         await user.api.create("pods", body)
 
 
-async def test_cpu_seconds_are_added_up_where_there_is_a_metrics_api(user: Any, metrics_api: Any) -> None:
+async def test_cpu_seconds_are_summed_up_with_a_metrics_api(user: Any, metrics_api: Any) -> None:
     store, registry = GroupStore(), CollectorRegistry()
     metrics = SandboxMetrics(registry, store)
     looked: list[tuple[str, str]] = []
@@ -117,7 +117,7 @@ async def test_cpu_seconds_are_added_up_where_there_is_a_metrics_api(user: Any, 
     await user.delete("busy")
 
 
-async def test_the_status_of_a_healthy_group_tells_its_cpu_seconds_in_one_write(
+async def test_the_cpu_seconds_of_a_healthy_group_cost_one_write(
     user: Any, operator: Operator, metrics_api: Any
 ) -> None:
     groups = {"four": ("500m", "1", "1", "1500m"), "single": ("2",)}

@@ -82,7 +82,7 @@ async def test_a_candidate_waits_for_a_server_that_refuses_it(leases: Leases, le
     assert leases.lease is not None and leases.lease["spec"]["holderIdentity"] == "me"
 
 
-async def test_a_leader_goes_on_over_refusals_that_pass(leases: Leases, leader: Leader) -> None:
+async def test_a_leader_survives_short_refusals(leases: Leases, leader: Leader) -> None:
     await leader.acquire()
     leases.refusals = list(REFUSALS)
     holding = asyncio.create_task(leader.renew_until_lost())
@@ -101,7 +101,7 @@ async def test_a_leader_that_is_refused_for_long_stops(
         await asyncio.wait_for(leader.renew_until_lost(), 20)
 
 
-async def test_a_leader_tries_again_soon_when_there_is_no_answer(
+async def test_a_leader_retries_soon_without_an_answer(
     leases: Leases, leader: Leader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RENEW_TIMEOUT_SECONDS", 0.3)
@@ -114,7 +114,7 @@ async def test_a_leader_tries_again_soon_when_there_is_no_answer(
     holding.cancel()
 
 
-def test_a_third_renewal_comes_before_the_deadline_and_the_last_one_before_another_may_lead() -> None:
+def test_a_third_renewal_starts_before_the_deadline_and_ends_before_a_takeover() -> None:
     failed = TIMES["RENEW_TIMEOUT_SECONDS"] + TIMES["FAILED_RETRY_SECONDS"]
     assert TIMES["RETRY_SECONDS"] + 2 * failed < TIMES["RENEW_DEADLINE_SECONDS"]
     assert TIMES["RENEW_DEADLINE_SECONDS"] + failed < TIMES["DURATION_SECONDS"]

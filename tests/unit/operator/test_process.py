@@ -28,7 +28,7 @@ async def _run(queue: WorkQueue[str], seconds: float) -> None:
             await queue.run()
 
 
-async def test_a_key_added_while_worked_on_runs_once_more() -> None:
+async def test_a_key_added_while_reconciled_runs_once_more() -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> None:
@@ -45,7 +45,7 @@ async def test_a_key_added_while_worked_on_runs_once_more() -> None:
     assert seen == ["a", "a"]
 
 
-async def test_a_delayed_key_is_brought_forward() -> None:
+async def test_an_immediate_add_replaces_a_delay() -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> float | None:
@@ -60,7 +60,7 @@ async def test_a_delayed_key_is_brought_forward() -> None:
     assert seen == ["a"]
 
 
-async def test_a_failed_key_comes_back() -> None:
+async def test_a_failed_key_is_retried() -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> None:

@@ -12,15 +12,15 @@ from swerl_operator.quantity import parse_quantity
 
 
 @given(st.from_regex(QUANTITY, fullmatch=True))
-def test_all_that_is_taken_is_a_number(text: str) -> None:
+def test_accepted_quantities_are_numbers(text: str) -> None:
     assert parse_quantity(text) >= 0
 
 
 @pytest.mark.parametrize("text", ["1", "0.5", ".5", "2.", "500m", "1Gi", "10k", "1e3", "1E-3", "3E"])
-def test_what_kubernetes_writes_is_taken(text: str) -> None:
+def test_quantities_written_by_kubernetes_are_accepted(text: str) -> None:
     assert re.search(QUANTITY, text)
 
 
 @pytest.mark.parametrize("text", ["", "lots", "-1", "1.2.3", "1 Gi", "1gi", "1e", "Gi", "𧱮"])
-def test_what_is_no_amount_is_refused(text: str) -> None:
+def test_invalid_quantities_are_refused(text: str) -> None:
     assert not re.search(QUANTITY, text)

@@ -35,21 +35,23 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
     return opened
 
 
-async def test_what_was_turned_away_is_sent_again_when_it_may(opened: Opened) -> None:
+async def test_a_throttled_request_is_sent_again_after_its_delay(opened: Opened) -> None:
     async with opened((429, "1"), (503, "1")) as (api, server):
         assert await api.create("pods", POD) == BODY
         assert [method for _, method, _ in server.asked] == ["POST"] * 3
         assert min(server.pauses) >= 1
 
 
-async def test_what_is_said_without_a_time_is_the_callers_to_try_again(opened: Opened) -> None:
+async def test_a_429_without_a_delay_is_raised_to_the_caller(opened: Opened) -> None:
     async with opened((429, "")) as (api, server):
         with pytest.raises(Unavailable) as caught:
             await api.create("pods", POD)
         assert caught.value.retry_after is None and len(server.asked) == 1
 
 
-async def test_a_call_waits_as_told_but_not_for_ever(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_waits_for_the_requested_delay_but_not_for_ever(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
     async with opened(*[(429, "1")] * 100) as (api, server):
         with pytest.raises(Unavailable) as caught:
@@ -57,7 +59,7 @@ async def test_a_call_waits_as_told_but_not_for_ever(opened: Opened, monkeypatch
         assert caught.value.retry_after == 1 and len(server.asked) == 2
 
 
-async def test_a_watch_says_how_long_it_must_wait(opened: Opened) -> None:
+async def test_a_throttled_watch_raises_with_the_delay(opened: Opened) -> None:
     async with opened((429, "5")) as (api, _):
         with pytest.raises(Unavailable) as caught:
             async for _ in api.watch("/api/v1/pods", 1):
@@ -65,7 +67,7 @@ async def test_a_watch_says_how_long_it_must_wait(opened: Opened) -> None:
         assert caught.value.retry_after == 5
 
 
-async def test_the_queue_leaves_the_server_alone_for_as_long_as_it_asks() -> None:
+async def test_the_queue_retries_after_the_servers_delay() -> None:
     tries: list[float] = []
     done = asyncio.Event()
 

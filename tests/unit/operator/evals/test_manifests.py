@@ -22,7 +22,7 @@ def _paths(pod: dict[str, Any]) -> set[str]:
     return {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
 
 
-def test_each_index_makes_its_share(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_each_index_runs_its_shard(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     job = manifests.shards_job(make_evaluation(spec, parallelism=2, retries=5))
     wanted = {"completionMode": "Indexed", "completions": 4, "parallelism": 2, "backoffLimitPerIndex": 5}
     assert wanted.items() <= job["spec"].items()
@@ -30,7 +30,7 @@ def test_each_index_makes_its_share(spec: Spec, make_evaluation: MakeEvaluation)
     assert job["metadata"]["ownerReferences"][0]["kind"] == "SweEval"
 
 
-def test_two_processes_never_share_a_folder_and_a_lost_node_is_no_try(
+def test_pods_are_replaced_after_their_end_and_disruptions_cost_no_retry(
     spec: Spec, make_evaluation: MakeEvaluation
 ) -> None:
     job = manifests.shards_job(make_evaluation(spec))["spec"]
@@ -41,7 +41,7 @@ def test_two_processes_never_share_a_folder_and_a_lost_node_is_no_try(
     assert _pod({"spec": job})["restartPolicy"] == "Never"
 
 
-def test_solutions_are_in_the_shards_only(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_only_shards_mount_the_tasks(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
     evaluation = make_evaluation(engine_spec)
     assert "/swerl/tasks" in _paths(_pod(manifests.shards_job(evaluation)))
     assert "/swerl/tasks" not in _paths(_pod(manifests.merge_job(evaluation)))
@@ -51,7 +51,7 @@ def test_solutions_are_in_the_shards_only(engine_spec: Spec, make_evaluation: Ma
         assert {"/swerl/model", "/swerl/checkpoints", "/swerl/output", "/etc/swerl", "/dev/shm"} == paths
 
 
-def test_the_file_tells_shards_where_the_router_is(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_the_evaluation_file_has_the_routers_address(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
     evaluation = make_evaluation(engine_spec)
     text = manifests.config_map(evaluation)["data"]["evaluation.json"]
     file = EvaluationFile.model_validate_json(text)
@@ -68,9 +68,7 @@ def test_an_endpoint_is_used_as_it_is(spec: Spec, make_evaluation: MakeEvaluatio
     assert (file.engine, file.checkpoint, file.tokenizer) == ("http://router:30000", None, "/swerl/model")
 
 
-def test_an_endpoint_that_is_spoken_to_in_messages_has_a_key_and_no_tokenizer(
-    spec: Spec, make_evaluation: MakeEvaluation
-) -> None:
+def test_a_chat_endpoint_has_a_key_and_no_tokenizer(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     endpoint = {"url": "https://api.example.org/v1", "api": "chat-completions", "model": "m"}
     secret = {"apiKeySecret": {"name": "api", "key": "token"}}
     evaluation = make_evaluation(spec, model={"endpoint": endpoint | secret})
@@ -87,7 +85,7 @@ def test_an_endpoint_that_is_spoken_to_in_messages_has_a_key_and_no_tokenizer(
     assert "env" not in keyless["containers"][0]
 
 
-def test_a_model_that_its_job_downloaded_is_read_beside_the_checkpoint(engine_spec: Spec) -> None:
+def test_a_model_downloaded_by_its_job_is_mounted_from_the_jobs_volume(engine_spec: Spec) -> None:
     source = {"huggingFace": {"id": "Qwen/Qwen3-4B"}}
     job = SweRLJobSpec.model_validate(JOB_SPEC | {"model": {"source": source}})
     spec = SweEvalSpec.model_validate(engine_spec)
@@ -112,21 +110,21 @@ def test_engines_are_one_pod_each_and_counted(engine_spec: Spec, make_evaluation
     assert problem is not None and "spec.rollout" in problem.message
 
 
-def test_the_account_is_a_drivers_and_no_jobs(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_the_account_of_an_evaluation_differs_from_a_jobs(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     evaluation = make_evaluation(spec)
     assert evaluation.account == "nightly.eval-driver"
     assert _pod(manifests.shards_job(evaluation))["serviceAccountName"] == evaluation.account
     assert evaluation.file().labels == {"swerl.dev/job": "nightly.eval", "swerl.dev/evaluation": "nightly"}
 
 
-def test_the_preflight_tries_both_images_and_every_source(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_the_preflight_checks_both_images_and_every_source(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
     containers = manifests.evaluation_preflight(make_evaluation(engine_spec))["spec"]["containers"]
     assert {c["name"]: c["image"] for c in containers} == {
         "shards": "trainer:1", "engines": "engines:1", "model": "data:1", "tasks": "data:1",
     }  # fmt: skip
 
 
-def test_what_is_another_objects_is_not_ours(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_objects_of_another_uid_are_not_owned(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     evaluation = make_evaluation(spec)
     job = manifests.shards_job(evaluation)
     assert evaluation.owns(job)

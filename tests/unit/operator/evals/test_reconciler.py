@@ -138,7 +138,7 @@ def world(spec: Spec) -> World:
     return World(spec)
 
 
-async def test_an_evaluation_with_an_endpoint_runs_to_its_end_and_leaves_nothing(world: World) -> None:
+async def test_an_evaluation_with_an_endpoint_completes_and_cleans_up(world: World) -> None:
     await world.look(2)
     world.pass_preflight()
     await world.look()
@@ -158,7 +158,7 @@ async def test_an_evaluation_with_an_endpoint_runs_to_its_end_and_leaves_nothing
     assert not [name for kind in ("jobs", "pods", "configmaps") for name in world.api.names(kind)]
 
 
-async def test_engines_are_asked_for_submitted_awaited_and_removed(engine_spec: Spec) -> None:
+async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Spec) -> None:
     source = {"image": {"reference": "data:1", "path": "/data/model"}}
     world = World(engine_spec | {"model": {"source": source}})
     await world.look(2)
@@ -181,7 +181,7 @@ async def test_engines_are_asked_for_submitted_awaited_and_removed(engine_spec: 
     assert world.api.names("rayclusters") == [] and world.api.names("jobs") == ["nightly-shards", "nightly-merge"]
 
 
-async def test_what_an_earlier_evaluation_of_the_name_left_is_waited_for(world: World) -> None:
+async def test_objects_of_an_earlier_evaluation_are_waited_for(world: World) -> None:
     old = {"metadata": {"name": "nightly-shards", "ownerReferences": [{"uid": "uid-0"}]}, "status": {}}
     world.api.kept["jobs", "nightly-shards"] = old
     status = await world.look(2)
@@ -191,7 +191,7 @@ async def test_what_an_earlier_evaluation_of_the_name_left_is_waited_for(world: 
     assert world.api.names("pods") == ["nightly-preflight"]
 
 
-async def test_suspending_removes_what_runs_and_resuming_makes_it_anew(world: World) -> None:
+async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(world: World) -> None:
     await world.look(2)
     world.pass_preflight()
     await world.look()
@@ -204,7 +204,7 @@ async def test_suspending_removes_what_runs_and_resuming_makes_it_anew(world: Wo
     assert world.api.names("jobs") == ["nightly-shards"]
 
 
-async def test_missing_things_are_told_together(world: World) -> None:
+async def test_missing_objects_are_reported_together(world: World) -> None:
     del world.api.kept["persistentvolumeclaims", "models"], world.api.kept["persistentvolumeclaims", "runs"]
     status = await world.look(2)
     (condition,) = status["conditions"]

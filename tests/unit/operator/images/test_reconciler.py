@@ -60,7 +60,7 @@ class Server:
         Forbidden("POST", 403, "Forbidden", "exceeded quota: pods=10"),
     ],
 )
-async def test_an_image_whose_pod_is_refused_is_named_and_the_others_come(refusal: ApiError) -> None:
+async def test_an_image_whose_pod_is_refused_is_reported_and_the_others_are_pulled(refusal: ApiError) -> None:
     server = Server([" bad", "good"], {" bad": refusal})
     reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
     await reconciler.reconcile(("ns", "set"))
@@ -72,7 +72,7 @@ async def test_an_image_whose_pod_is_refused_is_named_and_the_others_come(refusa
     assert f"bad on n1: the API server refuses its Pod: {refusal.message}" in condition["message"]
 
 
-async def test_a_set_that_was_deleted_and_made_anew_looks_for_its_images_again() -> None:
+async def test_a_new_set_of_the_same_name_pulls_its_images_again() -> None:
     server = Server(["a"], {})
     reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
     server.pull("a")
@@ -87,7 +87,7 @@ async def test_a_set_that_was_deleted_and_made_anew_looks_for_its_images_again()
 @pytest.mark.parametrize("look", [0.5, PULLING_SECONDS])  # seconds between two looks
 @pytest.mark.parametrize("waits", [0, 90])  # seconds without a node
 @pytest.mark.parametrize("sets", [1, 2, 3])  # that pull at the same time
-async def test_no_minute_has_more_pulls_than_public_registries_bear(
+async def test_pulls_per_minute_stay_below_the_limit_of_public_registries(
     look: float, waits: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = time.monotonic()  # a set that is new looks at the machine's own clock

@@ -14,7 +14,7 @@ def names(admission: FairAdmission) -> list[str]:
     return [uid for _, uid in admission.admit(JOB)]
 
 
-def test_first_come_first_served() -> None:
+def test_groups_are_admitted_in_order() -> None:
     admission = FairAdmission()
     for order, (name, size) in enumerate({"a": 4, "b": 8, "c": 2}.items()):
         admission.wait(JOB, name, (0.0, order), size, 8)
@@ -27,14 +27,14 @@ def test_first_come_first_served() -> None:
     assert names(admission) == ["c"]
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_no_group_waits() -> None:
     admission = FairAdmission()
     admission.wait(JOB, "a", (0.0, 0), 1000, None)
     admission.wait(JOB, "b", (1.0, 1), 1000, None)
     assert names(admission) == ["a", "b"]
 
 
-def test_a_group_larger_than_the_limit_goes_alone() -> None:
+def test_a_group_larger_than_the_limit_is_admitted_alone() -> None:
     admission = FairAdmission()
     admission.wait(JOB, "a", (0.0, 0), 1, 4)
     admission.wait(JOB, "big", (1.0, 1), 9, 4)
@@ -43,7 +43,7 @@ def test_a_group_larger_than_the_limit_goes_alone() -> None:
     assert names(admission) == ["big"]
 
 
-def test_one_that_leaves_the_line_holds_nobody_up() -> None:
+def test_a_group_that_leaves_the_queue_blocks_no_other() -> None:
     admission = FairAdmission()
     admission.set_outstanding(JOB, "old", 4)
     admission.wait(JOB, "a", (0.0, 0), 4, 4)

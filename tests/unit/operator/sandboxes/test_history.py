@@ -15,7 +15,7 @@ import pytest
 from swerl_operator.sandboxes.network_policy import DenyAllPolicy
 from swerl_operator.sandboxes.settings import SandboxSettings
 
-from tests.unit.operator.sandboxes.plane import LIMIT, Operator, settle, spent
+from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, Operator, settle, spent
 
 
 def deliver_some(chance: random.Random, world: Any, operator: Operator) -> None:
@@ -30,7 +30,7 @@ def deliver_some(chance: random.Random, world: Any, operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_no_history_leads_to_a_second_pod(seed: int, world: Callable[..., Any]) -> None:
+async def test_no_history_creates_an_ordinal_twice(seed: int, world: Callable[..., Any]) -> None:
     chance = random.Random(seed)
     server = world(chance, flaky=0.05)
     operator = Operator(server)
@@ -76,7 +76,7 @@ async def drain(server: Any, operator: Operator) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_the_life_of_a_group_of_eight_costs_three_writes_a_sandbox(world: Callable[..., Any]) -> None:
+async def test_a_group_of_eight_costs_three_writes_per_sandbox(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", replicas=8)
@@ -91,7 +91,7 @@ async def test_the_life_of_a_group_of_eight_costs_three_writes_a_sandbox(world: 
     assert by_client + server.writes.total() <= 3 * 8
 
 
-async def test_a_refused_pod_fails_its_group_with_the_servers_words(world: Callable[..., Any]) -> None:
+async def test_a_refused_pod_fails_its_group_with_the_servers_message(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", image="forbidden/image")
@@ -101,7 +101,7 @@ async def test_a_refused_pod_fails_its_group_with_the_servers_words(world: Calla
     assert finished["reason"] == "PodRejected" and "not allowed here" in finished["message"]
 
 
-async def test_groups_that_are_refused_for_now_do_not_hold_up_their_job(world: Callable[..., Any]) -> None:
+async def test_refused_groups_do_not_block_their_job(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server)
     for number in range(3):
@@ -121,7 +121,7 @@ async def test_a_group_without_its_lease_is_deleted(world: Callable[..., Any]) -
     assert not server.sandboxes
 
 
-async def test_the_namespace_is_closed_before_the_first_pod(world: Callable[..., Any]) -> None:
+async def test_the_policy_is_in_place_before_the_first_pod(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server)
     server.declare("g")
@@ -131,7 +131,7 @@ async def test_the_namespace_is_closed_before_the_first_pod(world: Callable[...,
     assert spec["policyTypes"] == ["Ingress", "Egress"] and "egress" not in spec and "ingress" not in spec
 
 
-async def test_the_policy_goes_once_its_namespace_has_been_empty_for_a_while(world: Callable[..., Any]) -> None:
+async def test_the_policy_is_deleted_after_its_namespace_was_idle(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     policies = DenyAllPolicy(server, SandboxSettings())
     in_use = {"ns"}
@@ -147,7 +147,7 @@ async def test_the_policy_goes_once_its_namespace_has_been_empty_for_a_while(wor
     assert server.policies, "a policy that was removed is made again"
 
 
-async def test_a_policy_in_use_that_somebody_removes_or_loosens_is_put_right(world: Callable[..., Any]) -> None:
+async def test_a_changed_or_deleted_policy_in_use_is_restored(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     policies = DenyAllPolicy(server, SandboxSettings())
     await policies.ensure("ns")
@@ -177,7 +177,7 @@ async def test_only_groups_without_a_network_need_a_policy(world: Callable[..., 
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_only_who_still_leads_clears_up_at_its_end(leads: bool, world: Callable[..., Any]) -> None:
+async def test_only_a_leader_deletes_policies_at_its_end(leads: bool, world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server)
     server.declare("g", replicas=1)
@@ -190,7 +190,7 @@ async def test_only_who_still_leads_clears_up_at_its_end(leads: bool, world: Cal
     assert bool(server.policies) is not leads
 
 
-async def test_figures_are_counted(world: Callable[..., Any]) -> None:
+async def test_metrics_are_counted(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", replicas=4)
@@ -202,7 +202,7 @@ async def test_figures_are_counted(world: Callable[..., Any]) -> None:
     await operator.die()
 
 
-async def test_an_event_that_overtakes_the_answer_frees_no_place(world: Callable[..., Any]) -> None:
+async def test_an_event_before_the_answer_frees_no_slot(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server, SandboxSettings(start_window=2, slot_timeout=60))
     create = server.create
@@ -223,7 +223,7 @@ async def test_an_event_that_overtakes_the_answer_frees_no_place(world: Callable
     await operator.die()
 
 
-async def test_a_new_operator_counts_what_runs_before_it_lets_anybody_in(world: Callable[..., Any]) -> None:
+async def test_a_new_operator_counts_running_pods_before_it_admits_a_group(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     first = Operator(server)
     server.declare("young", replicas=4, maxConcurrent=LIMIT)
@@ -243,7 +243,7 @@ async def test_a_new_operator_counts_what_runs_before_it_lets_anybody_in(world: 
     assert not [name for name in server.pods if "old" in name]
 
 
-async def test_pods_that_are_gated_from_the_start_hold_no_place_in_the_wave(world: Callable[..., Any]) -> None:
+async def test_pods_gated_from_the_start_occupy_no_slot(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     server.gates = [{"name": "kueue.x-k8s.io/admission"}]
     operator = Operator(server, SandboxSettings(slot_timeout=60.0))

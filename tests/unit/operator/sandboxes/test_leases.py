@@ -36,13 +36,13 @@ def test_a_renewed_lease_is_held(leases: Leases) -> None:
         assert observe(leases, WALL + now - now % 10, float(now)) is LeaseState.HELD
 
 
-def test_silence_for_the_whole_duration_expires_it(leases: Leases) -> None:
+def test_a_lease_unchanged_for_its_duration_expires(leases: Leases) -> None:
     states = [observe(leases, WALL, float(now)) for now in range(0, 65, 5)]
     assert states[:12] == [LeaseState.HELD] * 12
     assert states[12] is LeaseState.EXPIRED
 
 
-def test_a_driver_killed_right_after_its_renewal_is_missed_in_time(leases: Leases) -> None:
+def test_a_driver_killed_after_a_renewal_is_detected_within_a_minute(leases: Leases) -> None:
     poll = SandboxSettings().lease_poll
     now = poll - 0.1  # after the renewal, which no poll came sooner to see
     while observe(leases, WALL, now, duration=LEASE_DURATION_SECONDS) is LeaseState.HELD:
@@ -51,13 +51,13 @@ def test_a_driver_killed_right_after_its_renewal_is_missed_in_time(leases: Lease
     assert SandboxSettings().lease_missing + poll < GONE - DELETION / 2, "it may have died before it made its Lease"
 
 
-def test_a_lease_bears_renewals_that_fail() -> None:
+def test_failed_renewals_within_the_duration_are_tolerated() -> None:
     assert 4 * LEASE_RENEW_SECONDS <= LEASE_DURATION_SECONDS
 
 
 @pytest.mark.parametrize("instant", [59.9, 60.0, 60.1])
 @pytest.mark.parametrize("read_before", [False, True])
-def test_a_renewal_at_the_instant_of_expiry_extends_or_comes_too_late_and_the_lease_still_ends(
+def test_a_renewal_at_the_instant_of_expiry_extends_or_is_too_late(
     leases: Leases, instant: float, read_before: bool
 ) -> None:
     for now in range(0, 60, 5):
@@ -69,13 +69,13 @@ def test_a_renewal_at_the_instant_of_expiry_extends_or_comes_too_late_and_the_le
     assert later == [LeaseState.HELD] * 11 + [LeaseState.EXPIRED]
 
 
-def test_a_long_expired_lease_gets_a_short_patience(leases: Leases) -> None:
+def test_a_long_expired_lease_gets_a_short_grace_period(leases: Leases) -> None:
     assert observe(leases, WALL - 3600, 0.0) is LeaseState.HELD
     assert observe(leases, WALL - 3600, 10.0) is LeaseState.HELD
     assert observe(leases, WALL - 3600, 15.0) is LeaseState.EXPIRED
 
 
-def test_a_driver_whose_clock_is_an_hour_behind_lives(leases: Leases) -> None:
+def test_a_driver_whose_clock_is_an_hour_behind_is_alive(leases: Leases) -> None:
     for now in range(0, 300, 5):
         assert observe(leases, WALL - 3600 + now - now % 10, float(now)) is LeaseState.HELD
 
@@ -86,7 +86,7 @@ def test_a_driver_whose_clock_is_behind_has_its_whole_duration(leases: Leases) -
     assert states == [LeaseState.HELD] * 12 + [LeaseState.EXPIRED]
 
 
-def test_an_outage_of_the_api_server_is_not_the_drivers_fault(leases: Leases) -> None:
+def test_an_outage_of_the_api_server_does_not_expire_leases(leases: Leases) -> None:
     observe(leases, WALL, 0.0)
     assert observe(leases, WALL, 90.0) is LeaseState.HELD
     assert observe(leases, WALL, 95.0) is LeaseState.HELD

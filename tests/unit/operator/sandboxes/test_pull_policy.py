@@ -48,7 +48,7 @@ def wish(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
 
 @pytest.mark.parametrize("kind", ["SweRLJob", "SweEval", "swerl eval run"])
 @pytest.mark.parametrize(("sandbox", "policy"), POLICIES)
-def test_sandbox_and_grading_pods_have_it(kind: str, sandbox: dict[str, Any], policy: str) -> None:
+def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[str, Any], policy: str) -> None:
     asked = wish(kind, sandbox)
     spec = group_spec(asked, image="task:1", task_id="t-1", replicas=1, owner="lease").model_dump(by_alias=True)
     metadata = {"name": "g", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "1"}
@@ -62,7 +62,7 @@ def test_sandbox_and_grading_pods_have_it(kind: str, sandbox: dict[str, Any], po
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
 
 
-def test_what_the_node_says_of_an_image_it_does_not_have_is_final() -> None:
+def test_a_missing_image_with_policy_never_is_final() -> None:
     waiting = {"reason": "ErrImageNeverPull", "message": 'Container image "x" is not present with pull policy of Never'}
     pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
     assert PodState.of(pod, deleted=False).reason in PULL_HOPELESS - PULL_PAUSES

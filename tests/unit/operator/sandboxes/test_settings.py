@@ -8,11 +8,11 @@ from swerl_operator.errors import OperatorError
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 
-def test_nothing_said_leaves_the_pods_as_the_cluster_makes_them() -> None:
+def test_defaults_leave_the_pods_to_the_cluster() -> None:
     assert SandboxSettings.from_options(Settings()) == SandboxSettings()
 
 
-def test_what_is_said_reaches_the_pods() -> None:
+def test_options_reach_the_settings() -> None:
     asked = Settings(
         sandbox_limit=9,
         sandbox_host_users="false",
@@ -32,6 +32,6 @@ def test_what_is_said_reaches_the_pods() -> None:
         (Settings(sandbox_pod_overrides="[1]"), "--sandbox-pod-overrides"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_its_option(asked: Settings, option: str) -> None:
+def test_an_invalid_option_is_reported_by_name(asked: Settings, option: str) -> None:
     with pytest.raises(OperatorError, match=option):
         SandboxSettings.from_options(asked)

@@ -42,7 +42,7 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
 
 
-def test_the_phases_of_a_life(record: Records, pod: Pods) -> None:
+def test_phases_follow_the_groups_life(record: Records, pod: Pods) -> None:
     pending = status_of(record(admitted=False))
     assert pending["phase"] == "Pending"
     assert conditions(pending)["Admitted"] == ("False", "WaitingForCapacity")
@@ -58,7 +58,7 @@ def test_the_phases_of_a_life(record: Records, pod: Pods) -> None:
     assert lost["phase"] == "Failed"
 
 
-def test_where_the_time_went_is_told_when_ready(record: Records, pod: Pods) -> None:
+def test_the_waits_are_written_when_ready(record: Records, pod: Pods) -> None:
     def at(*times: float) -> StartTimes:
         return StartTimes(*(NOW + time for time in times))
 
@@ -75,7 +75,7 @@ def test_where_the_time_went_is_told_when_ready(record: Records, pod: Pods) -> N
     assert later["waits"] == ready["waits"]
 
 
-def test_what_keeps_a_group_from_being_ready_is_named(record: Records, pod: Pods) -> None:
+def test_ready_false_has_the_reason(record: Records, pod: Pods) -> None:
     def why(seen: GroupRecord) -> str:
         return conditions(status_of(seen))["Ready"][1]
 
@@ -86,9 +86,7 @@ def test_what_keeps_a_group_from_being_ready_is_named(record: Records, pod: Pods
     assert conditions(status_of(record(policy_in_place=False)))["Admitted"] == ("False", "WaitingForIsolation")
 
 
-def test_pods_without_a_node_are_counted_and_the_first_of_them_is_told_with_its_time(
-    record: Records, pod: Pods
-) -> None:
+def test_unschedulable_pods_are_counted_and_the_first_is_reported_with_its_time(record: Records, pod: Pods) -> None:
     def waits(ordinal: int, since: float, message: str) -> ParsedPod:
         facts: dict[str, Any] = {"reason": "Unschedulable", "message": message, "waiting_since": since}
         return pod(ordinal, PodStage.WAITING, **facts)
@@ -100,7 +98,7 @@ def test_pods_without_a_node_are_counted_and_the_first_of_them_is_told_with_its_
     )
 
 
-def test_a_quota_without_room_is_named_and_admits_nobody(record: Records, pod: Pods) -> None:
+def test_a_full_quota_is_reported_and_admits_no_group(record: Records, pod: Pods) -> None:
     refusal = ("WaitingForCapacity", "waiting for quota: exceeded quota: small")
     none = status_of(record(refusal=refusal))
     assert none["phase"] == "Pending"
@@ -112,9 +110,7 @@ def test_a_quota_without_room_is_named_and_admits_nobody(record: Records, pod: P
     assert (some["phase"], conditions(some)["Ready"]) == ("Admitted", ("False", "WaitingForCapacity"))
 
 
-def test_gated_pods_are_waited_for_by_name_and_the_group_is_admitted_once_they_are_free(
-    record: Records, pod: Pods
-) -> None:
+def test_a_gated_group_reports_its_gates_and_is_admitted_without_them(record: Records, pod: Pods) -> None:
     held = pod(0, PodStage.WAITING, reason="SchedulingGated", message="kueue.x-k8s.io/admission")
     waiting = status_of(record(held, pod(1, PodStage.STARTING)))
     assert waiting["phase"] == "Pending"
@@ -128,7 +124,7 @@ def test_gated_pods_are_waited_for_by_name_and_the_group_is_admitted_once_they_a
     assert conditions(free)["Admitted"] == ("True", "Admitted")
 
 
-def test_a_lost_pod_is_told_while_the_others_go_on(record: Records, pod: Pods, due: Due) -> None:
+def test_a_lost_pod_is_reported_while_the_others_run(record: Records, pod: Pods, due: Due) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)]))
     lost = {"lost": Counter({"Preempted": 1}), "loss_messages": {"Preempted": "swesb-g-3: sorry"}}
     seen = record(pod(0), pod(1), pod(2), created=4, status=ready, **lost)
@@ -142,7 +138,7 @@ def test_a_lost_pod_is_told_while_the_others_go_on(record: Records, pod: Pods, d
     assert conditions(successor)["Degraded"] == ("True", "Preempted"), "an operator that came later knows no better"
 
 
-def test_events_tell_each_reason_once_and_the_end_only_as_the_end(record: Records, pod: Pods) -> None:
+def test_each_reason_has_one_event_and_the_end_only_one(record: Records, pod: Pods) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)]))
     assert not conditions_for_events({}, ready)
     dead = pod(0, PodStage.ENDED, reason="OOMKilled", message="memory")
@@ -157,7 +153,7 @@ def test_events_tell_each_reason_once_and_the_end_only_as_the_end(record: Record
     assert not conditions_for_events(ready, done)
 
 
-def test_cpu_seconds_are_told_once_a_group_is_ready_and_never_shrink(record: Records, pod: Pods) -> None:
+def test_cpu_seconds_are_written_once_ready_and_never_shrink(record: Records, pod: Pods) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)], cpu_seconds=0.3))
     assert "cpuSeconds" not in ready, "it would count as told"
     later = status_of(record(*[pod(i) for i in range(4)], status=ready, cpu_seconds=12.34))
@@ -169,7 +165,7 @@ def test_cpu_seconds_are_told_once_a_group_is_ready_and_never_shrink(record: Rec
 
 
 @pytest.mark.parametrize("replicas", [1, 4])
-def test_cpu_seconds_alone_are_one_write_of_a_whole_life(replicas: int, record: Records, pod: Pods, due: Due) -> None:
+def test_cpu_seconds_on_their_own_cost_one_write(replicas: int, record: Records, pod: Pods, due: Due) -> None:
     def seen(status: dict[str, Any], cpu: float) -> dict[str, Any]:
         pods = [pod(i) for i in range(replicas)]
         return status_of(record(*pods, status=status, cpu_seconds=cpu, spec={"replicas": replicas}))
@@ -190,7 +186,7 @@ def test_a_group_stays_ready_while_its_pods_leave(record: Records, pod: Pods) ->
     assert (fewer["phase"], fewer["ready"], fewer["finished"]) == ("Ready", 1, 3)
 
 
-def test_a_quick_start_is_one_write(record: Records, pod: Pods, due: Due) -> None:
+def test_a_fast_start_costs_one_write(record: Records, pod: Pods, due: Due) -> None:
     writes = StatusWrites()
     admitted = status_of(record(pod(0, PodStage.STARTING)))
     assert due(writes, {}, admitted, 4, NOW) == NOW + SETTINGS.admitted_delay
@@ -199,21 +195,21 @@ def test_a_quick_start_is_one_write(record: Records, pod: Pods, due: Due) -> Non
     assert due(writes, ready, ready, 4, NOW + 2) is None
 
 
-def test_waiting_is_told_when_it_lasts(record: Records, due: Due) -> None:
+def test_waiting_is_written_when_it_lasts(record: Records, due: Due) -> None:
     writes, waiting = StatusWrites(), status_of(record(admitted=False))
     first = due(writes, {}, waiting, 4, NOW)
     assert first == NOW + SETTINGS.waiting_delay
     assert due(writes, {}, waiting, 4, NOW + 3) == first
 
 
-def test_counts_alone_are_written_seldom_and_not_for_ever(record: Records, pod: Pods, due: Due) -> None:
+def test_counts_on_their_own_are_written_seldom_and_not_for_ever(record: Records, pod: Pods, due: Due) -> None:
     before = status_of(record(*[pod(i) for i in range(4)]))
     after = status_of(record(*[pod(i) for i in range(3)], created=4, status=before))
     assert due(StatusWrites(count=1), before, after, 4, NOW) == NOW + SETTINGS.counts_delay
     assert due(StatusWrites(count=3), before, after, 4, NOW) is None
 
 
-def test_a_completed_group_is_left_to_its_client_for_a_moment(record: Records, pod: Pods, due: Due) -> None:
+def test_the_end_of_a_completed_group_is_written_after_a_delay(record: Records, pod: Pods, due: Due) -> None:
     before = status_of(record(*[pod(i) for i in range(4)]))
     done = status_of(record(created=4, status=before))
     assert due(StatusWrites(count=1), before, done, 4, NOW) == NOW + SETTINGS.completed_delay
@@ -221,13 +217,13 @@ def test_a_completed_group_is_left_to_its_client_for_a_moment(record: Records, p
     assert due(StatusWrites(count=1, last=NOW - 0.1), before, failed, 4, NOW) == NOW + 0.4
 
 
-def test_times_of_conditions_move_only_with_them(record: Records, pod: Pods) -> None:
+def test_transition_times_change_only_with_their_condition(record: Records, pod: Pods) -> None:
     before = status_of(record(*[pod(i) for i in range(4)]))
     later = status_of(record(*[pod(i) for i in range(4)], status=before), NOW + 60)
     assert later == before
 
 
-def test_standing_in_line_is_no_news_for_a_while(record: Records, pod: Pods, due: Due) -> None:
+def test_queueing_for_slots_is_written_late(record: Records, pod: Pods, due: Due) -> None:
     queued = status_of(record(slots=0))
     assert conditions(queued)["Admitted"] == ("True", "Admitted")
     writes = StatusWrites()

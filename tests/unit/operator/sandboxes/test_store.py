@@ -22,7 +22,7 @@ def test_an_older_version_never_replaces_a_newer_one(group: Groups, pod: Pods) -
     assert store.put_group(group()) is None
 
 
-def test_the_deleted_never_comes_back(group: Groups, pod: Pods) -> None:
+def test_a_deleted_object_never_comes_back(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group())
     store.put_pod("uid-g", pod(1))
@@ -35,11 +35,11 @@ def test_the_deleted_never_comes_back(group: Groups, pod: Pods) -> None:
     assert store.record(("ns", "g")) is None
 
 
-def test_a_pod_that_is_seen_only_in_its_deletion_is_no_error() -> None:
+def test_the_deletion_of_an_unknown_pod_is_ignored() -> None:
     assert GroupStore().drop_pod("never-seen") is None
 
 
-def test_why_a_pod_is_gone_is_remembered(group: Groups, pod: Pods) -> None:
+def test_the_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     record = store.put_group(group())
     assert record is not None
@@ -55,7 +55,7 @@ def test_why_a_pod_is_gone_is_remembered(group: Groups, pod: Pods) -> None:
     assert (record.created, record.gone) == (4, 4)
 
 
-def test_who_began_a_deletion_is_remembered_to_its_end(group: Groups, pod: Pods) -> None:
+def test_the_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group())
     ending = pod(0, PodStage.ENDING, disruption="PodDeleted", message="somebody", version=2)
@@ -81,7 +81,7 @@ def test_a_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod
     assert store.stale_groups(["uid-g"], 7, "ns") == []
 
 
-def test_a_namesake_takes_the_place_of_the_group_before_it(group: Groups, pod: Pods) -> None:
+def test_a_new_group_of_the_same_name_replaces_the_earlier_one(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group(uid="first", owner="lease"))
     store.put_pod("first", pod(0))
@@ -95,7 +95,7 @@ def test_a_namesake_takes_the_place_of_the_group_before_it(group: Groups, pod: P
     assert store.leases() == set()
 
 
-def test_a_status_from_before_a_restart_says_what_is_spent(group: Groups, pod: Pods) -> None:
+def test_counts_are_restored_from_the_written_status(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     told = replace(group(), status={"replicas": 4, "failed": 1, "finished": 2, "cpuSeconds": 12.3})
     record = store.put_group(told)
@@ -108,7 +108,7 @@ def test_a_status_from_before_a_restart_says_what_is_spent(group: Groups, pod: P
     assert (record.lost.total(), record.cpu_seconds) == (1, 13.3)
 
 
-def test_a_pull_is_known_as_long_as_its_pod(group: Groups, pod: Pods) -> None:
+def test_a_pull_is_kept_as_long_as_its_pod(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     record = store.put_group(group())
     assert record is not None

@@ -29,18 +29,18 @@ def sample(pod: str, at: float, *cpu: str, span: str = "15s") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "length"), [("15.1s", 15.1), ("1m0s", 60.0), ("500ms", 0.5), ("", 0.0), ("12µs", 0.0)]
 )
-def test_windows(text: str, length: float) -> None:
+def test_durations_are_parsed(text: str, length: float) -> None:
     assert parse_duration(text) == pytest.approx(length)
 
 
-def test_the_first_sample_stands_for_its_window_and_the_next_for_the_time_between() -> None:
+def test_a_sample_covers_the_time_since_the_one_before() -> None:
     meter = CpuMeter()
     assert meter.read([sample("a", 0, "500m", "500m")]) == {("ns", "a"): 15.0}
     assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): pytest.approx(6.0)}
     assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): 0.0}, "a sample that is told twice counts once"
 
 
-def test_pods_that_are_gone_are_forgotten() -> None:
+def test_pods_without_a_sample_are_dropped() -> None:
     meter = CpuMeter()
     meter.read([sample("a", 0, "1"), sample("b", 0, "1")])
     meter.read([sample("b", 60, "1")])
@@ -57,7 +57,7 @@ class Sampled:
         return self.samples
 
 
-async def test_a_group_is_looked_at_until_its_status_tells_cpu_seconds(group: Callable[..., ParsedGroup]) -> None:
+async def test_a_group_is_reconciled_until_its_status_has_cpu_seconds(group: Callable[..., ParsedGroup]) -> None:
     store, api, looked = GroupStore(), Sampled(), list[ObjectKey]()
     metrics = SandboxMetrics(CollectorRegistry(), store)
     usage = UsageSampler(api, store, metrics, SandboxSettings(), [], looked.append)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from swerl_operator.jobs.manifests import cluster_plan, job_file
 from swerl_operator.ray.accounts import role_binding, service_account
 from swerl_operator.ray.cluster import ray_cluster
 
-from .conftest import MakeAttempt
+from tests.unit.operator.conftest import MakeAttempt
 
 
 def _template(cluster: dict[str, Any], group: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_an_image_source_is_copied_by_its_own_image(make_attempt: MakeAttempt) -
     assert copy["command"][-2:] == ["/data/model", "/swerl/model"]
 
 
-def test_workers_wait_for_the_head_and_the_head_for_nobody(make_attempt: MakeAttempt) -> None:
+def test_only_workers_wait_for_the_head(make_attempt: MakeAttempt) -> None:
     cluster = ray_cluster(cluster_plan(make_attempt()))
     last = {g: _template(cluster, g)["spec"].get("initContainers", [{}])[-1] for g in ("head", "train", "engine")}
     assert {g: pod.get("name") == "wait-for-head" for g, pod in last.items()} == {
@@ -69,7 +69,7 @@ def test_workers_wait_for_the_head_and_the_head_for_nobody(make_attempt: MakeAtt
     assert "$FQ_RAY_IP/6379" in last["train"]["command"][-1]
 
 
-def test_gpu_ranks_and_engines_have_their_units_and_devices(make_attempt: MakeAttempt) -> None:
+def test_gpu_ranks_and_engines_have_ray_resources_and_devices(make_attempt: MakeAttempt) -> None:
     trainer = {"image": "t", "replicas": 2, "gpus": 4, "tensorParallel": 4}
     attempt = make_attempt(trainer=trainer, rollout={"engines": 4, "gpusPerEngine": 2})
     groups = {g["groupName"]: g for g in ray_cluster(cluster_plan(attempt))["spec"]["workerGroupSpecs"]}
@@ -79,7 +79,7 @@ def test_gpu_ranks_and_engines_have_their_units_and_devices(make_attempt: MakeAt
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
 
 
-def test_colocated_engines_live_in_train_pods(make_attempt: MakeAttempt) -> None:
+def test_colocated_engines_run_in_train_pods(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(
         colocate=True, trainer={"image": "t", "replicas": 2, "gpus": 8}, rollout={"engines": 8, "gpusPerEngine": 2}
     )
@@ -87,18 +87,18 @@ def test_colocated_engines_live_in_train_pods(make_attempt: MakeAttempt) -> None
     assert train.ray_resources == {"train": 8, "engine": 4}
 
 
-def test_kueue_finds_its_queue(make_attempt: MakeAttempt) -> None:
+def test_the_queue_name_is_a_label_of_the_cluster(make_attempt: MakeAttempt) -> None:
     labels = ray_cluster(cluster_plan(make_attempt(queueName="research")))["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
 
 
-def test_the_job_file_tells_the_driver_everything(make_attempt: MakeAttempt) -> None:
+def test_the_job_file_has_the_drivers_input(make_attempt: MakeAttempt) -> None:
     file = json.loads(job_file(make_attempt(3))["data"]["job.json"])
     assert (file["name"], file["attempt"], file["lease"], file["uid"]) == ("demo", 3, "demo-3", "uid-1")
     assert file["spec"]["algorithm"]["groupSize"] == 8
 
 
-def test_account_and_rights_outlive_an_attempt(make_attempt: MakeAttempt) -> None:
+def test_account_and_role_binding_are_kept_between_attempts(make_attempt: MakeAttempt) -> None:
     metadata = make_attempt(2).account_metadata()
     for body in (service_account(metadata), role_binding(metadata, "swe-rl-driver")):
         assert body["metadata"]["name"] == "demo-driver"

@@ -46,7 +46,7 @@ def gated(record: Callable[..., GroupRecord], pod: Callable[..., ParsedPod]) -> 
     return lambda **spec: record(pod(0, PodStage.WAITING, **GATES), spec=spec)
 
 
-def test_groups_of_one_name_have_pod_groups_of_their_own_that_fit_a_label(group: Callable[..., ParsedGroup]) -> None:
+def test_groups_of_one_name_have_different_pod_groups_that_fit_a_label(group: Callable[..., ParsedGroup]) -> None:
     first = replace(group("a" * 57), uid="01234567-89ab")
     second = replace(first, uid="76543210-89ab")
     assert pod_group(first) != pod_group(second)
@@ -66,7 +66,7 @@ def test_groups_of_one_name_have_pod_groups_of_their_own_that_fit_a_label(group:
         ({"new": Forbidden("GET", 403, "", "")}, ""),
     ],
 )
-async def test_who_waits_for_a_queue_is_told_in_the_queues_words(
+async def test_a_queued_group_reports_the_queues_message(
     gated: Callable[..., GroupRecord], answers: dict[str, Any], said: str
 ) -> None:
     group = gated()
@@ -77,7 +77,7 @@ async def test_who_waits_for_a_queue_is_told_in_the_queues_words(
     assert admitted["message"].endswith(f"LocalQueue q: {said}" if said else "LocalQueue q")
 
 
-async def test_the_workload_of_a_group_has_its_name_and_that_of_a_single_pod_its_owner(
+async def test_a_groups_workload_is_found_by_name_and_a_single_pods_by_owner(
     gated: Callable[..., GroupRecord],
 ) -> None:
     api = Kueue()
@@ -86,7 +86,7 @@ async def test_the_workload_of_a_group_has_its_name_and_that_of_a_single_pod_its
     assert api.asked == [(NEW, "metadata.name=swesb-g-uid-g"), (NEW, "kueue.x-k8s.io/job-uid=pod-g-0")]
 
 
-async def test_nobody_is_asked_about_pods_that_no_queue_holds(
+async def test_pods_that_no_queue_holds_cost_no_request(
     record: Callable[..., GroupRecord], pod: Callable[..., ParsedPod], gated: Callable[..., GroupRecord]
 ) -> None:
     api = Kueue()

@@ -20,7 +20,7 @@ def refused(message: str, *times: float) -> GroupState:
 
 
 @pytest.mark.parametrize("why", ["exceeded quota: q, requested: pods=1", "status unknown for quota: q"])
-def test_a_quota_is_waited_for_as_long_as_it_takes(why: str) -> None:
+def test_a_quota_refusal_never_fails_the_group(why: str) -> None:
     state = refused(f'pods "swesb-g-0" is forbidden: {why}', NOW, NOW + WEEK)
     assert not state.rejection
     assert state.refusal is not None and state.refusal[0] == "WaitingForCapacity" and why in state.refusal[1]
@@ -28,7 +28,7 @@ def test_a_quota_is_waited_for_as_long_as_it_takes(why: str) -> None:
     assert state.refusal is None
 
 
-def test_other_refusals_are_the_end_once_they_last() -> None:
+def test_other_refusals_fail_the_group_after_a_timeout() -> None:
     why = "failed quota: q: must specify limits.cpu for: sandbox"
     assert not refused(why, NOW).rejection
     state = refused(why, NOW, NOW + SETTINGS.rejection_timeout)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from swerl_operator.sandboxes import isolation_check
 
-from .plane import Operator, settle
+from .operator_in_memory import Operator, settle
 
 REACHED = "tcp 192.0.2.1 6443\nended 0\n"
 
@@ -34,16 +34,14 @@ def ready(server: Any, name: str = "g") -> dict[str, Any]:
     return next((c for c in conditions if c["type"] == "Ready"), {})
 
 
-async def test_one_pod_is_asked_about_what_the_operator_and_the_pod_know(server: Any, operator: Operator) -> None:
+async def test_one_pod_probes_the_addresses_of_operator_and_api_server(server: Any, operator: Operator) -> None:
     server.declare("g", replicas=3)
     await settle(server, operator, lambda: ready(server).get("status") == "True")
     ((_, command),) = server.probed
     assert command[-4:] == ["1", "6443", "tcp 192.0.2.9 8080", "tcp 192.0.2.1 6443"]
 
 
-async def test_a_group_that_reaches_something_is_not_ready_until_it_does_no_more(
-    server: Any, operator: Operator
-) -> None:
+async def test_a_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, operator: Operator) -> None:
     server.answers = REACHED
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("reason") == "NotIsolated")
@@ -53,21 +51,21 @@ async def test_a_group_that_reaches_something_is_not_ready_until_it_does_no_more
     await settle(server, operator, lambda: ready(server).get("status") == "True")
 
 
-@pytest.mark.parametrize(("answers", "why"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not come to its")])
-async def test_a_probe_that_proves_nothing_is_no_proof(server: Any, operator: Operator, answers: str, why: str) -> None:
+@pytest.mark.parametrize(("answers", "why"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not finish")])
+async def test_a_probe_that_cannot_check_does_not_pass(server: Any, operator: Operator, answers: str, why: str) -> None:
     server.answers = answers
     server.declare("g", replicas=1)
     await settle(server, operator, lambda: why in ready(server).get("message", ""))
     assert ready(server)["status"] != "True"
 
 
-async def test_who_may_reach_what_he_likes_is_not_asked(server: Any, operator: Operator) -> None:
+async def test_a_group_with_egress_is_not_probed(server: Any, operator: Operator) -> None:
     server.declare("g", replicas=2, egress="allow")
     await settle(server, operator, lambda: ready(server).get("status") == "True")
     assert not server.probed
 
 
-async def test_what_an_operator_before_has_seen_is_not_asked_again(server: Any, operator: Operator) -> None:
+async def test_a_ready_group_is_not_probed_again_by_the_next_operator(server: Any, operator: Operator) -> None:
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("status") == "True")
     second = Operator(server)
@@ -78,14 +76,14 @@ async def test_what_an_operator_before_has_seen_is_not_asked_again(server: Any, 
         await second.end()
 
 
-async def test_a_proof_that_cannot_be_had_is_sought_again(server: Any, operator: Operator) -> None:
+async def test_a_failed_check_is_repeated(server: Any, operator: Operator) -> None:
     server.flaky = 0.3
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("status") == "True")
     assert server.probed
 
 
-def test_whom_the_operator_asks_for_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_servers_come_from_the_operators_own_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation_check, "RESOLV_CONF", tmp_path / "resolv.conf")
     isolation_check.RESOLV_CONF.write_text("search a.b\nnameserver 192.0.2.53\noptions ndots:5\n")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

@@ -60,7 +60,7 @@ def terminated(reason: str, code: int = 137) -> dict[str, Any]:
         ({"phase": "Failed"}, (PodStage.ENDED, "PodLost")),
     ],
 )
-def test_a_status_has_one_state_and_reason(status: dict[str, Any], expected: tuple[PodStage, str]) -> None:
+def test_a_status_has_one_stage_and_reason(status: dict[str, Any], expected: tuple[PodStage, str]) -> None:
     assert read(status) == expected
 
 
@@ -76,7 +76,7 @@ def whole(status: dict[str, Any], **body: Any) -> Any:
     return pod
 
 
-def test_a_gate_is_known_before_the_scheduler_says_so() -> None:
+def test_a_gate_is_read_before_the_scheduler_reports_it() -> None:
     gated = whole({}, spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
     assert (gated.stage, gated.reason) == (PodStage.WAITING, "SchedulingGated")
     assert gated.message == "kueue.x-k8s.io/admission"
@@ -96,7 +96,7 @@ DELETED = {"deletionTimestamp": format_time(5.0)}
         ([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}], 0, "NodeLost"),
     ],
 )
-def test_who_takes_a_pod_away_is_told_even_if_its_process_ends_well(
+def test_a_disruption_is_reported_even_if_the_process_exits_with_0(
     conditions: list[dict[str, Any]], grace: int, doom: str
 ) -> None:
     meta = DELETED | {"deletionGracePeriodSeconds": grace}
@@ -113,7 +113,7 @@ def test_who_takes_a_pod_away_is_told_even_if_its_process_ends_well(
         ([{"type": "TerminationTarget", "status": "True", "reason": "WorkloadEvictedDueToPreempted"}], 1, "Preempted"),
     ],
 )
-def test_a_pod_that_is_deleted_before_it_has_a_node_and_held_by_a_finalizer_ends_as_it_was_meant_to(
+def test_a_pod_deleted_before_it_has_a_node_ends_with_the_deletions_reason(
     conditions: list[dict[str, Any]], grace: int, reason: str
 ) -> None:
     """The garbage collector of Pods marks it as failed without a word."""
@@ -123,7 +123,7 @@ def test_a_pod_that_is_deleted_before_it_has_a_node_and_held_by_a_finalizer_ends
     assert on_a_node.reason == "PodLost"
 
 
-def test_names_and_owners() -> None:
+def test_names_and_owners_are_parsed() -> None:
     assert ordinal_of("swesb-x-12") == 12
     assert ordinal_of("swesb-x") is None
     assert parse_pod({"metadata": BASE | {"name": "other"}}) is None
@@ -135,13 +135,13 @@ def test_names_and_owners() -> None:
     assert owner_uid({"metadata": {}}) is None
 
 
-def test_a_spec_that_cannot_be_read_is_told_not_raised() -> None:
+def test_an_invalid_spec_is_reported_not_raised() -> None:
     group = parse_group({"metadata": BASE, "spec": {"image": "i", "replicas": "many"}})
     assert "replicas" in group.spec_error
     assert group.spec.replicas == 0
 
 
-def test_times_survive_the_round_trip() -> None:
+def test_times_survive_a_round_trip() -> None:
     assert parse_time(format_time(1_700_000_000.0)) == 1_700_000_000.0
     assert parse_time("2026-01-01T00:00:00.250000Z") is not None
     assert parse_time(None) is None

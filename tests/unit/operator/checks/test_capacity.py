@@ -10,7 +10,7 @@ from swerl_operator.checks.capacity import cluster_capacity_problem
 from swerl_operator.jobs.manifests import cluster_plan
 from swerl_operator.quantity import format_quantity, parse_quantity
 
-from .conftest import MakeAttempt
+from tests.unit.operator.conftest import MakeAttempt
 
 
 def node(cpu: str = "4", memory: str = "16Gi", gpus: int = 0, **extra: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def test_a_small_job_fits_one_node(make_attempt: MakeAttempt) -> None:
     assert cluster_capacity_problem(cluster_plan(make_attempt()), [node()]) is None
 
 
-def test_too_much_memory_names_field_need_and_largest(make_attempt: MakeAttempt) -> None:
+def test_too_much_memory_is_reported_with_field_request_and_largest_node(make_attempt: MakeAttempt) -> None:
     attempt = make_attempt(trainer={"image": "t", "resources": {"requests": {"memory": "64Gi"}}})
     problem = cluster_capacity_problem(cluster_plan(attempt), [node(), node(memory="32Gi")])
     assert problem is not None and problem.reason == "InsufficientResources"
@@ -53,15 +53,15 @@ def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
         *(("500m", "0.5"), ("250m", "0.25"), ("1500000n", "0.0015"), ("20u", "0.00002")),
     ],
 )
-def test_quantities(text: str | int, value: str) -> None:
+def test_quantities_are_parsed(text: str | int, value: str) -> None:
     assert parse_quantity(text) == Decimal(value)
 
 
-def test_what_is_no_quantity_is_refused() -> None:
+def test_an_invalid_quantity_raises() -> None:
     with pytest.raises(ValueError, match="lots"):
         parse_quantity("lots")
 
 
-def test_amounts_are_said_in_peoples_units() -> None:
+def test_quantities_are_formatted_with_units() -> None:
     assert format_quantity("memory", Decimal(3 * 2**30)) == "3.0 GiB memory"
     assert format_quantity("cpu", Decimal("64")) == "64 cpu"

@@ -69,7 +69,7 @@ def test_a_missing_prerequisite_blocks_and_starts_nothing(spec: Spec) -> None:
     assert decision.actions == (EvalAction.DELETE_PREFLIGHT,)
 
 
-def test_an_earlier_evaluation_of_the_name_goes_first(spec: Spec) -> None:
+def test_an_earlier_evaluation_of_the_name_is_waited_for(spec: Spec) -> None:
     decision = step(spec, started(), leftovers=2, preflight=PASSED)
     assert decision.actions == () and condition(decision, "Validated") == ("False", "NameInUse")
 
@@ -100,7 +100,7 @@ def test_progress_is_summed_over_the_shards(spec: Spec) -> None:
     assert (status.phase, status.shards_done, decision.actions) == ("Running", 1, ())
 
 
-def test_finished_shards_are_merged_and_the_summary_is_the_last_word(spec: Spec) -> None:
+def test_finished_shards_are_merged_and_the_summary_sets_the_totals(spec: Spec) -> None:
     complete = ended("nightly-shards", "Complete")
     merging = step(spec, started(), shards=complete)
     assert merging.actions == (EvalAction.CREATE_MERGE,) and merging.builder.status.phase == "Merging"
@@ -114,7 +114,7 @@ def test_finished_shards_are_merged_and_the_summary_is_the_last_word(spec: Spec)
     assert (status.rate, status.pass_at_k, status.progress) == (0.51, {"1": 0.51, "4": 0.7}, "39/40")
 
 
-def test_a_failed_shard_tells_its_last_words(spec: Spec) -> None:
+def test_a_failed_shard_is_reported_with_its_message(spec: Spec) -> None:
     words = {"terminated": {"exitCode": 2, "message": "swerl: no task left"}}
     failed = pod(phase="Failed", containerStatuses=[{"name": "shard", "image": "i", "state": words}])
     decision = step(spec, started(), shards=ended("nightly-shards", "Failed", "policy"), pods=[failed])
@@ -122,7 +122,7 @@ def test_a_failed_shard_tells_its_last_words(spec: Spec) -> None:
     assert "swerl: no task left" in message(decision, "Failed") and "policy" in message(decision, "Failed")
 
 
-def test_shards_wait_until_those_before_have_ended(spec: Spec) -> None:
+def test_new_shards_wait_for_earlier_pods(spec: Spec) -> None:
     decision = step(spec, started(), preflight=PASSED, pods=[pod()])
     assert decision.actions == () and decision.requeue_after
 
@@ -144,7 +144,7 @@ def test_engines_come_before_shards(engine_spec: Spec) -> None:
     assert EvalAction.CREATE_SHARDS in serving.actions and condition(serving, "ModelReady")[0] == "True"
 
 
-def test_shards_go_on_while_an_engine_is_replaced(engine_spec: Spec) -> None:
+def test_shards_run_on_while_an_engine_is_replaced(engine_spec: Spec) -> None:
     decision = step(engine_spec, started(submission="s"), engines=engines(), shards=job("nightly-shards"))
     assert decision.actions == () and decision.builder.status.phase == "Running"
 
@@ -159,7 +159,7 @@ def test_shards_go_on_while_an_engine_is_replaced(engine_spec: Spec) -> None:
     ],
     ids=["failed", "forgotten", "head gone", "deaf"],
 )
-def test_lost_engines_stop_the_shards_and_start_anew(engine_spec: Spec, seen: dict[str, Any]) -> None:
+def test_lost_engines_stop_the_shards_and_are_restarted(engine_spec: Spec, seen: dict[str, Any]) -> None:
     decision = step(engine_spec, started(submission="s"), engines=engines(**seen), shards=job("nightly-shards"))
     assert decision.actions == (EvalAction.DELETE_SHARDS, EvalAction.DELETE_ENGINES)
     assert (decision.builder.status.failures, decision.builder.status.submission) == (1, None)
@@ -169,7 +169,7 @@ def test_lost_engines_stop_the_shards_and_start_anew(engine_spec: Spec, seen: di
     assert EvalAction.CREATE_ENGINES in again.actions
 
 
-def test_a_short_silence_is_waited_out(engine_spec: Spec) -> None:
+def test_a_short_time_without_answer_is_tolerated(engine_spec: Spec) -> None:
     quiet = engines(driver=DriverState("unreachable"), unreachable_seconds=30.0)
     decision = step(engine_spec, started(submission="s"), engines=quiet, shards=job("nightly-shards"))
     assert decision.actions == () and decision.builder.status.failures is None
@@ -184,13 +184,13 @@ def test_engines_that_cannot_serve_fail_the_evaluation(engine_spec: Spec) -> Non
     assert condition(last, "Failed")[0] == "True" and "spec.retries is 3" in message(last, "Failed")
 
 
-def test_engines_go_as_soon_as_the_shards_are_done(engine_spec: Spec) -> None:
+def test_engines_are_deleted_when_the_shards_are_done(engine_spec: Spec) -> None:
     complete = ended("nightly-shards", "Complete")
     decision = step(engine_spec, started(submission="s"), engines=engines(serving=1), shards=complete)
     assert decision.actions == (EvalAction.CREATE_MERGE, EvalAction.DELETE_ENGINES)
 
 
-def test_a_deleted_job_does_not_end_in_a_crash(engine_spec: Spec) -> None:
+def test_a_deleted_job_blocks_the_evaluation(engine_spec: Spec) -> None:
     gone = [Problem("JobMissing", "SweRLJob 'demo' does not exist")]
     decision = step(
         engine_spec, started(), engines=engines(cluster=None), shards=job("nightly-shards"), prerequisites=gone
@@ -198,7 +198,7 @@ def test_a_deleted_job_does_not_end_in_a_crash(engine_spec: Spec) -> None:
     assert decision.actions == () and condition(decision, "Validated") == ("False", "JobMissing")
 
 
-def test_suspend_stops_everything_and_resume_goes_on(spec: Spec) -> None:
+def test_suspend_deletes_everything_and_resume_continues(spec: Spec) -> None:
     before = started(progress="3/4", done=3, total=4)
     suspended = step(spec | {"suspend": True}, before, leftovers=3)
     assert suspended.actions == (EvalAction.DELETE_EVERYTHING,) and suspended.builder.status.phase == "Suspended"
@@ -209,7 +209,7 @@ def test_suspend_stops_everything_and_resume_goes_on(spec: Spec) -> None:
     assert EvalAction.CREATE_SHARDS in resumed.actions and condition(resumed, "Suspended") == ("False", "Resumed")
 
 
-def test_the_deadline_fails_it_and_what_runs_is_removed(spec: Spec) -> None:
+def test_the_deadline_fails_the_evaluation_and_cleans_up(spec: Spec) -> None:
     over = step(spec | {"activeDeadlineSeconds": 60}, started(), shards=job("nightly-shards"))
     assert condition(over, "Failed") == ("True", "DeadlineExceeded")
     assert step(spec, over.builder.status, leftovers=2).actions == (EvalAction.DELETE_EVERYTHING,)
@@ -217,7 +217,7 @@ def test_the_deadline_fails_it_and_what_runs_is_removed(spec: Spec) -> None:
     assert near.requeue_after == 2
 
 
-def test_a_finished_evaluation_goes_after_its_time_to_live(spec: Spec) -> None:
+def test_a_finished_evaluation_is_deleted_after_its_time_to_live(spec: Spec) -> None:
     merged_progress = EvalProgress(total=1, done=1, resolved=1, errors=0, rate=1.0)
     done = step(
         spec, started(), merge=ended("nightly-merge", "Complete"), merged_progress=merged_progress
@@ -229,7 +229,7 @@ def test_a_finished_evaluation_goes_after_its_time_to_live(spec: Spec) -> None:
     assert late.actions == (EvalAction.DELETE_EVALUATION,)
 
 
-def test_the_same_observation_writes_nothing_twice(spec: Spec) -> None:
+def test_the_same_observation_writes_the_status_once(spec: Spec) -> None:
     seen: dict[str, Any] = {
         "shards": job("nightly-shards"),
         "shard_progress": [EvalProgress(total=4, done=1, resolved=0)],

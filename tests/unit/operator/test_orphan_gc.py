@@ -80,7 +80,9 @@ async def pass_time(gc: OrphanGC, time: Time, seconds: float) -> bool:
     return ending
 
 
-async def test_gradings_go_before_the_lease_that_owns_their_policy(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+async def test_gradings_are_deleted_before_the_lease_that_owns_their_policy(
+    gc: OrphanGC, cluster: Cluster, time: Time
+) -> None:
     assert not await pass_time(gc, time, DURATION)
     assert cluster.deleted == []
     assert await pass_time(gc, time, 10), "a Pod still runs"
@@ -90,14 +92,14 @@ async def test_gradings_go_before_the_lease_that_owns_their_policy(gc: OrphanGC,
     assert cluster.deleted[-1] == "leases/program"
 
 
-async def test_a_program_that_renews_keeps_all(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+async def test_a_renewed_lease_is_kept(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
     for _ in range(30):
         cluster.renewed = time.wall()
         await pass_time(gc, time, 10)
     assert cluster.deleted == []
 
 
-async def test_a_renewal_in_the_last_moment_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+async def test_a_renewal_during_the_deletion_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
     cluster.pods.clear()
     cluster.late = True
     assert not await pass_time(gc, time, DURATION + 10)

@@ -13,7 +13,7 @@ from swerl_operator.jobs.reconciler import JobReconciler
 from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
 
-from .conftest import Spec
+from tests.unit.operator.conftest import Spec
 
 Object = dict[str, Any]
 BIG = {"requests": {"memory": "64Gi"}}
@@ -74,24 +74,24 @@ async def test_the_defaults_fit_a_small_node() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
-async def test_too_much_of_it_names_field_need_largest_and_remedy(kind: str) -> None:
+async def test_a_pod_that_is_too_large_is_reported_with_field_request_and_fix(kind: str) -> None:
     (found,) = await problems(node(), node(memory="32Gi"), **{kind: {"resources": BIG}})  # type: ignore[arg-type]
     assert found.startswith(f"InsufficientResources: not even one {kind} Pod with ")
     assert "64.0 GiB memory fits one of the 2 node(s) that accept it, even when these are empty" in found
     assert "32.0 GiB memory)" in found and found.endswith(f"; lower spec.{kind}.resources or add nodes")
 
 
-async def test_both_are_told_together() -> None:
+async def test_sandbox_and_grading_problems_are_reported_together() -> None:
     found = await problems(node(), sandbox={"resources": BIG}, grading={"resources": BIG})
     assert ["spec.sandbox.resources" in found[0], "spec.grading.resources" in found[1], len(found)] == [True, True, 2]
 
 
-async def test_one_that_fits_is_enough_whatever_runs_beside_it() -> None:
+async def test_one_node_that_fits_is_enough() -> None:
     wide = {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}, "maxConcurrent": 500}
     assert await problems(node("1"), node("4"), sandbox=wide) == []
 
 
-async def test_no_node_needs_more_than_the_whole_of_one_resource() -> None:
+async def test_all_resources_must_fit_the_same_node() -> None:
     both = {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}}
     (found,) = await problems(node("4", "8Gi"), node("2", "16Gi"), sandbox=both)
     assert "largest allocatable: 4 cpu" in found
@@ -104,12 +104,12 @@ async def test_a_sandbox_is_scheduled_by_its_requests_and_a_grading_by_its_limit
     assert "grading Pod with 8 cpu, 1.0 GiB memory" in found
 
 
-async def test_what_only_limits_name_is_asked_for() -> None:
+async def test_a_limit_without_request_counts_as_request() -> None:
     (found,) = await problems(node(), sandbox={"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     assert "1 nvidia.com/gpu" in found and "0 nvidia.com/gpu" in found
 
 
-async def test_both_kinds_go_where_sandboxes_may() -> None:
+async def test_both_kinds_need_a_node_that_accepts_sandboxes() -> None:
     tainted = node(taints=[{"key": "sandboxes", "effect": "NoSchedule"}], labels={"pool": "cpu"})
     found = await problems(tainted)
     assert [text.partition(";")[0] for text in found] == [
@@ -122,7 +122,7 @@ async def test_both_kinds_go_where_sandboxes_may() -> None:
     assert len(await problems(tainted, larger, sandbox=place | {"resources": BIG})) == 1
 
 
-async def test_a_runtime_class_says_where_its_pods_go_and_what_they_cost() -> None:
+async def test_scheduling_and_overhead_of_the_runtime_class_count() -> None:
     sandbox = {"runtimeClassName": "gvisor", "resources": {"requests": {"memory": "16Gi"}}}
     scheduling = {"nodeSelector": {"runtime": "gvisor"}, "tolerations": [{"key": "gvisor", "operator": "Exists"}]}
     there = node(taints=[{"key": "gvisor", "effect": "NoSchedule"}], labels={"runtime": "gvisor"})
@@ -134,14 +134,14 @@ async def test_a_runtime_class_says_where_its_pods_go_and_what_they_cost() -> No
     assert "17.0 GiB memory" in found
 
 
-async def test_what_the_operator_adds_to_sandboxes_counts() -> None:
+async def test_operator_settings_of_sandboxes_count() -> None:
     pool = node(labels={"pool": "cpu"})
     overrides = '{"nodeSelector": {"pool": "other"}}'
     (found,) = await problems(pool, sandbox_pod_overrides=overrides)
     assert "accepts sandbox Pods" in found
 
 
-async def test_what_is_no_quantity_is_told_with_its_field() -> None:
+async def test_an_invalid_quantity_is_reported_with_its_field() -> None:
     assert await problems(node(), sandbox={"resources": {"requests": {"cpu": "lots"}}}) == [
         "InvalidSpec: spec.sandbox.resources: not a Kubernetes quantity: 'lots'"
     ]
@@ -160,7 +160,7 @@ async def reconciled(spec: Spec, check: str) -> Object:
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
-async def test_a_job_is_blocked_before_anything_is_taken(spec: Spec, kind: str) -> None:
+async def test_a_job_is_blocked_before_it_takes_resources(spec: Spec, kind: str) -> None:
     status = await reconciled(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, "on")
     (condition,) = [each for each in status["conditions"] if each["type"] == "Validated"]
     assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")

@@ -33,7 +33,7 @@ def test_the_pod_has_no_token_no_privilege_and_an_end(group: Groups) -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC", "volumes", "hostUsers", "runtimeClassName"} & set(spec)
 
 
-def test_labels_pass_on_but_cannot_lie(group: Groups) -> None:
+def test_the_groups_labels_are_copied_but_cannot_override(group: Groups) -> None:
     plain = group()
     made = replace(plain, labels={**plain.labels, "swerl.dev/egress": "allow", "swerl.dev/sandbox": "other"})
     labels = sandbox_pod(made, 0, SETTINGS)["metadata"]["labels"]
@@ -52,7 +52,7 @@ def test_names_resolve_only_where_the_network_is_open(group: Groups) -> None:
     assert sandbox_pod(group(egress="allow"), 0, SETTINGS)["spec"]["dnsPolicy"] == "Default"
 
 
-def test_the_users_wishes_reach_the_pod(group: Groups) -> None:
+def test_the_spec_reaches_the_pod(group: Groups) -> None:
     made = group(
         env={"A": "1", "PAGER": "less"},
         runtimeClassName="gvisor",
@@ -76,7 +76,7 @@ def test_the_users_wishes_reach_the_pod(group: Groups) -> None:
     )
 
 
-def test_kueue_is_told_that_the_group_is_one_and_that_nothing_is_replaced(group: Groups) -> None:
+def test_kueue_annotations_mark_one_group_without_replacements(group: Groups) -> None:
     meta = sandbox_pod(group(replicas=3), 0, SETTINGS)["metadata"]
     assert meta["annotations"] == {
         "kueue.x-k8s.io/pod-group-total-count": "3",
@@ -89,7 +89,7 @@ def test_kueue_is_told_that_the_group_is_one_and_that_nothing_is_replaced(group:
     assert "annotations" not in meta and not [name for name in meta["labels"] if "kueue" in name]
 
 
-def test_a_silent_node_is_given_up_sooner_than_kubernetes_would_unless_the_user_knows_better(group: Groups) -> None:
+def test_an_unreachable_node_has_a_short_toleration_unless_the_spec_has_one(group: Groups) -> None:
     def patience(**spec: object) -> dict[str, object]:
         found = sandbox_pod(group(**spec), 0, SETTINGS)["spec"]["tolerations"]
         return {t.get("key"): t.get("tolerationSeconds") for t in found}
@@ -101,7 +101,7 @@ def test_a_silent_node_is_given_up_sooner_than_kubernetes_would_unless_the_user_
     assert patience(tolerations=[{"operator": "Exists"}]) == {None: None}
 
 
-def test_resources_are_complete_whatever_is_named() -> None:
+def test_requests_and_limits_are_complete() -> None:
     wish = Resources(requests={"cpu": "2", "example.com/device": "1"}, limits={"memory": "8Gi"})
     made = pod_resources(wish, SETTINGS)
     storage = SETTINGS.default_limits["ephemeral-storage"]
@@ -131,7 +131,7 @@ def handles(pid: int, number: signal.Signals) -> bool:
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
-def test_process_one_ends_at_once_when_told_to() -> None:
+def test_process_one_ends_at_once_on_term() -> None:
     process = subprocess.Popen(idle_command(3600), start_new_session=True)
     try:
         while not handles(process.pid, signal.SIGTERM):

@@ -28,7 +28,7 @@ SETTINGS = SandboxSettings(watch_reopen=0.0, events_retry=0.0)
         ("", None),
     ],
 )
-def test_the_kubelets_words(message: str, took: float | None) -> None:
+def test_pull_seconds_are_parsed_from_the_kubelets_message(message: str, took: float | None) -> None:
     assert pull_seconds(message) == (None if took is None else pytest.approx(took))
 
 
@@ -60,7 +60,7 @@ def pulled(pod: str, version: int, kind: str = "ADDED") -> tuple[str, dict[str, 
     return kind, {"metadata": meta, "involvedObject": {"uid": pod}, "message": message}
 
 
-async def test_a_watch_goes_on_where_it_ended_and_begins_anew_when_that_is_too_long_ago(
+async def test_a_watch_resumes_at_its_version_or_starts_over_when_that_is_gone(
     group: Callable[..., ParsedGroup], pod: Callable[..., ParsedPod]
 ) -> None:
     store = GroupStore()

@@ -12,7 +12,7 @@ from swerl_operator.jobs.decide import JobAction, JobDecision, decide
 from swerl_operator.jobs.observe import JobObservation
 from swerl_operator.ray.jobs import EXIT_NO_RETRY, DriverState
 
-from .conftest import Spec
+from tests.unit.operator.conftest import Spec
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 EARLIER = "2029-12-31T23:59:00Z"  # one minute before NOW
@@ -44,7 +44,7 @@ def condition(decision: JobDecision, type: str) -> tuple[str, str]:
     return found.status, found.reason
 
 
-def test_a_new_job_begins_attempt_one(spec: Spec) -> None:
+def test_a_new_job_starts_attempt_one(spec: Spec) -> None:
     decision = step(spec, SweRLJobStatus())
     assert (decision.builder.status.attempt, decision.builder.status.phase, decision.requeue_after) == (
         1,
@@ -53,14 +53,14 @@ def test_a_new_job_begins_attempt_one(spec: Spec) -> None:
     )
 
 
-def test_a_missing_prerequisite_blocks_and_takes_nothing(spec: Spec) -> None:
+def test_a_missing_prerequisite_blocks_the_job(spec: Spec) -> None:
     decision = step(spec, status(), prerequisites=[Problem("KubeRayMissing", "install it")])
     assert decision.builder.status.phase == "Blocked"
     assert condition(decision, "Validated") == ("False", "KubeRayMissing")
     assert decision.actions == (JobAction.DELETE_PREFLIGHT,)
 
 
-def test_every_obstacle_is_told_at_once(spec: Spec) -> None:
+def test_all_problems_are_reported_together(spec: Spec) -> None:
     decision = step(
         spec, status(), prerequisites=[Problem("A", "one"), Problem("B", "two")], capacity=Problem("C", "3")
     )
@@ -87,7 +87,7 @@ def test_a_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
     assert JobAction.CREATE_PREFLIGHT in decision.actions
 
 
-def test_leftovers_of_earlier_attempts_go_first_but_not_for_ever(spec: Spec) -> None:
+def test_leftovers_of_earlier_attempts_delay_the_next_only_until_a_timeout(spec: Spec) -> None:
     decision = step(spec, status(attempt=2), leftovers=3, prerequisites=[])
     assert decision.actions == (JobAction.DELETE_OTHERS,)
     late = status(attempt=2, attemptTime="2029-12-31T23:00:00Z")
@@ -107,7 +107,7 @@ def test_a_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
     assert decision.builder.status.phase == "Training"
 
 
-def test_a_failed_driver_makes_the_next_attempt(spec: Spec) -> None:
+def test_a_failed_driver_starts_the_next_attempt(spec: Spec) -> None:
     driver = DriverState("failed", "killed by signal 9")
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
     after = decision.builder.status
@@ -116,7 +116,7 @@ def test_a_failed_driver_makes_the_next_attempt(spec: Spec) -> None:
     assert found is not None and "attempt 1: killed by signal 9" in found.message
 
 
-def test_the_last_attempt_fails_the_job_with_the_drivers_words(spec: Spec) -> None:
+def test_the_last_attempt_fails_the_job_with_the_drivers_message(spec: Spec) -> None:
     driver = DriverState("failed", "out of memory")
     decision = step(
         spec | {"retries": 1}, running_status(attempt=2, failures=1), cluster=CLUSTER, pods=[head()], driver=driver
@@ -127,20 +127,20 @@ def test_the_last_attempt_fails_the_job_with_the_drivers_words(spec: Spec) -> No
     assert decision.builder.status.phase == "Failed" and decision.builder.status.completion_time
 
 
-def test_a_driver_may_ask_for_no_further_attempt(spec: Spec) -> None:
+def test_exit_code_78_prevents_further_attempts(spec: Spec) -> None:
     driver = DriverState("failed", "no such task", EXIT_NO_RETRY)
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
     assert condition(decision, "Failed") == ("True", "DriverFailed")
 
 
-def test_input_that_a_checkpoint_was_made_from_is_tried_again(spec: Spec) -> None:
+def test_exit_code_78_after_a_checkpoint_is_retried(spec: Spec) -> None:
     driver = DriverState("failed", "tasks.jsonl: cannot be read: Input/output error", EXIT_NO_RETRY)
     before = running_status(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000004")
     after = step(spec, before, cluster=CLUSTER, pods=[head()], driver=driver).builder.status
     assert (after.attempt, after.phase) == (2, "Retrying")
 
 
-def test_a_lost_head_makes_the_next_attempt(spec: Spec) -> None:
+def test_a_lost_head_starts_the_next_attempt(spec: Spec) -> None:
     forgetful = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
     gone = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=DriverState("unreachable"))
     deaf = step(
@@ -157,7 +157,7 @@ def test_a_lost_head_makes_the_next_attempt(spec: Spec) -> None:
         assert condition(decision, "Training") == ("False", "HeadLost")
 
 
-def test_a_short_silence_is_waited_out(spec: Spec) -> None:
+def test_a_short_time_without_answer_is_tolerated(spec: Spec) -> None:
     decision = step(
         spec,
         running_status(),
@@ -169,7 +169,7 @@ def test_a_short_silence_is_waited_out(spec: Spec) -> None:
     assert decision.builder.status.attempt == 1
 
 
-def test_success_completes_and_then_tidies(spec: Spec) -> None:
+def test_success_completes_the_job_and_then_cleans_up(spec: Spec) -> None:
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("succeeded"))
     assert condition(decision, "Complete")[0] == "True" and decision.requeue_after == 0
     done = decision.builder.status
@@ -179,7 +179,7 @@ def test_success_completes_and_then_tidies(spec: Spec) -> None:
     assert clean.actions == () and clean.requeue_after is None and clean.builder.patch() is None
 
 
-def test_a_finished_job_goes_after_its_time_to_live(spec: Spec) -> None:
+def test_a_finished_job_is_deleted_after_its_time_to_live(spec: Spec) -> None:
     done = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("succeeded")).builder.status
     mortal = spec | {"ttlSecondsAfterFinished": 60}
     assert step(mortal, done).requeue_after == 60
@@ -203,13 +203,13 @@ def test_the_deadline_fails_the_job_and_bounds_the_wait(spec: Spec) -> None:
     assert near.requeue_after == 2
 
 
-def test_a_queue_is_named_while_it_holds_the_cluster(spec: Spec) -> None:
+def test_a_suspended_cluster_waits_for_its_queue(spec: Spec) -> None:
     held = {"metadata": {"name": "demo-1"}, "spec": {"suspend": True}}
     decision = step(spec, status(), cluster=held, driver=DriverState("unreachable"))
     assert condition(decision, "ClusterReady") == ("False", "WaitingForQueue")
 
 
-def test_the_patch_leaves_the_drivers_fields_alone(spec: Spec) -> None:
+def test_the_patch_keeps_the_drivers_fields(spec: Spec) -> None:
     before = running_status(step=3, rewardMean=0.5, sandboxes={"pending": 1, "ready": 2})
     same = step(spec, before, cluster=CLUSTER, pods=[head()], driver=DriverState("running")).builder.patch()
     assert same is not None and not {"step", "rewardMean", "sandboxes"} & same["status"].keys()

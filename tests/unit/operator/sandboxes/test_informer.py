@@ -10,10 +10,10 @@ from typing import Any
 from swerl_operator.errors import Gone, Unavailable
 from swerl_operator.sandboxes.settings import SandboxSettings
 
-from tests.unit.operator.sandboxes.plane import LIMIT, SETTINGS, Operator, settle, spent
+from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, SETTINGS, Operator, settle, spent
 
 
-async def test_a_watch_goes_on_from_where_it_broke_and_a_forgotten_version_means_a_list(
+async def test_a_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone(
     world: Callable[..., Any],
 ) -> None:
     server, opened = world(random.Random(0)), []
@@ -37,7 +37,7 @@ async def test_a_watch_goes_on_from_where_it_broke_and_a_forgotten_version_means
     assert opened[1] == 70
 
 
-async def test_a_group_that_a_namesake_replaced_unseen_keeps_no_place(world: Callable[..., Any]) -> None:
+async def test_a_group_replaced_without_an_event_keeps_no_place_in_the_queue(world: Callable[..., Any]) -> None:
     server = world(random.Random(0))
     operator = Operator(server)
     server.declare("first", replicas=LIMIT, maxConcurrent=LIMIT)

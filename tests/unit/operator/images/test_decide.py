@@ -22,27 +22,27 @@ def pull(node: str, image: str, state: str, uid: str = "u") -> Pull:
     return Pull(f"pod-{node}-{image}", uid, (node, image), state, "no such image")  # type: ignore[arg-type]
 
 
-def test_every_node_gets_its_share_at_once() -> None:
+def test_all_nodes_pull_at_once() -> None:
     assert step(PullHistory()).create == (("n1", "a"), ("n2", "a"))
     assert step(PullHistory(), parallel=2).create == (("n1", "a"), ("n2", "a"), ("n1", "b"), ("n2", "b"))
 
 
-def test_the_budget_bounds_all_nodes_together() -> None:
+def test_the_budget_limits_all_nodes_together() -> None:
     assert step(PullHistory(), parallel=3, budget=1).create == (("n1", "a"),)
 
 
-def test_a_running_pull_takes_its_place() -> None:
+def test_a_running_pull_counts() -> None:
     assert step(PullHistory(), pull("n1", "a", "running")).create == (("n2", "a"),)
 
 
-def test_what_was_pulled_is_noted_and_its_pod_removed() -> None:
+def test_a_pulled_image_is_recorded_and_its_pod_deleted() -> None:
     history = PullHistory()
     decision = step(history, pull("n1", "a", "pulled"))
     assert decision.delete == ("pod-n1-a",) and ("n1", "b") in decision.create
     assert history.pulled == {"n1": {"a"}}
 
 
-def test_a_failed_pull_waits_twice_as_long_each_time() -> None:
+def test_a_failed_pull_is_retried_with_doubling_delays() -> None:
     history = PullHistory()
     decision = step(history, pull("n1", "a", "failed"), now=0)
     assert ("n1", "a") not in decision.create and decision.requeue_after == 15
@@ -51,7 +51,7 @@ def test_a_failed_pull_waits_twice_as_long_each_time() -> None:
     assert history.failures["n1", "a"].count == 2 and history.failures["n1", "a"].retry_at == 50
 
 
-def test_a_registry_that_was_asked_too_often_is_left_alone_for_a_minute() -> None:
+def test_a_rate_limit_error_pauses_all_pulls_for_a_minute() -> None:
     history = PullHistory()
     said = "failed to pull: 429 Too Many Requests - Server message: toomanyrequests: You have reached your limit"
     refused = Pull("pod", "u", ("n1", "a"), "failed", said)
@@ -67,18 +67,18 @@ def test_a_failed_pod_that_is_still_listed_counts_once() -> None:
     assert history.failures["n1", "a"].count == 1
 
 
-def test_a_node_that_left_loses_its_pods() -> None:
+def test_the_pods_of_a_removed_node_are_deleted() -> None:
     assert step(PullHistory(), pull("gone", "a", "running")).delete == ("pod-gone-a",)
 
 
-def test_another_operator_reads_from_the_status_what_was_pulled() -> None:
+def test_the_history_is_restored_from_the_status() -> None:
     history = PullHistory(pulled={"n1": {"a", "c"}, "n2": {"b"}})
     status = build_status(SweImageSetStatus(), IMAGES, NODES, history, SPEC, 1)
     assert restore_history(status, IMAGES).pulled == history.pulled
     assert restore_history(status, ["a", "b"]).pulled == {}
 
 
-def test_what_some_node_lacks_is_named_in_the_order_of_the_list_as_far_as_it_fits() -> None:
+def test_missing_images_are_listed_in_order_up_to_a_limit() -> None:
     history = PullHistory(pulled={"n1": {"a", "c"}, "n2": {"c"}})
     assert build_status(SweImageSetStatus(), ["c", "b", "a"], NODES, history, SPEC, 1).missing_images == ["b", "a"]
     many = [f"image-{number}" for number in range(5000)]
@@ -95,7 +95,7 @@ def node(name: str, *taints: dict[str, str], ready: str = "True", **labels: str)
     }
 
 
-def test_nodes_are_those_pods_could_run_on() -> None:
+def test_only_nodes_that_accept_the_pods_are_selected() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     nodes = [node("plain"), node("gpu", taint), node("down", ready="False"), node("pool", pool="x")]
     spec = SweImageSetSpec(images=["a"])
@@ -105,7 +105,7 @@ def test_nodes_are_those_pods_could_run_on() -> None:
     assert selected_nodes(nodes, tolerant) == ["gpu", "plain", "pool"]
 
 
-def test_a_node_that_has_the_image_asks_no_registry_whatever_the_tag() -> None:
+def test_a_present_image_causes_no_registry_request() -> None:
     owner = {"metadata": {"name": "set", "namespace": "ns", "uid": "u"}}
     [container] = pull_pod(owner, SweImageSetSpec(images=["a:latest"]), ("n1", "a:latest"))["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("a:latest", "IfNotPresent")
@@ -122,7 +122,7 @@ def test_a_node_that_has_the_image_asks_no_registry_whatever_the_tag() -> None:
         ({"phase": "Failed", "reason": "OutOfpods"}, "failed"),
     ],
 )
-def test_what_a_pod_came_to(status: dict[str, object], state: str) -> None:
+def test_the_result_of_a_pull_pod_is_read(status: dict[str, object], state: str) -> None:
     owner = {"metadata": {"name": "set", "namespace": "ns", "uid": "u"}}
     pod = pull_pod(owner, SweImageSetSpec(images=["a"]), ("n1", "a")) | {"status": status}
     pod["metadata"]["uid"] = "p"
