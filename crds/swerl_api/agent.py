@@ -10,6 +10,7 @@ from .base import ApiModel, Fraction, Name, NonNegative, Positive, Rule, Seconds
 
 AgentKind = Literal["builtin", "mini-swe-agent"]
 ContextPolicy = Literal["omit", "stop"]
+ProtocolName = Literal["mini-swe-agent-1", "first-block", "mini-swe-agent-2", "mini-swe-agent-2-tools"]
 
 
 class ConfigMapKey(ApiModel):
@@ -56,9 +57,7 @@ class AgentSpec(ApiModel):
     that records the tokens."""
     prompt_templates: PromptTemplates | None = None
     """Own prompts; absent means the built-in ones."""
-    protocol: Literal["mini-swe-agent-1", "first-block", "mini-swe-agent-2", "mini-swe-agent-2-tools"] = (
-        "mini-swe-agent-1"
-    )
+    protocol: ProtocolName = "mini-swe-agent-1"
     """How the model names its command. mini-swe-agent-1: exactly one block fenced as bash; first-block: the first such
     block; mini-swe-agent-2: exactly one fenced as mswea_bash_command, at most three answers in a row without, and no
     submission by a command that fails; mini-swe-agent-2-tools: the same with calls of a tool `bash`, for models whose

@@ -14,8 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from swerl_agent.episode import Budget, Generation, HFTokenizer
+from swerl_agent.episode import Generation, HFTokenizer, max_input_tokens
 from swerl_agent.episode.transcript import Transcript
+from swerl_api import AgentSpec
 
 from tests.bench.figures import Figure, conclude
 
@@ -36,15 +37,18 @@ def figures() -> list[Figure]:
     observation = _text_of(tokenizer, TOKENS // TURNS - len(answer))
     found = []
     for window in WINDOWS:
-        runs = [_steps(tokenizer, Budget(window, 4_096), answer, observation) for _ in range(RUNS)]
+        runs = [
+            _steps(tokenizer, AgentSpec(context_tokens=window, max_tokens_per_turn=4_096), answer, observation)
+            for _ in range(RUNS)
+        ]
         slowest = max(min(times) for times in zip(*runs, strict=True))
         found.append(Figure(f"context_step_slowest_{window}_window_ms", slowest * 1e3, GOAL))
     return found
 
 
-def _steps(tokenizer: HFTokenizer, budget: Budget, answer: list[int], observation: str) -> list[float]:
+def _steps(tokenizer: HFTokenizer, spec: AgentSpec, answer: list[int], observation: str) -> list[float]:
     """Seconds of each step."""
-    transcript = Transcript(tokenizer, MESSAGES, budget)
+    transcript = Transcript(tokenizer, MESSAGES, spec)
     generation = Generation(answer, [-0.5] * len(answer), "stop", [("1", 0, len(answer))])
     times = []
     gc.collect()
@@ -54,7 +58,7 @@ def _steps(tokenizer: HFTokenizer, budget: Budget, answer: list[int], observatio
         transcript.observe(observation)
         transcript.input_ids()
         times.append(time.perf_counter() - began)
-    if budget.max_input < TOKENS and len(transcript.segments) < 2:
+    if max_input_tokens(spec) < TOKENS and len(transcript.segments) < 2:
         raise RuntimeError("the conversation never left its window: nothing was measured")
     return times
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from swerl_agent.episode import AgentLimits, Generation, HFTokenizer, Prompts, run_episode
+from swerl_agent.episode import BuiltinAgent, EpisodeRequest, Generation, HFTokenizer, Prompts
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Evaluation, Task
+from swerl_api import AgentSpec
 
 from tests.bench.context_bench import TOKENIZER
 from tests.bench.exec_peers.clients import Ours, Place
@@ -68,9 +69,8 @@ async def run(place: str) -> Many:
 
 async def _episode(session: Session, tokenizer: HFTokenizer) -> str:
     engine = Thinker(tokenizer, [block(LOOK)] * (TURNS - 1) + [block(SUBMIT)])
-    episode = await run_episode(
-        TASK, session, engine, tokenizer, Prompts.default(), AgentLimits(), group="bench", index=0, temperature=1.0
-    )
+    agent = BuiltinAgent(engine, tokenizer, Prompts.default(), AgentSpec())
+    episode = await agent.run_episode(EpisodeRequest(TASK, group="bench", index=0, temperature=1.0), session)
     return episode.exit_status
 
 

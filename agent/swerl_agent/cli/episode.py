@@ -9,8 +9,8 @@ from pathlib import Path
 
 from swerl_api import GradingSpec
 
-from swerl_agent.episode import PROMPT_FAILED, unwritten, write_artifacts
-from swerl_agent.evaluation import made_with, opened_attempts
+from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, unwritten, write_artifacts
+from swerl_agent.evaluation import made_with, open_sample_runner
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
 
@@ -21,7 +21,7 @@ from .options import (
     add_pull_option,
     add_sampling_options,
     add_task_options,
-    agent_limits,
+    agent_spec,
     chosen_tasks,
     open_client,
     prompts_text,
@@ -50,28 +50,34 @@ async def run_one(options: argparse.Namespace) -> int:
     """Run and grade; 0 when the task is resolved, 2 or 3 when a template or infrastructure kept it from an answer."""
     check_model_options(options)
     task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
-    told = made_with(model_name(options), options.engine, agent_limits(options)) | {"temperature": options.temperature}
+    told = made_with(model_name(options), options.engine, agent_spec(options)) | {"temperature": options.temperature}
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
-            opened_attempts(
+            open_sample_runner(
                 client, namespace, GradingSpec(), sandbox, job=options.job, kubeconfig=options.kubeconfig
-            ) as attempts,
+            ) as samples,
             unwritten(partial(write_artifacts, options.output, verdict=None, meta=told)) as ended,
         ):
-            attempt = await attempts.make(
-                task, agent, group="cli", index=0, temperature=options.temperature, on_end=ended.append
+            request = EpisodeRequest(
+                task,
+                group="cli",
+                index=0,
+                temperature=options.temperature,
+                workdir=sandbox.workdir,
+                on_end=ended.append,
             )
+            graded = await samples.run(request, agent)
             ended.clear()
-            episode, verdict, told["reward"] = attempt.episode, attempt.verdict, attempt.reward
+            episode, verdict, told["reward"] = graded.episode, graded.verdict, graded.reward
             folder = await finish_in_thread(write_artifacts, options.output, episode, verdict, meta=told)
     print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")
     print(f"artifacts: {folder}")
-    if error := attempt.lost or episode.error:
+    if error := graded.loss_error or episode.error:
         print(f"swerl: {error}", file=sys.stderr)
-    if attempt.lost:
+    if graded.loss_error:
         return 2 if episode.exit_status == PROMPT_FAILED else 3
-    return 0 if attempt.resolved else 1
+    return 0 if graded.resolved else 1
 
 
 def _find(options: argparse.Namespace) -> Task:

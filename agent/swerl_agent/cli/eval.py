@@ -25,7 +25,7 @@ from swerl_agent.evaluation import (
     keep_settings,
     made_with,
     merge,
-    opened_attempts,
+    open_sample_runner,
     read_settings,
 )
 from swerl_agent.grading import VERDICTS
@@ -40,7 +40,7 @@ from .options import (
     add_pull_option,
     add_sampling_options,
     add_task_options,
-    agent_limits,
+    agent_spec,
     chosen_tasks,
     open_client,
     part,
@@ -110,7 +110,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     check_agreement(options.output, read_settings(options.output), settings, agree)
     options.output.mkdir(parents=True, exist_ok=True)
     sandbox = sandbox_settings(options)
-    told = made_with(settings["model"], options.engine, agent_limits(options))
+    told = made_with(settings["model"], options.engine, agent_spec(options))
     how = EvaluationSettings(options.samples, options.workers, options.temperature, told=told)
     grading = GradingSpec(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
@@ -121,7 +121,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
         work = Evaluation(tasks, agent, how, records, options.output, on_record=show, conclude=conclusions.write)
         try:
             if work.left:
-                async with opened_attempts(
+                async with open_sample_runner(
                     client,
                     options.namespace or client.namespace,
                     grading,

@@ -15,10 +15,18 @@ from typing import get_args
 import aiohttp
 from swerl_api.endpoint import EndpointApi
 
-from swerl_agent.episode import Agent, ChatCompletions, HFTokenizer, SGLangEngine, check_served, environment_proxy
-from swerl_agent.evaluation import opened_agent, opened_chat_agent
+from swerl_agent.episode import (
+    Agent,
+    ChatCompletions,
+    HFTokenizer,
+    SGLangEngine,
+    agent_protocol,
+    check_served,
+    environment_proxy,
+)
+from swerl_agent.evaluation import open_agent, open_chat_agent
 
-from .options import agent_limits
+from .options import agent_spec
 
 GENERATE, CHAT = get_args(EndpointApi)
 ONLY_OF = {"tokenizer": GENERATE, "api_key_env": CHAT}  # options of one API alone
@@ -64,24 +72,24 @@ def model_name(options: argparse.Namespace) -> str:
 
 @asynccontextmanager
 async def chosen_agent(options: argparse.Namespace, prompts: str | None) -> AsyncIterator[Agent]:
-    """The agent that the options name, with its engine; `prompts` as in `opened_agent`.
+    """The agent that the options name, with its engine; `prompts` as in `open_agent`.
 
-    Raises ArgumentTypeError, PromptError, TokenizerError, EndpointError, and what `opened_chat_agent` raises.
+    Raises ArgumentTypeError, PromptError, TokenizerError, EndpointError, and what `open_chat_agent` raises.
     """
     check_model_options(options)
-    limits = agent_limits(options)
+    spec = agent_spec(options)
     sampling = {"top_p": options.top_p, "top_k": options.top_k}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         if options.api == CHAT:
             key = _api_key(options.api_key_env)
             proxy = await environment_proxy(options.engine)
             server = ChatCompletions(options.engine, http, model=options.model, api_key=key, proxy=proxy, **sampling)
-            opened = opened_chat_agent(options.agent, server, prompts, limits, temperature=options.temperature)
+            opened = open_chat_agent(spec, server, prompts, temperature=options.temperature)
         else:
-            tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
+            tokenizer = HFTokenizer(options.tokenizer, tools=agent_protocol(spec).tools)
             await check_served(options.engine, http, model=options.model, tokenizer=options.tokenizer)
             engine = SGLangEngine(options.engine, http, **sampling)
-            opened = opened_agent(options.agent, engine, tokenizer, prompts, limits)
+            opened = open_agent(spec, engine, tokenizer, prompts)
         async with opened as agent:
             yield agent
 

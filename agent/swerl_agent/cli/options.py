@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from swerl_api import ContextPolicy, GradingSpec, RegistryRewrite, Resources, SandboxSpec
+from pydantic import ValidationError
+from swerl_api import AgentSpec, ContextPolicy, GradingSpec, ObservationSpec, RegistryRewrite, Resources, SandboxSpec
+from swerl_api.agent import ProtocolName
 from swerl_api.base import PullPolicy
 
-from swerl_agent.episode import PROTOCOLS, AgentLimits, PromptError
+from swerl_agent.episode import PROTOCOLS, PromptError
 from swerl_agent.episode.configured import read_prompts
-from swerl_agent.episode.prompts import Cut
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
@@ -23,7 +24,10 @@ from swerl_agent.tasks.rendering import scripts_of
 from swerl_agent.tasks.repository import TASKS_FOLDER
 from swerl_agent.tasks.sources import Source
 
-PROTOCOL = {BUILTIN: "mini-swe-agent-1", MINI_SWE_AGENT: "mini-swe-agent-2-tools"}  # unless one is chosen
+PROTOCOL: Mapping[str, ProtocolName] = {
+    BUILTIN: "mini-swe-agent-1",
+    MINI_SWE_AGENT: "mini-swe-agent-2-tools",
+}  # the defaults
 AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
 
@@ -75,10 +79,10 @@ def add_agent_options(
     parser: argparse.ArgumentParser,
     *,
     agents: Sequence[str] = AGENTS,
-    limits: AgentLimits | None = None,
+    spec: AgentSpec | None = None,
 ) -> None:
-    """How the model acts; `limits` are the defaults."""
-    limits = limits or AgentLimits()
+    """Options of the agent; `spec` holds their defaults."""
+    spec = spec or AgentSpec()
     parser.add_argument("--agent", choices=agents, default=BUILTIN, help=f"default: {BUILTIN}")
     parser.add_argument("--prompts", type=Path, help="YAML in the agent's own format; default: what comes with it")
     parser.add_argument(
@@ -87,34 +91,40 @@ def add_agent_options(
         help=f"how commands are named; default: {', '.join(f'{PROTOCOL[agent]} ({agent})' for agent in agents)}",
     )
     parser.add_argument("--temperature", type=float, default=0.0)
-    _add_limit(parser, "--step-limit", limits.step_limit, "turns")
-    _add_limit(parser, "--step-timeout", int(limits.command_timeout), "seconds of a command")
-    _add_limit(parser, "--episode-timeout", int(limits.episode_timeout), "seconds of an episode")
-    _add_limit(parser, "--context-tokens", limits.context_tokens, "tokens of prompt and answer")
+    _add_limit(parser, "--step-limit", spec.step_limit, "turns")
+    _add_limit(parser, "--step-timeout", spec.command_timeout_seconds, "seconds of a command")
+    _add_limit(parser, "--episode-timeout", spec.episode_timeout_seconds, "seconds of an episode")
+    _add_limit(parser, "--context-tokens", spec.context_tokens, "tokens of prompt and answer")
     parser.add_argument(
         "--context-policy",
         choices=get_args(ContextPolicy),
-        default=limits.context_policy,
+        default=spec.context_policy,
         help="of the builtin agent, when the window is full: omit turns, or stop with context_overflow (default omit)",
     )
-    _add_limit(parser, "--max-tokens", limits.max_tokens_per_turn, "tokens of one answer at most")
-    _add_shown_options(parser, limits)
+    _add_limit(parser, "--max-tokens", spec.max_tokens_per_turn, "tokens of one answer at most")
+    _add_observation_options(parser, spec)
     parser.add_argument(
         "--format-error-limit", type=int, metavar="N", help="answers without a command in a row; 0: any"
     )
-    parser.add_argument("--repeat-limit", type=int, metavar="N", help="times the same command in a row; 0: any")
+    parser.add_argument(
+        "--repeat-limit",
+        type=int,
+        default=spec.repeat_limit,
+        metavar="N",
+        help="times the same command in a row; 0: any",
+    )
 
 
-def _add_shown_options(parser: argparse.ArgumentParser, limits: AgentLimits) -> None:
+def _add_observation_options(parser: argparse.ArgumentParser, spec: AgentSpec) -> None:
     """What the builtin agent's model is shown of long conversations and outputs."""
     parser.add_argument(
         "--head-ratio",
         type=fraction,
-        default=limits.head_ratio,
+        default=spec.head_ratio,
         metavar="R",
-        help=f"share of the window for the first turns when turns are omitted (default {limits.head_ratio})",
+        help=f"share of the window for the first turns when turns are omitted (default {spec.head_ratio})",
     )
-    cut = limits.cut
+    cut = spec.observation
     _add_limit(parser, "--observation-max-chars", cut.max_chars, "characters of output from which on it is cut")
     _add_limit(parser, "--observation-head-chars", cut.head_chars, "characters shown of its start", zero=True)
     _add_limit(parser, "--observation-tail-chars", cut.tail_chars, "characters shown of its end", zero=True)
@@ -131,56 +141,63 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-k", type=int, default=0, help="likeliest tokens (default 0: all)")
 
 
-def agent_limits(options: argparse.Namespace) -> AgentLimits:
-    """The limits that the options set.
+def agent_spec(options: argparse.Namespace) -> AgentSpec:
+    """The agent that the options describe.
 
-    Raises PromptError for what the agent does not do, ArgumentTypeError for what does not go together.
+    Raises PromptError for what the agent does not support, ArgumentTypeError for invalid or conflicting values.
     """
-    name = options.protocol or PROTOCOL[options.agent]
-    protocol, cut = PROTOCOLS[name], _cut(options)
-    if options.agent == MINI_SWE_AGENT:
-        _check_mini_swe_agent(options, name, cut)
-    return AgentLimits(
-        step_limit=options.step_limit,
-        command_timeout=options.step_timeout,
-        episode_timeout=options.episode_timeout,
-        context_tokens=options.context_tokens,
-        max_tokens_per_turn=options.max_tokens,
-        head_ratio=options.head_ratio,
-        context_policy=options.context_policy,
-        cut=cut,
-        protocol=protocol.with_limits(format_errors=options.format_error_limit, repeats=options.repeat_limit),
-    )
-
-
-def _check_mini_swe_agent(options: argparse.Namespace, protocol: str, cut: Cut) -> None:
-    """Raises PromptError for what it does not do."""
-    if not protocol.startswith("mini-swe-agent-2"):
-        raise PromptError(
-            f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {protocol}"
+    try:
+        spec = AgentSpec(
+            kind=options.agent,
+            protocol=options.protocol or PROTOCOL[options.agent],
+            format_error_limit=options.format_error_limit,
+            repeat_limit=options.repeat_limit,
+            step_limit=options.step_limit,
+            command_timeout_seconds=options.step_timeout,
+            episode_timeout_seconds=options.episode_timeout,
+            context_tokens=options.context_tokens,
+            context_policy=options.context_policy,
+            max_tokens_per_turn=options.max_tokens,
+            observation=_observation(options),
+            head_ratio=options.head_ratio,
         )
-    if options.repeat_limit:
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise argparse.ArgumentTypeError(f"invalid agent options: {'; '.join(faults)}") from error
+    if spec.kind == MINI_SWE_AGENT:
+        _check_mini_swe_agent(spec)
+    return spec
+
+
+def _check_mini_swe_agent(spec: AgentSpec) -> None:
+    """Raises PromptError for what it does not support."""
+    builtin = AgentSpec()
+    if not spec.protocol.startswith("mini-swe-agent-2"):
+        raise PromptError(
+            f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {spec.protocol}"
+        )
+    if spec.repeat_limit:
         raise PromptError("--repeat-limit is of the builtin agent; mini-swe-agent lets commands be repeated")
-    if options.context_policy != "omit":
+    if spec.context_policy != builtin.context_policy:
         raise PromptError("--context-policy is of the builtin agent; a full window ends mini-swe-agent's anyway")
-    if options.head_ratio != AgentLimits.head_ratio:
+    if spec.head_ratio != builtin.head_ratio:
         raise PromptError("--head-ratio is of the builtin agent; mini-swe-agent omits no turns")
-    if cut != Cut():
+    if spec.observation != builtin.observation:
         raise PromptError("--observation-... are of the builtin agent; --prompts says how mini-swe-agent cuts output")
 
 
-def _cut(options: argparse.Namespace) -> Cut:
-    cut = Cut(options.observation_max_chars, options.observation_head_chars, options.observation_tail_chars)
-    if cut.head_chars + cut.tail_chars > cut.max_chars:
+def _observation(options: argparse.Namespace) -> ObservationSpec:
+    most, head, tail = (getattr(options, f"observation_{part}_chars") for part in ("max", "head", "tail"))
+    if head + tail > most:
         raise argparse.ArgumentTypeError(
             "--observation-head-chars and --observation-tail-chars together must not exceed --observation-max-chars:"
-            f" {cut.head_chars} + {cut.tail_chars} > {cut.max_chars}"
+            f" {head} + {tail} > {most}"
         )
-    return cut
+    return ObservationSpec(max_chars=most, head_chars=head, tail_chars=tail)
 
 
 def sandbox_settings(options: argparse.Namespace) -> SandboxSpec:
-    """Sandboxes that outlive an episode of these limits."""
+    """Sandboxes that outlive an episode of these spec."""
     lifetime = int(CLAIM_TIMEOUT) + options.episode_timeout + AFTERWARDS  # pulling its image uses up lifetime, too
     return SandboxSpec(lifetime_seconds=lifetime, image_pull_policy=PULL_POLICIES[options.pull])
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-from swerl_api import GradingSpec
+from swerl_api import AgentSpec, GradingSpec
 
-from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts
-from swerl_agent.evaluation import BUILTIN, Attempts, opened_attempts
+from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol
+from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
 from swerl_agent.tasks.importing import Wish
 
 from .options import (
@@ -25,7 +25,7 @@ from .options import (
     add_pull_option,
     add_rewrite_option,
     add_script_options,
-    agent_limits,
+    agent_spec,
     eval_scripts,
     open_client,
     positive,
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from swerl_agent.server import AgentServer, Defaults, Runner
 
 
-LIMITS = AgentLimits(step_limit=250, command_timeout=600, episode_timeout=3600)  # unless options say otherwise
-REPEATS = 3  # the same command in a row ends an episode, likewise
+DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeout_seconds=3600, repeat_limit=3)
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
@@ -55,8 +54,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", default="swerl-serve", help="name in the job label of what is created")
     parser.add_argument("--engine", metavar="URL", help="SGLang server or router, for requests that name none")
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")
-    add_agent_options(parser, agents=[BUILTIN], limits=LIMITS)
-    parser.set_defaults(repeat_limit=REPEATS)
+    add_agent_options(parser, agents=[BUILTIN], spec=DEFAULTS)
     add_script_options(parser)
     add_rewrite_option(parser)
     add_pull_option(parser)
@@ -68,23 +66,24 @@ async def run_server(options: argparse.Namespace) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
     from swerl_agent.server import AttemptRunner, GoldenRunner, serve  # needs packages that other commands do not
 
-    limits = agent_limits(options)
-    prompts = Prompts.of(limits.protocol, prompts_text(options))
-    tokenizer = HFTokenizer(options.tokenizer, tools=limits.protocol.tools)
+    spec = agent_spec(options)
+    protocol = agent_protocol(spec)
+    prompts = Prompts.of(protocol, prompts_text(options))
+    tokenizer = HFTokenizer(options.tokenizer, tools=protocol.tools)
     defaults = _defaults(options)
     grading = GradingSpec(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
     sandbox = sandbox_settings(options).model_copy(update={"max_concurrent": options.concurrency})
     async with open_client(options) as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         namespace = options.namespace or client.namespace
-        async with opened_attempts(
+        async with open_sample_runner(
             client, namespace, grading, sandbox, job=options.job, kubeconfig=options.kubeconfig
-        ) as attempts:
-            model = AttemptRunner(attempts, http, tokenizer, prompts, limits, folder=options.tokenizer)
-            server = _server(options, GoldenRunner(attempts.grader) if options.run_golden else model, defaults)
-            stop = _stopped(attempts)
+        ) as samples:
+            model = AttemptRunner(samples, http, tokenizer, prompts, spec, folder=options.tokenizer)
+            server = _server(options, GoldenRunner(samples.grader) if options.run_golden else model, defaults)
+            stop = _stopped(samples)
             await serve(server, options.host, options.port, stop=stop, grace=options.grace, tell=_tell)
-            if attempts.lost.done():
-                attempts.lost.result()
+            if samples.lost.done():
+                samples.lost.result()
     return 0
 
 
@@ -114,12 +113,12 @@ def _defaults(options: argparse.Namespace) -> Defaults:
     return Defaults(options.engine, not options.run_golden, options.temperature, wish)
 
 
-def _stopped(attempts: Attempts) -> asyncio.Event:
+def _stopped(samples: SampleRunner) -> asyncio.Event:
     """Set by SIGTERM, by SIGINT, and when the sandboxes cannot be held any longer."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    attempts.lost.add_done_callback(lambda _: loop.call_soon_threadsafe(stop.set))
+    samples.lost.add_done_callback(lambda _: loop.call_soon_threadsafe(stop.set))
     return stop
 
 

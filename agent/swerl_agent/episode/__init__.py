@@ -1,39 +1,40 @@
-"""Episodes: one attempt of the model at one task, token-in/token-out.
+"""Episodes: an agent at work on one task, token-in/token-out.
 
-Guarantees: the tokens an episode reports are those the engine read and sampled, never re-encoded text, and none where a
-server was spoken to in messages; infrastructure failures end an episode and are never shown to the model; whatever
-ended it, the episode is reported whole.
+Guarantees: an episode reports the tokens that the engine read and sampled, never retokenized text; chat completions
+yield none. Infrastructure failures end an episode and are never shown to the model. Every episode is reported
+whole, whatever ended it.
 """
 
 from .artifacts import artifact_prefix, unwritten, write_artifacts
 from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
-from .context import Budget
+from .context import max_input_tokens
 from .engine import EndpointError, Engine, EngineError, Generation, SGLangEngine
-from .episode import PROMPT_FAILED, AgentLimits, Episode
-from .loop import BuiltinAgent, ChatAgent, run_episode
+from .episode import PROMPT_FAILED, Episode
+from .graded_episode import Agent, GradedEpisode, has_patch, run_graded_episode
+from .loop import BuiltinAgent, ChatAgent
 from .metrics import agent_metrics, repeats_itself, time_metrics
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
-from .protocol import PROTOCOLS, AgentProtocol
+from .protocol import PROTOCOLS, AgentProtocol, agent_protocol
 from .proxy import environment_proxy
+from .request import EpisodeRequest, StepScoring
 from .retokenization import RetokenizationError, answer_tokens, retokenize
-from .run import Agent, StepScoring
 from .served import check_served
 from .token_segment import TokenSegment, training_segments
 from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer, Tokenizer
+from .workspace import CommandRunner
 
 __all__ = [
     "PROMPT_FAILED",
     "PROTOCOLS",
     "Agent",
-    "AgentLimits",
     "AgentProtocol",
-    "Budget",
     "BuiltinAgent",
     "ChatAgent",
     "ChatCompletions",
+    "CommandRunner",
     "Completion",
     "ContextFull",
     "CountedWindow",
@@ -41,7 +42,9 @@ __all__ = [
     "Engine",
     "EngineError",
     "Episode",
+    "EpisodeRequest",
     "Generation",
+    "GradedEpisode",
     "HFTokenizer",
     "PromptError",
     "Prompts",
@@ -52,15 +55,18 @@ __all__ = [
     "Tokenizer",
     "TokenizerError",
     "agent_metrics",
+    "agent_protocol",
     "answer_tokens",
     "artifact_prefix",
     "check_served",
     "environment_proxy",
     "find_actions",
+    "has_patch",
     "is_valid_patch",
+    "max_input_tokens",
     "repeats_itself",
     "retokenize",
-    "run_episode",
+    "run_graded_episode",
     "submission",
     "time_metrics",
     "training_segments",

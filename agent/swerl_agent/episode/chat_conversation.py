@@ -1,8 +1,8 @@
-"""The talk of one episode with a server that is spoken to in messages.
+"""The conversation of one episode with an OpenAI-compatible server.
 
-Guarantees: as with tokens, the first turns and the last ones stay and the latest observation always; turns are left out
-before the longest answer would not fit any more, as far as the server's own counts tell, and at the latest when the
-server says that its window is full; nothing is left out of a window that nobody has counted, or where that is the end.
+Guarantees: as with tokens, the first turns, the last ones and the latest observation always stay. Turns are omitted
+before the longest answer stops fitting, as estimated from the server's token counts, and at the latest when the server
+reports a full window. No turn is omitted while the server reports no counts, or where contextPolicy is `stop`.
 """
 
 from __future__ import annotations
@@ -11,85 +11,84 @@ import json
 import math
 from collections.abc import Sequence
 
+from swerl_api import AgentSpec
+
 from .chat import ChatCompletions, ContextFull, Message
-from .context import SLACK, choose_window, omission_note
-from .conversation import Opening, Said, no_room
-from .episode import AgentLimits
+from .context import SLACK, answer_room, choose_window, max_input_tokens, omission_note, omits_turns
+from .conversation import ModelReply, Opening, context_full
+from .request import EpisodeRequest
 from .token_segment import TokenSegment
 
-EMPTY = "(no text)"  # in place of an answer that was all thought, or nothing: servers refuse messages without content
+EMPTY = "(no text)"  # replaces an answer without content, which servers refuse as a message
 
 
 class CountedWindow:
-    """What messages leave of the context window, estimated from the tokens that the server counted of earlier ones."""
+    """Estimates the room in the context window from the token counts that the server reported earlier."""
 
-    def __init__(self, limits: AgentLimits) -> None:
-        self._limits = limits
-        self._per_token: float | None = None  # characters; None: nothing was counted yet
+    def __init__(self, spec: AgentSpec) -> None:
+        self._spec = spec
+        self._per_token: float | None = None  # characters; None: no count yet
 
     @property
     def capacity(self) -> float:
         """Characters of messages that leave room for the longest answer."""
-        return math.inf if self._per_token is None else self._limits.budget.max_input * self._per_token
+        return math.inf if self._per_token is None else max_input_tokens(self._spec) * self._per_token
 
     def counted(self, messages: Sequence[Message], tokens: float | None) -> None:
-        """The server has read `messages` as so many tokens; None: it does not say."""
+        """Record that the server counted `tokens` for `messages`; None: it reported no count."""
         if tokens:
             self._per_token = characters(messages) / tokens
 
     def room(self, messages: Sequence[Message]) -> int:
         """Tokens that the answer to `messages` may have. Raises ContextFull."""
         if self._per_token is None:
-            return self._limits.max_tokens_per_turn
+            return self._spec.max_tokens_per_turn
         length = math.ceil(characters(messages) / self._per_token)
-        room = self._limits.budget.room(length)
+        room = answer_room(self._spec, length)
         if room < 1:
-            raise no_room(f"about {length}", self._limits)
-        return min(self._limits.max_tokens_per_turn, room)
+            raise context_full(f"about {length}", self._spec)
+        return min(self._spec.max_tokens_per_turn, room)
 
 
 class ChatConversation:
-    """With an OpenAI-compatible server."""
+    """A conversation with an OpenAI-compatible server."""
 
-    def __init__(
-        self, server: ChatCompletions, limits: AgentLimits, opening: Opening, routing_key: str, temperature: float
-    ) -> None:
-        self._server, self._budget = server, limits.budget
-        self._routing_key, self._temperature = routing_key, temperature
-        self._window = CountedWindow(limits)
-        self._refused = math.inf  # characters above which the server's own window was full
+    def __init__(self, server: ChatCompletions, spec: AgentSpec, opening: Opening, request: EpisodeRequest) -> None:
+        self._server, self._spec, self._request = server, spec, request
+        self._window = CountedWindow(spec)
+        self._refused = math.inf  # characters at which the server reported a full window
         self._opening = opening
         self._turns: list[list[Message]] = []  # an answer and the messages after it
         self._shown: list[Message] = [*opening]
-        self._said = EMPTY
+        self._last_answer = EMPTY
         self.segments: list[TokenSegment] = []
         self.omitted = 0
 
-    async def answer(self) -> Said:
+    async def answer(self) -> ModelReply:
         while True:
             try:
                 completion = await self._server.complete(
                     self._shown,
                     max_tokens=self._window.room(self._shown),
-                    temperature=self._temperature,
-                    routing_key=self._routing_key,
+                    temperature=self._request.temperature,
+                    routing_key=self._request.routing_key,
                 )
                 break
             except ContextFull:
-                if self.omitted >= len(self._turns) - 1 or not self._budget.omits:
+                if self.omitted >= len(self._turns) - 1 or not omits_turns(self._spec):
                     raise
                 self._refused = (1 - SLACK) * characters(self._shown)
                 self._cut()
         self._window.counted(self._shown, completion.usage.get("prompt_tokens"))
-        self._said = completion.content or EMPTY
-        return Said(completion.text, completion.truncated, completion.usage)
+        self._last_answer = completion.content or EMPTY
+        return ModelReply(completion.text, completion.truncated, completion.usage)
 
     def observe(self, *contents: str, role: str = "user") -> None:
-        turn: list[Message] = [{"role": "assistant", "content": self._said}]
+        turn: list[Message] = [{"role": "assistant", "content": self._last_answer}]
         turn += [{"role": role, "content": text} for text in contents]
         self._turns.append(turn)
         self._shown += turn
-        if characters(self._shown) > self._capacity and len(self._turns) > 1 and self._budget.omits:
+        if characters(self._shown) > self._capacity and len(self._turns) > 1 and omits_turns(self._spec):
             self._cut()
 
     @property
@@ -97,10 +96,10 @@ class ChatConversation:
         return min(self._refused, self._window.capacity)
 
     def _cut(self) -> None:
-        """Show the conversation with turns left out, as much as fits."""
+        """Omit turns until the conversation fits."""
         costs = [characters(turn) for turn in self._turns]
         around = characters(self._opening) + len(omission_note(len(costs)))
-        window = choose_window(costs, int(self._capacity) - around, self._budget)
+        window = choose_window(costs, int(self._capacity) - around, self._spec.head_ratio)
         self.omitted = window.omitted
         before = [*self._opening, *(message for turn in self._turns[: window.head] for message in turn)]
         note = f"\n\n{omission_note(window.omitted)}" if window.omitted else ""
@@ -109,5 +108,5 @@ class ChatConversation:
 
 
 def characters(messages: Sequence[Message]) -> int:
-    """Length of messages, with all that is sent of them."""
+    """Length of the messages as they are sent."""
     return sum(len(json.dumps(message, ensure_ascii=False)) for message in messages)

@@ -1,4 +1,4 @@
-"""The talk of one episode with its model, in tokens: what the built-in loop asks and is told."""
+"""The conversation of one episode with its model: messages in, replies out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from swerl_api import AgentSpec
+
 from .chat import ContextFull
+from .context import omits_turns
 from .engine import Engine
-from .episode import AgentLimits
+from .request import EpisodeRequest
 from .token_segment import TokenSegment
 from .tokens import Tokenizer
 from .transcript import Transcript
@@ -17,82 +20,75 @@ Opening = list[dict[str, Any]]  # the messages before the first answer: system, 
 
 
 @dataclass(frozen=True)
-class Said:
+class ModelReply:
     """One answer of the model."""
 
     text: str
     truncated: bool  # cut for its length
-    usage: Mapping[str, float] = field(default_factory=dict)  # as that of a Generation
+    usage: Mapping[str, float] = field(default_factory=dict)  # see Generation.usage
 
 
 class Conversation(Protocol):
-    """A conversation that fits into the model's window, turns left out where it would not."""
+    """A conversation that stays within the model's window by omitting turns."""
 
     segments: list[TokenSegment]
-    """Its tokens, growing with it; empty where only text is known."""
+    """Its tokens, growing with it; empty where the server reveals text alone."""
 
     @property
     def omitted(self) -> int:
-        """Turns left out of what the model reads next."""
+        """Turns omitted from what the model reads next."""
         ...
 
-    async def answer(self) -> Said:
+    async def answer(self) -> ModelReply:
         """The model's next answer. Raises ContextFull, EngineError."""
         ...
 
     def observe(self, *contents: str, role: str = "user") -> None:
-        """Add messages of `role` after the last answer."""
+        """Append messages of `role` after the last answer."""
         ...
 
 
-class Begin(Protocol):
-    """Begins a conversation."""
+class StartConversation(Protocol):
+    """Starts the conversation of a request."""
 
-    def __call__(self, opening: Opening, *, routing_key: str, temperature: float) -> Conversation:
-        """Raises TokenizerError when the chat template does not take the messages."""
+    def __call__(self, opening: Opening, request: EpisodeRequest) -> Conversation:
+        """Raises TokenizerError when the chat template refuses the messages."""
         ...
 
 
-def no_room(length: str, limits: AgentLimits) -> ContextFull:
-    """What a prompt of `length` tokens is, to which no answer fits."""
-    answer = "" if limits.budget.omits else f", an answer {limits.max_tokens_per_turn}"
-    return ContextFull(f"has {length} tokens{answer}, the window {limits.context_tokens}: raise agent.contextTokens")
+def context_full(length: str, spec: AgentSpec) -> ContextFull:
+    """The error of a prompt of `length` tokens that leaves no room for an answer."""
+    answer = "" if omits_turns(spec) else f", an answer {spec.max_tokens_per_turn}"
+    return ContextFull(f"has {length} tokens{answer}, the window {spec.context_tokens}: raise agent.contextTokens")
 
 
 class SampledConversation:
-    """With an engine, token-in/token-out."""
+    """A conversation with an engine, token-in/token-out."""
 
     def __init__(
-        self,
-        engine: Engine,
-        tokenizer: Tokenizer,
-        limits: AgentLimits,
-        opening: Opening,
-        routing_key: str,
-        temperature: float,
+        self, engine: Engine, tokenizer: Tokenizer, spec: AgentSpec, opening: Opening, request: EpisodeRequest
     ) -> None:
-        self._engine, self._tokenizer, self._limits = engine, tokenizer, limits
-        self._routing_key, self._temperature = routing_key, temperature
-        self._transcript = Transcript(tokenizer, opening, limits.budget)
+        self._engine, self._tokenizer, self._spec, self._request = engine, tokenizer, spec, request
+        self._transcript = Transcript(tokenizer, opening, spec)
         self.segments = self._transcript.segments
 
     @property
     def omitted(self) -> int:
         return self._transcript.omitted
 
-    async def answer(self) -> Said:
+    async def answer(self) -> ModelReply:
         room = self._transcript.room()
         if room < 1:
-            raise no_room(str(len(self._transcript.input_ids())), self._limits)
+            raise context_full(str(len(self._transcript.input_ids())), self._spec)
         generation = await self._engine.generate(
             self._transcript.input_ids(),
-            max_new_tokens=min(self._limits.max_tokens_per_turn, room),
-            temperature=self._temperature,
+            max_new_tokens=min(self._spec.max_tokens_per_turn, room),
+            temperature=self._request.temperature,
             stop_token_ids=self._tokenizer.stop_token_ids,
-            routing_key=self._routing_key,
+            routing_key=self._request.routing_key,
         )
         text = self._transcript.answer(generation)
-        return Said(text, generation.finish_reason == "length", generation.usage)
+        return ModelReply(text, generation.finish_reason == "length", generation.usage)
 
     def observe(self, *contents: str, role: str = "user") -> None:
         self._transcript.observe(*contents, role=role)

@@ -1,11 +1,11 @@
-"""Prompts: jinja2 templates, checked when they are read.
+"""Prompts: jinja2 templates, checked on load.
 
-Guarantees: a template that is missing, malformed or uses an unknown variable is refused by `Prompts.from_yaml`, before
-any sandbox exists; one that fails later, at some task or output, raises PromptError with its name and line.
+Guarantees: `Prompts.from_yaml` refuses a template that is missing, malformed or uses an unknown variable, before any
+sandbox exists. A template that fails later raises PromptError with its name and line.
 
 Variables: `fence` (language of the block that holds a command) in the first three; `task` (the problem statement),
 `instance_id`, `repo`, `workdir`, `step_limit` in instance_template; `actions` (list of str), `truncated` (bool) in
-format_error_template; `output` (Output) and `observation` (Cut) in
+format_error_template; `output` (Output) and `observation` (ObservationSpec) in
 action_observation_template; `remaining` (int) in turn_reminder_template, which may be '' for no reminder.
 """
 
@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any
 
 import yaml
+from swerl_api import ObservationSpec
 
 from swerl_agent.tasks import TaskView
 
@@ -24,25 +25,16 @@ from .rendering import failure, render
 
 
 class PromptError(ValueError):
-    """Prompts that cannot be used, at all or for this task or output; the message names the template and the fault."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How long output is cut, in characters."""
-
-    max_chars: int = 10_000  # output of at least this length is cut
-    head_chars: int = 5_000
-    tail_chars: int = 5_000
+    """Prompts that cannot be used, for any task or for this one; the message names the template and the fault."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A command's result as templates see it."""
+    """A command's result as the templates receive it."""
 
     returncode: int
     output: str
-    chars: int  # length of all that was printed, also of what was cut before it came here
+    chars: int  # length of the whole output, omitted parts included
     head: str
     tail: str
     elided: int
@@ -50,12 +42,14 @@ class Output:
     timeout: float = 0
 
     @classmethod
-    def of(cls, text: str, *, returncode: int, hidden: int, cut: Cut, timed_out: bool, timeout: float) -> Output:
-        """`text` is what is known of the output, `hidden` the count of characters already missing inside it."""
-        chars = len(text) + hidden
-        tail = text[-cut.tail_chars :] if cut.tail_chars else ""
-        elided = chars - cut.head_chars - cut.tail_chars
-        return cls(returncode, text, chars, text[: cut.head_chars], tail, elided, timed_out, timeout)
+    def of(
+        cls, text: str, *, returncode: int, omitted: int, observation: ObservationSpec, timed_out: bool, timeout: float
+    ) -> Output:
+        """`text` is the output that was kept, `omitted` the number of characters missing inside it."""
+        chars = len(text) + omitted
+        tail = text[-observation.tail_chars :] if observation.tail_chars else ""
+        elided = chars - observation.head_chars - observation.tail_chars
+        return cls(returncode, text, chars, text[: observation.head_chars], tail, elided, timed_out, timeout)
 
 
 TEMPLATES = (
@@ -70,7 +64,7 @@ OPTIONAL = "turn_reminder_template"
 
 @dataclass(frozen=True)
 class Prompts:
-    """The five templates of an agent, and the fence they speak of."""
+    """The five templates of an agent, and the fence they mention."""
 
     system_template: str
     instance_template: str
@@ -81,7 +75,7 @@ class Prompts:
 
     @classmethod
     def of(cls, protocol: AgentProtocol, text: str | None = None) -> Prompts:
-        """Those of the YAML `text`, by default the built-in ones; raises PromptError."""
+        """The prompts of the YAML `text`, by default the built-in ones; raises PromptError."""
         return cls.default(protocol) if text is None else cls.from_yaml(text, protocol)
 
     @classmethod
@@ -92,7 +86,7 @@ class Prompts:
 
     @classmethod
     def from_yaml(cls, text: str, protocol: AgentProtocol = MINI_1) -> Prompts:
-        """Prompts of a YAML document with these templates under `agent`; other keys are left to other readers."""
+        """The prompts under `agent` of a YAML document; other keys are ignored."""
         agent = _agent_section(text)
         missing = [name for name in TEMPLATES if name != OPTIONAL and not isinstance(agent.get(name), str)]
         if missing:
@@ -103,7 +97,7 @@ class Prompts:
                 f"prompts have unknown agent.{', agent.'.join(unknown)}; known are {', '.join(TEMPLATES)}"
             )
         prompts = cls(**{name: str(agent.get(name) or "") for name in TEMPLATES}, fence=protocol.fence or "bash")
-        prompts._try_all()
+        prompts._render_all()
         return prompts
 
     def system(self) -> str:
@@ -124,7 +118,7 @@ class Prompts:
         )
 
     def format_error(self, actions: list[str], *, truncated: bool) -> str:
-        """What the model is told when its answer holds not exactly one action."""
+        """The message for an answer without exactly one action."""
         return _render(
             "format_error_template",
             self.format_error_template,
@@ -133,25 +127,29 @@ class Prompts:
             truncated=truncated,
         )
 
-    def observation(self, output: Output, cut: Cut) -> str:
-        """What the model sees of a command's result."""
-        return _render("action_observation_template", self.action_observation_template, output=output, observation=cut)
+    def observation(self, output: Output, observation: ObservationSpec) -> str:
+        """The message that shows a command's result."""
+        template = self.action_observation_template
+        return _render("action_observation_template", template, output=output, observation=observation)
 
     def reminder(self, remaining: int) -> str:
-        """The note on turns left, '' when there is none to give."""
+        """The note on the turns left, possibly ''."""
         return _render("turn_reminder_template", self.turn_reminder_template, remaining=remaining).strip()
 
-    def _try_all(self) -> None:
-        cut = Cut()
+    def _render_all(self) -> None:
+        """Render every template with sample variables; raises PromptError."""
+        observation = ObservationSpec()
         self.system()
         self.instance(TaskView("o__r-1", "o/r", "0" * 40, "1", "text", "image"), workdir="/testbed", step_limit=2)
         for actions, truncated in (([], False), (["a", "b"], True)):
             self.format_error(actions, truncated=truncated)
-        for length in (1, cut.max_chars):
+        for length in (1, observation.max_chars):
             for timed_out in (False, True):
                 text = "x" * length
-                shown = Output.of(text, returncode=0, hidden=0, cut=cut, timed_out=timed_out, timeout=1)
-                self.observation(shown, cut)
+                output = Output.of(
+                    text, returncode=0, omitted=0, observation=observation, timed_out=timed_out, timeout=1
+                )
+                self.observation(output, observation)
         for remaining in (2, 1, 0):
             self.reminder(remaining)
 

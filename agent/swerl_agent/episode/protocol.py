@@ -1,4 +1,4 @@
-"""How the model names its command and what ends an episode early: the protocols an agent can speak. Pure data."""
+"""Agent protocols: how the model names its command, and what ends an episode early. Pure data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-SUBMISSION = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # first line of the output of the command that submits
+from swerl_api import AgentSpec
+
+SUBMISSION = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # first output line of the submitting command
 EARLY_SUBMISSION = "MINI_SWE_AGENT_FINAL_OUTPUT"  # the same in the first versions of mini-swe-agent
 
 BASH_TOOL: Mapping[str, Any] = {
@@ -29,24 +31,16 @@ class AgentProtocol:
 
     name: str
     fence: str | None = "bash"  # language of the block that holds the command; None: tool calls
-    exactly_one: bool = True  # another number of blocks is a format error; else the first block counts
+    exactly_one: bool = True  # any other number of blocks is a format error; else the first block counts
     sentinels: tuple[str, ...] = (SUBMISSION, EARLY_SUBMISSION)
     failed_submits: bool = True  # whether a command that fails can submit
-    format_error_limit: int = 0  # answers in a row without a command that end the episode; 0: no limit
-    repeat_limit: int = 0  # times in a row the same command may run, the last of which ends the episode; 0: no limit
+    format_error_limit: int = 0  # consecutive answers without a command that end the episode; 0: no limit
+    repeat_limit: int = 0  # consecutive runs of the same command that end the episode; 0: no limit
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """Tools the chat template shows the model."""
         return () if self.fence else (BASH_TOOL,)
-
-    def with_limits(self, *, format_errors: int | None, repeats: int | None) -> AgentProtocol:
-        """The protocol with limits of one's own; None leaves the protocol's."""
-        return replace(
-            self,
-            format_error_limit=self.format_error_limit if format_errors is None else format_errors,
-            repeat_limit=self.repeat_limit if repeats is None else repeats,
-        )
 
 
 MINI_1 = AgentProtocol("mini-swe-agent-1")
@@ -63,3 +57,13 @@ MINI_2_TOOLS = replace(MINI_2, name="mini-swe-agent-2-tools", fence=None, exactl
 PROTOCOLS: Mapping[str, AgentProtocol] = {
     protocol.name: protocol for protocol in (MINI_1, FIRST_BLOCK, MINI_2, MINI_2_TOOLS)
 }
+
+
+def agent_protocol(spec: AgentSpec) -> AgentProtocol:
+    """The protocol of `spec`, with the limits that `spec` sets in place of the protocol's own."""
+    protocol = PROTOCOLS[spec.protocol]
+    return replace(
+        protocol,
+        format_error_limit=protocol.format_error_limit if spec.format_error_limit is None else spec.format_error_limit,
+        repeat_limit=protocol.repeat_limit if spec.repeat_limit is None else spec.repeat_limit,
+    )

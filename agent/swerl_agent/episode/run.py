@@ -1,8 +1,8 @@
-"""An episode while it runs, whoever acts in it: the built-in loop or an agent from outside.
+"""An episode while it runs, for the built-in loop and for black-box agents.
 
-Guarantees: how an episode ends is an exception, and each ending is reported in the Episode; an infrastructure failure
-ends it with `infrastructure_error`, a template that does not render with `prompt_failed`; whatever else ended it, a
-patch is taken from the work tree if none was submitted and the sandbox still answers.
+Guarantees: every ending is an exception and is reported in the Episode. An infrastructure failure ends it with
+`infrastructure_error`, a template that does not render with `prompt_failed`. After any other ending, a patch is taken
+from the work tree if none was submitted and the sandbox still answers.
 """
 
 from __future__ import annotations
@@ -10,51 +10,25 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Protocol
+
+from swerl_api import AgentSpec
 
 from swerl_agent.sandbox import CommandResult, SandboxError
-from swerl_agent.tasks import Task
 
 from .engine import EngineError
-from .episode import PROMPT_FAILED, AgentLimits, Episode
+from .episode import PROMPT_FAILED, Episode
 from .parsing import is_valid_patch
 from .prompts import PromptError
+from .protocol import agent_protocol
+from .request import EpisodeRequest
 from .scrub import scrub_tests
 from .tokenizer_folder import TokenizerError
-from .workspace import Session, Workspace, step_record
+from .workspace import CommandRunner, Workspace, step_record
 
 
-class StepScoring(Protocol):
-    """Takes the steps of one episode to judge them beside it; `swerl_agent.judge.Scoring` is one."""
-
-    def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]], *, submits: bool = False) -> None:
-        """Answer `number` (from 0) and the records of its commands, of which the last may submit; returns at once and
-        never raises."""
-        ...
-
-
-class Agent(Protocol):
-    """Acts in episodes."""
-
-    async def run_episode(
-        self,
-        task: Task,
-        session: Session,
-        *,
-        group: str,
-        index: int,
-        temperature: float,
-        scoring: StepScoring | None = None,
-        on_end: Callable[[Episode], None] | None = None,
-    ) -> Episode:
-        """One episode at `task` in the sandbox of `session`, whatever ended it; arguments as in `run_episode`."""
-        ...
-
-
-class Ended(Exception):
+class EpisodeEnded(Exception):
     """An episode's regular end."""
 
     def __init__(self, status: str) -> None:
@@ -63,56 +37,42 @@ class Ended(Exception):
 
 
 class EpisodeRun(ABC):
-    """What every episode does around the acting."""
+    """The parts that every episode shares around the agent's acting."""
 
-    def __init__(
-        self, task: Task, session: Session, limits: AgentLimits, *, group: str, index: int, agent_name: str
-    ) -> None:
-        self.limits = limits
-        self.workspace = Workspace(session, limits)
-        self.deadline = asyncio.timeout(limits.episode_timeout)
-        self.scrub_tests = partial(scrub_tests, session, task.hidden_paths)
+    def __init__(self, request: EpisodeRequest, session: CommandRunner, spec: AgentSpec, *, agent_name: str) -> None:
+        task = request.task
+        self.request, self.spec = request, spec
+        self.protocol = agent_protocol(spec)
+        self.workspace = Workspace(session, spec, request.workdir)
+        self.deadline = asyncio.timeout(spec.episode_timeout_seconds)
         self.episode = Episode(
             task.instance_id,
-            group,
-            index,
+            request.group,
+            request.index,
             image=session.image,
             agent_name=agent_name,
             timings={"model": 0.0, "environment": 0.0},
         )
+        self._session = session
 
     @abstractmethod
     async def act(self) -> None:
-        """Ask, run, show, until Ended, SandboxError, EngineError, PromptError or TokenizerError is raised."""
+        """Act until EpisodeEnded, SandboxError, EngineError, PromptError or TokenizerError is raised."""
 
     async def run(self) -> Episode:
-        """The whole episode; cancellation and programming errors are raised once the episode says so."""
-        episode = self.episode
-        with self.timed("total"):
-            try:
-                await self.scrub_tests()
+        """The whole episode, given to `on_end` at its end; cancellation and programming errors are raised then."""
+        try:
+            with self.timed("total"), self._reported():
+                await scrub_tests(self._session, self.request.task.hidden_paths)
                 await self._act_in_time()
                 await self._fall_back_to_diff()
-            except (SandboxError, EngineError) as error:
-                infrastructure = isinstance(error, EngineError) or error.infrastructure
-                episode.exit_status = "infrastructure_error" if infrastructure else "error"
-                episode.infrastructure_error, episode.error_code = infrastructure, error.code
-                episode.error = f"{type(error).__name__}: {error}"
-            except (PromptError, TokenizerError) as error:
-                episode.exit_status = episode.error_code = PROMPT_FAILED
-                episode.error = str(error)
-            except asyncio.CancelledError:
-                episode.exit_status = episode.error_code = "cancelled"
-                episode.error = "cancelled from outside"
-                raise
-            except Exception as error:
-                episode.exit_status, episode.error_code = "error", "internal"
-                episode.error = f"{type(error).__name__}: {error}"
-                raise
-        return episode
+        finally:
+            if self.request.on_end:
+                self.request.on_end(self.episode)
+        return self.episode
 
     def seconds_left(self) -> float:
-        """Until the episode must end."""
+        """Seconds until the episode's deadline."""
         return (self.deadline.when() or 0.0) - asyncio.get_running_loop().time()
 
     async def execute(
@@ -125,7 +85,7 @@ class EpisodeRun(ABC):
         env: Mapping[str, str] | None = None,
         max_output: int | None = None,
     ) -> CommandResult:
-        """Run and record a command of answer `step`; `action` is what the model asked for, when `command` says more.
+        """Run and record a command of answer `step`; `action` is the model's own command where `command` adds to it.
 
         Raises SandboxError.
         """
@@ -135,12 +95,12 @@ class EpisodeRun(ABC):
                 command, seconds_left=self.seconds_left(), cwd=cwd, env=env, max_output=max_output
             )
         if result.run_seconds is not None:
-            self._spent("exec", result.duration - result.run_seconds)
+            self._add_seconds("exec", result.duration - result.run_seconds)
         self.episode.steps.append(step_record(step, command if action is None else action, result, started))
         return result
 
     async def take_submission(self, result: CommandResult) -> None:
-        """The patch is what the submitting command printed."""
+        """Take the output of the submitting command as the patch."""
         with self.timed("diff"):
             patch = await self.workspace.submitted(result)
         self._take(patch, "submission")
@@ -152,16 +112,39 @@ class EpisodeRun(ABC):
         try:
             yield
         finally:
-            self._spent(phase, time.monotonic() - started)
+            self._add_seconds(phase, time.monotonic() - started)
 
-    def _spent(self, phase: str, seconds: float) -> None:
+    def _add_seconds(self, phase: str, seconds: float) -> None:
         self.episode.timings[phase] = self.episode.timings.get(phase, 0.0) + seconds
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Reports errors inside in the episode; raises those that no episode ends with."""
+        episode = self.episode
+        try:
+            yield
+        except (SandboxError, EngineError) as error:
+            infrastructure = isinstance(error, EngineError) or error.infrastructure
+            episode.exit_status = "infrastructure_error" if infrastructure else "error"
+            episode.infrastructure_error, episode.error_code = infrastructure, error.code
+            episode.error = f"{type(error).__name__}: {error}"
+        except (PromptError, TokenizerError) as error:
+            episode.exit_status = episode.error_code = PROMPT_FAILED
+            episode.error = str(error)
+        except asyncio.CancelledError:
+            episode.exit_status = episode.error_code = "cancelled"
+            episode.error = "cancelled from outside"
+            raise
+        except Exception as error:
+            episode.exit_status, episode.error_code = "error", "internal"
+            episode.error = f"{type(error).__name__}: {error}"
+            raise
 
     async def _act_in_time(self) -> None:
         try:
-            async with asyncio.timeout(self.limits.episode_timeout) as self.deadline:
+            async with asyncio.timeout(self.spec.episode_timeout_seconds) as self.deadline:
                 await self.act()
-        except Ended as end:
+        except EpisodeEnded as end:
             self.episode.exit_status = end.status
         except TimeoutError:
             if not self.deadline.expired():

@@ -1,8 +1,8 @@
 """The exact tokens of an episode.
 
-Guarantees: sampled ids stand as the engine gave them, with mask 1 and their log-probs; everything else has mask 0 and
-log-prob 0; nothing is recorded that no generation has read; a step costs the encoding of its own observation, however
-long the conversation is. When turns are left out, the tokens of those that stay are not encoded again.
+Guarantees: sampled ids are recorded as the engine returned them, with mask 1 and their log-probs; all other ids have
+mask 0 and log-prob 0. Only tokens that a generation has read are recorded. A step encodes its own observation alone,
+however long the conversation is. Omitting turns does not encode the remaining ones again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .context import Budget, choose_window, omission_note
+from swerl_api import AgentSpec
+
+from .context import answer_room, choose_window, max_input_tokens, omission_note, omits_turns
 from .engine import EngineError, Generation
 from .token_segment import TokenSegment
 from .tokens import Messages, Tokenizer
@@ -27,20 +29,20 @@ class _Turn:
 
 
 class Transcript:
-    """Token record of one conversation that begins with `messages` (system, user)."""
+    """Records the tokens of one conversation that begins with `messages` (system, user)."""
 
-    def __init__(self, tokenizer: Tokenizer, messages: Messages, budget: Budget) -> None:
+    def __init__(self, tokenizer: Tokenizer, messages: Messages, spec: AgentSpec) -> None:
         self._tokenizer = tokenizer
         self._messages = messages
-        self._budget = budget
+        self._spec = spec
         self._prompt = tokenizer.prompt(messages)
         self._turns: list[_Turn] = []
         self._sampled: list[int] = []  # the last answer
-        self._next = self._prompt  # what the engine reads next
-        self._continues = False  # whether that begins with the newest segment
+        self._next = self._prompt  # the next input ids
+        self._continues = False  # whether they extend the newest segment
         self._step = 0
         self.segments: list[TokenSegment] = []
-        self.omitted = 0  # turns left out of the newest segment
+        self.omitted = 0  # turns omitted from the newest segment
 
     @property
     def prompt_length(self) -> int:
@@ -48,15 +50,15 @@ class Transcript:
         return len(self._prompt)
 
     def input_ids(self) -> list[int]:
-        """What the engine reads next."""
+        """The ids that the engine reads next."""
         return self._next
 
     def room(self) -> int:
-        """Tokens of the context window left for the next answer; below 1 when none is to follow."""
-        return self._budget.room(len(self._next))
+        """Tokens of the context window left for the next answer; below 1 when no answer may follow."""
+        return answer_room(self._spec, len(self._next))
 
     def answer(self, generation: Generation) -> str:
-        """Record what was read and sampled; the answer's text without the closing token. Raises EngineError."""
+        """Record a generation and what it read; the answer's text without the closing token. Raises EngineError."""
         text = answer_text(self._tokenizer, generation)
         self._current().sample(self._step, generation)
         self._step += 1
@@ -64,18 +66,18 @@ class Transcript:
         return text
 
     def observe(self, *contents: str, role: str = "user") -> None:
-        """Add messages of `role` after the last answer; they are recorded once a generation has read them."""
+        """Append messages of `role`; they are recorded once a generation has read them."""
         answer = self._closed(role)
         turn = _Turn(answer, contents, role, answer + self._tokenizer.delta(*contents, role=role))
         self._turns.append(turn)
         whole = self.segments[-1].tokens + turn.ids[len(self._sampled) :]
-        if len(whole) <= self._budget.max_input or len(self._turns) == 1 or not self._budget.omits:
+        if len(whole) <= max_input_tokens(self._spec) or len(self._turns) == 1 or not omits_turns(self._spec):
             self._next, self._continues = whole, True
         else:
             self._next, self._continues = self._reduced(), False
 
     def _current(self) -> TokenSegment:
-        """The segment that holds what the engine has just read."""
+        """The segment of the tokens that the engine has just read."""
         if self._continues:
             segment = self.segments[-1]
             segment.read(self._next[len(segment.tokens) :])
@@ -86,18 +88,18 @@ class Transcript:
         return segment
 
     def _reduced(self) -> list[int]:
-        """The conversation with turns left out, at most `max_input` long where the latest turn allows it."""
+        """The conversation with turns omitted, within the window unless the latest turn alone exceeds it."""
         costs = [len(turn.ids) for turn in self._turns]
         note = self._tokenizer.encode(_note(len(self._turns)))
-        target = self._budget.max_input - len(self._prompt) - len(note)
+        target = max_input_tokens(self._spec) - len(self._prompt) - len(note)
         while True:
-            window = choose_window(costs, target, self._budget)
+            window = choose_window(costs, target, self._spec.head_ratio)
             ids = self._shown(window.head, window.tail)
-            excess = len(ids) - self._budget.max_input
+            excess = len(ids) - max_input_tokens(self._spec)
             if excess <= 0 or window.omitted == len(costs) - 1:
                 self.omitted = window.omitted
                 return ids
-            target -= excess  # tokens may join differently around the note than they were counted
+            target -= excess  # tokens around the note may merge differently than counted
 
     def _shown(self, head: int, tail: int) -> list[int]:
         """Tokens of the conversation with the turns [head, tail) replaced by a note in the message before them."""

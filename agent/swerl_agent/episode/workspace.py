@@ -1,7 +1,7 @@
-"""The agent's side of its sandbox: commands, how their output is shown, and the patch of the work tree.
+"""The agent's view of its sandbox: commands, the output shown to the model, and the patch of the work tree.
 
-Guarantees: a command never runs longer than the episode may; what git warns of stays out of the patch; a patch that
-came cut, or without a binary file's content, is read again from the work tree.
+Guarantees: no command outlives the episode's deadline. Git warnings stay out of the patch. A patch that arrives
+truncated, or without a binary file's content, is read again from the work tree.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from swerl_api import AgentSpec
+
 from swerl_agent.sandbox import CommandResult
 
-from .episode import AgentLimits
 from .parsing import clean_patch, is_opaque
 from .prompts import Output
 
-# Nothing pages, nothing draws progress bars.
+# No pagers, no progress bars.
 ENVIRONMENT = {
     "PAGER": "cat",
     "MANPAGER": "cat",
@@ -27,13 +28,13 @@ ENVIRONMENT = {
 DIFF_COMMAND = "git add -A && git diff --cached --binary"
 STAGED_DIFF_COMMAND = "git diff --cached --binary"
 DIFF_TIMEOUT = 60.0  # seconds
-MAX_OUTPUT = 1 << 16  # bytes of a command's output that leave the sandbox, unless the limits show more
-MAX_PATCH = 8 << 20  # bytes; a longer patch is no patch
+MAX_OUTPUT = 1 << 16  # bytes of a command's output that leave the sandbox, unless the model is shown more
+MAX_PATCH = 8 << 20  # bytes; a longer patch is discarded
 HEAD_AND_TAIL = 2_000  # characters of output kept per step in the artifacts
 
 
-class Session(Protocol):
-    """A sandbox that runs commands; `swerl_agent.sandbox.Session` is one."""
+class CommandRunner(Protocol):
+    """Runs commands in one sandbox; `swerl_agent.sandbox.Session` is one."""
 
     image: str  # as its node resolved it
 
@@ -51,8 +52,8 @@ class Session(Protocol):
 class Workspace:
     """The repository in a sandbox."""
 
-    def __init__(self, session: Session, limits: AgentLimits) -> None:
-        self._session, self._limits = session, limits
+    def __init__(self, session: CommandRunner, spec: AgentSpec, workdir: str) -> None:
+        self._session, self._spec, self._workdir = session, spec, workdir
 
     async def execute(
         self,
@@ -63,14 +64,14 @@ class Workspace:
         env: Mapping[str, str] | None = None,
         max_output: int | None = None,
     ) -> CommandResult:
-        """Run one of the model's commands, by default in the repository, its programs quiet. Raises SandboxError."""
+        """Run one of the model's commands, by default in the repository with ENVIRONMENT. Raises SandboxError."""
         return await self._session.run(
             action.replace("\0", ""),  # a shell cannot be given NUL
-            timeout=max(0.1, min(self._limits.command_timeout, seconds_left)),
-            cwd=cwd or self._limits.workdir,
+            timeout=max(0.1, min(self._spec.command_timeout_seconds, seconds_left)),
+            cwd=cwd or self._workdir,
             env=ENVIRONMENT if env is None else env,
-            # Of what the model is shown, either half holds 4 bytes per character.
-            max_output=max_output or max(MAX_OUTPUT, 8 * self._limits.cut.max_chars),
+            # Each half of what the model is shown may hold 4 bytes per character.
+            max_output=max_output or max(MAX_OUTPUT, 8 * self._spec.observation.max_chars),
         )
 
     def shown(self, result: CommandResult) -> Output:
@@ -79,35 +80,35 @@ class Workspace:
         return Output.of(
             text,
             returncode=result.exit_code,
-            hidden=result.omitted_bytes,
-            cut=self._limits.cut,
+            omitted=result.omitted_bytes,
+            observation=self._spec.observation,
             timed_out=result.timed_out,
-            timeout=self._limits.command_timeout,
+            timeout=self._spec.command_timeout_seconds,
         )
 
     async def submitted(self, result: CommandResult) -> str:
-        """The patch of a submission: standard output only, so that git's warnings stay out of it."""
+        """The patch of a submission; standard output only, which excludes git's warnings."""
         patch = clean_patch(_decoded(result.stdout))
         if is_opaque(patch) or result.stdout_bytes > len(result.stdout):
             patch = await self._patch(STAGED_DIFF_COMMAND)
         return patch
 
     async def diff(self) -> str:
-        """What the work tree changed, '' when git gives nothing or more than fits."""
+        """The changes of the work tree; '' when there are none or the patch exceeds MAX_PATCH."""
         return await self._patch(DIFF_COMMAND)
 
     async def _patch(self, command: str) -> str:
         result = await self._session.run(
-            command, timeout=DIFF_TIMEOUT, cwd=self._limits.workdir, env=ENVIRONMENT, max_output=MAX_PATCH
+            command, timeout=DIFF_TIMEOUT, cwd=self._workdir, env=ENVIRONMENT, max_output=MAX_PATCH
         )
         whole = result.exit_code == 0 and result.stdout_bytes == len(result.stdout)
         return clean_patch(_decoded(result.stdout)) if whole else ""
 
 
 def step_record(step: int, action: str, result: CommandResult, started: float) -> dict[str, Any]:
-    """A command and its result, for artifacts and the judge; `step` counts the model's answers from 0.
+    """The record of a command and its result, for artifacts and the judge; `step` counts the model's answers from 0.
 
-    `output_len` counts the characters of which head and tail are ends, `output_hidden` the bytes cut before them.
+    `output_len` counts the characters that head and tail are the ends of; `output_hidden` counts omitted bytes.
     """
     output = result.output
     return {
@@ -128,5 +129,5 @@ def step_record(step: int, action: str, result: CommandResult, started: float) -
 
 
 def _decoded(output: bytes) -> str:
-    """Text of a patch, without loss: bytes that are not UTF-8 become surrogate escapes."""
+    """The patch as text; bytes that are not UTF-8 become surrogate escapes."""
     return output.decode("utf-8", "surrogateescape")

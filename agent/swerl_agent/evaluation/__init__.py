@@ -1,12 +1,12 @@
 """Evaluation: many attempts at many tasks, whatever happens to the process that runs them."""
 
-from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, opened_agent, opened_chat_agent
+from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, open_agent, open_chat_agent
 from .artifacts import bare_address, made_with
-from .attempts import Attempt, Attempts, opened_attempts
 from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck, check_prompts
 from .folder import AGREE, Conclusions, check_agreement, conclude, keep_settings, read_settings
 from .records import Record, RecordError, Records
 from .redo import Redo
+from .samples import SampleRunner, open_sample_runner
 from .summary import merge, predictions, summarise
 
 __all__ = [
@@ -14,8 +14,6 @@ __all__ = [
     "AGREE",
     "BUILTIN",
     "MINI_SWE_AGENT",
-    "Attempt",
-    "Attempts",
     "Conclusions",
     "Evaluation",
     "EvaluationSettings",
@@ -24,6 +22,7 @@ __all__ = [
     "RecordError",
     "Records",
     "Redo",
+    "SampleRunner",
     "bare_address",
     "check_agreement",
     "check_prompts",
@@ -31,9 +30,9 @@ __all__ = [
     "keep_settings",
     "made_with",
     "merge",
-    "opened_agent",
-    "opened_attempts",
-    "opened_chat_agent",
+    "open_agent",
+    "open_chat_agent",
+    "open_sample_runner",
     "predictions",
     "read_settings",
     "summarise",

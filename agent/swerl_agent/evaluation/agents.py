@@ -1,7 +1,7 @@
-"""The agents that may be asked for by name, opened.
+"""Opens the agent that an AgentSpec names.
 
-Guarantees: a package that lacks, and prompts that cannot be read, are found before the model or the cluster is asked; a
-server that is spoken to in messages has answered as it will have to before an agent is given out.
+Guarantees: a missing package and unreadable prompts are reported before any request to the model or the cluster. A chat
+completions server has answered one check request before its agent is returned.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from functools import partial
 from types import ModuleType
 from typing import get_args
 
-from swerl_api import AgentKind
+from swerl_api import AgentKind, AgentSpec
 
 from swerl_agent.episode import (
     Agent,
-    AgentLimits,
     BuiltinAgent,
     ChatAgent,
     ChatCompletions,
@@ -24,6 +23,7 @@ from swerl_agent.episode import (
     HFTokenizer,
     PromptError,
     Prompts,
+    agent_protocol,
 )
 from swerl_agent.gateway import Gateway, Relay
 
@@ -32,47 +32,49 @@ BUILTIN, MINI_SWE_AGENT = AGENTS
 
 
 @asynccontextmanager
-async def opened_agent(
-    name: str, engine: Engine, tokenizer: HFTokenizer, prompts: str | None, limits: AgentLimits
+async def open_agent(
+    spec: AgentSpec, engine: Engine, tokenizer: HFTokenizer, prompts: str | None
 ) -> AsyncIterator[Agent]:
-    """The agent `name`, one of AGENTS; `prompts` is YAML in its own format, by default what comes with it.
+    """The agent of `spec` with an engine; `prompts` is YAML in the agent's own format, by default its built-in ones.
 
     Raises PromptError.
     """
-    if name == BUILTIN:
-        yield BuiltinAgent(engine, tokenizer, Prompts.of(limits.protocol, prompts), limits)
+    protocol = agent_protocol(spec)
+    if spec.kind == BUILTIN:
+        yield BuiltinAgent(engine, tokenizer, Prompts.of(protocol, prompts), spec)
         return
     package = _mini_swe_agent()
-    agent = package.MiniSweAgent.of(limits.protocol, prompts)
+    agent = package.MiniSweAgent.of(protocol, prompts)
     async with Gateway(engine, tokenizer) as gateway:
-        yield package.MiniSweAgentEpisodes(gateway, agent, limits)
+        yield package.MiniSweAgentEpisodes(gateway, agent, spec)
 
 
 @asynccontextmanager
-async def opened_chat_agent(
-    name: str, server: ChatCompletions, prompts: str | None, limits: AgentLimits, *, temperature: float
+async def open_chat_agent(
+    spec: AgentSpec, server: ChatCompletions, prompts: str | None, *, temperature: float
 ) -> AsyncIterator[Agent]:
-    """The agent `name` with a server that is spoken to in messages; the rest is as in `opened_agent`.
+    """The agent of `spec` with a chat completions server; `prompts` as in `open_agent`.
 
-    Raises PromptError, and EndpointError and EngineError when the server will not answer.
+    Raises PromptError, and EndpointError or EngineError when the server does not answer as needed.
     """
-    tools = limits.protocol.tools
-    check = partial(server.check, max_tokens=limits.max_tokens_per_turn, temperature=temperature, tools=tools)
-    if name == BUILTIN:
+    protocol = agent_protocol(spec)
+    tools = protocol.tools
+    check = partial(server.check, max_tokens=spec.max_tokens_per_turn, temperature=temperature, tools=tools)
+    if spec.kind == BUILTIN:
         if tools:
             raise PromptError(
-                f"the builtin agent speaks {limits.protocol.name} in tokens alone; with chat completions choose a "
-                "protocol with blocks, such as mini-swe-agent-2, or the agent mini-swe-agent"
+                f"the builtin agent supports {protocol.name} with SGLang's /generate only; with chat completions use "
+                "a protocol with blocks, such as mini-swe-agent-2, or the agent mini-swe-agent"
             )
-        agent = ChatAgent(server, Prompts.of(limits.protocol, prompts), limits)
+        agent = ChatAgent(server, Prompts.of(protocol, prompts), spec)
         await check()
         yield agent
         return
     package = _mini_swe_agent()
-    other = package.MiniSweAgent.of(limits.protocol, prompts)
+    mini = package.MiniSweAgent.of(protocol, prompts)
     await check()
     async with Relay(server) as relay:
-        yield package.MiniSweAgentEpisodes(relay, other, limits)
+        yield package.MiniSweAgentEpisodes(relay, mini, spec)
 
 
 def _mini_swe_agent() -> ModuleType:

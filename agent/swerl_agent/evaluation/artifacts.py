@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from swerl_agent.episode import AgentLimits, Episode, artifact_prefix, write_artifacts
+from swerl_api import AgentSpec
 
-from .attempts import Attempt
+from swerl_agent.episode import Episode, GradedEpisode, artifact_prefix, write_artifacts
 
 INTERRUPTED = "interrupted"  # what the files of a try say that came to no result
 
 
-def made_with(model: str, api_base: str, limits: AgentLimits) -> dict[str, Any]:
+def made_with(model: str, api_base: str, spec: AgentSpec) -> dict[str, Any]:
     """What the files of an attempt say of how it was made; of the address neither user, password nor query."""
     return {
         "model": model,
         "api_base": bare_address(api_base),
-        "step_limit": limits.step_limit,
-        "max_tokens": limits.max_tokens_per_turn,
+        "step_limit": spec.step_limit,
+        "max_tokens": spec.max_tokens_per_turn,
     }
 
 
@@ -36,9 +36,9 @@ def bare_address(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def write_attempt(folder: Path, attempt: Attempt, meta: Mapping[str, Any]) -> Path:
+def write_attempt(folder: Path, sample: GradedEpisode, meta: Mapping[str, Any]) -> Path:
     """The new folder of an attempt that came to its end; `meta` is added to its files. Raises OSError."""
-    return _replacing(folder, attempt.episode, attempt, {**meta, "reward": attempt.reward, INTERRUPTED: False})
+    return _replacing(folder, sample.episode, sample, {**meta, "reward": sample.reward, INTERRUPTED: False})
 
 
 def write_interrupted(folder: Path, episode: Episode, meta: Mapping[str, Any]) -> Path:
@@ -46,9 +46,9 @@ def write_interrupted(folder: Path, episode: Episode, meta: Mapping[str, Any]) -
     return _replacing(folder, episode, None, {**meta, INTERRUPTED: True})
 
 
-def _replacing(folder: Path, episode: Episode, attempt: Attempt | None, meta: Mapping[str, Any]) -> Path:
+def _replacing(folder: Path, episode: Episode, sample: GradedEpisode | None, meta: Mapping[str, Any]) -> Path:
     before = list(_interrupted(folder, episode))
-    written = write_artifacts(folder, episode, attempt.verdict if attempt else None, meta=meta)
+    written = write_artifacts(folder, episode, sample.verdict if sample else None, meta=meta)
     for each in before:
         shutil.rmtree(each, ignore_errors=True)
     return written

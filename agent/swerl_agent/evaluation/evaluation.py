@@ -15,15 +15,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.episode import PROMPT_FAILED, Agent, Episode, PromptError, unwritten
+from swerl_agent.episode import (
+    PROMPT_FAILED,
+    Agent,
+    Episode,
+    EpisodeRequest,
+    GradedEpisode,
+    PromptError,
+    unwritten,
+)
 from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 
 from .artifacts import write_attempt, write_interrupted
-from .attempts import Attempt, Attempts
 from .records import Record, Records, Trial
+from .samples import SampleRunner
 
 LOST_IN_A_ROW = 20  # attempts that say nothing about the model, after which going on is vain
 
@@ -75,7 +83,7 @@ class Evaluation:
         known = {trial: self._records.of(trial) for trial in self.left}
         return [trial for trial, record in known.items() if record is None or record.exit_status != PROMPT_FAILED]
 
-    async def run(self, attempts: Attempts) -> None:
+    async def run(self, runner: SampleRunner) -> None:
         """Make them all; what is recorded stays whatever is raised.
 
         Raises EvaluationStuck, PromptError when no prompt renders any more, LeaseLost, GradingError, OSError.
@@ -83,43 +91,44 @@ class Evaluation:
         left = self.left
         queue = iter(left)
         if left:
-            await _all([self._work(queue, attempts) for _ in range(min(self._settings.workers, len(left)))])
+            await _all([self._work(queue, runner) for _ in range(min(self._settings.workers, len(left)))])
 
-    async def _work(self, queue: Iterator[Trial], attempts: Attempts) -> None:
+    async def _work(self, queue: Iterator[Trial], runner: SampleRunner) -> None:
         for trial in queue:
-            record = await self._attempt(trial, attempts)
+            record = await self._attempt(trial, runner)
             self._on_record(record)
             await asyncio.to_thread(self._conclude)
-            if attempts.lost.done():
-                attempts.lost.result()
+            if runner.lost.done():
+                runner.lost.result()
             self._lost = 0 if record.valid else self._lost + 1
             if self._lost >= LOST_IN_A_ROW:
                 raise _vain(record, f"the last {self._lost} attempts")
 
-    async def _attempt(self, trial: Trial, attempts: Attempts) -> Record:
+    async def _attempt(self, trial: Trial, runner: SampleRunner) -> Record:
         """One attempt; its record, which is on disk."""
         started = time.monotonic()
         name, sample = trial
         async with unwritten(lambda episode: self._leave(trial, episode, time.monotonic() - started)) as ended:
             try:
-                attempt = await attempts.make(
+                request = EpisodeRequest(
                     self._tasks[name],
-                    self._agent,
                     group=f"{name}-{sample}",
                     index=sample,
                     temperature=self._settings.temperature,
+                    workdir=runner.sandbox.workdir,
                     on_end=ended.append,
                 )
+                graded = await runner.run(request, self._agent)
             except (SandboxError, KubeError) as error:
                 record = _lost(trial, f"{type(error).__name__}: {error}", time.monotonic() - started)
                 await finish_in_thread(self._records.add, record)
                 return record
             ended.clear()
-            return await finish_in_thread(self._keep, trial, attempt, time.monotonic() - started)
+            return await finish_in_thread(self._keep, trial, graded, time.monotonic() - started)
 
-    def _keep(self, trial: Trial, attempt: Attempt, elapsed: float) -> Record:
-        folder = write_attempt(self._folder, attempt, self._meta(trial, elapsed))
-        record = _record(trial, attempt, elapsed, folder.name)
+    def _keep(self, trial: Trial, graded: GradedEpisode, elapsed: float) -> Record:
+        folder = write_attempt(self._folder, graded, self._meta(trial, elapsed))
+        record = _record(trial, graded, elapsed, folder.name)
         self._records.add(record)
         return record
 
@@ -171,17 +180,17 @@ def _lost(trial: Trial, error: str, elapsed: float) -> Record:
     return Record(*trial, False, False, "lost", "", None, 0, error, round(elapsed, 1), "")
 
 
-def _record(trial: Trial, attempt: Attempt, elapsed: float, folder: str) -> Record:
-    episode, verdict = attempt.episode, attempt.verdict
+def _record(trial: Trial, graded: GradedEpisode, elapsed: float, folder: str) -> Record:
+    episode, verdict = graded.episode, graded.verdict
     return Record(
         *trial,
-        resolved=attempt.resolved,
-        valid=attempt.lost is None,
+        resolved=graded.resolved,
+        valid=graded.loss_error is None,
         exit_status=episode.exit_status,
         verdict=verdict.status if verdict else "",
         patch_source=episode.patch_source,
         n_steps=len(episode.steps),
-        error=episode.error or attempt.lost,
+        error=episode.error or graded.loss_error,
         elapsed=round(elapsed, 1),
         run_dir=folder,
     )

@@ -16,20 +16,20 @@ from typing import Any
 import aiohttp
 from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
 
-from swerl_agent.episode import Agent, AgentLimits, ChatCompletions, SGLangEngine, check_served, environment_proxy
+from swerl_agent.episode import Agent, ChatCompletions, SGLangEngine, check_served, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.grading import VERDICTS
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
 from swerl_agent.tasks.selection import shard
 
-from .agents import opened_agent, opened_chat_agent
+from .agents import open_agent, open_chat_agent
 from .artifacts import made_with
-from .attempts import Attempts, opened_attempts
 from .evaluation import Evaluation, EvaluationSettings, check_prompts
 from .folder import AGREE, Conclusions, begin_again, conclude, keep_settings, read_settings
 from .progress import ProgressReport, progress_of
 from .records import RESULTS, Records
+from .samples import SampleRunner, open_sample_runner
 from .summary import merge
 
 KEPT = {"tasks", "agent", "temperature", "top_p", "top_k"}  # fields of the spec that results of one folder share
@@ -79,8 +79,8 @@ async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None
         following = asyncio.create_task(report.follow(lambda: progress_of(records, mine, total)))
         try:
             if work.left:
-                async with _attempts(client, share, kubeconfig) as attempts:
-                    await work.run(attempts)
+                async with _sample_runner(client, share, kubeconfig) as runner:
+                    await work.run(runner)
         finally:
             following.cancel()
             await asyncio.to_thread(conclusions.made)
@@ -153,7 +153,7 @@ def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
         spec.samples,
         spec.workers,
         spec.temperature,
-        told=made_with(file.model, file.engine, _limits(file)),
+        told=made_with(file.model, file.engine, spec.agent),
     )
 
 
@@ -173,7 +173,7 @@ async def _token_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterat
     if endpoint := file.spec.model.endpoint:  # engines that are started serve what they were told to
         await check_served(file.engine, http, model=endpoint.model, tokenizer=file.tokenizer)
     engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=file.spec.top_k)
-    async with opened_agent(chosen.kind, engine, tokenizer, _prompts(share), _limits(file)) as agent:
+    async with open_agent(chosen, engine, tokenizer, _prompts(share)) as agent:
         yield agent
 
 
@@ -190,22 +190,19 @@ async def _chat_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterato
         top_k=spec.top_k,
         proxy=await environment_proxy(file.engine),
     )
-    how = {"temperature": spec.temperature}
-    async with opened_chat_agent(spec.agent.kind, server, _prompts(share), _limits(file), **how) as agent:
+    async with open_chat_agent(spec.agent, server, _prompts(share), temperature=spec.temperature) as agent:
         yield agent
-
-
-def _limits(file: EvaluationFile) -> AgentLimits:
-    return AgentLimits.of(file.spec.agent, workdir=file.spec.sandbox.workdir)
 
 
 def _prompts(share: Share) -> str | None:
     return prompts_text(share.file.spec.agent, share.folders.prompts)
 
 
-def _attempts(client: KubeClient, share: Share, kubeconfig: str | None) -> AbstractAsyncContextManager[Attempts]:
+def _sample_runner(
+    client: KubeClient, share: Share, kubeconfig: str | None
+) -> AbstractAsyncContextManager[SampleRunner]:
     file = share.file
-    return opened_attempts(
+    return open_sample_runner(
         client,
         file.namespace,
         file.spec.grading,

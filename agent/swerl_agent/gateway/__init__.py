@@ -6,17 +6,18 @@ none (`Relay`). The agent is not changed.
 """
 
 from .application import Endpoint, Endpoints, Gateway, Relay
-from .black_box import BlackBoxAgent, Ending, Shell, run_black_box
+from .black_box import AgentExit, AgentShell, BlackBoxAgent, BlackBoxRequest, run_black_box
 from .recording import Recording
 
 __all__ = [
+    "AgentExit",
+    "AgentShell",
     "BlackBoxAgent",
-    "Ending",
+    "BlackBoxRequest",
     "Endpoint",
     "Endpoints",
     "Gateway",
     "Recording",
     "Relay",
-    "Shell",
     "run_black_box",
 ]

@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
+from swerl_api import AgentSpec
 
-from swerl_agent.episode import AgentLimits, ChatCompletions, Engine, HFTokenizer
+from swerl_agent.episode import ChatCompletions, Engine, HFTokenizer
 
 from . import wire
 from .errors import Refusal, closed, internal, invalid
@@ -55,7 +56,7 @@ class Endpoints(ABC):
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
 
     @abstractmethod
-    def _record(self, limits: AgentLimits, *, routing_key: str, temperature: float) -> Recording:
+    def _record(self, spec: AgentSpec, *, routing_key: str, temperature: float) -> Recording:
         """What answers and records one episode from now on."""
 
     @property
@@ -78,15 +79,13 @@ class Endpoints(ABC):
         await self._runner.cleanup()
 
     @contextlib.contextmanager
-    def episode(
-        self, limits: AgentLimits, *, routing_key: str, temperature: float
-    ) -> Iterator[tuple[Endpoint, Recording]]:
+    def episode(self, spec: AgentSpec, *, routing_key: str, temperature: float) -> Iterator[tuple[Endpoint, Recording]]:
         """An endpoint that ends with the context, and what comes through it.
 
         `routing_key` keeps episodes of one prompt on one engine; `temperature` is for requests that name none.
         """
         key = secrets.token_urlsafe(24)
-        recording = self._record(limits, routing_key=routing_key, temperature=temperature)
+        recording = self._record(spec, routing_key=routing_key, temperature=temperature)
         self._episodes[key] = recording
         try:
             yield Endpoint(f"{self.url}/episodes/{key}/v1", key, self._model), recording
@@ -135,8 +134,8 @@ class Gateway(Endpoints):
         super().__init__(**place)
         self._engine, self._tokenizer = engine, tokenizer
 
-    def _record(self, limits: AgentLimits, *, routing_key: str, temperature: float) -> Recording:
-        return SampledRecording(self._engine, self._tokenizer, limits, routing_key=routing_key, temperature=temperature)
+    def _record(self, spec: AgentSpec, *, routing_key: str, temperature: float) -> Recording:
+        return SampledRecording(self._engine, self._tokenizer, spec, routing_key=routing_key, temperature=temperature)
 
 
 class Relay(Endpoints):
@@ -146,8 +145,8 @@ class Relay(Endpoints):
         super().__init__(**place)
         self._server = server
 
-    def _record(self, limits: AgentLimits, *, routing_key: str, temperature: float) -> Recording:
-        return RelayedRecording(self._server, limits, routing_key=routing_key, temperature=temperature)
+    def _record(self, spec: AgentSpec, *, routing_key: str, temperature: float) -> Recording:
+        return RelayedRecording(self._server, spec, routing_key=routing_key, temperature=temperature)
 
 
 @web.middleware

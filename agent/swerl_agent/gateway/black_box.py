@@ -1,114 +1,110 @@
-"""Episodes of agents that only know an OpenAI-compatible endpoint and a sandbox.
+"""Episodes of black-box agents: an agent knows one OpenAI-compatible endpoint and one sandbox.
 
-Guarantees: such an Episode has the same fields, exit statuses and fallbacks as one of the built-in loop;
-a lost engine or sandbox ends it at once and is never put down to the agent; nothing of the agent reaches the engine or
-the sandbox after its end.
+Guarantees: such an Episode has the same fields, exit statuses and fallbacks as one of the built-in loop. A lost engine
+or sandbox ends it at once and is never blamed on the agent. After its end, no request of the agent reaches engine or
+sandbox.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from swerl_agent.episode import AgentLimits, Episode, PromptError
-from swerl_agent.episode.run import Ended, EpisodeRun
-from swerl_agent.episode.workspace import Session
+from swerl_api import AgentSpec
+
+from swerl_agent.episode import CommandRunner, Episode, EpisodeRequest, PromptError
+from swerl_agent.episode.run import EpisodeEnded, EpisodeRun
 from swerl_agent.sandbox import CommandResult, SandboxError
-from swerl_agent.tasks import Task, TaskView
+from swerl_agent.tasks import TaskView
 
 from .application import Endpoint, Endpoints
 from .recording import Recording
 
-MAX_OUTPUT = 1 << 18  # bytes of a command's output that reach the agent, which may submit its patch so
+MAX_OUTPUT = 1 << 18  # bytes of a command's output that reach the agent; a submitted patch is such output
 
 
 @dataclass(frozen=True)
-class Ending:
-    """What an agent says of its end."""
+class AgentExit:
+    """How an agent ended, as it reports it."""
 
     exit_status: str  # of an Episode: submitted, max_steps, repeated_format_errors, ..., error
-    submission: CommandResult | None = None  # of the command whose output is the patch
-    format_errors: int = 0  # answers without anything to run
+    submission: CommandResult | None = None  # result of the command whose output is the patch
+    format_errors: int = 0  # answers without a command to run
     error: str | None = None
 
 
-class Shell(Protocol):
-    """The sandbox as the agent has it; what it runs is recorded."""
+class AgentShell(Protocol):
+    """The sandbox as the agent uses it; every command is recorded."""
 
     async def run(
         self, command: str, *, action: str | None = None, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> CommandResult:
-        """Run a command for at most the episode's `command_timeout`; `action` is what the model asked for, when
-        `command` says more. Raises SandboxError."""
-        ...
+        """Run a command for at most commandTimeoutSeconds; raises SandboxError.
 
-
-class BlackBoxAgent(Protocol):
-    """A program that attempts tasks with the model behind an endpoint."""
-
-    async def run(self, task: TaskView, endpoint: Endpoint, shell: Shell, limits: AgentLimits) -> Ending:
-        """Attempt `task`; cancellation ends it.
-
-        Raises PromptError for prompts that do not render; what else is raised is the agent's failure.
+        `action` is the model's own command where `command` adds to it.
         """
         ...
 
 
+class BlackBoxAgent(Protocol):
+    """A program that works on tasks with the model behind an endpoint."""
+
+    async def run(self, request: BlackBoxRequest) -> AgentExit:
+        """Work on the task; cancellation ends it.
+
+        Raises PromptError for prompts that do not render. Any other exception is a failure of the agent.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class BlackBoxRequest:
+    """What a black-box agent gets for one episode."""
+
+    task: TaskView
+    endpoint: Endpoint
+    shell: AgentShell
+    spec: AgentSpec
+    workdir: str  # folder of the repository in the sandbox
+
+
 async def run_black_box(
-    task: Task,
-    session: Session,
+    request: EpisodeRequest,
+    session: CommandRunner,
     gateway: Endpoints,
     agent: BlackBoxAgent,
-    limits: AgentLimits,
+    spec: AgentSpec,
     *,
-    group: str,
-    index: int,
-    temperature: float,
     agent_name: str = "",
-    on_end: Callable[[Episode], None] | None = None,
 ) -> Episode:
-    """One episode of `agent` at `task` in the sandbox of `session`; the rest is as in `run_episode`.
-
-    `agent_name` is what the episode calls it, by default its class.
-    """
+    """The finished episode of `agent`; `agent_name` is its name in the episode, by default its class."""
     name = agent_name or type(agent).__name__
-    with gateway.episode(limits, routing_key=f"{group}/{task.instance_id}", temperature=temperature) as (
-        endpoint,
-        recording,
-    ):
-        running = _BlackBoxRun(
-            task, session, agent, endpoint, recording, limits, group=group, index=index, agent_name=name
-        )
-        try:
-            return await running.run()
-        finally:
-            if on_end:
-                on_end(running.episode)
+    opened = gateway.episode(spec, routing_key=request.routing_key, temperature=request.temperature)
+    with opened as (endpoint, recording):
+        return await _BlackBoxRun(request, session, agent, endpoint, recording, spec, agent_name=name).run()
 
 
 class _BlackBoxRun(EpisodeRun):
     def __init__(
         self,
-        task: Task,
-        session: Session,
+        request: EpisodeRequest,
+        session: CommandRunner,
         agent: BlackBoxAgent,
         endpoint: Endpoint,
         recording: Recording,
-        limits: AgentLimits,
+        spec: AgentSpec,
         *,
-        group: str,
-        index: int,
         agent_name: str,
     ) -> None:
-        super().__init__(task, session, limits, group=group, index=index, agent_name=agent_name)
-        self.task, self.agent, self.endpoint, self.recording = task.visible(), agent, endpoint, recording
+        super().__init__(request, session, spec, agent_name=agent_name)
+        self.agent, self.endpoint, self.recording = agent, endpoint, recording
         self.episode.segments = recording.segments
         self.shell = _RecordedShell(self)
 
     async def act(self) -> None:
-        agent = asyncio.create_task(self.agent.run(self.task, self.endpoint, self.shell, self.limits))
+        agent = asyncio.create_task(self.agent.run(self._agent_request()))
         try:
             ends: list[asyncio.Future[Any]] = [agent, self.recording.lost, self.shell.lost]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -122,24 +118,28 @@ class _BlackBoxRun(EpisodeRun):
             raise self.recording.lost.result()
         if not self.shell.lost.cancelled():
             raise self.shell.lost.result()
-        await self._conclude(self._ending(agent))
+        await self._end(self._agent_exit(agent))
 
-    def _ending(self, agent: asyncio.Task[Ending]) -> Ending:
+    def _agent_request(self) -> BlackBoxRequest:
+        task, workdir = self.request.task.visible(), self.request.workdir
+        return BlackBoxRequest(task, self.endpoint, self.shell, self.spec, workdir)
+
+    def _agent_exit(self, agent: asyncio.Task[AgentExit]) -> AgentExit:
         error = agent.exception()
         if isinstance(error, PromptError):
             raise error
-        return Ending("error", error=f"{type(error).__name__}: {error}") if error else agent.result()
+        return AgentExit("error", error=f"{type(error).__name__}: {error}") if error else agent.result()
 
-    async def _conclude(self, ending: Ending) -> None:
-        self.episode.format_errors = ending.format_errors
-        if ending.submission:
-            await self.take_submission(ending.submission)
-        status = ending.exit_status
+    async def _end(self, agent_exit: AgentExit) -> None:
+        self.episode.format_errors = agent_exit.format_errors
+        if agent_exit.submission:
+            await self.take_submission(agent_exit.submission)
+        status = agent_exit.exit_status
         if status == "error":
             status = self.recording.refused or status
         if status in ("error", "prompt_too_long"):
-            self.episode.error = ending.error
-        raise Ended(status)
+            self.episode.error = agent_exit.error
+        raise EpisodeEnded(status)
 
     def _collect(self) -> None:
         self.episode.messages, self.episode.turns = self.recording.messages, self.recording.answers
@@ -148,7 +148,7 @@ class _BlackBoxRun(EpisodeRun):
 
 
 class _RecordedShell:
-    """Runs the agent's commands until it is closed; `lost` is what ended the sandbox."""
+    """Runs the agent's commands until it is closed; `lost` is the error that ended the sandbox."""
 
     def __init__(self, episode: _BlackBoxRun) -> None:
         self._episode = episode
@@ -160,7 +160,7 @@ class _RecordedShell:
         self, command: str, *, action: str | None = None, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> CommandResult:
         if self._closed:
-            raise ConnectionError("the episode is over, and so is its sandbox")
+            raise ConnectionError("the episode has ended and its sandbox is closed")
         running = asyncio.create_task(self._run(command, action, cwd, env))
         self._running.add(running)
         running.add_done_callback(self._running.discard)

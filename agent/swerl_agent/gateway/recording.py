@@ -12,7 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from swerl_agent.episode import AgentLimits, EngineError, TokenSegment
+from swerl_api import AgentSpec
+
+from swerl_agent.episode import EngineError, TokenSegment
 
 from .errors import Refusal, closed, ended, invalid
 from .request import ChatRequest
@@ -27,9 +29,9 @@ class Recording(ABC):
     segments: list[TokenSegment]
     """The tokens of the episode; the list grows with it, and stays empty where only text is known."""
 
-    def __init__(self, limits: AgentLimits) -> None:
-        self._limits = limits
-        self._deadline = asyncio.get_running_loop().time() + limits.episode_timeout
+    def __init__(self, spec: AgentSpec) -> None:
+        self._spec = spec
+        self._deadline = asyncio.get_running_loop().time() + spec.episode_timeout_seconds
         self._asked: set[asyncio.Task[Body]] = set()
         self._calls = 0  # that were let in
         self._closed = False
@@ -88,9 +90,9 @@ class Recording(ABC):
             raise _engine_lost(self.lost.result())
         if asyncio.get_running_loop().time() >= self._deadline:
             raise self._out_of_time()
-        if self._calls >= self._limits.step_limit:
+        if self._calls >= self._spec.step_limit:
             self.refused = "max_steps"
-            raise ended("max_steps", f"the episode has had its {self._limits.step_limit} answers (stepLimit)")
+            raise ended("max_steps", f"the episode has had its {self._spec.step_limit} answers (stepLimit)")
 
     async def _in_time(self, work: Work) -> Body:
         started = time.monotonic()
@@ -110,7 +112,7 @@ class Recording(ABC):
 
     def _out_of_time(self) -> Refusal:
         self.refused = "episode_timeout"
-        return ended("episode_timeout", f"the episode's {self._limits.episode_timeout:g} seconds are over")
+        return ended("episode_timeout", f"the episode's {self._spec.episode_timeout_seconds:g} seconds are over")
 
 
 def _engine_lost(error: EngineError) -> Refusal:

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from swerl_agent.episode import AgentLimits, ChatCompletions, ContextFull, CountedWindow
+from swerl_api import AgentSpec
+
+from swerl_agent.episode import ChatCompletions, ContextFull, CountedWindow
 from swerl_agent.episode.chat import said
 from swerl_agent.episode.engine import added
 
@@ -24,11 +26,11 @@ CALL_KEYS = ("id", "type", "function")  # of a tool call in it
 class RelayedRecording(Recording):
     """Answers with what the server answers, unchanged; model, limits and temperature are the episode's."""
 
-    def __init__(self, server: ChatCompletions, limits: AgentLimits, *, routing_key: str, temperature: float) -> None:
-        super().__init__(limits)
+    def __init__(self, server: ChatCompletions, spec: AgentSpec, *, routing_key: str, temperature: float) -> None:
+        super().__init__(spec)
         self._server = server
         self._routing_key, self._temperature = routing_key, temperature
-        self._window = CountedWindow(limits)
+        self._window = CountedWindow(spec)
         self._answers = 0
         self._messages: list[dict[str, str]] = []
         self.segments = []

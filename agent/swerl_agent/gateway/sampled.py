@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from swerl_agent.episode import AgentLimits, Engine, HFTokenizer, TokenizerError
+from swerl_api import AgentSpec
+
+from swerl_agent.episode import Engine, HFTokenizer, TokenizerError
 from swerl_agent.episode.engine import added
 
 from . import wire
@@ -19,9 +21,9 @@ class SampledRecording(Recording):
     """Answers by sampling tokens, which are kept as they were read and sampled."""
 
     def __init__(
-        self, engine: Engine, tokenizer: HFTokenizer, limits: AgentLimits, *, routing_key: str, temperature: float
+        self, engine: Engine, tokenizer: HFTokenizer, spec: AgentSpec, *, routing_key: str, temperature: float
     ) -> None:
-        super().__init__(limits)
+        super().__init__(spec)
         self._engine = engine
         self._routing_key, self._temperature = routing_key, temperature
         self._tree = Tree(tokenizer)
@@ -48,14 +50,14 @@ class SampledRecording(Recording):
             context = self._tree.context(request)
         except TokenizerError as error:
             raise invalid(f"{at_fault}: {error}", at_fault) from error
-        length, window = len(context.ids), self._limits.context_tokens
+        length, window = len(context.ids), self._spec.context_tokens
         if length >= window:
             raise self._full(f"This model's maximum context length is {window} tokens; the messages have {length}.")
         return context, window - length
 
     async def _sample(self, request: ChatRequest, context: Context, room: int) -> Body:
         tokenizer = self._tree.tokenizer(request.shown_tools)
-        limits = [limit for limit in (room, self._limits.max_tokens_per_turn, request.wanted_tokens) if limit]
+        limits = [limit for limit in (room, self._spec.max_tokens_per_turn, request.wanted_tokens) if limit]
         generation = await self._engine.generate(
             context.ids,
             max_new_tokens=min(limits),

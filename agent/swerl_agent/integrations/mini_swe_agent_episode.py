@@ -11,7 +11,7 @@ import asyncio
 import os
 import platform
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,11 @@ from minisweagent.agents.default import DefaultAgent
 from minisweagent.models.litellm_model import LitellmModel
 from minisweagent.models.litellm_textbased_model import LitellmTextbasedModel
 from minisweagent.utils.serialize import recursive_merge
+from swerl_api import AgentSpec
 
-from swerl_agent.episode import AgentLimits, AgentProtocol, Episode, PromptError, StepScoring
-from swerl_agent.episode.workspace import Session
-from swerl_agent.gateway import Ending, Endpoint, Endpoints, Shell, run_black_box
+from swerl_agent.episode import AgentProtocol, CommandRunner, Episode, EpisodeRequest, PromptError, agent_protocol
+from swerl_agent.gateway import AgentExit, AgentShell, BlackBoxRequest, Endpoint, Endpoints, run_black_box
 from swerl_agent.sandbox import CommandResult
-from swerl_agent.tasks import Task, TaskView
 
 from .mini_swe_agent import merged, observed
 from .mini_swe_agent_templates import failed_template
@@ -76,36 +75,37 @@ class MiniSweAgent:
             raise PromptError(f"a configuration of mini-swe-agent needs the sections agent and model: lacks {missing}")
         return cls(document, tools=not protocol.fence)
 
-    async def run(self, task: TaskView, endpoint: Endpoint, shell: Shell, limits: AgentLimits) -> Ending:
-        """Attempt `task`; raises PromptError for a template that does not render, and what the agent raises."""
+    async def run(self, request: BlackBoxRequest) -> AgentExit:
+        """See BlackBoxAgent; raises PromptError for a template that does not render, and what the agent raises."""
         loop = asyncio.get_running_loop()
-        ending: asyncio.Future[Ending] = loop.create_future()
-        environment = ShellEnvironment(shell, loop, self._section("environment").get("env") or {}, limits)
+        agent_exit: asyncio.Future[AgentExit] = loop.create_future()
+        environment = ShellEnvironment(request, loop, self._section("environment").get("env") or {})
 
-        def attempt() -> None:
+        def run_agent() -> None:
             try:
-                agent = DefaultAgent(self._model(endpoint, limits), environment, **self._agent(limits))
-                said = agent.run(task.problem_statement)
-                settle = partial(_settle, ending, _ending(agent, said, environment))
+                model = self._model(request.endpoint, request.spec)
+                agent = DefaultAgent(model, environment, **self._agent(request.spec))
+                result = agent.run(request.task.problem_statement)
+                settle = partial(_settle, agent_exit, _agent_exit(agent, result, environment))
             except Exception as error:
-                settle = partial(_settle, ending, failed_template(error, self.config) or error)
+                settle = partial(_settle, agent_exit, failed_template(error, self.config) or error)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle)
 
-        threading.Thread(target=attempt, name=f"mini-swe-agent {task.instance_id}", daemon=True).start()
-        return await ending
+        threading.Thread(target=run_agent, name=f"mini-swe-agent {request.task.instance_id}", daemon=True).start()
+        return await agent_exit
 
-    def _agent(self, limits: AgentLimits) -> dict[str, Any]:
+    def _agent(self, spec: AgentSpec) -> dict[str, Any]:
         return {
             **self._section("agent"),
-            "step_limit": limits.step_limit,
+            "step_limit": spec.step_limit,
             "cost_limit": 0,
             "wall_time_limit_seconds": 0,  # the episode's own timeout counts the sandbox's time, too
-            "max_consecutive_format_errors": limits.protocol.format_error_limit,
+            "max_consecutive_format_errors": agent_protocol(spec).format_error_limit,
             "output_path": None,
         }
 
-    def _model(self, endpoint: Endpoint, limits: AgentLimits) -> LitellmModel:
+    def _model(self, endpoint: Endpoint, spec: AgentSpec) -> LitellmModel:
         section = {
             **self._section("model"),
             "model_name": f"openai/{endpoint.model}",
@@ -113,13 +113,13 @@ class MiniSweAgent:
             "set_cache_control": None,
         }
         section.pop("model_class", None)
-        wishes = dict(section.get("model_kwargs") or {})
-        wishes.pop("temperature", None)
+        options = dict(section.get("model_kwargs") or {})
+        options.pop("temperature", None)
         section["model_kwargs"] = {
-            **wishes,
+            **options,
             "api_base": endpoint.base_url,
             "api_key": endpoint.api_key,
-            "timeout": limits.episode_timeout,
+            "timeout": spec.episode_timeout_seconds,
             "max_retries": 0,
         }
         return LitellmModel(**section) if self.tools else LitellmTextbasedModel(**section)
@@ -134,34 +134,20 @@ class MiniSweAgentEpisodes:
 
     gateway: Endpoints
     agent: MiniSweAgent
-    limits: AgentLimits
+    spec: AgentSpec
 
-    async def run_episode(
-        self,
-        task: Task,
-        session: Session,
-        *,
-        group: str,
-        index: int,
-        temperature: float,
-        scoring: StepScoring | None = None,
-        on_end: Callable[[Episode], None] | None = None,
-    ) -> Episode:
-        """See Agent; `scoring` is told of nothing."""
-        return await run_black_box(
-            task, session, self.gateway, self.agent, self.limits,
-            group=group, index=index, temperature=temperature, agent_name=NAME, on_end=on_end,
-        )  # fmt: skip
+    async def run_episode(self, request: EpisodeRequest, session: CommandRunner) -> Episode:
+        """See Agent; the request's `scoring` gets no steps."""
+        return await run_black_box(request, session, self.gateway, self.agent, self.spec, agent_name=NAME)
 
 
 class ShellEnvironment:
-    """An environment of mini-swe-agent, for its thread, over a shell of the event loop."""
+    """An environment of mini-swe-agent in its thread, over a shell of the event loop."""
 
-    def __init__(
-        self, shell: Shell, loop: asyncio.AbstractEventLoop, env: Mapping[str, str], limits: AgentLimits
-    ) -> None:
-        self._shell, self._loop, self._limits = shell, loop, limits
-        self.config: dict[str, Any] = {"cwd": limits.workdir, "timeout": limits.command_timeout, "env": dict(env)}
+    def __init__(self, request: BlackBoxRequest, loop: asyncio.AbstractEventLoop, env: Mapping[str, str]) -> None:
+        self._shell: AgentShell = request.shell
+        self._loop, self._timeout = loop, request.spec.command_timeout_seconds
+        self.config: dict[str, Any] = {"cwd": request.workdir, "timeout": self._timeout, "env": dict(env)}
         self.last: CommandResult | None = None
 
     def execute(self, action: dict[str, Any], cwd: str = "") -> dict[str, Any]:
@@ -169,7 +155,7 @@ class ShellEnvironment:
         command = str(action.get("command", ""))
         running = self._shell.run(merged(action), action=command, cwd=cwd or None, env=self.config["env"])
         self.last = asyncio.run_coroutine_threadsafe(running, self._loop).result()
-        return observed(self.last, action, self._limits.command_timeout)
+        return observed(self.last, action, self._timeout)
 
     def get_template_vars(self, **variables: Any) -> dict[str, Any]:
         """What prompt templates may use."""
@@ -180,17 +166,18 @@ class ShellEnvironment:
         return {"info": {"config": {"environment": self.config}}}
 
 
-def _ending(agent: DefaultAgent, said: Mapping[str, Any], environment: ShellEnvironment) -> Ending:
-    status = str(said.get("exit_status", ""))
+def _agent_exit(agent: DefaultAgent, result: Mapping[str, Any], environment: ShellEnvironment) -> AgentExit:
+    status = str(result.get("exit_status", ""))
     interruptions = [(message.get("extra") or {}).get("interrupt_type") for message in agent.messages]
-    ending = Ending(EXIT_STATUSES.get(status, "error"), format_errors=interruptions.count("FormatError"), error=status)
-    return replace(ending, submission=environment.last) if ending.exit_status == "submitted" else ending
+    errors = interruptions.count("FormatError")
+    agent_exit = AgentExit(EXIT_STATUSES.get(status, "error"), format_errors=errors, error=status)
+    return replace(agent_exit, submission=environment.last) if agent_exit.exit_status == "submitted" else agent_exit
 
 
-def _settle(future: asyncio.Future[Ending], ending: Ending | Exception) -> None:
+def _settle(future: asyncio.Future[AgentExit], outcome: AgentExit | Exception) -> None:
     if future.done():  # the episode has ended meanwhile
         return
-    if isinstance(ending, Exception):
-        future.set_exception(ending)
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
     else:
-        future.set_result(ending)
+        future.set_result(outcome)

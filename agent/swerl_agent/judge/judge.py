@@ -1,7 +1,7 @@
-"""Votes of the judge's engine, as scores of steps.
+"""Scores of steps from votes of the judge's engine.
 
-Guarantees: see the package. `Judge` is shared by the episodes of a process; a `Scoring` belongs to one episode and
-leaves nothing running when it is closed.
+Guarantees: see the package. The episodes of a process share one `Judge`. A `Scoring` belongs to one episode and leaves
+nothing running when it is closed.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from swerl_api import JudgeSpec, JudgeView
+from swerl_api import JudgeSpec
 
 from swerl_agent.episode import Engine, EngineError, Tokenizer, TokenizerError
 
 from .prompt import judge_messages
-from .votes import Aggregation, aggregate, parse_vote
+from .votes import aggregate, parse_vote
 
 logger = logging.getLogger(__name__)
 
@@ -27,54 +27,27 @@ VOTES_PER_SEED = 1_000  # vote n of a step has the seed VOTES_PER_SEED * seed + 
 
 
 @dataclass(frozen=True)
-class JudgeSettings:
-    """How the judge votes; times in seconds, lengths in tokens."""
-
-    votes: int = 3
-    aggregation: Aggregation = "mean"
-    temperature: float = 1.0
-    max_tokens: int = 4_096
-    context_tokens: int = 32_768
-    max_concurrent: int = 32  # votes at once, of all episodes of this process
-    timeout: float = 300.0  # for one vote, and for all that is open when an episode ends
-    skip_submit: bool = True  # leave the step that submits unscored
-    seed: int = 0  # of the votes, where the engine infers deterministically
-    shown: JudgeView = field(default_factory=JudgeView)
-
-    @classmethod
-    def of(cls, judge: JudgeSpec, *, processes: int = 1, seed: int = 0) -> JudgeSettings:
-        """The settings of a job's `judge` section, its bound shared by `processes`."""
-        return cls(
-            votes=judge.votes,
-            aggregation=judge.aggregation,
-            temperature=judge.temperature,
-            max_tokens=judge.max_tokens,
-            context_tokens=judge.context_tokens,
-            max_concurrent=max(1, judge.max_concurrent // processes),
-            timeout=judge.timeout_seconds,
-            skip_submit=judge.skip_submit,
-            seed=seed,
-            shown=judge.view,
-        )
-
-
-@dataclass(frozen=True)
 class StepScore:
-    """The judge's word on one step of an episode."""
+    """The judge's score of one step of an episode."""
 
     step: int  # the model's answers, counted from 0
     score: float | None  # -1 to 1; None: unscored
-    votes: tuple[int | None, ...] = ()  # 1, -1, or None for a vote that came to nothing
-    error: str = ""  # why votes came to nothing
+    votes: tuple[int | None, ...] = ()  # 1, -1, or None for an invalid vote
+    error: str = ""  # why votes are invalid
 
 
 class Judge:
-    """Scores steps with an engine and a tokenizer of its own."""
+    """Scores steps with its own engine and tokenizer.
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, settings: JudgeSettings) -> None:
-        self.settings = settings
-        self._engine, self._tokenizer = engine, tokenizer
-        self._room = asyncio.Semaphore(settings.max_concurrent)
+    `processes` share the spec's maxConcurrent; `seed` makes the votes of a deterministic engine reproducible.
+    """
+
+    def __init__(
+        self, engine: Engine, tokenizer: Tokenizer, spec: JudgeSpec, *, processes: int = 1, seed: int = 0
+    ) -> None:
+        self.spec = spec
+        self._engine, self._tokenizer, self._seed = engine, tokenizer, seed
+        self._free_votes = asyncio.Semaphore(max(1, spec.max_concurrent // processes))
 
     def scoring(self, problem: str, key: str) -> Scoring:
         """The scoring of one episode at `problem`; `key` keeps its votes on one engine."""
@@ -83,34 +56,34 @@ class Judge:
     async def score(
         self, step: int, problem: str, answer: str, commands: Sequence[Any], history: Sequence[Any], key: str
     ) -> StepScore:
-        """Score one step from its command records and those before it; whatever fails leaves it unscored."""
+        """Score one step from its command records and those before it; any failure leaves it unscored."""
         try:
-            ids = self._tokenizer.prompt(judge_messages(problem, answer, commands, history, self.settings.shown))
+            ids = self._tokenizer.prompt(judge_messages(problem, answer, commands, history, self.spec.view))
         except TokenizerError as error:
             return StepScore(step, None, error=str(error))
-        room = min(self.settings.max_tokens, self.settings.context_tokens - len(ids))
+        room = min(self.spec.max_tokens, self.spec.context_tokens - len(ids))
         if room < 1:
             return StepScore(step, None, error=f"the judge's prompt of {len(ids)} tokens leaves no room for a vote")
-        outcomes = await asyncio.gather(*(self._vote(ids, room, key, vote) for vote in range(self.settings.votes)))
+        outcomes = await asyncio.gather(*(self._vote(ids, room, key, vote) for vote in range(self.spec.votes)))
         votes = tuple(vote for vote, _ in outcomes)
         errors = Counter(error for _, error in outcomes if error)
-        return StepScore(step, aggregate(votes, self.settings.aggregation), votes, "; ".join(errors))
+        return StepScore(step, aggregate(votes, self.spec.aggregation), votes, "; ".join(errors))
 
     async def _vote(self, ids: list[int], room: int, key: str, number: int) -> tuple[int | None, str]:
-        """One vote and, where it came to nothing, why."""
-        async with self._room:
+        """One vote and, where it is invalid, the reason."""
+        async with self._free_votes:
             try:
-                async with asyncio.timeout(self.settings.timeout):
+                async with asyncio.timeout(self.spec.timeout_seconds):
                     generation = await self._engine.generate(
                         ids,
                         max_new_tokens=room,
-                        temperature=self.settings.temperature,
+                        temperature=self.spec.temperature,
                         stop_token_ids=self._tokenizer.stop_token_ids,
                         routing_key=key,
-                        seed=VOTES_PER_SEED * self.settings.seed + number,
+                        seed=VOTES_PER_SEED * self._seed + number,
                     )
             except TimeoutError:
-                return None, f"no vote in {self.settings.timeout:g} s"
+                return None, f"no vote in {self.spec.timeout_seconds:g} s"
             except EngineError as error:
                 return None, str(error)
         vote = parse_vote(self._tokenizer.decode(generation.output_ids))
@@ -126,22 +99,24 @@ class Scoring:
         self._history: list[Any] = []
 
     def step(self, number: int, answer: str, commands: Sequence[dict[str, Any]], *, submits: bool = False) -> None:
-        """Have answer `number` (from 0) scored from the records of its commands, unless it `submits` and such are
-        skipped; returns at once."""
-        if submits and self._judge.settings.skip_submit:
+        """Start scoring answer `number` (from 0) from its command records; returns at once.
+
+        A step that `submits` is skipped where the spec says skipSubmit.
+        """
+        if submits and self._judge.spec.skip_submit:
             return
         work = self._judge.score(number, self._problem, answer, list(commands), list(self._history), self._key)
         self._tasks[number] = asyncio.create_task(work, name=f"judge {self._key} {number}")
         self._history += commands
 
     async def finish(self) -> dict[int, StepScore]:
-        """Scores by step, once all are there or the time limit is over; steps without a score say why."""
+        """Scores by step, once all are there or the timeout has passed; steps without a score carry the reason."""
         if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=self._judge.settings.timeout)
+            await asyncio.wait(self._tasks.values(), timeout=self._judge.spec.timeout_seconds)
         return {number: self._result(number, task) for number, task in self._tasks.items()}
 
     async def close(self) -> None:
-        """Stop what is still open."""
+        """Cancel open votes."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -156,7 +131,9 @@ class Scoring:
 
     def _result(self, number: int, task: asyncio.Task[StepScore]) -> StepScore:
         if not task.done():
-            return StepScore(number, None, error=f"no score {self._judge.settings.timeout:g} s after the episode's end")
+            return StepScore(
+                number, None, error=f"no score {self._judge.spec.timeout_seconds:g} s after the episode's end"
+            )
         failure = task.exception()
         if failure is not None:
             logger.error("judging step %d of %s failed", number, self._key, exc_info=failure)

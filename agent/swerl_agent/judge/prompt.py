@@ -1,4 +1,4 @@
-"""What the judge is shown of a step. Pure."""
+"""The messages that show a step to the judge. Pure."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def judge_messages(
     answer: str,
     commands: Sequence[Mapping[str, Any]],
     history: Sequence[Mapping[str, Any]],
-    shown: JudgeView,
+    view: JudgeView,
 ) -> list[dict[str, str]]:
-    """System and user message about the step whose command records are `commands`; `history`: records before it."""
-    recent = [record for record in history if record["step_idx"] in _last_steps(history, shown.history_steps)]
+    """System and user message about the step with the records `commands`; `history`: the records before it."""
+    recent = [record for record in history if record["step_idx"] in _last_steps(history, view.history_steps)]
     variables = {
-        "problem": _cut(problem, shown.problem_chars),
+        "problem": _cut(problem, view.problem_chars),
         "answer": answer,
         "number": commands[-1]["step_idx"] + 1,
-        "commands": [_command(record, shown.output_chars) for record in commands],
-        "history": [_command(record, shown.history_output_chars) for record in recent],
+        "commands": [_command(record, view.output_chars) for record in commands],
+        "history": [_command(record, view.history_output_chars) for record in recent],
     }
     return [{"role": role, "content": _template(role).render(**variables).strip()} for role in ("system", "user")]
 
 
 def output_text(record: Mapping[str, Any]) -> str:
-    """A command's output rebuilt from the two ends a step record keeps; what neither holds is counted."""
+    """A command's output from the head and tail of its step record, with a count of the characters between them."""
     head, tail, length = str(record["output_head"]), str(record["output_tail"]), int(record["output_len"])
     gap = length - len(head) - len(tail)
     if length <= len(head):

@@ -1,4 +1,4 @@
-"""What a judge's answer says, and what several answers say together. Pure functions."""
+"""Votes from the judge's answers, and the score of several votes. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 def parse_vote(text: str) -> int | None:
     """1 or -1 of the last `\\boxed{...}` in `text`; None when there is none or it holds anything else.
 
-    The last one counts, because reasoning may quote others before the verdict.
+    The last one counts, because the reasoning before it may quote others.
     """
     boxes = _BOXED.findall(text)
     content = boxes[-1].strip() if boxes else ""

@@ -11,8 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from swerl_agent.episode import Episode, agent_metrics
-from swerl_agent.evaluation import Attempt
+from swerl_agent.episode import Episode, GradedEpisode, agent_metrics
 from swerl_agent.grading.predictions import instance_report
 
 from .request import RunRequest
@@ -34,11 +33,11 @@ EXIT_STATUSES = {
 }
 
 
-def answer(request: RunRequest, attempt: Attempt, model: str) -> Json:
-    """What the client gets of an attempt that says something about the model."""
-    episode, verdict = attempt.episode, attempt.verdict
+def answer(request: RunRequest, graded: GradedEpisode, model: str) -> Json:
+    """The body of the answer for a graded episode that was not lost."""
+    episode, verdict = graded.episode, graded.verdict
     return {
-        "reward": int(attempt.resolved),
+        "reward": int(graded.resolved),
         "instance_id": request.instance_id,
         "messages": episode.messages,
         "responses_create_params": {**_without_row(request.create_params), "input": episode.messages[:PROMPT]},

@@ -17,8 +17,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from swerl_agent.episode import PROMPT_FAILED, Episode, PromptError, unwritten
-from swerl_agent.evaluation import Attempt
+from swerl_agent.episode import PROMPT_FAILED, Episode, GradedEpisode, PromptError, unwritten
 from swerl_agent.grading import GradingError
 from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
@@ -117,16 +116,16 @@ class AgentServer:
 
     async def _made(self, request: RunRequest) -> bytes:
         async with unwritten(partial(self._results.leave, request)) as ended:
-            attempt = await self._counted(request, ended.append)
+            graded = await self._counted(request, ended.append)
             ended.clear()
-            return await finish_in_thread(self._kept, request, attempt)
+            return await finish_in_thread(self._kept, request, graded)
 
-    async def _counted(self, request: RunRequest, on_end: Callable[[Episode], None]) -> Attempt:
+    async def _counted(self, request: RunRequest, on_end: Callable[[Episode], None]) -> GradedEpisode:
         status = "error"
         try:
-            attempt = await self._attempt(request, on_end)
-            status = attempt.episode.exit_status
-            return attempt
+            graded = await self._run(request, on_end)
+            status = graded.episode.exit_status
+            return graded
         except asyncio.CancelledError:
             status = CANCELLED
             raise
@@ -139,19 +138,19 @@ class AgentServer:
         finally:
             self.metrics.runs.labels(status).inc()
 
-    async def _attempt(self, request: RunRequest, on_end: Callable[[Episode], None]) -> Attempt:
+    async def _run(self, request: RunRequest, on_end: Callable[[Episode], None]) -> GradedEpisode:
         try:
-            attempt = await self._runner.run(request, on_end)
+            graded = await self._runner.run(request, on_end)
         except (GradingError, KubeError, SandboxError) as error:
             raise Unavailable(f"{type(error).__name__}: {error}") from error
-        if attempt.episode.exit_status == PROMPT_FAILED:
-            raise PromptError(attempt.lost)
-        if attempt.lost is not None:
-            raise Unavailable(attempt.lost)
-        return attempt
+        if graded.episode.exit_status == PROMPT_FAILED:
+            raise PromptError(graded.loss_error)
+        if graded.loss_error is not None:
+            raise Unavailable(graded.loss_error)
+        return graded
 
-    def _kept(self, request: RunRequest, attempt: Attempt) -> bytes:
-        body = json.dumps(answer(request, attempt, self._model)).encode()
+    def _kept(self, request: RunRequest, graded: GradedEpisode) -> bytes:
+        body = json.dumps(answer(request, graded, self._model)).encode()
         try:
             self._results.write(request, body)
         except OSError as error:

@@ -1,26 +1,27 @@
-"""How a request becomes an attempt."""
+"""How a request becomes an graded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Protocol
 
 import aiohttp
+from swerl_api import AgentSpec
 
 from swerl_agent.episode import (
-    AgentLimits,
     BuiltinAgent,
     EndpointError,
     Episode,
+    EpisodeRequest,
+    GradedEpisode,
     Prompts,
     SGLangEngine,
     Tokenizer,
     check_served,
 )
-from swerl_agent.evaluation import Attempt, Attempts
+from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader
 
 from .request import BadRequest, RunRequest, Sampling
@@ -32,7 +33,7 @@ GOLDEN = "golden"  # exit status and source of a patch that is the reference fix
 class Runner(Protocol):
     """Carries requests out."""
 
-    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
         """`on_end` gets the episode whatever ends it, before it is graded.
 
         Raises SandboxError, KubeError, GradingError when the infrastructure fails.
@@ -48,33 +49,34 @@ class AttemptRunner:
 
     def __init__(
         self,
-        attempts: Attempts,
+        sample_runner: SampleRunner,
         http: aiohttp.ClientSession,
         tokenizer: Tokenizer,
         prompts: Prompts,
-        limits: AgentLimits,
+        spec: AgentSpec,
         *,
         folder: Path | None = None,
     ) -> None:
-        self._attempts, self._http = attempts, http
-        self._tokenizer, self._prompts, self._limits = tokenizer, prompts, limits
+        self._sample_runner, self._http = sample_runner, http
+        self._tokenizer, self._prompts, self._spec = tokenizer, prompts, spec
         self._folder, self._known = folder, set[str]()
         self._count = count()
 
-    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
         """See Runner; raises BadRequest for an engine of another model."""
         await self._check(request.engine)
         sampling = request.sampling
         engine = SGLangEngine(request.engine, self._http, top_p=sampling.top_p, top_k=sampling.top_k)
-        agent = BuiltinAgent(engine, self._tokenizer, self._prompts, _limits(self._limits, sampling))
-        return await self._attempts.make(
+        agent = BuiltinAgent(engine, self._tokenizer, self._prompts, _with_limits(self._spec, sampling))
+        episode = EpisodeRequest(
             request.task,
-            agent,
             group=GROUP,
             index=next(self._count),
             temperature=sampling.temperature,
+            workdir=self._sample_runner.sandbox.workdir,
             on_end=on_end,
         )
+        return await self._sample_runner.run(episode, agent)
 
     async def _check(self, engine: str) -> None:
         if self._folder is None or engine in self._known:
@@ -92,16 +94,16 @@ class GoldenRunner:
     def __init__(self, grader: Grader) -> None:
         self._grader = grader
 
-    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
         """See Runner; nothing is done that could be told."""
         task = request.task
         patch = task.evaluation.patch
         episode = Episode(
             task.instance_id, GROUP, 0, patch=patch, patch_source=GOLDEN, exit_status=GOLDEN, agent_name=GOLDEN
         )
-        return Attempt(episode, await self._grader.grade(task, patch))
+        return GradedEpisode(episode, await self._grader.grade(task, patch))
 
 
-def _limits(limits: AgentLimits, sampling: Sampling) -> AgentLimits:
-    wanted = sampling.max_new_tokens or limits.max_tokens_per_turn
-    return replace(limits, max_tokens_per_turn=min(limits.max_tokens_per_turn, wanted))
+def _with_limits(spec: AgentSpec, sampling: Sampling) -> AgentSpec:
+    requested = sampling.max_new_tokens or spec.max_tokens_per_turn
+    return spec.model_copy(update={"max_tokens_per_turn": min(spec.max_tokens_per_turn, requested)})

@@ -7,27 +7,34 @@ import json
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import PROTOCOLS, AgentLimits, Episode, HFTokenizer, write_artifacts
-from swerl_agent.evaluation import MINI_SWE_AGENT, opened_agent
+from swerl_agent.episode import Episode, EpisodeRequest, HFTokenizer, write_artifacts
+from swerl_agent.evaluation import MINI_SWE_AGENT, open_agent
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
 
 from .test_episode import FIX, session, tokenizer
 
 __all__ = ["session", "tokenizer"]
-PROTOCOL = PROTOCOLS["mini-swe-agent-2"]
+PROTOCOL = "mini-swe-agent-2"
 SUBMIT = ["git diff -- calc.py > patch.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat patch.txt"]
 
 
 async def attempt(task: Task, session: Session, tokenizer: HFTokenizer, *commands: str) -> tuple[Episode, Script]:
     script = Script(tokenizer, [f"So:\n\n```mswea_bash_command\n{command}\n```" for command in commands])
-    limits = AgentLimits(context_tokens=200_000, step_limit=len(commands), command_timeout=10, protocol=PROTOCOL)
-    async with opened_agent(MINI_SWE_AGENT, script, tokenizer, None, limits) as agent:
-        return await agent.run_episode(task, session, group="g", index=0, temperature=1.0), script
+    spec = agent_spec(
+        kind=MINI_SWE_AGENT,
+        protocol=PROTOCOL,
+        context_tokens=200_000,
+        step_limit=len(commands),
+        command_timeout_seconds=10,
+    )
+    async with open_agent(spec, script, tokenizer, None) as agent:
+        return await agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), session), script
 
 
 async def test_its_fix_is_resolved_by_grading(

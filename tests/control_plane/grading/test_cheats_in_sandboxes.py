@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode, write_artifacts
+from swerl_agent.episode import BuiltinAgent, EpisodeRequest, HFTokenizer, Prompts, write_artifacts
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Sandbox
 from swerl_agent.tasks import Task
 from swerl_api import Resources
 
+from tests.agent_spec import agent_spec
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Script, block
 
@@ -123,10 +124,9 @@ async def attempt(
 ) -> Outcome:
     commands = [*COMMANDS[name], SUBMIT]
     script = Script(tokenizer, [block(command) for command in commands])
-    limits = AgentLimits(context_tokens=200_000, step_limit=len(commands))
-    episode = await run_episode(
-        task, sandbox.session, script, tokenizer, Prompts.default(), limits, group="g", index=0, temperature=1.0
-    )
+    spec = agent_spec(context_tokens=200_000, step_limit=len(commands))
+    agent = BuiltinAgent(script, tokenizer, Prompts.default(), spec)
+    episode = await agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), sandbox.session)
     assert not episode.infrastructure_error, episode.error
     verdict = await grader.grade(task, episode.patch) if episode.patch else None
     folder = write_artifacts(out, episode, verdict)

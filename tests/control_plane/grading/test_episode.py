@@ -7,16 +7,16 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, Episode, HFTokenizer, Prompts, run_episode, write_artifacts
+from swerl_agent.episode import BuiltinAgent, Episode, EpisodeRequest, HFTokenizer, Prompts, write_artifacts
 from swerl_agent.grading import Grader
 from swerl_agent.kube import KubeClient, NotFound
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.tasks import Task
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
 
 from ...unit.agent.episode.conftest import PLAIN, make_tokenizer
@@ -100,9 +100,9 @@ async def attempt(
 ) -> tuple[Episode, Script]:
     said = [block(answer) if isinstance(answer, str) else answer.decode("utf-8", "replace") for answer in answers]
     script = Script(tokenizer, said)
-    limits = replace(AgentLimits(context_tokens=200_000), step_limit=len(answers), **changes)  # type: ignore[arg-type]
-    prompts = Prompts.default()
-    episode = await run_episode(task, session, script, tokenizer, prompts, limits, group="g", index=0, temperature=1.0)
+    spec = agent_spec(context_tokens=200_000, step_limit=len(answers), **changes)
+    agent = BuiltinAgent(script, tokenizer, Prompts.default(), spec)
+    episode = await agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), session)
     return episode, script
 
 
@@ -134,7 +134,7 @@ async def test_a_fix_made_in_a_sandbox_is_resolved_by_grading(
 async def test_the_episode_goes_on(
     task: Task, session: Session, tokenizer: HFTokenizer, answer: str | bytes, seen: str
 ) -> None:
-    episode, script = await attempt(task, session, tokenizer, answer, FIX, SUBMIT, command_timeout=10)
+    episode, script = await attempt(task, session, tokenizer, answer, FIX, SUBMIT, command_timeout_seconds=10)
     assert seen in script.read[1]
     assert episode.exit_status == "submitted"
     assert not episode.infrastructure_error

@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts
+from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts
 from swerl_agent.evaluation import (
     Conclusions,
     Evaluation,
     EvaluationSettings,
     Record,
     Records,
-    opened_attempts,
+    open_sample_runner,
     predictions,
     summarise,
 )
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
-from swerl_api import Resources, SandboxSpec
+from swerl_api import AgentSpec, Resources, SandboxSpec
 
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Scripts, block
@@ -59,21 +59,21 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     tmp_path: Path,
 ) -> None:
     how = EvaluationSettings(samples=SAMPLES, workers=2, temperature=1.0)
-    limits = AgentLimits(context_tokens=200_000, step_limit=2)
+    spec = AgentSpec(context_tokens=200_000, step_limit=2)
     first = asyncio.Event()
 
     def evaluation(records: Records, engine: Scripts) -> Evaluation:
         def note(record: Record) -> None:
             first.set()
 
-        agent = BuiltinAgent(engine, tokenizer, Prompts.default(), limits)
+        agent = BuiltinAgent(engine, tokenizer, Prompts.default(), spec)
         conclusions = Conclusions(tmp_path, records, {"model": "m"})
         return Evaluation(tasks, agent, how, records, tmp_path, on_record=note, conclude=conclusions.write)
 
     async def run(evaluation: Evaluation) -> None:
-        place = opened_attempts(client, namespace, settings(), SMALL, job="killed", kubeconfig=kubeconfig)
-        async with place as attempts:
-            await evaluation.run(attempts)
+        place = open_sample_runner(client, namespace, settings(), SMALL, job="killed", kubeconfig=kubeconfig)
+        async with place as runner:
+            await evaluation.run(runner)
 
     cut = asyncio.create_task(run(evaluation(Records(tmp_path), solver(tokenizer))))
     await asyncio.wait([cut, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)

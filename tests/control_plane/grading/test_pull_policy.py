@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, opened_attempts
+from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts
+from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, open_sample_runner
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
+from swerl_api import AgentSpec
 
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Script
@@ -55,12 +56,12 @@ async def test_attempts_that_must_not_pull_are_lost_at_once_and_say_so(
     operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, absent: Task, tokenizer: HFTokenizer,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    agent = BuiltinAgent(Script(tokenizer, ()), tokenizer, Prompts.default(), AgentLimits())
+    agent = BuiltinAgent(Script(tokenizer, ()), tokenizer, Prompts.default(), AgentSpec())
     how = EvaluationSettings(samples=2, workers=2)
     work = Evaluation([absent], agent, how, Records(tmp_path), tmp_path)
     started = time.monotonic()
-    async with opened_attempts(client, namespace, settings(), NEVER, job="absent", kubeconfig=kubeconfig) as attempts:
-        await work.run(attempts)
+    async with open_sample_runner(client, namespace, settings(), NEVER, job="absent", kubeconfig=kubeconfig) as runner:
+        await work.run(runner)
     assert time.monotonic() - started < SECONDS
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [(line["valid"], line["exit_status"]) for line in lines] == [(False, "lost")] * 2

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from swerl_agent.episode import AgentLimits, BuiltinAgent, HFTokenizer, Prompts, SGLangEngine
+from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts, SGLangEngine
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Evaluation, Task
@@ -103,13 +103,13 @@ class LocalGrading:
 
 def local_worker(job: Job, router: str, sandboxes: LocalSandboxes, http: aiohttp.ClientSession) -> Worker:
     """A rollout worker in this process."""
-    engine, limits = SGLangEngine(router, http), AgentLimits.of(job.spec.agent)
+    engine = SGLangEngine(router, http)
     return Worker(
         WorkerParts(
             tasks={"train": [task(i) for i in range(TASKS)], "evaluation": [task(100)]},
             sandboxes=sandboxes,
             grading=LocalGrading(),
-            agent=BuiltinAgent(engine, HFTokenizer(job.paths.model), PROMPTS, limits),
+            agent=BuiltinAgent(engine, HFTokenizer(job.paths.model), PROMPTS, job.spec.agent),
             artifacts=job.folder / "artifacts",
             sandbox_name=job.sandbox_name,
         )

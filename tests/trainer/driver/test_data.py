@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import PROTOCOLS, Budget, Episode, Generation, HFTokenizer, TokenSegment
+from swerl_agent.episode import PROTOCOLS, Episode, Generation, HFTokenizer, TokenSegment
 from swerl_agent.episode.transcript import Transcript
+from swerl_api import AgentSpec
 from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
 from swerl_trainer.algorithm import TrainingSample
 from swerl_trainer.driver.state import Pace, TrainingState
@@ -63,7 +64,7 @@ def test_a_demonstration_is_what_an_episode_that_samples_it_records(tmp_path: Pa
     path = write(tmp_path / "d.jsonl", conversation("s", "u", answers[0], "o", answers[1]))
     (sample,) = read_demonstrations(path, plain, context_tokens=1000)
     opening = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    transcript = Transcript(plain, opening, Budget(1000, 10))
+    transcript = Transcript(plain, opening, AgentSpec(context_tokens=1000, max_tokens_per_turn=10))
     for answer in answers:
         ids = [*plain.said(answer), plain.turn_end_id]
         transcript.answer(Generation(ids, [-1.0] * len(ids), "stop"))

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from openai import AsyncOpenAI
-from swerl_agent.episode import AgentLimits, HFTokenizer, SGLangEngine, TokenSegment
+from swerl_agent.episode import HFTokenizer, SGLangEngine, TokenSegment
 from swerl_agent.gateway import Gateway, Recording
+from swerl_api import AgentSpec
 
 if TYPE_CHECKING:
     from .conftest import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOLERANCE = 1e-4
-LIMITS = AgentLimits(context_tokens=2048, max_tokens_per_turn=24)
+SPEC = AgentSpec(context_tokens=2048, max_tokens_per_turn=24)
 ROUTING_KEY = "gateway"
 
 
@@ -61,7 +62,7 @@ async def converse(client: AsyncOpenAI) -> None:
 async def recorded(world: World, tokenizer: HFTokenizer) -> Recording:
     engine = SGLangEngine(world.pool.router.url, world.http)
     async with Gateway(engine, tokenizer) as gateway:
-        with gateway.episode(LIMITS, routing_key=ROUTING_KEY, temperature=1.0) as (endpoint, recording):
+        with gateway.episode(SPEC, routing_key=ROUTING_KEY, temperature=1.0) as (endpoint, recording):
             async with AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key) as client:
                 await converse(client)
     return recording

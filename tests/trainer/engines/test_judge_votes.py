@@ -11,12 +11,14 @@ import pytest
 import pytest_asyncio
 import torch
 from swerl_agent.episode import HFTokenizer, SGLangEngine
-from swerl_agent.judge import Judge, JudgeSettings
+from swerl_agent.judge import Judge
 from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import EngineOwner
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
 from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.agent_spec import judge_spec
 
 VOTE = r"\boxed{1}"
 STEP = {"step_idx": 0, "action": "ls", "returncode": 0, "output_head": "f", "output_tail": "f", "output_len": 1}
@@ -51,8 +53,8 @@ async def judge(make_model: Callable[[int], Path], tmp_path_factory: pytest.Temp
         pool = FixedPool([EngineOwner(server, logs / "judge.log", "127.0.0.1")], router, "judge")
         try:
             await pool.start()
-            settings = JudgeSettings(max_tokens=64, context_tokens=4096, timeout=60)
-            yield Judge(SGLangEngine(router.url, http), HFTokenizer(folder), settings)
+            spec = judge_spec(max_tokens=64, context_tokens=4096, timeout_seconds=60)
+            yield Judge(SGLangEngine(router.url, http), HFTokenizer(folder), spec)
         finally:
             await pool.close()
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, BuiltinAgent, EngineError, Generation, Prompts
+from swerl_agent.episode import BuiltinAgent, EngineError, Generation, Prompts
 from swerl_agent.grading import Verdict
 from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
+from swerl_api import AgentSpec
 from swerl_trainer.rollout.group import GroupOrder, Rollout
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
@@ -142,7 +143,7 @@ def world() -> World:
 def builtin(world: World, **limits: float) -> BuiltinAgent:
     """The built-in agent with one step, and the other limits that are given."""
     prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-    return BuiltinAgent(world, Letters(), prompts, AgentLimits(step_limit=1, **limits))  # type: ignore[arg-type]
+    return BuiltinAgent(world, Letters(), prompts, AgentSpec(step_limit=1).model_copy(update=limits))  # type: ignore[arg-type]
 
 
 @pytest.fixture

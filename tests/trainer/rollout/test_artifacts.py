@@ -67,7 +67,7 @@ async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     parts: WorkerParts, world: World, tmp_path: Path
 ) -> None:
     world.hang = asyncio.Event()
-    rollout = await run(Worker(replace(parts, agent=builtin(world, episode_timeout=0.1))), ORDER, MEMBERS, 0, 0)
+    rollout = await run(Worker(replace(parts, agent=builtin(world, episode_timeout_seconds=0.1))), ORDER, MEMBERS, 0, 0)
     assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     info = json.loads((folder / "traj.json").read_text())["info"]

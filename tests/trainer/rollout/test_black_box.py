@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import PROTOCOLS, AgentLimits, HFTokenizer
-from swerl_agent.evaluation import opened_agent
+from swerl_agent.episode import HFTokenizer
+from swerl_agent.evaluation import open_agent
 from swerl_api import AlgorithmSpec
 from swerl_trainer.driver.training_samples import training_samples
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
 from tests.unit.agent.episode.conftest import PLAIN, Memory, make_tokenizer
 
@@ -39,8 +40,8 @@ async def test_mini_swe_agent_is_trained_on_the_tokens_that_were_sampled_for_it(
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     tokenizer = HFTokenizer(make_tokenizer(tmp_path / "tokenizer", PLAIN))
     script = Script(tokenizer, [block("ls"), block(SUBMIT)])
-    limits = AgentLimits(context_tokens=100_000, protocol=PROTOCOLS["mini-swe-agent-2"])
-    async with opened_agent("mini-swe-agent", script, tokenizer, None, limits) as agent:
+    spec = agent_spec(kind="mini-swe-agent", protocol="mini-swe-agent-2")
+    async with open_agent(spec, script, tokenizer, None) as agent:
         parts = WorkerParts({"train": [TASK]}, Memories(), Memories(), agent, tmp_path / "artifacts", "x-{}".format)  # type: ignore[arg-type]
         rollout = await run(Worker(parts), ORDER, (0, 1), 0, 0)
     assert (rollout.valid, rollout.resolved, rollout.reward) == (True, True, 1.0)

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import Episode, Generation, RetokenizationError, TokenSegment
 from swerl_agent.grading import Verdict
-from swerl_agent.judge import Judge, JudgeSettings
+from swerl_agent.judge import Judge
 from swerl_agent.tasks import Task
 from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
 from swerl_trainer.rollout.group import Waste
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
+
+from tests.agent_spec import judge_spec
 
 from .conftest import MEMBERS, ORDER, TASK, Letters, World, builtin, run
 
@@ -136,7 +138,9 @@ async def test_grading_may_take_longer_than_the_episode(
         return Verdict("resolved")
 
     monkeypatch.setattr(world, "grade", grade)
-    assert (await run(Worker(replace(parts, agent=builtin(world, episode_timeout=0.2))), ORDER, MEMBERS, 0, 0)).resolved
+    assert (
+        await run(Worker(replace(parts, agent=builtin(world, episode_timeout_seconds=0.2))), ORDER, MEMBERS, 0, 0)
+    ).resolved
 
 
 async def test_what_is_trained_may_be_encoded_from_the_text(parts: WorkerParts, tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ class Voting:
 @pytest.fixture
 def judged_worker(world: World, parts: WorkerParts) -> Worker:
     world.says = "```bash\nls\n```"
-    judge = Judge(Voting(world), Letters(), JudgeSettings(votes=3))
+    judge = Judge(Voting(world), Letters(), judge_spec(votes=3))
     return Worker(replace(parts, judge=judge, algorithm=AlgorithmSpec(stepwise=StepwiseSpec(judge_weight=0.5))))
 
 

@@ -9,9 +9,10 @@ import struct
 from itertools import pairwise
 
 import pytest
-from swerl_agent.episode.prompts import Cut, Output, Prompts
+from swerl_agent.episode.prompts import Output, Prompts
 from swerl_agent.episode.tokens import HFTokenizer
 from swerl_agent.tasks import load_tasks
+from swerl_api import ObservationSpec
 from tokenizers import Tokenizer
 
 from tasks.catalogue import FOLDER, SPLITS, function_source, load_catalogue
@@ -61,8 +62,10 @@ def test_production_makes_the_ids_of_training(tokenizer: Tokenizer) -> None:
         (0, "def fit(text):\n    return text\n\n"),
         (2, "sed: can't read a: No such file\n"),
     ):
-        shown = Output.of(text, returncode=returncode, hidden=0, cut=Cut(), timed_out=False, timeout=1)
-        delta = production.delta(prompts.observation(shown, Cut()))
+        shown = Output.of(
+            text, returncode=returncode, omitted=0, observation=ObservationSpec(), timed_out=False, timeout=1
+        )
+        delta = production.delta(prompts.observation(shown, ObservationSpec()))
         assert delta == ids(tokenizer, observation(returncode, text))
 
 

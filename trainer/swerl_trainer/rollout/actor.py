@@ -15,10 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from swerl_agent.episode import Agent, AgentLimits, Episode, HFTokenizer, SGLangEngine, TokenSegment, retokenize
+from swerl_agent.episode import (
+    Agent,
+    Episode,
+    HFTokenizer,
+    SGLangEngine,
+    TokenSegment,
+    max_input_tokens,
+    retokenize,
+)
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
-from swerl_agent.evaluation import opened_agent
-from swerl_agent.judge import Judge, JudgeSettings
+from swerl_agent.evaluation import open_agent
+from swerl_agent.judge import Judge
 from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
 from swerl_api import TaskSelection
@@ -81,6 +89,7 @@ class RolloutActor:
             algorithm=spec.algorithm,
             artifacts=job.folder / "artifacts",
             sandbox_name=job.sandbox_name,
+            workdir=spec.sandbox.workdir,
             max_age=spec.sandbox.lifetime_seconds - spec.agent.episode_timeout_seconds - RESERVE,
             judge=await self._judge(http),
             encode=_encoding(job, tokenizer),
@@ -94,10 +103,9 @@ class RolloutActor:
 
     async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
         job, chosen, algorithm = self._job, self._job.spec.agent, self._job.spec.algorithm
-        limits = AgentLimits.of(chosen, workdir=job.spec.sandbox.workdir)
         engine = SGLangEngine(self._router, http, top_p=algorithm.top_p, top_k=algorithm.top_k)
         prompts = prompts_text(chosen, job.paths.prompts)
-        return await self._open.enter_async_context(opened_agent(chosen.kind, engine, tokenizer, prompts, limits))
+        return await self._open.enter_async_context(open_agent(chosen, engine, tokenizer, prompts))
 
     async def _judge(self, http: aiohttp.ClientSession) -> Judge | None:
         spec = self._job.spec
@@ -105,9 +113,7 @@ class RolloutActor:
             return None
         tokenizer = await asyncio.to_thread(HFTokenizer, self._job.paths.judge)
         engine = SGLangEngine(self._judge_router, http)
-        return Judge(
-            engine, tokenizer, JudgeSettings.of(spec.judge, processes=spec.rollout.workers, seed=spec.algorithm.seed)
-        )
+        return Judge(engine, tokenizer, spec.judge, processes=spec.rollout.workers, seed=spec.algorithm.seed)
 
 
 class RayWorker:
@@ -176,7 +182,7 @@ def _encoding(job: Job, tokenizer: HFTokenizer) -> Callable[[Episode], Sequence[
     """How episodes become what is trained; None: it is what was sampled."""
     if job.spec.algorithm.encoding == "sampled":
         return None
-    longest = AgentLimits.of(job.spec.agent).budget.max_input  # of the conversations that the model read whole
+    longest = max_input_tokens(job.spec.agent)  # of the conversations that the model read whole
     return lambda episode: retokenize(tokenizer, episode.messages, max_context=longest)
 
 

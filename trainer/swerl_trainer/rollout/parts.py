@@ -84,4 +84,5 @@ class WorkerParts:
     algorithm: AlgorithmSpec = field(default_factory=AlgorithmSpec)
     judge: Judge | None = None  # scores the steps of training episodes
     encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # what is trained instead of what was sampled
+    workdir: str = "/testbed"  # folder of the repository in task images
     sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from swerl_agent.audit import Finding, executed, findings
-from swerl_agent.episode import Episode, RetokenizationError, TokenizerError, unwritten, write_artifacts
+from swerl_agent.episode import Episode, EpisodeRequest, RetokenizationError, TokenizerError, unwritten, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
 from swerl_agent.kube import KubeError
@@ -186,15 +186,11 @@ class Worker:
         group = await asyncio.shield(attempted.declared)
         session = await group.claim(attempted.members.index(member.index))
         waited = time.monotonic() - member.asked
-        episode = await self._parts.agent.run_episode(
-            self._task(order),
-            session,
-            group=order.id,
-            index=member.index,
-            temperature=order.temperature,
-            scoring=member.scoring,
-            on_end=member.unwritten.append,
-        )
+        request = EpisodeRequest(
+            self._task(order), order.id, member.index, order.temperature, workdir=self._parts.workdir,
+            scoring=member.scoring, on_end=member.unwritten.append,
+        )  # fmt: skip
+        episode = await self._parts.agent.run_episode(request, session)
         return episode, {"wait": waited}, group.waits
 
     async def _encoded(self, rollout: Rollout, episode: Episode) -> Rollout:

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 from swerl_agent.cli import main, parser
-from swerl_agent.cli.options import agent_limits, sandbox_settings
-from swerl_agent.episode import AgentLimits, Episode, PromptError
-from swerl_agent.episode.prompts import Cut
-from swerl_agent.evaluation import Attempt
+from swerl_agent.cli.options import agent_spec, sandbox_settings
+from swerl_agent.episode import Episode, EpisodeRequest, GradedEpisode, PromptError, agent_protocol
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.tasks import Task
-from swerl_api import GradingSpec
+from swerl_api import AgentSpec, GradingSpec, ObservationSpec
 
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
 CHAT = ["--engine", "http://127.0.0.1:9/v1", "--api", "chat-completions"]
@@ -81,7 +79,10 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         ([*RUN, *CHAT], "--api chat-completions needs --model"),
         ([*RUN, *CHAT, "--model", "m", "--tokenizer", "/nowhere"], "--tokenizer is of --api generate"),
         ([*RUN, *CHAT, "--model", "m", "--api-key-env", "NOT_SET"], "--api-key-env NOT_SET: no such variable, or an"),
-        ([*RUN, *CHAT, "--model", "m", "--protocol", "mini-swe-agent-2-tools"], "in tokens alone; with chat compl"),
+        (
+            [*RUN, *CHAT, "--model", "m", "--protocol", "mini-swe-agent-2-tools"],
+            "with SGLang's /generate only; with chat compl",
+        ),
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", *CHAT], "--api chat-completions needs --model"),
     ],
 )
@@ -121,10 +122,10 @@ def test_an_episode_that_came_to_nothing_says_why(
     class Opened:
         namespace = "n"
 
-        async def make(self, *what: Any, **how: Any) -> Attempt:
-            return Attempt(Episode("kit__kit-1", "cli", 0, **ending))
+        async def run(self, *what: Any) -> GradedEpisode:
+            return GradedEpisode(Episode("kit__kit-1", "cli", 0, **ending))
 
-    for name in ("chosen_agent", "open_client", "opened_attempts"):
+    for name in ("chosen_agent", "open_client", "open_sample_runner"):
         monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
     words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path / "out"), *ENGINE]
     assert main(words) == code
@@ -138,14 +139,15 @@ def test_an_episode_leaves_what_it_did_and_how_it_was_made_whatever_came_after_i
     class Opened:
         namespace = "n"
 
-        async def make(self, *what: Any, on_end: Any, **how: Any) -> Attempt:
+        async def run(self, request: EpisodeRequest, agent: Any) -> GradedEpisode:
             episode = Episode("kit__kit-1", "cli", 0, patch="diff --git a/x b/x\n", exit_status="submitted")
-            on_end(episode)
+            assert request.on_end
+            request.on_end(episode)
             if fault:
                 raise fault
-            return Attempt(episode, Verdict("unresolved"))
+            return GradedEpisode(episode, Verdict("unresolved"))
 
-    for name in ("chosen_agent", "open_client", "opened_attempts"):
+    for name in ("chosen_agent", "open_client", "open_sample_runner"):
         monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
     words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path), "--max-tokens", "99"]
     endpoint = ["--engine", "http://user:secret@host:1/v1?key=secret", "--api", "chat-completions", "--model", "m"]
@@ -172,12 +174,12 @@ LIMITS = ["--step-timeout", "30", "--episode-timeout", "7200", "--format-error-l
 )
 def test_an_attempts_limits_are_options_and_its_sandbox_outlives_it(words: list[str], wanted: tuple[int, ...]) -> None:
     options = parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *words])
-    limits, sandbox = agent_limits(options), sandbox_settings(options)
-    protocol = limits.protocol
+    spec, sandbox = agent_spec(options), sandbox_settings(options)
+    protocol = agent_protocol(spec)
     assert wanted == (
-        limits.step_limit,
-        limits.command_timeout,
-        limits.episode_timeout,
+        spec.step_limit,
+        spec.command_timeout_seconds,
+        spec.episode_timeout_seconds,
         protocol.format_error_limit,
         protocol.repeat_limit,
         sandbox.lifetime_seconds,
@@ -186,20 +188,20 @@ def test_an_attempts_limits_are_options_and_its_sandbox_outlives_it(words: list[
 
 def test_what_becomes_of_a_full_window_is_an_option_of_the_builtin_agent() -> None:
     words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
-    assert agent_limits(parser().parse_args(words)).budget.omits
+    assert agent_spec(parser().parse_args(words)).context_policy == "omit"
     options = parser().parse_args([*words, "--context-policy", "stop"])
-    assert (agent_limits(options).context_policy, agent_limits(options).budget.omits) == ("stop", False)
+    assert agent_spec(options).context_policy == "stop"
     with pytest.raises(PromptError, match="--context-policy is of the builtin agent"):
-        agent_limits(parser().parse_args([*words, *MINI, "--context-policy", "stop"]))
+        agent_spec(parser().parse_args([*words, *MINI, "--context-policy", "stop"]))
 
 
 def test_what_is_shown_of_long_conversations_and_outputs_are_options() -> None:
     words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
-    limits = agent_limits(parser().parse_args(words))
-    assert (limits.head_ratio, limits.cut) == (AgentLimits().head_ratio, AgentLimits().cut)
+    spec = agent_spec(parser().parse_args(words))
+    assert (spec.head_ratio, spec.observation) == (AgentSpec().head_ratio, AgentSpec().observation)
     cut = ["--observation-max-chars", "100", "--observation-head-chars", "0", "--observation-tail-chars", "90"]
-    limits = agent_limits(parser().parse_args([*words, "--head-ratio", "0.5", *cut]))
-    assert (limits.budget.head_ratio, limits.cut) == (0.5, Cut(100, 0, 90))
+    spec = agent_spec(parser().parse_args([*words, "--head-ratio", "0.5", *cut]))
+    assert (spec.head_ratio, spec.observation) == (0.5, ObservationSpec(max_chars=100, head_chars=0, tail_chars=90))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_an_evaluation_keeps_its_verdicts_beside_its_results(
     for name in ("chosen_agent", "open_client"):
         opened = SimpleNamespace(namespace="n")
         monkeypatch.setattr(f"swerl_agent.cli.eval.{name}", lambda *what, opened=opened: nullcontext(opened))
-    monkeypatch.setattr("swerl_agent.cli.eval.opened_attempts", noting)
+    monkeypatch.setattr("swerl_agent.cli.eval.open_sample_runner", noting)
     assert main(["eval", "run", str(tasks), "--output", str(tmp_path / "out"), *ENGINE]) == 2
     assert asked == [True, tmp_path / "out" / "verdicts"]
 

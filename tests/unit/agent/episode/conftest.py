@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 from swerl_agent.episode import (
     PROTOCOLS,
-    AgentLimits,
     AgentProtocol,
+    BuiltinAgent,
     Episode,
+    EpisodeRequest,
     HFTokenizer,
     Prompts,
-    run_episode,
 )
 from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks import Evaluation, Task
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
 
 GOLD = "gold-fix-text"
@@ -176,20 +177,8 @@ def run(tokenizer: HFTokenizer, repository: Path) -> Run:
         task = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", evaluation)
         script = engine(tokenizer, answers)
         prompts = Prompts.default(protocol)
-        settings = AgentLimits(**{"context_tokens": 100_000, **limits}, protocol=protocol)
-        episode = asyncio.run(
-            run_episode(
-                task,
-                Shell(repository, failure),
-                script,
-                tokenizer,
-                prompts,
-                settings,
-                group="g3",
-                index=2,
-                temperature=1.0,
-            )
-        )
-        return episode, script
+        agent = BuiltinAgent(script, tokenizer, prompts, agent_spec(**limits, protocol=protocol.name))
+        request = EpisodeRequest(task, group="g3", index=2, temperature=1.0)
+        return asyncio.run(agent.run_episode(request, Shell(repository, failure))), script
 
     return go

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from swerl_agent.episode import AgentLimits, Episode, Generation, HFTokenizer, Prompts, run_episode
-from swerl_agent.judge import Judge, JudgeSettings, Scoring
+from swerl_agent.episode import BuiltinAgent, Episode, EpisodeRequest, Generation, HFTokenizer, Prompts
+from swerl_agent.judge import Judge, Scoring
 from swerl_agent.tasks import Evaluation, Task
 
+from tests.agent_spec import agent_spec, judge_spec
 from tests.scripted_engine import Script, block
 
 from .conftest import SUBMIT, Memory
@@ -55,7 +56,7 @@ class CancelledAt:
 async def attempt(tokenizer: HFTokenizer, place: int) -> tuple[list[Episode], int, bool]:
     """The episodes that were reported, the number of waits, and whether the cancellation came out."""
     seen: list[Episode] = []
-    judge = Judge(Waiting(tokenizer, [r"\boxed{1}"] * 9), tokenizer, JudgeSettings(votes=2))
+    judge = Judge(Waiting(tokenizer, [r"\boxed{1}"] * 9), tokenizer, judge_spec(votes=2))
 
     async def whole() -> None:
         async with judge.scoring("problem", "g/0") as scoring:
@@ -63,19 +64,9 @@ async def attempt(tokenizer: HFTokenizer, place: int) -> tuple[list[Episode], in
             await scoring.finish()
 
     async def run(scoring: Scoring) -> Episode:
-        return await run_episode(
-            TASK,
-            Memory(),
-            Waiting(tokenizer, ANSWERS),
-            tokenizer,
-            Prompts.default(),
-            AgentLimits(context_tokens=100_000),
-            group="g",
-            index=0,
-            temperature=1.0,
-            scoring=scoring,
-            on_end=seen.append,
-        )
+        agent = BuiltinAgent(Waiting(tokenizer, ANSWERS), tokenizer, Prompts.default(), agent_spec())
+        request = EpisodeRequest(TASK, group="g", index=0, temperature=1.0, scoring=scoring, on_end=seen.append)
+        return await agent.run_episode(request, Memory())
 
     waiting = CancelledAt(whole(), place)
 

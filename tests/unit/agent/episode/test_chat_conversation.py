@@ -11,18 +11,19 @@ import aiohttp
 import pytest
 from aiohttp import web
 from swerl_agent.episode import (
-    PROTOCOLS,
-    AgentLimits,
     ChatAgent,
     ChatCompletions,
     Episode,
+    EpisodeRequest,
     Prompts,
     agent_metrics,
+    agent_protocol,
     write_artifacts,
 )
 from swerl_agent.episode import engine as engine_module
 from swerl_agent.tasks import Evaluation, Task
 
+from tests.agent_spec import agent_spec
 from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, scripted, serving, turn
 from tests.scripted_engine import block
 
@@ -31,22 +32,23 @@ from .conftest import SUBMIT, Memory, Shell
 TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", Evaluation("", "", "", ("a",), ()))
 FIX = "sed -i s/41/42/ kit.py"
 LONG = "x" * 1500
-Attempt = Callable[..., Awaitable[Episode]]
+RunEpisode = Callable[..., Awaitable[Episode]]
 
 
 @pytest.fixture
-def attempt(repository: Path) -> Attempt:
+def attempt(repository: Path) -> RunEpisode:
     async def attempt(server: ChatServer, shell: Any = None, **limits: Any) -> Episode:
-        settings = AgentLimits(**{"context_tokens": 100_000, **limits})
+        spec = agent_spec(**limits)
         async with serving(server), aiohttp.ClientSession() as http:
             chat = ChatCompletions(server.url, http, model=MODEL)
-            agent = ChatAgent(chat, Prompts.default(settings.protocol), settings)
-            return await agent.run_episode(TASK, shell or Shell(repository), group="g3", index=2, temperature=0.5)
+            agent = ChatAgent(chat, Prompts.default(agent_protocol(spec)), spec)
+            request = EpisodeRequest(TASK, group="g3", index=2, temperature=0.5)
+            return await agent.run_episode(request, shell or Shell(repository))
 
     return attempt
 
 
-async def test_it_solves_a_task_and_leaves_all_but_tokens(attempt: Attempt, tmp_path: Path) -> None:
+async def test_it_solves_a_task_and_leaves_all_but_tokens(attempt: RunEpisode, tmp_path: Path) -> None:
     server = ChatServer(scripted(block("cat kit.py"), block(FIX), block(SUBMIT)))
     episode = await attempt(server)
     assert (episode.exit_status, episode.patch_source, episode.turns) == ("submitted", "submission", 3)
@@ -71,7 +73,7 @@ async def test_it_solves_a_task_and_leaves_all_but_tokens(attempt: Attempt, tmp_
     assert len(trajectory["step_debug"]) == 3
 
 
-async def test_a_thought_is_kept_and_not_sent_again(attempt: Attempt) -> None:
+async def test_a_thought_is_kept_and_not_sent_again(attempt: RunEpisode) -> None:
     def reply(body: Body) -> Reply:
         if turn(body) == 0:
             return {
@@ -93,7 +95,7 @@ async def test_a_thought_is_kept_and_not_sent_again(attempt: Attempt) -> None:
     assert sent == [block("ls"), "(no text)"]
 
 
-async def test_turns_are_left_out_before_the_window_is_full_as_the_server_counts(attempt: Attempt) -> None:
+async def test_turns_are_left_out_before_the_window_is_full_as_the_server_counts(attempt: RunEpisode) -> None:
     server = ChatServer(lambda body: block(f"echo {len(server.asked)}; printf %s {LONG}"))
     episode = await attempt(server, Memory(), context_tokens=4000, max_tokens_per_turn=500, step_limit=12)
     assert (episode.exit_status, episode.turns) == ("max_steps", 12)
@@ -109,7 +111,9 @@ async def test_turns_are_left_out_before_the_window_is_full_as_the_server_counts
 
 
 @pytest.mark.parametrize("counts", [True, False])
-async def test_turns_are_left_out_when_the_server_says_that_its_window_is_full(attempt: Attempt, counts: bool) -> None:
+async def test_turns_are_left_out_when_the_server_says_that_its_window_is_full(
+    attempt: RunEpisode, counts: bool
+) -> None:
     server = ChatServer(scripted(block(f"printf %s {LONG}")), window=4000, counts=counts)
     episode = await attempt(server, Memory(), max_tokens_per_turn=500, step_limit=8)
     assert (episode.exit_status, episode.turns, episode.infrastructure_error) == ("max_steps", 8, False)
@@ -118,7 +122,7 @@ async def test_turns_are_left_out_when_the_server_says_that_its_window_is_full(a
 
 @pytest.mark.parametrize(("window", "limits"), [(4000, {}), (None, {"context_tokens": 4000})])
 async def test_an_episode_may_stop_where_turns_would_be_left_out(
-    attempt: Attempt, window: int | None, limits: dict[str, int]
+    attempt: RunEpisode, window: int | None, limits: dict[str, int]
 ) -> None:
     server = ChatServer(scripted(block(f"printf %s {LONG}")), **({"window": window} if window else {}))
     how = {"max_tokens_per_turn": 500, "step_limit": 12, "context_policy": "stop", **limits}
@@ -128,21 +132,21 @@ async def test_an_episode_may_stop_where_turns_would_be_left_out(
     assert not any("left out here" in json.dumps(body) for body in server.asked)
 
 
-async def test_a_window_that_the_newest_turn_fills_ends_the_episode(attempt: Attempt) -> None:
+async def test_a_window_that_the_newest_turn_fills_ends_the_episode(attempt: RunEpisode) -> None:
     server = ChatServer(scripted(block(f"printf %s {3 * LONG}")), window=2500)
     episode = await attempt(server, Memory(), max_tokens_per_turn=500, step_limit=8)
     assert (episode.exit_status, episode.infrastructure_error) == ("context_overflow", False)
     assert episode.turns >= 1
 
 
-async def test_a_prompt_longer_than_the_window_is_one_clear_error(attempt: Attempt) -> None:
+async def test_a_prompt_longer_than_the_window_is_one_clear_error(attempt: RunEpisode) -> None:
     episode = await attempt(ChatServer(scripted("never"), window=300), max_tokens_per_turn=100)
     assert (episode.exit_status, episode.infrastructure_error, episode.turns) == ("prompt_too_long", False, 0)
     assert episode.error and "the prompt of kit__kit-1 does not fit into the window of the model" in episode.error
     assert episode.error.endswith("serve a longer one or leave the task out with tasks.filter")
 
 
-async def test_an_answer_that_is_cut_for_its_length_is_told_so(attempt: Attempt) -> None:
+async def test_an_answer_that_is_cut_for_its_length_is_told_so(attempt: RunEpisode) -> None:
     cut = {"choices": [{"message": {"content": "```bash\nls"}, "finish_reason": "length"}]}
 
     def reply(body: Body) -> Reply:
@@ -156,7 +160,7 @@ async def test_an_answer_that_is_cut_for_its_length_is_told_so(attempt: Attempt)
 
 
 async def test_a_server_that_refuses_is_an_infrastructure_error(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+    attempt: RunEpisode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
     monkeypatch.setattr(engine_module, "RETRIES", 1)
@@ -166,9 +170,9 @@ async def test_a_server_that_refuses_is_an_infrastructure_error(
         assert episode.infrastructure_error and episode.turns == 1
 
 
-async def test_it_speaks_the_protocols_with_blocks(attempt: Attempt) -> None:
+async def test_it_speaks_the_protocols_with_blocks(attempt: RunEpisode) -> None:
     said = "```mswea_bash_command\n{}\n```"
     server = ChatServer(scripted(said.format(FIX), said.format(SUBMIT)))
-    episode = await attempt(server, protocol=PROTOCOLS["mini-swe-agent-2"])
+    episode = await attempt(server, protocol="mini-swe-agent-2")
     assert (episode.exit_status, episode.turns) == ("submitted", 2)
     assert episode.patch

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from swerl_agent.episode import Budget, HFTokenizer, training_segments
-from swerl_agent.episode.context import Window, choose_window, omission_note
+from swerl_agent.episode import HFTokenizer, training_segments
+from swerl_agent.episode.context import Window, answer_room, choose_window, max_input_tokens, omission_note
 from swerl_agent.episode.engine import Generation
 from swerl_agent.episode.transcript import Transcript
+from swerl_api import AgentSpec
 
 MESSAGES = [{"role": "system", "content": "Be terse."}, {"role": "user", "content": "Fix wrap."}]
-THIRTY = Budget(head_ratio=0.3)
+WINDOW = AgentSpec(context_tokens=1_200, max_tokens_per_turn=200)
 
 
 def test_the_answer_keeps_its_room_and_the_rest_is_shared() -> None:
-    budget = Budget(16_384, 4_096, 0.3)
-    assert budget.max_input == 12_288
-    assert budget.split(11_500) == (3_450, 8_050)
-    assert Budget(100, 4_096).max_input == 1
+    assert max_input_tokens(AgentSpec(context_tokens=16_384, max_tokens_per_turn=4_096)) == 12_288
+    assert choose_window([1] * 20_000, 11_500, 0.3, slack=0.0) == Window(3_450, 20_000 - 8_050)
+    assert max_input_tokens(AgentSpec(context_tokens=100, max_tokens_per_turn=4_096)) == 1
 
 
 @pytest.mark.parametrize(
@@ -33,19 +33,19 @@ def test_the_answer_keeps_its_room_and_the_rest_is_shared() -> None:
     ],
 )
 def test_head_and_tail_without_slack(costs: list[int], available: int, window: Window) -> None:
-    assert choose_window(costs, available, THIRTY, slack=0.0) == window
+    assert choose_window(costs, available, 0.3, slack=0.0) == window
 
 
 def test_a_cut_frees_room_for_turns_to_come() -> None:
-    window = choose_window([10] * 200, 1000, THIRTY, slack=0.25)
+    window = choose_window([10] * 200, 1000, 0.3, slack=0.25)
     assert window == Window(30, 200 - 52)
 
 
 class Talk:
     """A conversation of answers and observations, and everything the engine read."""
 
-    def __init__(self, tokenizer: HFTokenizer, budget: Budget) -> None:
-        self.tokenizer, self.transcript = tokenizer, Transcript(tokenizer, MESSAGES, budget)
+    def __init__(self, tokenizer: HFTokenizer, spec: AgentSpec) -> None:
+        self.tokenizer, self.transcript = tokenizer, Transcript(tokenizer, MESSAGES, spec)
         self.read: list[list[int]] = []
 
     def turn(self, answer: str, observation: str) -> None:
@@ -64,7 +64,7 @@ class Talk:
 
 @pytest.fixture
 def talk(tokenizer: HFTokenizer) -> Talk:
-    talk = Talk(tokenizer, Budget(1_200, 200))
+    talk = Talk(tokenizer, WINDOW)
     for number in range(60):
         talk.turn(f"look at {number};", f"file {number} has a line")
     return talk
@@ -99,7 +99,7 @@ def test_a_step_costs_its_own_observation_however_long_the_talk_is(
     encoded: list[int] = []
     encode = tokenizer._piece
     monkeypatch.setattr(tokenizer, "_piece", lambda text: encoded.append(len(text)) or encode(text))
-    talk, costs = Talk(tokenizer, Budget(1_200, 200)), []
+    talk, costs = Talk(tokenizer, WINDOW), []
     for number in range(100, 400):
         before = sum(encoded)
         talk.turn(f"look at {number};", f"file {number} has a line")
@@ -133,7 +133,7 @@ def test_dynamic_history_is_one_sample_per_step(talk: Talk) -> None:
 
 
 def test_the_latest_observation_is_seen_even_when_it_is_larger_than_the_tail(tokenizer: HFTokenizer) -> None:
-    talk = Talk(tokenizer, Budget(1_200, 200))
+    talk = Talk(tokenizer, WINDOW)
     for number in range(10):
         talk.turn(f"look at {number};", "short")
     talk.turn("cat all", "x" * 2_000 + " the end")
@@ -143,7 +143,7 @@ def test_the_latest_observation_is_seen_even_when_it_is_larger_than_the_tail(tok
 
 
 def test_a_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
-    talk = Talk(tokenizer, Budget(100, 90))
+    talk = Talk(tokenizer, AgentSpec(context_tokens=100, max_tokens_per_turn=90))
     talk.turn("ls", "x" * 500)
     assert "x" * 500 in talk.seen
     assert talk.transcript.room() < 0
@@ -153,11 +153,12 @@ def test_a_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
     (0, True, 100), (60, True, 40), (61, True, 39), (100, True, 0), (0, False, 100), (60, False, 40), (61, False, 0),
 ])  # fmt: skip
 def test_where_nothing_is_left_out_an_answer_has_its_whole_room_or_none(length: int, omits: bool, room: int) -> None:
-    assert Budget(100, 40, omits=omits).room(length) == room
+    spec = AgentSpec(context_tokens=100, max_tokens_per_turn=40, context_policy="omit" if omits else "stop")
+    assert answer_room(spec, length) == room
 
 
 def test_a_conversation_that_stops_is_one_unbroken_sequence(tokenizer: HFTokenizer) -> None:
-    talk, number = Talk(tokenizer, Budget(1_200, 200, omits=False)), 0
+    talk, number = Talk(tokenizer, WINDOW.model_copy(update={"context_policy": "stop"})), 0
     while talk.transcript.room() >= 1:
         talk.turn(f"look at {number};", f"file {number} has a line")
         number += 1

@@ -7,9 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import AgentLimits, Episode, HFTokenizer, Prompts, TokenizerError, run_episode, write_artifacts
+from swerl_agent.episode import (
+    BuiltinAgent,
+    Episode,
+    EpisodeRequest,
+    HFTokenizer,
+    Prompts,
+    TokenizerError,
+    write_artifacts,
+)
 from swerl_agent.tasks import Evaluation, Task
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
 
 from .conftest import PLAIN, Memory, make_tokenizer
@@ -28,11 +37,9 @@ WORKS = [block("ls"), block("true")]
 async def attempt(tokenizer: HFTokenizer, *answers: str, task: Task = TASK, **templates: str) -> Episode:
     prompts = replace(Prompts.default(), **(GOOD | templates))
     ended: list[Episode] = []
-    limits = AgentLimits(step_limit=4, context_tokens=100_000)
-    episode = await run_episode(
-        task, Memory(), Script(tokenizer, answers), tokenizer, prompts, limits,
-        group="g", index=0, temperature=1.0, on_end=ended.append,
-    )  # fmt: skip
+    agent = BuiltinAgent(Script(tokenizer, answers), tokenizer, prompts, agent_spec(step_limit=4))
+    request = EpisodeRequest(task, group="g", index=0, temperature=1.0, on_end=ended.append)
+    episode = await agent.run_episode(request, Memory())
     assert ended == [episode]
     return episode
 

@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 from swerl_agent.episode import (
-    AgentLimits,
+    BuiltinAgent,
     EngineError,
     Episode,
+    EpisodeRequest,
     Generation,
     HFTokenizer,
     Prompts,
-    run_episode,
     write_artifacts,
 )
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import PodGone
 from swerl_agent.tasks import Evaluation, Task
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
 
 from .conftest import GOLD, SUBMIT, Run, Shell
@@ -110,7 +111,7 @@ def test_an_empty_submission_falls_back_to_nothing(run: Run) -> None:
 
 
 def test_a_timeout_is_shown_with_the_partial_output(run: Run) -> None:
-    episode, script = run(block("sleep 30"), block(SUBMIT), command_timeout=0.3)
+    episode, script = run(block("sleep 30"), block(SUBMIT), command_timeout_seconds=0.3)
     assert "was stopped after 0.3 seconds" in script.read[1]
     assert "partial" in script.read[1]
     assert episode.steps[0]["timed_out"]
@@ -181,7 +182,7 @@ def test_a_prompt_without_room_for_a_whole_answer_is_too_long_where_it_stops(run
 
 
 def test_the_episode_timeout_ends_it_and_keeps_the_work(run: Run) -> None:
-    episode, _ = run(block("sed -i s/41/42/ kit.py"), block("sleep 30"), episode_timeout=4)
+    episode, _ = run(block("sed -i s/41/42/ kit.py"), block("sleep 30"), episode_timeout_seconds=4)
     assert episode.exit_status == "episode_timeout"
     assert episode.patch_source == "git_diff_fallback"
     assert episode.timings["total"] < 15
@@ -193,24 +194,13 @@ def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repositor
     async def scenario() -> None:
         task = Task("kit__kit-1", "k/k", "0" * 40, "1", "text", "image", Evaluation("", "", "", ("a",), ()))
         script = Script(tokenizer, [block("sleep 30")])
-        attempt = asyncio.create_task(
-            run_episode(
-                task,
-                Shell(repository),
-                script,
-                tokenizer,
-                Prompts.default(),
-                AgentLimits(context_tokens=100_000),
-                group="g",
-                index=0,
-                temperature=1.0,
-                on_end=seen.append,
-            )
-        )
+        agent = BuiltinAgent(script, tokenizer, Prompts.default(), agent_spec())
+        request = EpisodeRequest(task, group="g", index=0, temperature=1.0, on_end=seen.append)
+        running = asyncio.create_task(agent.run_episode(request, Shell(repository)))
         await asyncio.sleep(0.5)
-        attempt.cancel()
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await attempt
+            await running
 
     asyncio.run(scenario())
     assert (seen[0].exit_status, seen[0].error_code) == ("cancelled", "cancelled")

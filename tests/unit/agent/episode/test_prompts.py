@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 from swerl_agent.episode import PromptError, Prompts
-from swerl_agent.episode.prompts import Cut, Output
+from swerl_agent.episode.prompts import Output
 from swerl_agent.tasks import TaskView
+from swerl_api import ObservationSpec
 
 TEMPLATES = {
     "system_template": "system",
@@ -17,9 +18,9 @@ TEMPLATES = {
 
 
 def observation(text: str, *, hidden: int = 0) -> str:
-    cut = Cut()
-    output = Output.of(text, returncode=3, hidden=hidden, cut=cut, timed_out=False, timeout=180)
-    return Prompts.default().observation(output, cut)
+    observation = ObservationSpec()
+    output = Output.of(text, returncode=3, omitted=hidden, observation=observation, timed_out=False, timeout=180)
+    return Prompts.default().observation(output, observation)
 
 
 def test_short_output_is_shown_whole() -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import (
     PROTOCOLS,
-    AgentLimits,
     AgentProtocol,
     HFTokenizer,
     Prompts,
     TokenizerError,
+    agent_protocol,
     find_actions,
     submission,
 )
+from swerl_agent.episode.context import omits_turns
 from swerl_api import AgentSpec
 
 from tests.scripted_engine import block
@@ -137,8 +138,7 @@ def test_a_patch_in_two_steps(run: Run) -> None:
 
 
 def test_the_same_command_again_and_again_ends_the_episode(run: Run) -> None:
-    protocol = MINI_1.with_limits(format_errors=None, repeats=3)
-    episode, _ = run(*[block("ls")] * 2, block("pwd"), *[block("ls")] * 5, protocol=protocol)
+    episode, _ = run(*[block("ls")] * 2, block("pwd"), *[block("ls")] * 5, protocol=MINI_1, repeat_limit=3)
     assert (episode.exit_status, episode.turns) == ("repeated_command", 6)
 
 
@@ -182,16 +182,13 @@ def test_tool_results_need_a_template_that_has_them(tmp_path: Path) -> None:
 
 
 def test_a_job_selects_protocol_and_limits() -> None:
-    limits = AgentLimits.of(
-        AgentSpec.model_validate({"protocol": "mini-swe-agent-2", "repeatLimit": 3, "headRatio": 0.5})
-    )
-    assert (limits.protocol.fence, limits.protocol.format_error_limit, limits.protocol.repeat_limit) == (
-        "mswea_bash_command", 3, 3,
-    )  # fmt: skip
-    assert (limits.budget.head_ratio, limits.budget.omits) == (0.5, True)
-    assert not AgentLimits.of(AgentSpec.model_validate({"contextPolicy": "stop"})).budget.omits
-    unlimited = AgentLimits.of(AgentSpec.model_validate({"protocol": "mini-swe-agent-2", "formatErrorLimit": 0}))
-    assert unlimited.protocol.format_error_limit == 0
+    spec = AgentSpec.model_validate({"protocol": "mini-swe-agent-2", "repeatLimit": 3, "headRatio": 0.5})
+    protocol = agent_protocol(spec)
+    assert (protocol.fence, protocol.format_error_limit, protocol.repeat_limit) == ("mswea_bash_command", 3, 3)
+    assert (spec.head_ratio, omits_turns(spec)) == (0.5, True)
+    assert not omits_turns(AgentSpec.model_validate({"contextPolicy": "stop"}))
+    unlimited = AgentSpec.model_validate({"protocol": "mini-swe-agent-2", "formatErrorLimit": 0})
+    assert agent_protocol(unlimited).format_error_limit == 0
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=list(PROTOCOLS))
@@ -201,7 +198,7 @@ def test_every_protocol_has_prompts(protocol: object) -> None:
 
 def test_all_protocols_of_the_api_are_known() -> None:
     for name in AgentSpec.model_json_schema(by_alias=True)["properties"]["protocol"]["enum"]:
-        assert AgentLimits.of(AgentSpec(protocol=name)).protocol.name == name
+        assert agent_protocol(AgentSpec(protocol=name)).name == name
 
 
 def test_a_prompt_longer_than_the_window_is_one_clear_error(run: Run) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import Budget, Generation, HFTokenizer, RetokenizationError, TokenSegment, retokenize
+from swerl_agent.episode import Generation, HFTokenizer, RetokenizationError, TokenSegment, retokenize
 from swerl_agent.episode.transcript import Transcript
+from swerl_api import AgentSpec
 
 from .conftest import THINKING, make_tokenizer
 from .templates import GLM, QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING
@@ -135,7 +136,7 @@ def test_what_is_no_conversation_is_refused(make: Make, messages: list[dict[str,
 @pytest.mark.parametrize("template", [QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING, GLM])
 def test_token_in_token_out_keeps_what_was_sampled_whatever_the_template_does(make: Make, template: str) -> None:
     tokenizer = make(template)
-    transcript = Transcript(tokenizer, conversation(), Budget(10_000, 100))
+    transcript = Transcript(tokenizer, conversation(), AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     sampled = [*tokenizer.said("<think>\nmaybe\n</think>\n\nls"), tokenizer.turn_end_id]
     for observation in ("kit.py", "x = 1"):
         transcript.answer(Generation(sampled, [-1.0] * len(sampled), "stop"))

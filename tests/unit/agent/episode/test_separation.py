@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from swerl_agent.cli import main
-from swerl_agent.episode import AgentLimits, HFTokenizer, Prompts, run_episode, write_artifacts
+from swerl_agent.episode import BuiltinAgent, Episode, EpisodeRequest, HFTokenizer, Prompts, write_artifacts
 from swerl_agent.episode.scrub import ScrubTestsFailed, scrub_tests
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.swebench_report import grade_log
@@ -22,6 +22,7 @@ from swerl_agent.sandbox.spec import group_spec
 from swerl_agent.tasks import Task, load_tasks
 from swerl_api import SweRLJobSpec
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
 from tests.unit.agent.tasks.rows import SECRET, kiro, nemo_gym, prompt_line, r2e, sumanth, swebench, text_line
 
@@ -53,14 +54,17 @@ def log_of(task: Task) -> bytes:
     ).encode()
 
 
+def run_episode(task: Task, shell: Recorder, script: Script, tokenizer: HFTokenizer, *, step_limit: int) -> Episode:
+    agent = BuiltinAgent(script, tokenizer, Prompts.default(), agent_spec(step_limit=step_limit))
+    return asyncio.run(agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), shell))
+
+
 def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> dict[str, str]:
     """Everything of one rollout that is outside the trusted side."""
-    wish = SweRLJobSpec.model_validate(JOB).sandbox
-    spec = group_spec(wish, image=task.image, task_id=task.instance_id, replicas=2, owner="job-1")
+    sandbox = SweRLJobSpec.model_validate(JOB).sandbox
+    spec = group_spec(sandbox, image=task.image, task_id=task.instance_id, replicas=2, owner="job-1")
     shell, script = Recorder(), Script(tokenizer, [block("cat x.py"), "no command", block("false")])
-    limits = AgentLimits(step_limit=4, context_tokens=100_000)
-    run = run_episode(task, shell, script, tokenizer, Prompts.default(), limits, group="g", index=0, temperature=1.0)
-    episode = asyncio.run(run)
+    episode = run_episode(task, shell, script, tokenizer, step_limit=4)
     verdict = Verdict("unresolved", grade_log(task, log_of(task)), detail=f"forged: {task.evaluation.fail_to_pass[0]}")
     folder = write_artifacts(artifacts, episode, verdict, meta={"reward": -1.0})
     files = {path.name: path.read_text() for path in folder.iterdir()}
@@ -108,10 +112,7 @@ def test_tests_that_lie_in_the_image_are_removed_before_the_first_command(
     source.write_text(json.dumps(r2e()) + "\n")
     (task,) = load_tasks(source, "jsonl")
     shell, script = Recorder(), Script(tokenizer, [block("ls")])
-    limits = AgentLimits(step_limit=1, context_tokens=100_000)
-    asyncio.run(
-        run_episode(task, shell, script, tokenizer, Prompts.default(), limits, group="g", index=0, temperature=1.0)
-    )
+    run_episode(task, shell, script, tokenizer, step_limit=1)
     assert all(path in shell.told[0] for path in task.hidden_paths)
     assert shell.told[0].startswith("rm -rf -- ")
     assert shell.told[1].startswith("ls ")
@@ -126,19 +127,19 @@ class Bash:
 
 
 @pytest.fixture
-def run_hide() -> Callable[[list[str]], None]:
+def scrub() -> Callable[[list[str]], None]:
     return lambda paths: asyncio.run(scrub_tests(Bash(), paths))
 
 
-def test_hidden_paths_are_gone_and_others_stay(tmp_path: Path, run_hide: Callable[[list[str]], None]) -> None:
+def test_hidden_paths_are_gone_and_others_stay(tmp_path: Path, scrub: Callable[[list[str]], None]) -> None:
     (tmp_path / "r2e tests").mkdir()
     for name in ("r2e tests/test_1.py", "run_tests.sh", "kept.py"):
         (tmp_path / name).write_text("")
-    run_hide([str(tmp_path / name) for name in ("r2e tests", "run_tests.sh", "absent")])
+    scrub([str(tmp_path / name) for name in ("r2e tests", "run_tests.sh", "absent")])
     assert [path.name for path in tmp_path.iterdir()] == ["kept.py"]
 
 
-def test_what_cannot_be_hidden_is_an_infrastructure_failure(run_hide: Callable[[list[str]], None]) -> None:
+def test_what_cannot_be_hidden_is_an_infrastructure_failure(scrub: Callable[[list[str]], None]) -> None:
     with pytest.raises(ScrubTestsFailed, match="tests in the image cannot be removed") as caught:
-        run_hide(["/proc/version"])
+        scrub(["/proc/version"])
     assert caught.value.infrastructure

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import Budget, HFTokenizer, TokenizerError
+from swerl_agent.episode import HFTokenizer, TokenizerError
 from swerl_agent.episode.configured import agent_tokenizer
 from swerl_agent.episode.engine import Generation
 from swerl_agent.episode.transcript import Transcript
@@ -28,7 +28,7 @@ def test_the_prompt_is_the_templates_own_encoding(tokenizer: HFTokenizer) -> Non
 
 
 def test_appended_messages_are_the_templates_own_encoding(tokenizer: HFTokenizer) -> None:
-    transcript = Transcript(tokenizer, MESSAGES, Budget(10_000, 100))
+    transcript = Transcript(tokenizer, MESSAGES, AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     messages = list(MESSAGES)
     for answer, observation in (("ls", "\n\nfile.py\n"), ("cat file.py", "<output>\né</output>")):
         ids = [*tokenizer.encode(answer), tokenizer.turn_end_id]
@@ -41,7 +41,7 @@ def test_appended_messages_are_the_templates_own_encoding(tokenizer: HFTokenizer
 def test_sampled_ids_are_kept_as_they_are_even_where_encoding_would_differ(tokenizer: HFTokenizer) -> None:
     letters = [tokenizer.encode(letter)[0] for letter in "def wrap"]
     assert letters != tokenizer.encode("def wrap")
-    transcript = Transcript(tokenizer, MESSAGES, Budget(10_000, 100))
+    transcript = Transcript(tokenizer, MESSAGES, AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     generation = Generation([*letters, tokenizer.turn_end_id], [-0.5] * 9, "stop", [("3", 0, 4), ("4", 4, 9)])
     assert transcript.answer(generation) == "def wrap"
     start = transcript.prompt_length
@@ -54,7 +54,7 @@ def test_sampled_ids_are_kept_as_they_are_even_where_encoding_would_differ(token
 
 
 def test_an_answer_cut_for_length_is_closed_without_loss(tokenizer: HFTokenizer) -> None:
-    transcript = Transcript(tokenizer, MESSAGES, Budget(10_000, 100))
+    transcript = Transcript(tokenizer, MESSAGES, AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     ids = tokenizer.encode("ls")
     transcript.answer(Generation(ids, [-1.0] * len(ids), "length"))
     transcript.observe("again")
@@ -65,7 +65,7 @@ def test_an_answer_cut_for_length_is_closed_without_loss(tokenizer: HFTokenizer)
 
 
 def test_an_observation_counts_only_once_it_is_read(tokenizer: HFTokenizer) -> None:
-    transcript = Transcript(tokenizer, MESSAGES, Budget(10_000, 100))
+    transcript = Transcript(tokenizer, MESSAGES, AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     transcript.answer(Generation([tokenizer.turn_end_id], [-1.0], "stop"))
     before = len(transcript.segments[0].tokens)
     transcript.observe("last words")

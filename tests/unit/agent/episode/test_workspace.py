@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_agent.episode import AgentLimits
 from swerl_agent.episode.workspace import Workspace
 from swerl_agent.sandbox import CommandResult
+from swerl_api import AgentSpec
 
 from .conftest import PATCH
 
@@ -29,7 +29,7 @@ def result(stdout: bytes, exit_code: int = 0, *, timed_out: bool = False) -> Com
 
 async def test_no_command_pages_or_draws() -> None:
     sandbox = Sandbox(result(b""))
-    workspace = Workspace(sandbox, AgentLimits())
+    workspace = Workspace(sandbox, AgentSpec(), "/testbed")
     await workspace.execute("git log", seconds_left=9)
     await workspace.diff()
     assert len(sandbox.asked) == 2
@@ -43,10 +43,10 @@ async def test_no_command_pages_or_draws() -> None:
 
 async def test_a_diff_that_does_not_end_is_no_patch_and_no_error() -> None:
     sandbox = Sandbox(result(PATCH, 137, timed_out=True))
-    assert await Workspace(sandbox, AgentLimits()).diff() == ""
+    assert await Workspace(sandbox, AgentSpec(), "/testbed").diff() == ""
     assert sandbox.asked[0]["timeout"] == 60
 
 
 async def test_a_diff_without_its_end_is_no_patch() -> None:
     cut = CommandResult("c", 0, PATCH, b"", len(PATCH) + 1, 0, False, 0.1)
-    assert await Workspace(Sandbox(cut), AgentLimits()).diff() == ""
+    assert await Workspace(Sandbox(cut), AgentSpec(), "/testbed").diff() == ""

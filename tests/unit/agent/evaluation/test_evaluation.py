@@ -1,4 +1,4 @@
-"""An evaluation over attempts that a test makes up."""
+"""An evaluation over samples whose outcomes the test sets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from swerl_agent.episode import Episode, PromptError
+from swerl_agent.episode import Agent, Episode, EpisodeRequest, GradedEpisode, PromptError
 from swerl_agent.evaluation import (
-    Attempt,
     Conclusions,
     Evaluation,
     EvaluationSettings,
@@ -25,6 +24,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed, LeaseLost
 from swerl_agent.tasks import Evaluation as Criteria
 from swerl_agent.tasks import Task
+from swerl_api import SandboxSpec
 
 from tests.full_disk import files_end_at
 
@@ -39,26 +39,30 @@ def tasks(count: int) -> list[Task]:
     return [replace(TASK, instance_id=f"a__a-{number}") for number in range(count)]
 
 
-def solved() -> Attempt:
-    return Attempt(Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("resolved"))
+def solved() -> GradedEpisode:
+    return GradedEpisode(Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("resolved"))
 
 
-def lost() -> Attempt:
-    return Attempt(Episode("t", "g", 0, infrastructure_error=True, error=BUSY, exit_status="infrastructure_error"))
+def lost() -> GradedEpisode:
+    return GradedEpisode(
+        Episode("t", "g", 0, infrastructure_error=True, error=BUSY, exit_status="infrastructure_error")
+    )
 
 
-def unprompted() -> Attempt:
-    return Attempt(Episode("t", "g", 0, exit_status="prompt_failed", error_code="prompt_failed", error=BROKEN))
+def unprompted() -> GradedEpisode:
+    return GradedEpisode(Episode("t", "g", 0, exit_status="prompt_failed", error_code="prompt_failed", error=BROKEN))
 
 
-class Attempts:
-    """Gives the outcomes in order."""
+class ScriptedRunner:
+    """Returns the outcomes in order."""
+
+    sandbox = SandboxSpec()
 
     def __init__(self) -> None:
-        self.outcomes: Iterator[Attempt | Exception] = iter(())
+        self.outcomes: Iterator[GradedEpisode | Exception] = iter(())
         self.lost: Future[None] = Future()
 
-    async def make(self, task: Task, *how: Any, **more: Any) -> Attempt:
+    async def run(self, request: EpisodeRequest, agent: Agent) -> GradedEpisode:
         outcome = next(self.outcomes)
         if isinstance(outcome, Exception):
             raise outcome
@@ -66,26 +70,26 @@ class Attempts:
 
 
 @pytest.fixture
-def attempts() -> Any:
-    return Attempts()
+def runner() -> Any:
+    return ScriptedRunner()
 
 
 def evaluation(folder: Path, count: int) -> Evaluation:
     return Evaluation(tasks(count), NOTHING, EvaluationSettings(workers=1), Records(folder), folder)
 
 
-async def test_one_that_is_finished_makes_no_attempt(tmp_path: Path, attempts: Any) -> None:
+async def test_one_that_is_finished_makes_no_attempt(tmp_path: Path, runner: Any) -> None:
     records = Records(tmp_path)
     records.add(Record(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1"))
     work = Evaluation([TASK], NOTHING, EvaluationSettings(), records, tmp_path)
-    await work.run(attempts)
+    await work.run(runner)
     assert work.left == []
 
 
-async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(tmp_path: Path, attempts: Any) -> None:
+async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(tmp_path: Path, runner: Any) -> None:
     seen: list[tuple[int, list[str]]] = []
 
-    def made() -> Iterator[Attempt]:
+    def made() -> Iterator[GradedEpisode]:
         for _ in range(3):
             if (tmp_path / "preds.json").exists():
                 predicted = json.loads((tmp_path / "preds.json").read_text())
@@ -93,11 +97,11 @@ async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(tmp
                 seen.append((json.loads((tmp_path / "summary.json").read_text())["resolved"], sorted(predicted)))
             yield solved()
 
-    attempts.outcomes = made()
+    runner.outcomes = made()
     records = Records(tmp_path)
     conclusions = Conclusions(tmp_path, records, {"model": "m"})
     how = EvaluationSettings(workers=1)
-    await Evaluation(tasks(3), NOTHING, how, records, tmp_path, conclude=conclusions.write).run(attempts)
+    await Evaluation(tasks(3), NOTHING, how, records, tmp_path, conclude=conclusions.write).run(runner)
     assert seen == [(1, ["a__a-0"]), (2, ["a__a-0", "a__a-1"])]
     assert json.loads((tmp_path / "summary.json").read_text())["resolved"] == 3
 
@@ -117,10 +121,10 @@ async def test_conclusions_that_cannot_be_written_leave_those_before_whole(tmp_p
     assert json.loads((tmp_path / "summary.json").read_text())["attempts"] == 2
 
 
-async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, attempts: Any) -> None:
-    attempts.outcomes = iter([solved(), ImagePullFailed("no such image: x:1"), solved()])
+async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, runner: Any) -> None:
+    runner.outcomes = iter([solved(), ImagePullFailed("no such image: x:1"), solved()])
     work = evaluation(tmp_path, 3)
-    await work.run(attempts)
+    await work.run(runner)
     assert work.left == [("a__a-1", 0)]
     found = {record.instance_id: record for record in Records(tmp_path).all}
     assert (found["a__a-1"].valid, found["a__a-1"].error) == (False, "ImagePullFailed: no such image: x:1")
@@ -128,70 +132,70 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Pa
 
 
 async def test_an_endpoint_that_is_down_ends_it_with_its_words_and_what_is_known_stays(
-    tmp_path: Path, attempts: Any
+    tmp_path: Path, runner: Any
 ) -> None:
-    attempts.outcomes = iter([solved(), *(lost() for _ in range(40))])
+    runner.outcomes = iter([solved(), *(lost() for _ in range(40))])
     with pytest.raises(
         EvaluationStuck, match=r"ended the last 20 attempts, the last so: EngineError: .*HTTP 429: busy"
     ):
-        await evaluation(tmp_path, 40).run(attempts)
+        await evaluation(tmp_path, 40).run(runner)
     known = Records(tmp_path).all
     assert [record.resolved for record in known if record.valid] == [True]
     assert len([record for record in known if not record.valid]) == 20
-    attempts.outcomes = iter(solved() for _ in range(39))
+    runner.outcomes = iter(solved() for _ in range(39))
     again = evaluation(tmp_path, 40)
-    await again.run(attempts)
+    await again.run(runner)
     assert again.left == []
 
 
-async def test_a_lease_that_is_lost_ends_it_at_once(tmp_path: Path, attempts: Any) -> None:
-    attempts.outcomes = iter([solved(), LeaseLost("Lease n/l was lost: it was deleted"), solved()])
-    attempts.lost.set_exception(LeaseLost("Lease n/l was lost: it was deleted"))
+async def test_a_lease_that_is_lost_ends_it_at_once(tmp_path: Path, runner: Any) -> None:
+    runner.outcomes = iter([solved(), LeaseLost("Lease n/l was lost: it was deleted"), solved()])
+    runner.lost.set_exception(LeaseLost("Lease n/l was lost: it was deleted"))
     with pytest.raises(LeaseLost, match="it was deleted"):
-        await evaluation(tmp_path, 3).run(attempts)
+        await evaluation(tmp_path, 3).run(runner)
     assert [record.resolved for record in Records(tmp_path).all] == [True], "what is known stays"
 
 
-async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_path: Path, attempts: Any) -> None:
-    attempts.outcomes = iter([solved(), unprompted(), solved()])
+async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_path: Path, runner: Any) -> None:
+    runner.outcomes = iter([solved(), unprompted(), solved()])
     work = evaluation(tmp_path, 3)
-    await work.run(attempts)
+    await work.run(runner)
     assert (work.left, work.retryable) == ([("a__a-1", 0)], [])
     check_prompts(Records(tmp_path))
     found = Records(tmp_path).all[1]
     assert (found.valid, found.exit_status, found.error) == (False, "prompt_failed", BROKEN)
     assert (tmp_path / found.run_dir / "traj.json").exists()
-    attempts.outcomes = iter([solved()])
+    runner.outcomes = iter([solved()])
     again = evaluation(tmp_path, 3)
-    await again.run(attempts)
+    await again.run(runner)
     assert again.left == []
 
 
 async def test_prompts_that_render_nowhere_end_it_with_template_and_line_and_what_is_known_stays(
-    tmp_path: Path, attempts: Any
+    tmp_path: Path, runner: Any
 ) -> None:
-    attempts.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
+    runner.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
     with pytest.raises(PromptError, match=r"ended the last 20 attempts, the last at a__a-20: agent\.instance_.*line 2"):
-        await evaluation(tmp_path, 40).run(attempts)
+        await evaluation(tmp_path, 40).run(runner)
     known = Records(tmp_path).all
     assert [record.resolved for record in known if record.valid] == [True] and len(known) == 21
 
 
-async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path, attempts: Any) -> None:
-    attempts.outcomes = iter([unprompted(), unprompted()])
-    await evaluation(tmp_path, 2).run(attempts)
+async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path, runner: Any) -> None:
+    runner.outcomes = iter([unprompted(), unprompted()])
+    await evaluation(tmp_path, 2).run(runner)
     with pytest.raises(PromptError, match=r"ended all 2 attempts, the last at a__a-1: agent\.instance_template"):
         check_prompts(Records(tmp_path))
 
 
-async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(tmp_path: Path, attempts: Any) -> None:
-    attempts.outcomes = iter([solved(), solved(), solved()])
-    await evaluation(tmp_path, 1).run(attempts)
+async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(tmp_path: Path, runner: Any) -> None:
+    runner.outcomes = iter([solved(), solved(), solved()])
+    await evaluation(tmp_path, 1).run(runner)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with files_end_at(16), pytest.raises(OSError, match="cannot be written: File too large"):
-        await evaluation(tmp_path, 2).run(attempts)
+        await evaluation(tmp_path, 2).run(runner)
     assert {path: path.read_bytes() for path in before} == before
     again = evaluation(tmp_path, 2)
     assert again.left == [("a__a-1", 0)]
-    await again.run(attempts)
+    await again.run(runner)
     assert again.left == []

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from swerl_agent.episode import Episode
-from swerl_agent.evaluation import Attempts, Evaluation, EvaluationSettings, Records
+from swerl_agent.episode import Episode, EpisodeRequest
+from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, SampleRunner
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.kube import Unreachable
 from swerl_agent.tasks import Task
+from swerl_api import SandboxSpec
 
 from tests.full_disk import files_end_at
 from tests.unit.agent.episode.test_abort import FAR, CancelledAt
@@ -29,10 +29,8 @@ class Scripted:
 
     fault: Exception | None = None
 
-    async def run_episode(
-        self, task: Task, session: object, *, group: str, index: int, on_end: Callable[[Episode], None], **how: Any
-    ) -> Episode:
-        episode = Episode(task.instance_id, group, index, exit_status="cancelled")
+    async def run_episode(self, request: EpisodeRequest, session: object) -> Episode:
+        episode = Episode(request.task.instance_id, request.group, request.index, exit_status="cancelled")
         try:
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -42,14 +40,16 @@ class Scripted:
             episode.exit_status, episode.patch = "submitted", PATCH
             return episode
         finally:
-            on_end(episode)
+            assert request.on_end
+            request.on_end(episode)
 
 
-class Place(Attempts):
-    """Attempts whose sandbox and grader are made up; each waits where a real one does."""
+class FakeSampleRunner(SampleRunner):
+    """Samples with a fake sandbox and grader; each waits where a real one does."""
 
     def __init__(self) -> None:
         self.grader = cast(Any, self)
+        self.sandbox = SandboxSpec()
         self.fault: Exception | None = None  # of grading
         self.stuck: Exception | None = None  # of the sandbox's removal
 
@@ -87,7 +87,7 @@ def left(folder: Path) -> list[dict[str, Any]]:
 
 async def cancelled_at(folder: Path, place: int) -> int:
     """Cancel an attempt where it waits for the `place`-th time; how often it waited."""
-    waiting = CancelledAt(evaluation(folder)._attempt(TRIAL, Place()), place)
+    waiting = CancelledAt(evaluation(folder)._attempt(TRIAL, FakeSampleRunner()), place)
 
     async def whole() -> None:
         await waiting
@@ -112,7 +112,7 @@ async def test_an_attempt_that_is_cancelled_anywhere_leaves_its_episode_once_and
         assert [meta["interrupted"] for meta in known] == [not settled] * begun
         endings += [(meta["exit_status"], meta["interrupted"], meta["reward"]) for meta in known]
         if not settled:
-            await evaluation(folder)._attempt(TRIAL, Place())
+            await evaluation(folder)._attempt(TRIAL, FakeSampleRunner())
         (meta,) = left(folder)
         (record,) = Records(folder).all
         assert (meta["interrupted"], meta["reward"], record.resolved) == (False, 1, True)
@@ -124,13 +124,13 @@ async def test_an_episode_that_raises_ends_it_and_leaves_its_artifacts(tmp_path:
     agent = Scripted()
     agent.fault = ZeroDivisionError("oh")
     with pytest.raises(ZeroDivisionError):
-        await evaluation(tmp_path, agent)._attempt(TRIAL, Place())
+        await evaluation(tmp_path, agent)._attempt(TRIAL, FakeSampleRunner())
     (meta,) = left(tmp_path)
     assert (meta["turns"], meta["interrupted"], Records(tmp_path).all) == (3, True, [])
 
 
 async def test_an_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts(tmp_path: Path) -> None:
-    place = Place()
+    place = FakeSampleRunner()
     place.fault = GradingError("no permission")
     with pytest.raises(GradingError):
         await evaluation(tmp_path)._attempt(TRIAL, place)
@@ -141,7 +141,7 @@ async def test_an_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts
 
 
 async def test_a_verdict_that_the_api_server_kept_away_loses_the_attempt_and_not_its_artifacts(tmp_path: Path) -> None:
-    place = Place()
+    place = FakeSampleRunner()
     place.fault = Unreachable("connection refused")
     record = await evaluation(tmp_path)._attempt(TRIAL, place)
     assert (record.valid, record.error) == (False, "Unreachable: connection refused")
@@ -151,7 +151,7 @@ async def test_a_verdict_that_the_api_server_kept_away_loses_the_attempt_and_not
 async def test_a_sandbox_that_cannot_be_removed_costs_no_attempt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place()
+    place = FakeSampleRunner()
     place.stuck = Unreachable("connection refused")
     record = await evaluation(tmp_path)._attempt(TRIAL, place)
     assert record.resolved and left(tmp_path)[0]["interrupted"] is False
@@ -166,7 +166,7 @@ async def test_tries_without_a_result_make_room_for_each_other_and_for_no_other_
     for _ in range(2):
         await cancelled_at(tmp_path, 3)
     assert len(left(tmp_path)) == 2
-    await evaluation(tmp_path)._attempt(TRIAL, Place())
+    await evaluation(tmp_path)._attempt(TRIAL, FakeSampleRunner())
     assert sorted(meta["interrupted"] for meta in left(tmp_path)) == [False, True]
     assert other.exists()
 
@@ -174,7 +174,7 @@ async def test_tries_without_a_result_make_room_for_each_other_and_for_no_other_
 async def test_a_disk_that_refuses_what_was_interrupted_changes_nothing_about_the_cause(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place()
+    place = FakeSampleRunner()
     place.fault = GradingError("no permission")
     work = evaluation(tmp_path)
     with files_end_at(16), pytest.raises(GradingError):
@@ -183,7 +183,7 @@ async def test_a_disk_that_refuses_what_was_interrupted_changes_nothing_about_th
 
 
 async def test_the_files_of_an_attempt_say_how_it_was_made(tmp_path: Path) -> None:
-    await evaluation(tmp_path)._attempt(TRIAL, Place())
+    await evaluation(tmp_path)._attempt(TRIAL, FakeSampleRunner())
     (meta,) = left(tmp_path)
     assert meta.items() >= {**TOLD, "instance_id": TASK.instance_id, "temperature": 0.5, "sample": 0}.items()
     assert (meta["reward"], meta["group_index"], meta["index"]) == (1, f"{TASK.instance_id}-0", 0)

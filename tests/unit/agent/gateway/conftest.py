@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from swerl_agent.episode import AgentLimits, Generation, HFTokenizer
+from swerl_agent.episode import Generation, HFTokenizer
 from swerl_agent.gateway import Endpoint, Gateway, Recording
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
 from tests.unit.agent.episode.conftest import PLAIN, TOOLS, make_tokenizer
 
@@ -101,9 +102,9 @@ def opened(plain: HFTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ) -> AsyncIterator[World]:
         shown = HFTokenizer(make_tokenizer(tmp_path, template)) if template else tokenizer
         engine = kind(Spelling(shown), answers)  # type: ignore[arg-type]
-        settings = AgentLimits(**{"context_tokens": 100_000, **limits})
+        spec = agent_spec(**limits)
         async with Gateway(engine, shown) as gateway:
-            with gateway.episode(settings, routing_key="g/t", temperature=temperature) as (endpoint, recording):
+            with gateway.episode(spec, routing_key="g/t", temperature=temperature) as (endpoint, recording):
                 async with AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0) as client:
                     yield World(client, endpoint, recording, engine, shown, gateway)
 

@@ -46,7 +46,7 @@ async def test_an_answer_gets_what_is_left_of_the_window(opened: Open) -> None:
 
 
 async def test_the_episodes_time_ends_the_request_under_way(opened: Open) -> None:
-    async with opened("late", kind=Held, episode_timeout=0.2) as world:
+    async with opened("late", kind=Held, episode_timeout_seconds=0.2) as world:
         for _ in range(2):
             with pytest.raises(openai.NotFoundError) as caught:
                 await world.say(user("Hi"))

@@ -13,12 +13,13 @@ from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.local import LocalEnvironment
 from swerl_agent.cli import parser
 from swerl_agent.cli.model import chosen_agent
-from swerl_agent.episode import PROTOCOLS, AgentLimits, EngineError, Episode, HFTokenizer, PromptError
+from swerl_agent.episode import PROTOCOLS, EngineError, Episode, EpisodeRequest, HFTokenizer, PromptError
 from swerl_agent.gateway import Gateway
 from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent, MiniSweAgentEpisodes
 from swerl_agent.sandbox import SandboxError, SandboxLost
 from swerl_agent.tasks import Evaluation, Task
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
 from tests.unit.agent.episode.conftest import TOOLS as TOOL_TEMPLATE
 from tests.unit.agent.episode.conftest import Shell, make_tokenizer, repository
@@ -29,7 +30,7 @@ __all__ = ["repository"]
 TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", Evaluation("", "", "", ("a",), ()))
 FIX = "sed -i s/41/42/ kit.py"
 SUBMIT = ["git diff -- kit.py > patch.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat patch.txt"]
-TEXT, TOOLS = PROTOCOLS["mini-swe-agent-2"], PROTOCOLS["mini-swe-agent-2-tools"]
+TEXT, TOOLS = "mini-swe-agent-2", "mini-swe-agent-2-tools"
 
 
 def block(command: str) -> str:
@@ -56,16 +57,17 @@ class Episodes:
         self,
         tokenizer: HFTokenizer,
         *answers: str | Exception,
-        protocol: Any = TEXT,
+        protocol: str = TEXT,
         kind: type[Script] = Script,
         failure: SandboxError | None = None,
         **limits: Any,
     ) -> Episode:
         self.engine = kind(Spelling(tokenizer), answers)  # type: ignore[arg-type]
-        settings = AgentLimits(**{"context_tokens": 100_000, **limits}, protocol=protocol, workdir=str(self.folder))
+        spec = agent_spec(**limits, protocol=protocol)
         async with Gateway(self.engine, tokenizer) as gateway:
-            agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(protocol, self.config), settings)
-            return await agent.run_episode(TASK, Shell(self.folder, failure), group="g", index=3, temperature=1.0)
+            agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(PROTOCOLS[protocol], self.config), spec)
+            request = EpisodeRequest(TASK, group="g", index=3, temperature=1.0, workdir=str(self.folder))
+            return await agent.run_episode(request, Shell(self.folder, failure))
 
 
 @pytest.fixture
@@ -129,7 +131,7 @@ async def test_a_template_that_does_not_render_ends_it_and_is_named(
     attempt: Episodes, plain: HFTokenizer, template: str, text: str, said: str, turns: int
 ) -> None:
     section, name = template.split(".")
-    config = dict(MiniSweAgent.of(TEXT).config)
+    config = dict(MiniSweAgent.of(PROTOCOLS[TEXT]).config)
     attempt.config = yaml.safe_dump(config | {section: config[section] | {name: text}})
     answer = "no command" if name == "format_error_template" else block(FIX)
     episode = await attempt(plain, answer)
@@ -166,7 +168,7 @@ async def test_the_episodes_time_ends_command_and_request(
     attempt: Episodes, plain: HFTokenizer, command: str | None
 ) -> None:
     kind = Script if command else Held
-    episode = await attempt(plain, block(command or ""), kind=kind, episode_timeout=4)
+    episode = await attempt(plain, block(command or ""), kind=kind, episode_timeout_seconds=4)
     assert (episode.exit_status, episode.infrastructure_error) == ("episode_timeout", False)
 
 
@@ -210,19 +212,20 @@ async def test_its_temperature_is_the_episodes_whatever_its_configuration_says(
             asked.append(sampling["temperature"])
             return await super().generate(input_ids, **sampling)
 
-    agent = MiniSweAgent.of(TEXT)
+    agent = MiniSweAgent.of(PROTOCOLS[TEXT])
     agent.config["model"]["model_kwargs"]["temperature"] = 0.0
-    settings = AgentLimits(step_limit=1, context_tokens=100_000, protocol=TEXT, workdir=str(repository))
+    spec = agent_spec(step_limit=1, protocol=TEXT)
     async with Gateway(Noting(plain, [block("ls")]), plain) as gateway:
-        episodes = MiniSweAgentEpisodes(gateway, agent, settings)
-        await episodes.run_episode(TASK, Shell(repository), group="g", index=0, temperature=0.7)
+        episodes = MiniSweAgentEpisodes(gateway, agent, spec)
+        request = EpisodeRequest(TASK, group="g", index=0, temperature=0.7, workdir=str(repository))
+        await episodes.run_episode(request, Shell(repository))
     assert asked == [0.7]
 
 
 @pytest.mark.parametrize("config", ["agent: {}", "[1]", "a: b: c", "agent: {}\nmodel: 1"])
 def test_a_configuration_that_is_none_is_refused(config: str) -> None:
     with pytest.raises(PromptError, match="mini-swe-agent"):
-        MiniSweAgent.of(TEXT, config)
+        MiniSweAgent.of(PROTOCOLS[TEXT], config)
 
 
 async def test_the_command_line_opens_it(tmp_path: Path) -> None:
@@ -231,4 +234,4 @@ async def test_the_command_line_opens_it(tmp_path: Path) -> None:
     options = parser().parse_args([*arguments, "--tokenizer", str(folder), "--agent", "mini-swe-agent"])
     async with chosen_agent(options, None) as agent:
         assert isinstance(agent, MiniSweAgentEpisodes)
-        assert (agent.limits.protocol, agent.limits.step_limit, agent.agent.tools) == (TOOLS, 7, True)
+        assert (agent.spec.protocol, agent.spec.step_limit, agent.agent.tools) == (TOOLS, 7, True)

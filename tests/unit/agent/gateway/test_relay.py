@@ -12,11 +12,12 @@ import aiohttp
 import openai
 import pytest
 from openai import AsyncOpenAI
-from swerl_agent.episode import PROTOCOLS, AgentLimits, ChatCompletions, Episode
+from swerl_agent.episode import ChatCompletions, Episode, EpisodeRequest
 from swerl_agent.episode import engine as engine_module
-from swerl_agent.evaluation import MINI_SWE_AGENT, opened_chat_agent
+from swerl_agent.evaluation import MINI_SWE_AGENT, open_chat_agent
 from swerl_agent.gateway import Recording, Relay
 
+from tests.agent_spec import agent_spec
 from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, scripted, serving, turn
 from tests.unit.agent.episode.conftest import Shell, repository
 
@@ -25,7 +26,7 @@ from .test_mini_swe_agent import FIX, SUBMIT, TASK, block
 
 __all__ = ["repository"]
 KEY = "sk-very-secret-0123456789"
-TEXT, TOOLS = PROTOCOLS["mini-swe-agent-2"], PROTOCOLS["mini-swe-agent-2-tools"]
+TEXT, TOOLS = "mini-swe-agent-2", "mini-swe-agent-2-tools"
 
 
 @dataclass
@@ -54,11 +55,11 @@ def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def opened() -> Open:
     @asynccontextmanager
     async def opened(server: ChatServer, **limits: Any) -> AsyncIterator[World]:
-        settings = AgentLimits(**{"context_tokens": 100_000, **limits})
+        spec = agent_spec(**limits)
         async with serving(server), aiohttp.ClientSession() as http:
             chat = ChatCompletions(server.url, http, model=MODEL, api_key=KEY)
             async with Relay(chat) as relay:
-                with relay.episode(settings, routing_key="g/t", temperature=0.7) as (endpoint, recording):
+                with relay.episode(spec, routing_key="g/t", temperature=0.7) as (endpoint, recording):
                     options = {"base_url": endpoint.base_url, "api_key": endpoint.api_key, "max_retries": 0}
                     async with AsyncOpenAI(**options) as client:
                         yield World(client, recording, server)
@@ -141,13 +142,14 @@ async def test_a_server_that_is_lost_ends_the_episode(opened: Open) -> None:
         assert "gave no answer in 2 tries" in str(world.recording.lost.result())
 
 
-async def solve(server: ChatServer, repository: Path, protocol: Any = TOOLS, **limits: Any) -> Episode:
+async def solve(server: ChatServer, repository: Path, protocol: str = TOOLS, **limits: Any) -> Episode:
     """An attempt of mini-swe-agent."""
-    settings = AgentLimits(**{"context_tokens": 100_000, **limits}, protocol=protocol, workdir=str(repository))
+    spec = agent_spec(**limits, kind=MINI_SWE_AGENT, protocol=protocol)
     async with serving(server), aiohttp.ClientSession() as http:
         chat = ChatCompletions(server.url, http, model=MODEL)
-        async with opened_chat_agent(MINI_SWE_AGENT, chat, None, settings, temperature=0.3) as agent:
-            return await agent.run_episode(TASK, Shell(repository), group="g", index=3, temperature=0.3)
+        async with open_chat_agent(spec, chat, None, temperature=0.3) as agent:
+            request = EpisodeRequest(TASK, group="g", index=3, temperature=0.3, workdir=str(repository))
+            return await agent.run_episode(request, Shell(repository))
 
 
 async def test_mini_swe_agent_solves_a_task_with_tool_calls(repository: Path) -> None:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from swerl_agent.episode import (
-    AgentLimits,
+    BuiltinAgent,
     EngineError,
     Episode,
+    EpisodeRequest,
     Generation,
     HFTokenizer,
     Prompts,
-    run_episode,
 )
-from swerl_agent.judge import Judge, JudgeSettings, StepScore
+from swerl_agent.judge import Judge, StepScore
 from swerl_agent.tasks import Evaluation, Task
 from swerl_api import JudgeSpec
 
+from tests.agent_spec import agent_spec, judge_spec
 from tests.scripted_engine import Script, block
 from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
 
@@ -72,18 +73,9 @@ async def judged(
 ) -> tuple[Episode, dict[int, StepScore]]:
     """An episode of `answers`, and its scores."""
     async with judge.scoring(TASK.problem_statement, key) as scoring:
-        episode = await run_episode(
-            TASK,
-            Memory(),
-            Script(tokenizer, answers),
-            tokenizer,
-            Prompts.default(),
-            AgentLimits(context_tokens=100_000),
-            group="g",
-            index=0,
-            temperature=1.0,
-            scoring=scoring,
-        )
+        agent = BuiltinAgent(Script(tokenizer, answers), tokenizer, Prompts.default(), agent_spec())
+        request = EpisodeRequest(TASK, group="g", index=0, temperature=1.0, scoring=scoring)
+        episode = await agent.run_episode(request, Memory())
         return episode, await scoring.finish()
 
 
@@ -98,7 +90,7 @@ async def test_scores_belong_to_their_step_whatever_the_others_do(
     voter = Voter(
         judges_tokenizer, lambda prompt, _: good if "$ good" in prompt.split("present")[-1] else r"\boxed{-1}"
     )
-    judge = Judge(voter, judges_tokenizer, JudgeSettings(votes=1))
+    judge = Judge(voter, judges_tokenizer, judge_spec(votes=1))
     answers = [block("good one"), "no command", block("bad"), block("good two"), block(SUBMIT)]
     _, scores = await judged(judge, tokenizer, *answers)
     assert {step: score.score for step, score in scores.items()} == {0: 1.0, 2: -1.0, 3: 1.0}
@@ -107,7 +99,7 @@ async def test_scores_belong_to_their_step_whatever_the_others_do(
 
 async def test_the_judge_reads_its_own_template(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
-    await judged(Judge(voter, judges_tokenizer, JudgeSettings(votes=2)), tokenizer, block("ls"), block(SUBMIT))
+    await judged(Judge(voter, judges_tokenizer, judge_spec(votes=2)), tokenizer, block("ls"), block(SUBMIT))
     assert len(voter.asked) == 2
     assert voter.asked[0].endswith("<|im_start|>judge\n")
     assert "The answer is 42." in voter.asked[0]
@@ -116,7 +108,7 @@ async def test_the_judge_reads_its_own_template(judges_tokenizer: HFTokenizer, t
 async def test_votes_that_come_to_nothing_do_not_count(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     votes = [r"\boxed{1}", "cannot say", r"\boxed{-1}"]
     voter = Voter(judges_tokenizer, lambda prompt, count: votes[count])
-    _, scores = await judged(Judge(voter, judges_tokenizer, JudgeSettings()), tokenizer, block("ls"), block(SUBMIT))
+    _, scores = await judged(Judge(voter, judges_tokenizer, judge_spec()), tokenizer, block("ls"), block(SUBMIT))
     assert scores[0].score == 0.0
     assert sorted(scores[0].votes, key=str) == [-1, 1, None]
     assert scores[0].error == "the judge gave no score"
@@ -128,7 +120,7 @@ async def test_without_a_judge_the_episode_goes_on_and_steps_stay_unscored(
     def down(prompt: str, count: int) -> str:
         raise EngineError("the judge's engine gave no answer")
 
-    judge = Judge(Voter(judges_tokenizer, down), judges_tokenizer, JudgeSettings())
+    judge = Judge(Voter(judges_tokenizer, down), judges_tokenizer, judge_spec())
     episode, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
     assert episode.exit_status == "submitted"
     assert scores == {0: StepScore(0, None, (None,) * 3, "the judge's engine gave no answer")}
@@ -140,7 +132,7 @@ async def test_a_fault_of_our_own_leaves_the_step_unscored(
     def broken(prompt: str, count: int) -> str:
         raise RuntimeError("surprise")
 
-    judge = Judge(Voter(judges_tokenizer, broken), judges_tokenizer, JudgeSettings())
+    judge = Judge(Voter(judges_tokenizer, broken), judges_tokenizer, judge_spec())
     episode, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
     assert (episode.exit_status, scores[0].score) == ("submitted", None)
     assert scores[0].error == "RuntimeError: surprise"
@@ -148,7 +140,7 @@ async def test_a_fault_of_our_own_leaves_the_step_unscored(
 
 async def test_a_slow_vote_is_given_up(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"), delay=30)
-    judge = Judge(voter, judges_tokenizer, JudgeSettings(timeout=0.2))
+    judge = Judge(voter, judges_tokenizer, judge_spec(timeout_seconds=0.2))
     _, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
     assert scores[0].score is None
     assert "0.2 s" in scores[0].error
@@ -157,7 +149,7 @@ async def test_a_slow_vote_is_given_up(judges_tokenizer: HFTokenizer, tokenizer:
 
 async def test_one_bound_holds_for_all_episodes_together(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"), delay=0.01)
-    judge = Judge(voter, judges_tokenizer, JudgeSettings(max_concurrent=4))
+    judge = Judge(voter, judges_tokenizer, judge_spec(max_concurrent=4))
     answers = [*[block(f"echo {number}") for number in range(5)], block(SUBMIT)]
     results = await asyncio.gather(*(judged(judge, tokenizer, *answers, key=f"g/{index}") for index in range(8)))
     assert voter.most == 4
@@ -169,20 +161,20 @@ async def test_the_step_that_submits_is_judged_only_when_asked_for(
 ) -> None:
     for skip, judged_steps in ((True, [0]), (False, [0, 1])):
         voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
-        judge = Judge(voter, judges_tokenizer, JudgeSettings(votes=1, skip_submit=skip))
+        judge = Judge(voter, judges_tokenizer, judge_spec(votes=1, skip_submit=skip))
         episode, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
         assert (episode.exit_status, sorted(scores)) == ("submitted", judged_steps)
 
 
 async def test_every_vote_has_its_seed(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
-    await judged(Judge(voter, judges_tokenizer, JudgeSettings(seed=7)), tokenizer, block("ls"), block(SUBMIT))
+    await judged(Judge(voter, judges_tokenizer, judge_spec(), seed=7), tokenizer, block("ls"), block(SUBMIT))
     assert voter.seeds == [7000, 7001, 7002]
 
 
 async def test_a_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
-    judge = Judge(voter, judges_tokenizer, JudgeSettings(context_tokens=100))
+    judge = Judge(voter, judges_tokenizer, judge_spec(context_tokens=100))
     _, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
     assert "leaves no room" in scores[0].error
     assert not voter.asked
@@ -199,6 +191,6 @@ def test_a_job_says_how_it_is_judged() -> None:
             "view": {"historySteps": 3},
         }
     )
-    settings = JudgeSettings.of(spec, processes=2, seed=4)
-    assert (settings.votes, settings.aggregation, settings.max_concurrent) == (5, "majority", 4)
-    assert (settings.skip_submit, settings.shown.history_steps, settings.seed) == (False, 3, 4)
+    judge = Judge(cast(Any, None), cast(Any, None), spec, processes=2, seed=4)
+    assert (judge.spec.votes, judge.spec.aggregation, judge._free_votes._value) == (5, "majority", 4)
+    assert (judge.spec.skip_submit, judge.spec.view.history_steps, judge._seed) == (False, 3, 4)

@@ -12,8 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from swerl_agent.episode import Episode, TokenSegment
-from swerl_agent.evaluation import Attempt
+from swerl_agent.episode import Episode, GradedEpisode, TokenSegment
 from swerl_agent.grading import Verdict
 from swerl_agent.server import AgentServer, Defaults, Results, RunRequest, read_request, serve
 
@@ -52,15 +51,17 @@ def episode(**changes: Any) -> Episode:
     return Episode("getmoto__moto-5876", "server", 0, **known | changes)
 
 
-SOLVED = Attempt(episode(), Verdict("resolved", {"tests_status": {"FAIL_TO_PASS": {"success": ["t"]}}}, duration=4.0))
-FAILED = Attempt(episode(), Verdict("unresolved"))
+SOLVED = GradedEpisode(
+    episode(), Verdict("resolved", {"tests_status": {"FAIL_TO_PASS": {"success": ["t"]}}}, duration=4.0)
+)
+FAILED = GradedEpisode(episode(), Verdict("unresolved"))
 
 
 class MadeUp:
     """A runner whose rollouts wait for `go` and end as `outcome` says."""
 
     def __init__(self) -> None:
-        self.outcome: Attempt | Exception = SOLVED
+        self.outcome: GradedEpisode | Exception = SOLVED
         self.go = asyncio.Event()
         self.go.set()
         self.running, self.most = 0, 0
@@ -68,7 +69,7 @@ class MadeUp:
         self.cancelled: asyncio.Queue[RunRequest] = asyncio.Queue()
         self.requests: list[RunRequest] = []
 
-    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> Attempt:
+    async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
         assert on_end is not None
         self.requests.append(request)
         self.running += 1

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import swerl_agent
-from swerl_agent.episode import PROTOCOLS, AgentLimits, Episode, HFTokenizer, Prompts, run_episode
-from swerl_agent.evaluation import Attempt
+from swerl_agent.episode import PROTOCOLS, BuiltinAgent, Episode, EpisodeRequest, GradedEpisode, HFTokenizer, Prompts
 from swerl_agent.server import Defaults, RunRequest, read_request
 from swerl_agent.server.answer import EXIT_STATUSES, answer, output_items, response
 from swerl_agent.server.runner import GOLDEN
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
 from tests.unit.agent.episode.conftest import SUBMIT, TOOLS, Memory, make_tokenizer
 
@@ -40,13 +40,10 @@ def played(
 ) -> tuple[Episode, Script]:
     """The episode in which the model gives these answers."""
     script = Script(tokenizer, answers)
-    settings = {"context_tokens": 100_000, "max_tokens_per_turn": 1000, **limits}
-    spoken = PROTOCOLS[protocol]
-    run = run_episode(
-        request.task, Memory(), script, tokenizer, Prompts.default(spoken), AgentLimits(**settings, protocol=spoken),
-        group="g", index=0, temperature=1.0,
-    )  # fmt: skip
-    return asyncio.run(run), script
+    spec = agent_spec(**{"max_tokens_per_turn": 1000, **limits}, protocol=protocol)
+    agent = BuiltinAgent(script, tokenizer, Prompts.default(PROTOCOLS[protocol]), spec)
+    episode = EpisodeRequest(request.task, group="g", index=0, temperature=1.0)
+    return asyncio.run(agent.run_episode(episode, Memory())), script
 
 
 def called(command: str) -> str:
@@ -119,12 +116,12 @@ def test_the_answer_has_what_verifiers_of_the_format_read(request_: RunRequest) 
     assert set(solved["responses_create_params"]) == {"input", "temperature"}, "the row in its metadata stays with us"
     assert solved["messages"] == SOLVED.episode.messages
     assert answer(request_, FAILED, "m")["metadata"]["eval_report"]["getmoto__moto-5876"]["resolved"] is False
-    assert answer(request_, Attempt(episode(patch=None)), "m")["metadata"] == {"eval_report": {}}
+    assert answer(request_, GradedEpisode(episode(patch=None)), "m")["metadata"] == {"eval_report": {}}
 
 
 def test_the_reference_fix_is_answered_without_a_conversation(request_: RunRequest) -> None:
     golden = Episode("getmoto__moto-5876", "server", 0, patch="p", exit_status="golden")
-    made = answer(request_, Attempt(golden, SOLVED.verdict), "golden")
+    made = answer(request_, GradedEpisode(golden, SOLVED.verdict), "golden")
     assert (made["reward"], made["messages"], made["response"]["output"]) == (1, [], [])
     assert (made["info"]["exit_status"], made["info"]["status"]) == ("Submitted", "golden")
 
@@ -137,7 +134,7 @@ def test_every_end_that_is_answered_has_a_word_that_trainers_of_this_format_know
 
 def test_every_end_in_the_code_is_one_of_the_documented_ones() -> None:
     code = "".join(path.read_text() for path in sorted(Path(swerl_agent.__file__).parent.rglob("*.py")))
-    ends = set(re.findall(r'(?:\bEnded\(|\bexit_status = |\brefused = )"(\w+)"', code))
+    ends = set(re.findall(r'(?:\bEpisodeEnded\(|\bexit_status = |\brefused = )"(\w+)"', code))
     assert {"submitted", "max_steps", "error"} | ends <= exit_statuses()
     assert len(ends) > 5
 

@@ -9,15 +9,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from swerl_agent.episode import Episode
-from swerl_agent.evaluation import Attempt
+from swerl_agent.episode import Episode, GradedEpisode
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import ImagePullFailed
 
 from .conftest import FAILED, SOLVED, MadeUp, Serving, episode
 
-LOST = Attempt(episode(), Verdict("infra_error", detail="node lost"))
+LOST = GradedEpisode(episode(), Verdict("infra_error", detail="node lost"))
 RESULT = Path("results", "gym", "org_m", "getmoto__moto-5876", "getmoto__moto-5876.json")
 
 
@@ -26,7 +25,7 @@ async def test_a_rollout_is_answered_with_its_reward(serving: Serving, runner: M
         status, answer = await client.run()
         runner.outcome = FAILED
         _, second = await client.run()
-        runner.outcome = Attempt(episode(patch=None, patch_source=None, exit_status="max_steps"))
+        runner.outcome = GradedEpisode(episode(patch=None, patch_source=None, exit_status="max_steps"))
         _, third = await client.run()
     assert status == 200
     assert [one["reward"] for one in (answer, second, third)] == [1, 0, 0]
@@ -43,14 +42,16 @@ async def test_a_rollout_is_answered_with_its_reward(serving: Serving, runner: M
         (Unreachable("connection refused"), "Unreachable: connection refused"),
         (GradingError("no permission"), "GradingError: no permission"),
         (
-            Attempt(episode(infrastructure_error=True, error="EngineError: no answer", exit_status="x", patch=None)),
+            GradedEpisode(
+                episode(infrastructure_error=True, error="EngineError: no answer", exit_status="x", patch=None)
+            ),
             "EngineError: no answer",
         ),
-        (Attempt(episode(), Verdict("infra_error", detail="node lost")), "node lost"),
+        (GradedEpisode(episode(), Verdict("infra_error", detail="node lost")), "node lost"),
     ],
 )
 async def test_a_failure_of_the_infrastructure_is_never_a_reward(
-    serving: Serving, runner: MadeUp, outcome: Attempt | Exception, said: str, tmp_path: Path
+    serving: Serving, runner: MadeUp, outcome: GradedEpisode | Exception, said: str, tmp_path: Path
 ) -> None:
     runner.outcome = outcome
     async with serving() as client:
@@ -69,7 +70,7 @@ async def test_a_fault_of_the_server_is_told_as_such(serving: Serving, runner: M
 
 async def test_prompts_that_do_not_render_are_told_as_such(serving: Serving, runner: MadeUp) -> None:
     text = "agent.system_template does not render: ZeroDivisionError, in line 1"
-    runner.outcome = Attempt(Episode("i", "g", 0, exit_status="prompt_failed", error=text))
+    runner.outcome = GradedEpisode(Episode("i", "g", 0, exit_status="prompt_failed", error=text))
     async with serving() as client:
         assert await client.run() == (500, {"error": text, "info": {"exit_status": "prompt_failed"}})
         assert 'exit_status="prompt_failed"} 1.0' in (await client.get("/metrics"))[1]
@@ -110,7 +111,7 @@ def left(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("outcome", [GradingError("no permission"), ZeroDivisionError("oh"), LOST, SOLVED])
 async def test_what_an_episode_did_is_kept_when_it_gets_no_answer(
-    serving: Serving, runner: MadeUp, tmp_path: Path, outcome: Attempt | Exception
+    serving: Serving, runner: MadeUp, tmp_path: Path, outcome: GradedEpisode | Exception
 ) -> None:
     runner.outcome = outcome
     async with serving() as client:

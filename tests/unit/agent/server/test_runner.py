@@ -9,13 +9,15 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
-from swerl_agent.episode import Agent, AgentLimits, BuiltinAgent, HFTokenizer, Prompts
-from swerl_agent.evaluation import Attempt, Attempts
+from swerl_agent.episode import Agent, BuiltinAgent, EpisodeRequest, GradedEpisode, HFTokenizer, Prompts
+from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.server import AttemptRunner, BadRequest, Defaults, GoldenRunner, RunRequest, read_request
 from swerl_agent.server.answer import answer
 from swerl_agent.tasks import Task
+from swerl_api import AgentSpec, SandboxSpec
 
+from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block, served
 from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
 from tests.unit.agent.episode.test_served import serving
@@ -33,12 +35,13 @@ class Asked:
 
     def __init__(self) -> None:
         self.agents: list[BuiltinAgent] = []
-        self.how: list[dict[str, Any]] = []
+        self.requests: list[EpisodeRequest] = []
+        self.sandbox = SandboxSpec()
         self.patches: list[str] = []
 
-    async def make(self, task: Task, agent: BuiltinAgent, **how: Any) -> Attempt:
+    async def run(self, request: EpisodeRequest, agent: BuiltinAgent) -> GradedEpisode:
         self.agents.append(agent)
-        self.how.append(how)
+        self.requests.append(request)
         return SOLVED
 
     async def grade(self, task: Task, patch: str) -> Verdict:
@@ -54,16 +57,18 @@ async def test_a_request_is_played_by_the_model_it_names() -> None:
     asked = Asked()
     async with aiohttp.ClientSession() as http:
         tokenizer = cast(Any, SimpleNamespace())
-        runner = AttemptRunner(cast(Attempts, asked), http, tokenizer, Prompts.default(), AgentLimits())
+        runner = AttemptRunner(cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec())
         await runner.run(read(sampling_params={"temperature": 0.3, "top_p": 0.9, "top_k": 20, "max_new_tokens": 100}))
         await runner.run(read(sampling_params={"max_new_tokens": 1_000_000}, sglang_url="http://other:1/v1"))
-    assert [agent.limits.max_tokens_per_turn for agent in asked.agents] == [100, AgentLimits().max_tokens_per_turn]
+    assert [agent.spec.max_tokens_per_turn for agent in asked.agents] == [100, AgentSpec().max_tokens_per_turn]
     engines = [cast(Any, agent.engine) for agent in asked.agents]
     assert [engine._url for engine in engines] == ["http://127.0.0.1:9/generate", "http://other:1/generate"]
     assert engines[0]._share == {"top_p": 0.9, "top_k": 20}
-    assert [how["temperature"] for how in asked.how] == [0.3, 0.0]
-    assert len({how["group"] for how in asked.how}) == 1, "rollouts of a task share their prefix in one engine"
-    assert [how["index"] for how in asked.how] == [0, 1]
+    assert [request.temperature for request in asked.requests] == [0.3, 0.0]
+    assert len({request.group for request in asked.requests}) == 1, (
+        "rollouts of a task share their prefix in one engine"
+    )
+    assert [request.index for request in asked.requests] == [0, 1]
 
 
 async def test_an_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_path: Path) -> None:
@@ -71,7 +76,7 @@ async def test_an_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
     async with aiohttp.ClientSession() as http, serving({"/model_info": {"model_type": "llama"}}) as engine:
         runner = AttemptRunner(
-            cast(Attempts, asked), http, tokenizer, Prompts.default(), AgentLimits(), folder=tmp_path
+            cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec(), folder=tmp_path
         )
         with pytest.raises(BadRequest, match=r"^sglang_url: .*llama"):
             await runner.run(read(sglang_url=f"{engine}/v1"))
@@ -79,17 +84,19 @@ async def test_an_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp
 
 
 class Local:
-    """Attempts in no sandbox, all of them solved."""
+    """Samples without a sandbox, all of them solved."""
 
-    async def make(self, task: Task, agent: Agent, **how: Any) -> Attempt:
-        return Attempt(await agent.run_episode(task, Memory(), **how), Verdict("resolved"))
+    sandbox = SandboxSpec()
+
+    async def run(self, request: EpisodeRequest, agent: Agent) -> GradedEpisode:
+        return GradedEpisode(await agent.run_episode(request, Memory()), Verdict("resolved"))
 
 
 async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTokenizer) -> None:
     script = Script(tokenizer, [block("ls"), block(SUBMIT)])
-    limits = AgentLimits(context_tokens=100_000)
+    spec = agent_spec()
     async with aiohttp.ClientSession() as http, served(script) as engine:
-        runner = AttemptRunner(cast(Attempts, Local()), http, tokenizer, Prompts.default(), limits)
+        runner = AttemptRunner(cast(SampleRunner, Local()), http, tokenizer, Prompts.default(), spec)
         request = read(sglang_url=f"{engine}/v1", sampling_params={})
         made = answer(request, await runner.run(request), "m")
     sampled = [item for item in made["response"]["output"] if "generation_token_ids" in item]
