@@ -10,6 +10,7 @@ import argparse
 import ast
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 
@@ -26,6 +27,11 @@ README = "tests/e2e/test_readme.py"
 RUN_BY = {
     "make demo": README,
     "make test": ".ci/run",
+    "make venv": ".ci/run",
+    "make images": ".ci/run",
+    "make help": "tests/unit/docs/test_commands.py",
+    "export PYTHONPATH=": ".ci/run",
+    "python -m pytest": ".ci/run",
     "make cluster": "tests/control_plane/cluster/test_lifecycle.py",
     "export KUBECONFIG=": README,
     "kubectl get swerl": README,
@@ -83,6 +89,11 @@ def test_inline_commands_and_options_exist(page: object) -> None:
             assert option in options(), f"{name(page)}: no command has the option {option}"
 
 
+def test_make_help_lists_the_targets() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, text=True, capture_output=True, check=True)
+    assert {"demo", "test", "cluster"} <= {line.split()[0] for line in done.stdout.splitlines()}
+
+
 def imports(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
     """Modules of this project that a program imports from, and the names."""
     for node in ast.walk(tree):
@@ -110,7 +121,7 @@ def known(words: list[str]) -> None:
     """Make targets, modules, `swerl` verbs and files that a command names exist."""
     if words[0] == "make":
         assert set(words[1:]) <= targets(), f"no such target: {shlex.join(words)}"
-    elif words[:2] in (["python", "-m"], ["python3", "-m"]):
+    elif words[:2] in (["python", "-m"], ["python3", "-m"]) and words[2] != "pytest":
         path = words[2].replace(".", "/")
         places = [ROOT / folder / path for folder in (".", "agent", "trainer", "operator", "crds")]
         assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), f"no module {words[2]}"

@@ -16,6 +16,10 @@ FIELD = re.compile(
     r"^(?:spec\.)?((?:agent|algorithm|checkpoint|evaluation|grading|judge|model|rollout|sandbox|tasks|trainer)(?:\.[a-z][A-Za-z]*)+)$"
 )
 
+SOURCE = re.compile(
+    r"^(agent|charts|crds|docs|examples|operator|requirements|tests/[a-z_]+|trainer)/[a-z_\d/.]*(/|\.(md|py|sh|txt|yaml))$"
+)
+
 
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
@@ -39,6 +43,13 @@ def test_fields_are_fields_of_the_api(page: Path) -> None:
     for code in inline(page):
         if found := FIELD.match(code.partition(":")[0]):
             assert found[1] in fields(), f"{name(page)}: no object has spec.{found[1]}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_source_files_exist(page: Path) -> None:
+    for code in inline(page):
+        if SOURCE.match(code):
+            assert (ROOT / code).exists(), f"{name(page)}: no file {code}"
 
 
 @cache
