@@ -1,11 +1,11 @@
-"""The event loop of our own programs: uvloop's where it is installed, asyncio's where not.
+"""The event loop of our own programs: uvloop's if installed, else asyncio's.
 
-A client with a session spends most of a command's cost between socket and loop, and uvloop's share of that is smaller
-(docs/benchmarks.md). A program of yours that awaits sandboxes may use `run` instead of `asyncio.run`, or `uvloop.run`.
+Most of a command's client cost lies between socket and event loop; with uvloop that part is smaller
+(docs/benchmarks.md). Programs that await sandboxes may use `run` instead of `asyncio.run`, or `uvloop.run`.
 
-Where a server ends a TLS stream whose reader is behind, uvloop (0.23) drops what it has not read. Sessions and HTTP
-answers say how much there is, so that a part is never taken for the whole; whoever reads a stream up to its end, as
-`swerl sandbox shell` does, stays on asyncio's loop.
+When a server closes a TLS stream that has unread data, uvloop (0.23) drops that data. Sessions and HTTP responses carry
+their length, so they never accept partial data. Code that reads a stream up to its end, such as `swerl sandbox shell`,
+stays on asyncio's loop.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, as `asyncio.run` gives it."""
+    """The result of `work`; see `asyncio.run`."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(work)

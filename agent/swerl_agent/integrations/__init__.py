@@ -1,1 +1,1 @@
-"""Faces of the sandboxes for agents that were written for other ones."""
+"""Adapters that let agents written for other sandboxes use ours."""

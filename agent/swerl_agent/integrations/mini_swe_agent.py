@@ -5,12 +5,12 @@ In the agent's configuration, the one line that changes:
     environment:
       environment_class: swerl_agent.integrations.mini_swe_agent.SandboxEnvironment
 
-The class takes the fields of mini-swe-agent's `DockerEnvironment` and means the same by those that make sense without
-Docker: configurations written for it, mini-swe-agent's own among them, stay as they are. A command that fails or runs
-too long is an observation; a sandbox that is lost raises `SandboxError`, so that nobody takes it for the agent's doing.
+The class takes the fields of mini-swe-agent's `DockerEnvironment`. Those that apply without Docker have the same
+meaning, so existing configurations, including mini-swe-agent's own, work unchanged. A command that fails or times out
+is an observation. A lost sandbox raises `SandboxError`, so that it does not count as the agent's failure.
 
 `python -m swerl_agent.integrations.mini_swe_agent ARGUMENTS` is mini-swe-agent's own `mini-extra ARGUMENTS` with
-sandboxes in the place of Docker, for its runners that choose the image themselves (`swebench`).
+sandboxes instead of Docker, for its runners that choose the image themselves (`swebench`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from swerl_agent.sandbox import CommandResult, blocking
 
 LOGIN_SHELL = ["bash", "-lc"]
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds, of the times that `sleep` takes
-# Commands begin in a login shell: this brings the variables of the image back, where the shell is bash.
+# Commands start in a login shell; in bash this restores the variables of the image.
 IMAGE_ENVIRONMENT = (
     '[ -z "$BASH_VERSION" ] || while IFS= read -r -d \'\'; do export "$REPLY"; done 2>/dev/null </proc/1/environ'
 )
 
 
 class SandboxEnvironmentConfig(BaseModel):
-    """Configuration; names as in mini-swe-agent, `sandbox` for what only a Pod has."""
+    """Configuration. Names as in mini-swe-agent; `sandbox` has the fields of a Pod."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,13 +51,13 @@ class SandboxEnvironmentConfig(BaseModel):
     env: dict[str, str] = Field(default_factory=dict)
     """Environment of commands."""
     forward_env: list[str] = Field(default_factory=list)
-    """Variables of this process that are passed on where they are set; `env` has precedence."""
+    """Variables of this process to pass on if they are set; `env` has precedence."""
     timeout: int = 30
     """Seconds a command may run."""
     interpreter: list[str] = LOGIN_SHELL
-    """What is given each command as its last argument. The default is `sh -lc` in an image without bash."""
+    """The program that gets each command as its last argument. Default; without bash it is `sh -lc`."""
     container_timeout: str = "2h"
-    """Time the sandbox lives, start included, as `sleep` takes it; `lifetimeSeconds` of `sandbox` has precedence."""
+    """Lifetime of the sandbox, including its start, in the format of `sleep`; `lifetimeSeconds` has precedence."""
     start_timeout: float = 1200.0
     """Seconds until the sandbox must be ready, its image pulled."""
     namespace: str | None = None
@@ -67,7 +67,7 @@ class SandboxEnvironmentConfig(BaseModel):
     sandbox: dict[str, Any] = Field(default_factory=dict)
     """Further fields of a SweSandbox: egress, resources, lifetimeSeconds, runtimeClassName, ..."""
     executable: str = "docker"
-    """Docker's; of no meaning here, as are the next two."""
+    """Docker's; ignored, as are the next two."""
     pull_timeout: int = 120
     run_args: list[str] = ["--rm"]
 
@@ -75,8 +75,8 @@ class SandboxEnvironmentConfig(BaseModel):
     @classmethod
     def _no_docker(cls, run_args: list[str]) -> list[str]:
         if set(run_args) - {"--rm"}:
-            wish = "say in `sandbox` what they ask for (egress, resources, ...) and give run_args: [--rm]"
-            raise ValueError(f"there is no Docker that could take {shlex.join(run_args)}; {wish}")
+            remedy = "use the fields of `sandbox` (egress, resources, ...) and set run_args: [--rm]"
+            raise ValueError(f"run_args {shlex.join(run_args)} need Docker, which is not used; {remedy}")
         return run_args
 
     @field_validator("container_timeout")
@@ -85,14 +85,14 @@ class SandboxEnvironmentConfig(BaseModel):
         seconds_of(text)
         return text
 
-    def wishes(self) -> dict[str, Any]:
-        """`sandbox`, with the lifetime."""
+    def sandbox_options(self) -> dict[str, Any]:
+        """`sandbox` with the lifetime."""
         given = {"lifetimeSeconds", "lifetime_seconds"} & self.sandbox.keys()
         return self.sandbox | ({} if given else {"lifetime_seconds": seconds_of(self.container_timeout)})
 
 
 class SandboxEnvironment:
-    """One sandbox, claimed at once and held until `cleanup`."""
+    """One sandbox, claimed at construction and deleted by `cleanup`."""
 
     _claim: blocking.BlockingClaim | None = None
 
@@ -106,13 +106,13 @@ class SandboxEnvironment:
             namespace=self.config.namespace,
             kubeconfig=self.config.kubeconfig,
             timeout=self.config.start_timeout,
-            **self.config.wishes(),
+            **self.config.sandbox_options(),
         )
         [self.sandbox] = claim.__enter__()
         self._claim = claim
 
     def execute(self, action: dict[str, Any], cwd: str = "", *, timeout: int | None = None) -> dict[str, Any]:
-        """Output (both streams as they came), returncode, exception_info; raises Submitted when it ends the episode."""
+        """Output (both streams merged), returncode, exception_info; raises Submitted at the end of the episode."""
         seconds = timeout or self.config.timeout
         forwarded = {name: os.environ[name] for name in self.config.forward_env if name in os.environ}
         env, where = forwarded | self.config.env, cwd or self.config.cwd
@@ -123,17 +123,17 @@ class SandboxEnvironment:
         return observed(result, action, seconds)
 
     def get_template_vars(self, **variables: Any) -> dict[str, Any]:
-        """What prompt templates may use."""
+        """The variables of prompt templates."""
         return dict(recursive_merge(self.config.model_dump(), platform.uname()._asdict(), variables))
 
     def serialize(self) -> dict[str, Any]:
-        """What a saved trajectory says of the environment."""
+        """The environment's part of a saved trajectory."""
         kind = f"{type(self).__module__}.{type(self).__qualname__}"
         environment = {"environment": self.config.model_dump(mode="json"), "environment_type": kind}
         return {"info": {"config": environment}}
 
     def cleanup(self) -> None:
-        """Remove the sandbox; no-op the second time."""
+        """Delete the sandbox; no-op the second time."""
         claim, self._claim = self._claim, None
         if claim is not None:
             claim.__exit__(None, None, None)
@@ -143,27 +143,27 @@ class SandboxEnvironment:
 
 
 def merged(action: dict[str, Any]) -> str:
-    """The command of an action, its streams as one."""
+    """The command of an action, with both output streams merged."""
     return f"exec 2>&1\n{action.get('command', '')}"
 
 
 def interpreted(action: dict[str, Any], interpreter: Sequence[str], env: Mapping[str, str]) -> str:
-    """Text that gives the command of an action to `interpreter`, in the image's environment with `env`."""
+    """Text that runs the command of an action with `interpreter`, in the image's environment with `env`."""
     variables = [f"export {shlex.quote(f'{name}={value}')}" for name, value in env.items()]
     program = shlex.join([*interpreter, str(action.get("command", ""))])
     return "\n".join(["exec 2>&1", IMAGE_ENVIRONMENT, *variables, f"exec {program}"])
 
 
 def seconds_of(text: str) -> int:
-    """Whole seconds of a time as `sleep` takes it: `3s`, `1.5h`, `90`; raises ValueError."""
+    """Whole seconds of a time in the format of `sleep`: `3s`, `1.5h`, `90`; raises ValueError."""
     found = re.fullmatch(r"(\d+\.?\d*)([smhd]?)", text)
     if found is None:
-        raise ValueError(f"not a time as `sleep` takes it: {text!r}; give 90, 30m or 2h")
+        raise ValueError(f"not a time in the format of `sleep`: {text!r}; use 90, 30m or 2h")
     return math.ceil(float(found[1]) * UNITS[found[2]])
 
 
 def observed(result: CommandResult, action: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """What the agent sees of an action that might take `seconds`; raises Submitted when it ends the episode."""
+    """The observation of an action with a timeout of `seconds`; raises Submitted when it ends the episode."""
     if result.timed_out:
         why = f"Command {action.get('command', '')!r} timed out after {seconds:g} seconds"
         return {

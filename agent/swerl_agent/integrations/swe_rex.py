@@ -1,14 +1,14 @@
-"""A deployment and a runtime of SWE-ReX whose commands run in a sandbox Pod, in which nothing of SWE-ReX is installed.
+"""A deployment and a runtime of SWE-ReX whose commands run in a sandbox Pod; the image needs nothing of SWE-ReX.
 
-    deployment = SandboxDeployment(image="python:3.12")  # in the place of DockerDeployment(image="python:3.12")
+    deployment = SandboxDeployment(image="python:3.12")  # instead of DockerDeployment(image="python:3.12")
 
 `python -m swerl_agent.integrations.swe_rex MODULE ARGUMENTS` runs the program MODULE (`sweagent`, for instance) with
 one more type of deployment for its configuration: `type: swerl`.
 
-Guarantees: requests, responses and exceptions are SWE-ReX's own; a sandbox that fails is `SandboxFailed`, one of them,
-with what happened as its cause. One thread of its own serves a deployment, so that every call may come from another
-event loop, as `asyncio.run` makes one. `execute` has the guarantees of `Session.run`; sessions live as long as their
-stream (see swe_rex_bash.py).
+Guarantees: requests, responses and exceptions are SWE-ReX's own. A failed sandbox raises `SandboxFailed`, one of those
+exceptions, with the failure as its cause. Each deployment has its own thread, so calls may come from any event loop,
+such as a new one of `asyncio.run`. `execute` has the guarantees of `Session.run`; sessions live as long as their stream
+(see swe_rex_bash.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .swe_rex_runtime import SandboxRuntime
 
 
 class SandboxDeploymentConfig(BaseModel):
-    """Configuration; names as in SWE-ReX, `sandbox` for what only a Pod has."""
+    """Configuration. Names as in SWE-ReX; `sandbox` has the fields of a Pod."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -67,7 +67,7 @@ class SandboxDeployment(AbstractDeployment):
         self._hooks = CombinedDeploymentHook()
         self._runtime: SandboxRuntime | None = None
         self._loop: LoopThread | None = None
-        self._stack = AsyncExitStack()  # what is held, entered and left in the loop's thread
+        self._stack = AsyncExitStack()  # resources, used only in the loop's thread
 
     @classmethod
     def from_config(cls, config: SandboxDeploymentConfig) -> Self:
@@ -86,9 +86,9 @@ class SandboxDeployment(AbstractDeployment):
         return await self.runtime.is_alive(timeout=timeout)
 
     async def start(self) -> None:
-        """Claim the sandbox; raises DeploymentStartupError with what prevents it."""
+        """Claim the sandbox; raises DeploymentStartupError with the cause."""
         if self._loop is not None:
-            raise DeploymentStartupError("the deployment is started already: stop it first")
+            raise DeploymentStartupError("the deployment is already started: stop it first")
         self._hooks.on_custom_step("Claiming a sandbox")
         self._loop = LoopThread()
         try:
@@ -101,7 +101,7 @@ class SandboxDeployment(AbstractDeployment):
             raise
 
     async def stop(self) -> None:
-        """Remove the sandbox and all that was done in it; no-op when there is none."""
+        """Delete the sandbox with its state; no-op without one."""
         loop, self._loop, self._runtime = self._loop, None, None
         if loop is not None:
             try:
@@ -123,19 +123,19 @@ class SandboxDeployment(AbstractDeployment):
         )
         [sandbox] = await self._stack.enter_async_context(claim)
         pod = await client.get("v1", "pods", namespace, sandbox.name)
-        place = PodConnector(client, namespace, sandbox.name, uid=pod["metadata"]["uid"])
-        runtime = SandboxRuntime(sandbox.session, place, loop)
-        self._stack.push_async_callback(runtime.leave)
+        connector = PodConnector(client, namespace, sandbox.name, uid=pod["metadata"]["uid"])
+        runtime = SandboxRuntime(sandbox.session, connector, loop)
+        self._stack.push_async_callback(runtime.disconnect)
         return runtime
 
     def __del__(self) -> None:
-        """Remove a sandbox that nobody stopped, from a thread of its own: collected objects end in any thread."""
+        """Delete a sandbox that was not stopped, in a new thread: finalizers run in any thread."""
         loop = getattr(self, "_loop", None)
-        if loop is not None and not sys.is_finalizing():  # then it ends with its Lease, in a minute
-            threading.Thread(target=_leave, args=(loop, self._stack), name="sandbox removal").start()
+        if loop is not None and not sys.is_finalizing():  # then the sandbox ends with its Lease, within a minute
+            threading.Thread(target=_close, args=(loop, self._stack), name="sandbox removal").start()
 
 
-def _leave(loop: LoopThread, stack: AsyncExitStack) -> None:
+def _close(loop: LoopThread, stack: AsyncExitStack) -> None:
     loop.wait(stack.aclose())
     loop.stop()
 

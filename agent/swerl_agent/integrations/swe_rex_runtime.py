@@ -1,10 +1,10 @@
-"""SWE-ReX's runtime over a sandbox's session: commands, files, and bash sessions by name.
+"""SWE-ReX's runtime over a sandbox's session: commands, files, and named bash sessions.
 
-Guarantees: a call runs in the thread of the loop that holds the streams, from whichever event loop it comes; every
-failure of the sandbox is `SandboxFailed`; a file that cannot be read is the OSError that Python's `open` gives. Bash
-sessions do not wait for each other; calls of `execute` and those for files run one after the other.
+Guarantees: every call runs in the thread of the event loop that holds the streams, whichever event loop it comes from.
+Every failure of the sandbox is `SandboxFailed`. An unreadable file raises the OSError of Python's `open`. Bash sessions
+do not wait for each other; `execute` and file calls run one after the other.
 
-Other than in SWE-ReX's own server, a program that signal n ended has exit code 128 + n, as a shell says it.
+Unlike SWE-ReX's own server, a program ended by signal n has exit code 128 + n, as in a shell.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from .swe_rex_bash import BashSession
 
 P = ParamSpec("P")
 T = TypeVar("T")
-NO_LIMIT = 1e7  # seconds; no sandbox lives as long
-ABSENT = 127
+NO_TIMEOUT = 1e7  # seconds; longer than any sandbox lives
+NOT_FOUND = 127  # exit code
 
-# As `open(path, "w")`: links are followed, mode and owner of what is there stay. $1 uploaded file, $2 destination.
+# As `open(path, "w")`: follow links, keep mode and owner of an existing file. $1 uploaded file, $2 destination.
 _OVERWRITE = (
     'case $2 in */*) mkdir -p -- "${2%/*}/" || exit 1 ;; esac; cat <"$1" >"$2"; status=$?; rm -f -- "$1"; exit $status'
 )
@@ -86,23 +86,23 @@ def _in_loop(
 
 
 class SandboxRuntime(AbstractRuntime):
-    """What runs in one Pod; `session` and `place` live in `loop`."""
+    """The runtime of one Pod; `session` and `connector` belong to `loop`."""
 
     def __init__(
-        self, session: Session, place: PodConnector, loop: LoopThread, *, logger: logging.Logger | None = None
+        self, session: Session, connector: PodConnector, loop: LoopThread, *, logger: logging.Logger | None = None
     ) -> None:
         self.logger = logger or get_logger("rex-runtime")
-        self._session, self._place, self._loop = session, place, loop
+        self._session, self._connector, self._loop = session, connector, loop
         self._shells: dict[str, BashSession] = {}
-        self._absent = secrets.token_hex(8)  # said where there is no such program or folder
+        self._not_found_mark = secrets.token_hex(8)  # printed if a program or folder is missing
         self._image_env: dict[str, str] | None = None
 
     @_in_loop
     async def is_alive(self, *, timeout: float | None = None) -> IsAliveResponse:
-        """Whether the container runs; a call that is at work does not delay the answer."""
+        """Whether the container runs; a call in progress does not delay the answer."""
         try:
             async with asyncio.timeout(timeout):
-                await self._place.check()
+                await self._connector.check()
         except TimeoutError:
             return IsAliveResponse(is_alive=False, message=f"the API server did not answer in {timeout} s")
         except SandboxError as error:
@@ -111,10 +111,10 @@ class SandboxRuntime(AbstractRuntime):
 
     @_in_loop
     async def create_session(self, request: CreateBashSessionRequest) -> CreateBashSessionResponse:
-        """Raises SessionExistsError, SessionNotInitializedError where there is no bash, CommandTimeoutError."""
+        """Raises SessionExistsError, SessionNotInitializedError without bash, CommandTimeoutError."""
         if request.session in self._shells:
             raise SessionExistsError(f"session {request.session} already exists")
-        shell = self._shells[request.session] = BashSession(self._place, request)
+        shell = self._shells[request.session] = BashSession(self._connector, request)
         try:
             return CreateBashSessionResponse(output=await shell.start())
         except BaseException:
@@ -139,16 +139,16 @@ class SandboxRuntime(AbstractRuntime):
     async def execute(self, command: Command) -> CommandResponse:
         """As `subprocess.run`, in the environment of the image; outputs are complete, up to 1 GiB each.
 
-        Raises CommandTimeoutError, NonZeroExitCodeError, FileNotFoundError for a program or folder that is not there.
+        Raises CommandTimeoutError, NonZeroExitCodeError, FileNotFoundError for a missing program or folder.
         """
         env = await self._environment() if command.env is None else command.env
-        seconds = NO_LIMIT if command.timeout is None else command.timeout
+        seconds = NO_TIMEOUT if command.timeout is None else command.timeout
         result = await self._session.execute(
             self._text(command, env), timeout=seconds, limit=OutputLimit(FILE_LIMIT, 0)
         )
         if result.timed_out:
             raise CommandTimeoutError(f"Timeout ({command.timeout}s) exceeded while running command")
-        if result.exit_code == ABSENT and f"{self._absent}\n".encode() in (result.stdout, result.stderr):
+        if result.exit_code == NOT_FOUND and f"{self._not_found_mark}\n".encode() in (result.stdout, result.stderr):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(command.cwd or command.command))
         done = CommandResponse(
             stdout=result.stdout.decode(errors="backslashreplace"),
@@ -163,7 +163,7 @@ class SandboxRuntime(AbstractRuntime):
 
     @_in_loop
     async def read_file(self, request: ReadFileRequest) -> ReadFileResponse:
-        """As `Path.read_text`; raises OSError and its kinds, UnicodeDecodeError."""
+        """As `Path.read_text`; raises OSError, UnicodeDecodeError."""
         try:
             data = await self._session.read_file(request.path, FILE_LIMIT)
         except FileError as error:
@@ -173,7 +173,7 @@ class SandboxRuntime(AbstractRuntime):
 
     @_in_loop
     async def write_file(self, request: WriteFileRequest) -> WriteFileResponse:
-        """As `Path.write_text`, folders included; raises OSError and its kinds."""
+        """As `Path.write_text`, and creates missing folders; raises OSError."""
         data = request.content.encode()
         try:
             await files.deliver(self._session, data, _OVERWRITE, [request.path], what=request.path)
@@ -195,13 +195,13 @@ class SandboxRuntime(AbstractRuntime):
 
     @_in_loop
     async def close(self) -> CloseResponse:
-        """Close every session; the sandbox is its deployment's."""
+        """Close every session; the deployment owns the sandbox."""
         shells, self._shells = list(self._shells.values()), {}
         await asyncio.gather(*(shell.close() for shell in shells))
         return CloseResponse()
 
-    async def leave(self) -> None:
-        """Drop the streams, in the loop's own thread; what runs in the Pod goes with it."""
+    async def disconnect(self) -> None:
+        """Close the streams, in the loop's own thread; programs end with the Pod."""
         shells, self._shells = list(self._shells.values()), {}
         await asyncio.gather(*(shell.drop() for shell in shells))
 
@@ -211,35 +211,35 @@ class SandboxRuntime(AbstractRuntime):
         return self._shells[name]
 
     async def _environment(self) -> Mapping[str, str]:
-        """The variables of the image and the Pod: those of the session's loop, which no login shell has changed."""
+        """The variables of image and Pod: those of the session's loop, which no login shell has changed."""
         if self._image_env is None:
-            told = await self._session.execute(
+            printed = await self._session.execute(
                 "exec cat /proc/$PPID/environ", timeout=60, limit=OutputLimit(1 << 20, 1024)
             )
-            entries = told.stdout.decode(errors="surrogateescape").split("\0")
+            entries = printed.stdout.decode(errors="surrogateescape").split("\0")
             pairs = (entry.partition("=") for entry in entries if "=" in entry)
             self._image_env = {name: value for name, _, value in pairs}
         return self._image_env
 
     def _text(self, command: Command, env: Mapping[str, str]) -> str:
-        """The shell text that becomes the command."""
+        """The shell text that executes the command."""
         given = command.command
         words = [given] if isinstance(given, str) else list(given)
         if not words:
             raise ValueError("no command")
-        absent = f"{{ echo {self._absent} >&2; exit {ABSENT}; }}"
-        steps = [f"cd -- {quoted(command.cwd)} 2>/dev/null || {absent}"] if command.cwd is not None else []
+        not_found = f"{{ echo {self._not_found_mark} >&2; exit {NOT_FOUND}; }}"
+        steps = [f"cd -- {quoted(command.cwd)} 2>/dev/null || {not_found}"] if command.cwd is not None else []
         steps += ["exec 2>&1"] if command.merge_output_streams else []
         if command.shell:
             words = ["/bin/sh", "-c", *words]
         else:
             path = quoted(env.get("PATH", os.defpath))
-            steps.append(f"(PATH={path}; command -v {quoted(words[0])} >/dev/null) || {absent}")
+            steps.append(f"(PATH={path}; command -v {quoted(words[0])} >/dev/null) || {not_found}")
         variables = [quoted(f"{name}={value}") for name, value in env.items()]
         return "; ".join([*steps, " ".join(["exec env -i", *variables, *map(quoted, words)])])
 
     async def _raise_os_error(self, path: str, error: FileError) -> NoReturn:
-        """The OSError that `open` would have raised for `path`."""
+        """Raise the OSError of `open` for `path`."""
         name = quoted(path)
         text = f"[ -d {name} ] && exit {errno.EISDIR}; [ -e {name} ] || exit {errno.ENOENT}; exit {errno.EIO}"
         number = (await self._session.execute(text, timeout=files.FILE_TIMEOUT, limit=OutputLimit(0, 0))).exit_code

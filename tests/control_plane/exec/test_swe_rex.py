@@ -216,7 +216,7 @@ async def test_a_shell_that_ends_is_said(runtime: SandboxRuntime) -> None:
 
 async def test_a_stream_that_is_cut_is_said(runtime: SandboxRuntime) -> None:
     await runtime.create_session(SESSION)
-    channel = runtime._shells["default"]._opened()
+    channel = runtime._shells["default"]._open_channel()
     await runtime._loop.run(channel.close())
     with pytest.raises(ShellLost, match="cut"):
         await Shell(runtime).run("true")

@@ -10,18 +10,18 @@ from swerl_agent.integrations.swe_rex import SandboxDeployment, SandboxDeploymen
 UNION: TypeAdapter[object] = TypeAdapter(DeploymentConfig | SandboxDeploymentConfig)
 
 
-def test_the_type_chooses_the_deployment() -> None:
+def test_type_selects_the_deployment() -> None:
     chosen = UNION.validate_python({"type": "swerl", "image": "python:3.12"})
     assert isinstance(chosen, SandboxDeploymentConfig)
     assert isinstance(chosen.get_deployment(), SandboxDeployment)
 
 
-def test_other_types_are_chosen_as_before() -> None:
+def test_other_types_are_unaffected() -> None:
     docker = UNION.validate_python({"type": "docker", "image": "python:3.12"})
     assert isinstance(docker, DockerDeploymentConfig)
     assert isinstance(UNION.validate_python({"api_key": "key", "target": "eu"}), DaytonaDeploymentConfig)
 
 
-def test_an_unknown_field_is_refused() -> None:
+def test_unknown_field_is_refused() -> None:
     with pytest.raises(ValidationError, match="imagee"):
         SandboxDeployment(imagee="python:3.12")

@@ -28,48 +28,50 @@ def environment_of(benchmark: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("benchmark", ["swebench", "swebench_backticks", "swebench_xml"])
-def test_its_own_configurations_stay_as_they_are(benchmark: str) -> None:
+def test_own_configurations_are_accepted(benchmark: str) -> None:
     config = SandboxEnvironmentConfig(image="python:3.12", **environment_of(benchmark))
     assert (config.cwd, config.timeout, config.interpreter) == ("/testbed", 60, ["bash", "-c"])
-    assert config.env["PAGER"] == "cat" and config.wishes() == {"lifetime_seconds": 7200}
+    assert config.env["PAGER"] == "cat" and config.sandbox_options() == {"lifetime_seconds": 7200}
 
 
-def test_what_only_docker_could_do_is_said() -> None:
+def test_docker_only_options_are_refused() -> None:
     section = environment_of("programbench")
-    with pytest.raises(ValidationError, match=r"no Docker that could take --rm --network none .*run_args"):
+    with pytest.raises(ValidationError, match=r"run_args --rm --network none .* need Docker.*run_args: "):
         SandboxEnvironmentConfig(image="python:3.12", **section)
     config = SandboxEnvironmentConfig(image="python:3.12", **section | {"run_args": []})
-    assert config.wishes() == {"lifetime_seconds": 7 * 3600}
+    assert config.sandbox_options() == {"lifetime_seconds": 7 * 3600}
     with pytest.raises(ValidationError, match="imaeg"):
         SandboxEnvironmentConfig(image="python:3.12", imaeg="python:3.12")
 
 
 @pytest.mark.parametrize(("time", "seconds"), [("2h", 7200), ("1.5m", 90), ("3", 3), ("0.2s", 1), ("1d", 86400)])
-def test_the_lifetime_is_a_time_of_sleep(time: str, seconds: int) -> None:
-    assert SandboxEnvironmentConfig(image="i", container_timeout=time).wishes() == {"lifetime_seconds": seconds}
+def test_lifetime_has_the_format_of_sleep(time: str, seconds: int) -> None:
+    assert SandboxEnvironmentConfig(image="i", container_timeout=time).sandbox_options() == {
+        "lifetime_seconds": seconds
+    }
 
 
-def test_what_the_sandbox_says_of_its_lifetime_counts() -> None:
+def test_lifetime_of_sandbox_has_precedence() -> None:
     config = SandboxEnvironmentConfig(image="i", container_timeout="1h", sandbox={"lifetimeSeconds": 5})
-    assert config.wishes() == {"lifetimeSeconds": 5}
-    with pytest.raises(ValidationError, match="not a time as `sleep` takes it: 'soon'"):
+    assert config.sandbox_options() == {"lifetimeSeconds": 5}
+    with pytest.raises(ValidationError, match="not a time in the format of `sleep`: 'soon'"):
         SandboxEnvironmentConfig(image="i", container_timeout="soon")
 
 
-async def test_an_interpreter_is_given_the_command(session: Session) -> None:
+async def test_interpreter_gets_the_command(session: Session) -> None:
     command = "echo \"$0 $A\"; echo 'it'\\''s' >&2; exit 7"
     text = interpreted({"command": command}, ["sh", "-c"], {"A": "x\n'y'"})
     result = await session.run(text, timeout=20)
     assert (result.exit_code, result.stdout, result.stderr) == (7, b"sh x\n'y'\nit's\n", b"")
 
 
-async def test_an_interpreter_that_is_not_there_is_a_failed_command(session: Session) -> None:
+async def test_missing_interpreter_fails_the_command(session: Session) -> None:
     result = await session.run(interpreted({"command": "1"}, ["no-such-program", "-e"], {}), timeout=20)
     assert result.exit_code == 127 and b"no-such-program" in result.stdout
 
 
 @pytest.mark.parametrize(("world", "home"), [("dash", "/image"), ("busybox", "/profile")], indirect=["world"])
-async def test_an_interpreter_has_the_variables_of_the_image_where_there_is_bash(
+async def test_interpreter_has_the_variables_of_the_image(
     session: Session, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "environ").write_text("HOME=/image\0ODD%NAME=1\0TEXT=a\nb\0")
