@@ -51,7 +51,3 @@ class OperatorContext:
         if name in self.background:
             raise ValueError(f"two background loops are named {name!r}")
         self.background[name] = loop
-
-    def serves(self, namespace: str) -> bool:
-        """Whether this operator serves `namespace`."""
-        return not self.settings.namespaces or namespace in self.settings.namespaces

@@ -17,6 +17,7 @@ from swerl_api.conditions import ConditionStatus
 
 from .errors import Conflict, NotFound
 from .kube import Kube, Object
+from .problem import Problem
 
 Status = TypeVar("Status", SweRLJobStatus, SweEvalStatus)
 
@@ -39,6 +40,11 @@ class StatusBuilder(Generic[Status]):
         self.status.conditions = set_condition(
             self.status.conditions, type, status, reason, message, generation=self._generation, time=self._time
         )
+
+    def block(self, type: str, problem: Problem) -> None:
+        """`problem` blocks the object; condition `type` reports it."""
+        self.condition(type, "False", problem.reason, problem.message)
+        self.status.phase = "Blocked"
 
     def patch(self) -> Object | None:
         """Merge patch of the status, or None when nothing changed."""

@@ -12,10 +12,10 @@ from decimal import Decimal
 from swerl_api import JobReason
 
 from ..kube import Object
+from ..problem import Problem
 from ..quantity import Amounts, format_quantity, parse_amounts
 from ..ray.cluster import RayClusterPlan, RayGroup, pod_template
 from .nodes import accepts
-from .problem import Problem
 
 # KubeRay adds an init container of this size to every worker (`wait-gcs-ready`), unless that is disabled.
 KUBERAY_INIT: Amounts = parse_amounts({"cpu": "200m", "memory": "256Mi"})

@@ -13,11 +13,11 @@ from swerl_api import GradingSpec, JobReason, SandboxSpec, SweSandboxSpec
 from ..context import Settings
 from ..kube import Kube, Object
 from ..manifest import toleration_manifests
+from ..problem import Problem
 from ..sandboxes.manifests import sandbox_pod
 from ..sandboxes.parsed import ParsedGroup
 from ..sandboxes.settings import SandboxSettings
 from .capacity import pod_capacity_problem
-from .problem import Problem
 
 
 async def episode_capacity_problems(

@@ -11,8 +11,8 @@ from swerl_api import JobReason
 from swerl_api.images import PULL_REASONS, START_REASONS
 
 from ..kube import Object
+from ..problem import Problem, merge_problems
 from ..ray.pods import container_statuses
-from .problem import Problem, merge_problems
 
 
 def pod_problem(pods: Sequence[Object]) -> Problem | None:

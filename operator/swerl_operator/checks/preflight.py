@@ -17,10 +17,10 @@ from swerl_api.pods import PodSettings
 
 from ..kube import Object
 from ..manifest import toleration_manifests
+from ..problem import Problem, merge_problems
 from ..ray.cluster import pull_secrets
 from ..ray.volumes import HELPER_RESOURCES, RESTRICTED, merge_volumes, source_volumes
 from .pods import pull_problems, unschedulable_problem
-from .problem import Problem, merge_problems
 
 LIFETIME_SECONDS = 86_400
 FINGERPRINT = "swerl.dev/fingerprint"  # annotation: hash of the Pod's spec in its manifest

@@ -21,8 +21,8 @@ from swerl_api.volumes import OutputVolume
 
 from ..errors import NotFound
 from ..kube import Kube
+from ..problem import Problem
 from ..ray.cluster import RAY_API
-from .problem import Problem
 
 Reference = tuple[str, str, str]  # (resource, name, the field that names it)
 

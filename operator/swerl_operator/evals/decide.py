@@ -14,7 +14,7 @@ from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, hol
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
 from ..checks.pods import pod_problem
-from ..checks.problem import Problem, merge_problems
+from ..problem import Problem, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE_TIMEOUT_SECONDS
 from ..ray.pods import head_pods, is_running
 from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left

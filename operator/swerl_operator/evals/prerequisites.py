@@ -18,8 +18,8 @@ from ..checks.prerequisites import (
     source_references,
     volume_references,
 )
-from ..checks.problem import Problem
 from ..kube import Kube, Object
+from ..problem import Problem
 from ..status_builder import invalid_spec_message
 from .evaluation import Evaluation, ServedModel, checkpoint_path, served_model, trained_model
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from swerl_api import EvalCondition, EvalPhase, EvalProgress, EvalReason, SweEvalStatus
 
-from ..checks.problem import Problem
 from ..status_builder import StatusBuilder
 
 
@@ -21,11 +20,6 @@ class EvalStatusBuilder(StatusBuilder[SweEvalStatus]):
         """The evaluation starts."""
         self.status.start_time = self._time
         self.phase("Pending")
-
-    def block(self, type: str, problem: Problem) -> None:
-        """`problem` blocks the evaluation; condition `type` reports it."""
-        self.condition(type, "False", problem.reason, problem.message)
-        self.phase("Blocked")
 
     def sum_up(self, shards: Sequence[EvalProgress]) -> None:
         """Sum up the progress of the shards."""

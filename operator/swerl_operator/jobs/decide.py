@@ -13,8 +13,8 @@ from enum import Enum, auto
 from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, holds
 
 from ..checks.pods import pod_problem
-from ..checks.problem import merge_problems
 from ..kube import Object
+from ..problem import merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
 from ..ray.pods import head_pods, is_ready, is_running
 from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left

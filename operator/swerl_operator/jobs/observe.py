@@ -12,9 +12,9 @@ from ..checks.capacity import cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
-from ..checks.problem import Problem, merge_problems
 from ..context import Settings
 from ..kube import Kube, Object
+from ..problem import Problem, merge_problems
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
 from ..ray.jobs import UNREACHABLE, DriverState, RayJobs, UnreachableTimer

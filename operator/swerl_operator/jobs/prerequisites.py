@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from swerl_api import SweRLJobSpec
 
 from ..checks.prerequisites import Reference, missing_kuberay, missing_objects, source_references, volume_references
-from ..checks.problem import Problem
 from ..kube import Kube
+from ..problem import Problem
 from .attempt import Attempt
 
 

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus
 
-from ..checks.problem import Problem
 from ..context import OperatorContext
 from ..errors import Forbidden, Invalid
 from ..kube import Object
+from ..problem import Problem
 from ..ray.jobs import RayJobs
 from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
 from ..status_builder import invalid_spec_message, write_status

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from swerl_api import JobCondition, JobPhase, JobReason, SweRLJobStatus
 
-from ..checks.problem import Problem
 from ..status_builder import StatusBuilder
 
 OPERATOR_FIELDS = (
@@ -26,11 +25,6 @@ class JobStatusBuilder(StatusBuilder[SweRLJobStatus]):
     def phase(self, phase: JobPhase) -> None:
         """Set the phase of the printer column."""
         self.status.phase = phase
-
-    def block(self, type: str, problem: Problem) -> None:
-        """`problem` blocks the job; condition `type` reports it."""
-        self.condition(type, "False", problem.reason, problem.message)
-        self.phase("Blocked")
 
     def start_attempt(self, reason: str, message: str) -> None:
         """The next attempt starts."""

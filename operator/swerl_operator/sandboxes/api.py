@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 from swerl_api import names
 from swerl_api.base import API_VERSION
@@ -28,8 +28,8 @@ METRICS = "metrics.k8s.io/v1beta1"
 PULL_EVENTS = (
     f"reason=Pulled,involvedObject.kind=Pod,involvedObject.fieldPath=spec.containers{{{names.SANDBOX_CONTAINER}}}"
 )
-EVENTS_WATCH_SECONDS = 60  # length of a watch of Events: without bookmarks only its end shows that it works
-PAGE = 100  # objects per list request; the process never returns the memory that a bigger page takes when it is parsed
+EVENTS_WATCH_SECONDS = 60  # length of a watch of Events: it has no bookmarks to show that it is alive
+PAGE = 100  # objects per list request; a bigger page costs memory that the process never returns
 
 
 class WatchedKind(Enum):
@@ -121,7 +121,7 @@ class SandboxApi:
         return found.decode(errors="replace")
 
     async def create_pod(self, manifest: dict[str, Any]) -> Object:
-        """Raises Conflict when the name is taken."""
+        """The created Pod; raises Conflict when the name is in use."""
         self._writes.labels(verb="create_pod").inc()
         return await self._api.create("pods", manifest)
 
@@ -145,10 +145,9 @@ class SandboxApi:
         """An Event about a condition of this group."""
         involved_object = {"kind": "SweSandbox", "namespace": group.key[0], "name": group.key[1], "uid": group.uid}
         now = format_time(time.time())  # the condition's own time is that of its status, not of its reason
-        event_type: Literal["Normal", "Warning"] = "Warning"
-        if condition.reason == SandboxReason.SCHEDULING_GATED:  # intended by the controller of the gates
-            event_type = "Normal"
-        await events.post(self._api, involved_object, event_type, condition.reason, condition.message, now)
+        intended = condition.reason == SandboxReason.SCHEDULING_GATED  # by the controller of the gates
+        type: events.EventType = "Normal" if intended else "Warning"
+        await events.post(self._api, involved_object, type, condition.reason, condition.message, now)
 
     async def delete_group(self, group: ParsedGroup) -> None:
         """Delete exactly this group; the garbage collector deletes its Pods."""

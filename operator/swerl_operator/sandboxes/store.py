@@ -132,10 +132,6 @@ class GroupStore:
         """Keys of the groups that name this Lease."""
         return set(self._owners.get(lease, ()))
 
-    def by_uid(self, uid: str) -> GroupRecord | None:
-        """The record of the group with this UID, or None."""
-        return self._records.get(uid)
-
     def owner_of(self, namespace: str, pod: str) -> GroupRecord | None:
         """The record of the group in `namespace` whose Pod has this name now, or None."""
         group = pod.removeprefix(names.SANDBOX_POD_PREFIX).rpartition("-")[0]

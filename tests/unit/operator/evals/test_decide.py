@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from swerl_api import EvalProgress, SweEvalSpec, SweEvalStatus, find_condition
 from swerl_operator.checks.preflight import Preflight
-from swerl_operator.checks.problem import Problem
 from swerl_operator.evals.decide import EvalAction, EvalDecision, decide
 from swerl_operator.evals.observe import EvalObservation, ObservedEngines
+from swerl_operator.problem import Problem
 from swerl_operator.ray.jobs import DriverState
 
 from .conftest import Spec

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from swerl_api import SweEvalSpec
-from swerl_operator.checks.problem import Problem
 from swerl_operator.evals.evaluation import ServedModel
 from swerl_operator.evals.prerequisites import find_model
+from swerl_operator.problem import Problem
 
 from .conftest import CHECKPOINT, JOB_SPEC, Spec
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from swerl_api import SweRLJobSpec, SweRLJobStatus, find_condition
 from swerl_operator.checks.preflight import Preflight
-from swerl_operator.checks.problem import Problem
 from swerl_operator.jobs.decide import JobAction, JobDecision, decide
 from swerl_operator.jobs.observe import JobObservation
+from swerl_operator.problem import Problem
 from swerl_operator.ray.jobs import EXIT_NO_RETRY, DriverState
 
 from tests.unit.operator.conftest import Spec

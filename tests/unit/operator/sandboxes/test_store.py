@@ -14,9 +14,8 @@ Pods = Callable[..., ParsedPod]
 
 def test_an_older_version_never_replaces_a_newer_one(group: Groups, pod: Pods) -> None:
     store = GroupStore()
-    assert store.put_pod("uid-g", pod(0, PodStage.READY, version=5)) is not None
+    record = store.put_pod("uid-g", pod(0, PodStage.READY, version=5))
     assert store.put_pod("uid-g", pod(0, PodStage.STARTING, version=4)) is None
-    record = store.by_uid("uid-g")
     assert record is not None and record.pods[0].stage is PodStage.READY
     assert store.put_group(group()) is record
     assert store.put_group(group()) is None
