@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 
-def write_kubeconfig(path: Path, server: str, *, namespace: str = "n", user: dict[str, str] | None = None) -> str:
+def write_kubeconfig(path: Path, server: str, *, namespace: str = "n", user: dict[str, Any] | None = None) -> str:
     """Write one for the URL `server` to `path`, which is returned; `user`: its credentials, by default a token."""
     document = {
         "apiVersion": "v1",

@@ -10,6 +10,8 @@ import socket
 import sys
 import uuid
 
+from swerl_kube import KubeError
+
 from .app import run
 from .context import Settings
 from .errors import OperatorError
@@ -52,7 +54,7 @@ def main() -> None:
     configure_logging(settings.log_level)
     try:
         asyncio.run(run(settings))
-    except OperatorError as error:
+    except (OperatorError, KubeError) as error:
         logging.getLogger("swerl_operator").error("stopping: %s", error)
         sys.exit(1)
 

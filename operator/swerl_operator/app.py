@@ -15,12 +15,13 @@ from typing import Any
 import kopf
 from swerl_api import API_VERSION
 from swerl_api.crd import KINDS
+from swerl_kube import KubeClient, NotFound, Unavailable
 
 from . import evals, images, jobs, orphan_gc, sandboxes
 from .context import OperatorContext, Settings
-from .errors import NotFound, OperatorError, Unavailable
+from .errors import OperatorError
 from .health import Health, serve_health, serve_metrics
-from .kube import Kube, login
+from .kube import kopf_login, operator_client
 from .leader import Leader
 from .metrics import Metrics
 
@@ -35,7 +36,7 @@ async def run(settings: Settings) -> None:
     metrics = Metrics()
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    async with Kube(metrics) as api:
+    async with operator_client(metrics) as api:
         leader = Leader(api, metrics, settings.lease_namespace, settings.lease_name, settings.identity)
         health = Health(leader)
         async with serve_health(health, settings.health_port), serve_metrics(metrics, settings.metrics_port):
@@ -51,7 +52,7 @@ async def run(settings: Settings) -> None:
 async def _run_as_leader(context: OperatorContext, leader: Leader, health: Health, stop: asyncio.Event) -> None:
     """Run the parts until `stop`; raises the error of the first part that ends."""
     registry = kopf.OperatorRegistry()
-    kopf.on.login(registry=registry, id="login")(_kopf_login)
+    kopf.on.login(registry=registry, id="login")(kopf_login(context.api.config))
     for part in PARTS:
         part.register(registry, context)
     tasks = [asyncio.create_task(leader.renew_until_lost(), name="leader lease")]
@@ -103,11 +104,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     return settings
 
 
-async def _kopf_login(**_: Any) -> kopf.ConnectionInfo:
-    return login()
-
-
-async def _wait_for_crds(api: Kube) -> None:
+async def _wait_for_crds(api: KubeClient) -> None:
     """Return once the API server serves the CRDs: kopf checks only once."""
     required = {kind.plural for kind in KINDS}
     while True:

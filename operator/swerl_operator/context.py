@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from .kube import Kube
+from swerl_kube import KubeClient
+
 from .metrics import Metrics
 
 
@@ -39,7 +40,7 @@ class OperatorContext:
     """What the parts share."""
 
     settings: Settings
-    api: Kube
+    api: KubeClient
     metrics: Metrics
     is_leader: Callable[[], bool] = lambda: True
     """Whether this process still leads; after it has lost its Lease it writes nothing."""

@@ -7,9 +7,7 @@ import uuid
 from typing import Any, Literal
 
 from swerl_api import API_VERSION, Condition
-
-from .errors import OperatorError
-from .kube import Kube, Object
+from swerl_kube import Json, KubeClient, KubeError
 
 MESSAGE_LIMIT = 1000  # characters; the API server takes 1024
 EventType = Literal["Normal", "Warning"]
@@ -17,7 +15,7 @@ EventType = Literal["Normal", "Warning"]
 logger = logging.getLogger(__name__)
 
 
-async def post_condition(api: Kube, kind: str, body: Object, condition: Condition, type: EventType) -> None:
+async def post_condition(api: KubeClient, kind: str, body: Json, condition: Condition, type: EventType) -> None:
     """One Event and one log line about a condition of `body`, a `kind`; a failure to post is ignored."""
     involved = {"kind": kind, **{key: body["metadata"][key] for key in ("namespace", "name", "uid")}}
     message = f"{condition.type} {condition.status}: {condition.message}"
@@ -35,7 +33,7 @@ async def post_condition(api: Kube, kind: str, body: Object, condition: Conditio
 
 
 async def post(
-    api: Kube,
+    api: KubeClient,
     involved: dict[str, str],
     type: EventType,
     reason: str,
@@ -61,5 +59,5 @@ async def post(
     }
     try:
         await api.create("events", body)
-    except OperatorError:
+    except KubeError:
         return

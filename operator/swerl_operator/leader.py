@@ -12,8 +12,9 @@ import logging
 import time
 from datetime import UTC, datetime
 
-from .errors import Conflict, NotFound, OperatorError, Unavailable, pause_after
-from .kube import Kube, Object
+from swerl_kube import Conflict, Json, KubeClient, KubeError, NotFound, Unavailable, pause_after
+
+from .errors import OperatorError
 from .metrics import Metrics
 
 API = "coordination.k8s.io/v1"
@@ -34,13 +35,13 @@ class LeadershipLost(OperatorError):
 class Leader:
     """Candidate `identity` for the Lease `namespace`/`name`."""
 
-    def __init__(self, api: Kube, metrics: Metrics, namespace: str, name: str, identity: str) -> None:
+    def __init__(self, api: KubeClient, metrics: Metrics, namespace: str, name: str, identity: str) -> None:
         self._api = api
         self._metrics = metrics
         self._namespace = namespace
         self._name = name
         self._identity = identity
-        self._lease: Object | None = None  # as last written by this process
+        self._lease: Json | None = None  # as last written by this process
         self._observed: tuple[str, float] = ("", 0.0)  # version of the other holder's Lease, and when first read
         self._other_holder = ""  # the present leader
         self.renewed = 0.0  # monotonic time of the last successful write; 0 while not leading
@@ -54,7 +55,7 @@ class Leader:
                     logger.info("leading as %s", self._identity)
                     self._metrics.leader.set(1)
                     return
-            except OperatorError as error:
+            except KubeError as error:
                 logger.warning("cannot take the leader Lease, trying again: %s", error)
                 pause = pause_after(error, STANDBY_POLL_SECONDS if isinstance(error, Unavailable) else RETRY_SECONDS)
             await asyncio.sleep(pause)
@@ -71,7 +72,7 @@ class Leader:
                 self.renewed = started
             except (Conflict, NotFound) as error:
                 raise self._lost(f"was taken over or deleted: {error}") from error
-            except (OperatorError, TimeoutError) as error:  # a restarted API server may refuse: it has no roles yet
+            except (KubeError, TimeoutError) as error:  # a restarted API server may refuse: it has no roles yet
                 since_renewal, pause = time.monotonic() - self.renewed, FAILED_RETRY_SECONDS
                 if since_renewal > RENEW_DEADLINE_SECONDS:
                     raise self._lost(f"not renewed for {since_renewal:.1f} s") from error
@@ -100,7 +101,7 @@ class Leader:
         try:
             async with asyncio.timeout(RENEW_DEADLINE_SECONDS):  # by then it is about to expire anyway
                 await self._clear_holder()
-        except (OperatorError, TimeoutError) as error:
+        except (KubeError, TimeoutError) as error:
             logger.warning("Lease %s not released: %r", self._name, error)
 
     async def _clear_holder(self) -> None:
@@ -125,7 +126,7 @@ class Leader:
         self.renewed = time.monotonic()
         return True
 
-    def _is_available(self, lease: Object) -> bool:
+    def _is_available(self, lease: Json) -> bool:
         holder = lease.get("spec", {}).get("holderIdentity")
         if not holder or holder == self._identity:
             return True
@@ -138,9 +139,9 @@ class Leader:
         duration = lease["spec"].get("leaseDurationSeconds") or DURATION_SECONDS
         return time.monotonic() - self._observed[1] > float(duration)
 
-    def _body(self, current: Object | None) -> Object:
-        metadata: Object = {"namespace": self._namespace, "name": self._name}
-        spec: Object = dict(current.get("spec") or {}) if current else {}
+    def _body(self, current: Json | None) -> Json:
+        metadata: Json = {"namespace": self._namespace, "name": self._name}
+        spec: Json = dict(current.get("spec") or {}) if current else {}
         if current is not None:
             metadata["resourceVersion"] = current["metadata"]["resourceVersion"]
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

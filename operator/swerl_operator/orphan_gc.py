@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 
 import kopf
 from swerl_api.names import LEASE_LABEL, ROLE_CLIENT, ROLE_LABEL
+from swerl_kube import Conflict, Json, KubeClient, KubeError
 
 from .context import OperatorContext
-from .errors import Conflict, OperatorError
-from .kube import Kube, Object
 from .sandboxes.leases import Leases, LeaseState
 from .sandboxes.settings import SandboxSettings
 from .workqueue import ObjectKey
@@ -32,7 +31,7 @@ class OrphanGC:
 
     def __init__(
         self,
-        api: Kube,
+        api: KubeClient,
         namespaces: Sequence[str],
         settings: SandboxSettings,
         clock: Callable[[], float] = time.monotonic,
@@ -48,13 +47,13 @@ class OrphanGC:
             pods_left = False
             try:
                 pods_left = await self.sweep()
-            except OperatorError as error:
+            except KubeError as error:
                 logger.warning("objects of killed programs cannot be listed, trying again: %s", error)
             await asyncio.sleep(ENDING_POLL_SECONDS if pods_left else self._period)
 
     async def sweep(self) -> bool:
-        """Sweep once; whether Pods of an expired Lease are left. Raises OperatorError."""
-        leases: dict[ObjectKey, Object] = {}
+        """Sweep once; whether Pods of an expired Lease are left. Raises KubeError."""
+        leases: dict[ObjectKey, Json] = {}
         for namespace in self._namespaces:
             listed = await self._api.list(*LEASES, namespace, labels=f"{ROLE_LABEL}={ROLE_CLIENT}")
             leases |= {(lease["metadata"]["namespace"], lease["metadata"]["name"]): lease for lease in listed}
@@ -64,7 +63,7 @@ class OrphanGC:
         expired = [lease for key, lease in leases.items() if self._tracker.state(key) is LeaseState.EXPIRED]
         return not all([await self._collect(lease) for lease in expired])
 
-    async def _collect(self, lease: Object) -> bool:
+    async def _collect(self, lease: Json) -> bool:
         """Delete the grading Jobs of the Lease's program, then the Lease; False while Pods are left."""
         meta = lease["metadata"]
         namespace, labels = meta["namespace"], f"{LEASE_LABEL}={meta['uid']}"
@@ -79,7 +78,7 @@ class OrphanGC:
         return True
 
 
-def _holder(lease: Object) -> str:
+def _holder(lease: Json) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity"))
 
 

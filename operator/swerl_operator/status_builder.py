@@ -14,9 +14,8 @@ from pydantic import ValidationError
 from swerl_api import API_VERSION, Condition, SweEvalStatus, SweRLJobStatus, find_condition, holds, set_condition
 from swerl_api.base import faults
 from swerl_api.conditions import ConditionStatus
+from swerl_kube import Conflict, Json, KubeClient, NotFound
 
-from .errors import Conflict, NotFound
-from .kube import Kube, Object
 from .problem import Problem
 
 Status = TypeVar("Status", SweRLJobStatus, SweEvalStatus)
@@ -46,10 +45,10 @@ class StatusBuilder(Generic[Status]):
         self.condition(type, "False", problem.reason, problem.message)
         self.status.phase = "Blocked"
 
-    def patch(self) -> Object | None:
+    def patch(self) -> Json | None:
         """Merge patch of the status, or None when nothing changed."""
-        old: Object = _dump(self.previous)
-        new: Object = _dump(self.status)
+        old: Json = _dump(self.previous)
+        new: Json = _dump(self.status)
         owned = {*old, *new} if self.owned is None else self.owned
         changed: dict[str, Any] = {key: new.get(key) for key in sorted(owned) if old.get(key) != new.get(key)}
         changed |= {key: None for key in self._cleared if key in old}
@@ -73,14 +72,15 @@ def is_finished(status: SweRLJobStatus | SweEvalStatus) -> bool:
     return any(holds(status.conditions, type) for type in ("Complete", "Failed"))
 
 
-async def write_status(api: Kube, resource: str, body: Object, patch: Object | None) -> bool:
+async def write_status(api: KubeClient, resource: str, body: Json, patch: Json | None) -> bool:
     """Patch the status of `body` as it was read; False when the object changed meanwhile: reconcile it again."""
     if patch is None:
         return True
     metadata = body["metadata"]
     conditional = patch | {"metadata": {"resourceVersion": metadata["resourceVersion"]}}
     try:
-        await api.patch(API_VERSION, resource, metadata["namespace"], metadata["name"], conditional, sub="status")
+        place = (resource, metadata["namespace"], metadata["name"])
+        await api.patch(API_VERSION, *place, conditional, subresource="status")
     except Conflict:
         return False
     except NotFound:
@@ -94,5 +94,5 @@ def invalid_spec_message(error: ValidationError) -> str:
     return f"{fields}; the installed CRDs and the operator differ: apply crds/ of the operator's version"
 
 
-def _dump(status: SweRLJobStatus | SweEvalStatus) -> Object:
+def _dump(status: SweRLJobStatus | SweEvalStatus) -> Json:
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -14,7 +14,8 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from .errors import Unavailable, pause_after
+from swerl_kube import Unavailable, pause_after
+
 from .metrics import Metrics
 
 Key = TypeVar("Key", bound=Hashable)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from swerl_agent.kube import KubeClient
+from swerl_kube import KubeClient
 
 from cluster.layout import swerl_home
 from demo.cluster import Cluster

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from swerl_agent.kube import KubeClient
+from swerl_kube import KubeClient
 
 from cluster import build
 from cluster.layout import swerl_home
@@ -98,7 +98,7 @@ class WarmPool:
         await self._client.delete(EXTENSIONS, "sandboxwarmpools", self._namespace, POOL)
         async with asyncio.timeout(PATIENCE):
             while True:
-                if not (await self._client.list("v1", "pods", self._namespace))["items"]:
+                if not await self._client.list("v1", "pods", self._namespace):
                     return
                 await asyncio.sleep(0.2)
 
@@ -107,7 +107,7 @@ class WarmPool:
         started = time.perf_counter()
         await self._create(CLAIMS, "SandboxClaim", name, {"warmPoolRef": {"name": POOL}})
         async with asyncio.timeout(PATIENCE):
-            events = self._client.watch(EXTENSIONS, CLAIMS, self._namespace, field_selector=f"metadata.name={name}")
+            events = self._client.watch(EXTENSIONS, CLAIMS, self._namespace, fields=f"metadata.name={name}")
             async for event in events:
                 conditions = (event.object.get("status") or {}).get("conditions") or []
                 if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
@@ -125,4 +125,4 @@ class WarmPool:
 
     async def _create(self, resource: str, kind: str, name: str, spec: dict[str, Any]) -> None:
         body = {"apiVersion": EXTENSIONS, "kind": kind, "metadata": {"name": name}, "spec": spec}
-        await self._client.create(EXTENSIONS, resource, self._namespace, body)
+        await self._client.create(resource, body, namespace=self._namespace)

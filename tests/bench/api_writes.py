@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from swerl_agent.kube import KubeClient
+from swerl_kube import KubeClient
 
 VERBS = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 GROUPS = {"swerl.dev", "agents.x-k8s.io", "extensions.agents.x-k8s.io"}  # charged with all subresources
@@ -22,7 +22,7 @@ Writes = Counter[tuple[str, str]]  # (verb, resource or resource/subresource) ->
 
 async def count(client: KubeClient) -> Writes:
     """Charged writes since the API server started."""
-    async with client.http.get(f"{client.server}/metrics", headers=client.headers()) as answer:
+    async with client.http.get(f"{client.server}/metrics", headers=await client.headers()) as answer:
         answer.raise_for_status()
         text = await answer.text()
     return charged(text)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.group import SandboxGroup
 from swerl_agent.sandbox.pod import ready
 from swerl_api.names import JOB_LABEL
 from swerl_api.swesandbox import SweSandboxSpec
+from swerl_kube import KubeClient
 from swerl_operator.sandboxes.manifests import sandbox_pod
 from swerl_operator.sandboxes.parsed import parse_group
 from swerl_operator.sandboxes.settings import SandboxSettings
@@ -87,17 +87,17 @@ class Node:
     async def group(self, name: str) -> float:
         """Seconds until a group of SIZE says Ready."""
         started = time.monotonic()
-        await self._client.create(API, SANDBOXES, self._namespace, group_body(self._namespace, name, SIZE))
+        await self._client.create(SANDBOXES, group_body(self._namespace, name, SIZE))
         await self._until(API, SANDBOXES, lambda seen: seen.get(name, {}).get("status", {}).get("phase") == "Ready")
         took = time.monotonic() - started
-        await self._client.delete(API, SANDBOXES, self._namespace, name, propagation="Background")
+        await self._client.delete(API, SANDBOXES, self._namespace, name)
         await self._empty()
         return took
 
     async def bare(self, name: str) -> float:
         """Seconds until SIZE Pods, created at once, are all Ready."""
         pods, started = bare_pods(self._namespace, name), time.monotonic()
-        await asyncio.gather(*(self._client.create("v1", "pods", self._namespace, pod) for pod in pods))
+        await asyncio.gather(*(self._client.create("pods", pod, namespace=self._namespace) for pod in pods))
         await self._until("v1", "pods", lambda seen: sum(map(ready, seen.values())) == SIZE)
         took = time.monotonic() - started
         await asyncio.gather(
@@ -119,7 +119,7 @@ class Node:
     async def _came(self, api: str, resource: str, done: Callable[[dict[str, Json]], bool]) -> bool:
         """The same for RELIST_SECONDS: what goes between this list and the watch's own is missing in the next."""
         listing = await self._client.list(api, resource, self._namespace)
-        seen = {item["metadata"]["name"]: item for item in listing["items"]}
+        seen = {item["metadata"]["name"]: item for item in listing}
         if done(seen):
             return True
         with suppress(TimeoutError):

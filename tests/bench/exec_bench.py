@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from swerl_agent.kube import KubeClient
+from swerl_kube import KubeClient
 
 from demo.cluster import Cluster
 from tests.bench.exec_peers.clients import (

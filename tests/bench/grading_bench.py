@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
 from swerl_api import GradingSpec, Resources
+from swerl_kube import KubeClient
 
 from demo.cluster import Cluster
 from demo.job import Images
@@ -65,7 +65,7 @@ async def measure(kubeconfig: str) -> Measured:
         tasks = load_tasks(Path(folder) / "train", "swebench-task-repo")
         namespace = f"bench-grading-{os.urandom(3).hex()}"
         async with KubeClient.from_environment(kubeconfig) as client:
-            await client.create("v1", "namespaces", None, {"metadata": {"name": namespace}})
+            await client.create("namespaces", {"apiVersion": "v1", "metadata": {"name": namespace}})
             try:
                 async with Grader(client, namespace, _settings(1, WHOLE)) as grader:
                     overheads = await one_by_one(grader, tasks)

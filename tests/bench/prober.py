@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from urllib.parse import urlsplit
 
-from swerl_agent.kube import KubeClient
+from swerl_kube import KubeClient
 
 from demo.cluster import Cluster
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from swerl_agent.kube import KubeClient
+from swerl_kube import KubeClient
 
 from cluster import layout
 from demo.cluster import Cluster

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from swerl_agent.kube import KubeClient
 from swerl_api.names import JOB_LABEL, SANDBOX_LABEL, sandbox_pod_name
+from swerl_kube import KubeClient
 from swerl_operator.workqueue import gather_bounded
 
 from cluster.layout import swerl_home
@@ -70,7 +70,7 @@ class Census:
 
     async def follow(self, client: KubeClient, namespace: str) -> None:
         """Count until cancelled."""
-        async for event in client.watch("v1", "pods", namespace, label_selector=SANDBOX_LABEL):
+        async for event in client.watch("v1", "pods", namespace, labels=SANDBOX_LABEL):
             meta = event.object["metadata"]
             self._uids.setdefault(meta["name"], set()).add(meta["uid"])
 
@@ -126,7 +126,7 @@ class Drivers:
         # A node that exists in the API alone runs nothing, so that no Pod of it could prove its isolation.
         spec = {"image": "sandbox:1", "replicas": REPLICAS, "egress": "allow", **PLACEMENT}
         body = {"apiVersion": API, "kind": "SweSandbox", "metadata": metadata, "spec": spec}
-        await self._client.create(API, GROUPS, self.namespace, body)
+        await self._client.create(GROUPS, body, namespace=self.namespace)
 
     async def _release(self, name: str) -> None:
         for ordinal in range(REPLICAS):

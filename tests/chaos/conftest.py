@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Claim, Sandbox
+from swerl_kube import KubeClient
 
 from tests.chaos.components import Components
 from tests.control_plane.conftest import crds, no_installed_operator, operator, operator_options

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Claim, SandboxLost, Session
+from swerl_kube import KubeClient
 from swerl_operator.sandboxes.manifests import idle_command
 
 from tests.chaos.conftest import nothing_left

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Sandbox
+from swerl_kube import KubeClient
 
 from tests.chaos.conftest import RESOURCES
 from tests.chaos.hole import Hole, server_of, through

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Claim, PodGone, Sandbox, Session
+from swerl_kube import KubeClient
 
 from tests.chaos.components import Components
 from tests.chaos.conftest import nothing_left

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import CommandResult, SandboxError, Session
+from swerl_kube import KubeClient
 
 from tests.chaos.components import Components
 from tests.control_plane.exec.conftest import connect

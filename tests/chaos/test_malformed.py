@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_api.crd import SWEEVAL, SWEIMAGESET, SWERLJOB, SWESANDBOX, Kind
-from swerl_operator.errors import ApiError
+from swerl_kube import ApiError
 
 from tests.chaos.malformed import drawn
 from tests.control_plane.operator_process import Operator

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Claim, Evicted, OOMKilled, PodGone, SandboxLost, Session
+from swerl_kube import KubeClient, resource_path
 
 from tests.control_plane.exec.conftest import connect
 
@@ -56,7 +56,9 @@ async def test_deleted_by_force(running: Running) -> None:
 
 async def test_evicted_by_a_user_or_a_drain(running: Running) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": running.pod}}
-    await running.client.create("v1", f"pods/{running.pod}/eviction", running.namespace, eviction)
+    await running.client.request(
+        "POST", resource_path("v1", "pods", running.namespace, running.pod, "eviction"), body=eviction
+    )
     assert type(await running.error()) is Evicted
 
 
@@ -95,7 +97,7 @@ async def test_evicted_by_the_kubelet_for_its_disk(client: KubeClient, make_pod:
 async def when(client: KubeClient, namespace: str, pod: Json, true: Callable[[Any], bool]) -> float:
     """Time at which the Pod's status was seen to be so."""
     name = f"metadata.name={pod['metadata']['name']}"
-    async for event in client.watch("v1", "pods", namespace, field_selector=name):
+    async for event in client.watch("v1", "pods", namespace, fields=name):
         if true(event.object.get("status") or {}):
             break
     return time.monotonic()

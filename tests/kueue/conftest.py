@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from swerl_agent.kube import KubeClient
-from swerl_operator.kube import Kube
+from swerl_kube import KubeClient
+from swerl_operator.kube import operator_client
 from swerl_operator.metrics import Metrics
 
 from tests.conftest import kubectl
@@ -37,7 +37,7 @@ async def queue(
 ) -> AsyncIterator[Queue]:
     """The namespace's queue; no test finds the groups of another."""
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    async with Kube(Metrics()) as api:
+    async with operator_client(Metrics()) as api:
         yield Queue(api, namespace, cluster_queue)
     kubectl(kubeconfig, "delete", "swesandboxes", "--all", "-n", namespace, "--timeout=60s")
     kubectl(kubeconfig, "wait", "--for=delete", "pods", "--all", "-n", namespace, "--timeout=90s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from swerl_operator.kube import Kube
+from swerl_kube import KubeClient
 
 from tests.conftest import kubectl
 from tests.control_plane.sandboxes.conftest import User
@@ -26,7 +26,7 @@ HIGH = IN_QUEUE | {"kueue.x-k8s.io/priority-class": "swerl-test-high"}
 class Queue(User):
     """A user whose namespace has a LocalQueue."""
 
-    def __init__(self, api: Kube, namespace: str, cluster_queue: str) -> None:
+    def __init__(self, api: KubeClient, namespace: str, cluster_queue: str) -> None:
         super().__init__(api, namespace)
         self._cluster_queue = cluster_queue
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Evicted, Sandbox
 from swerl_agent.sandbox.claim import ClaimOptions
+from swerl_kube import KubeClient
 
 from tests.control_plane.sandboxes.conftest import IMAGE, condition
 from tests.kueue.installation import scale

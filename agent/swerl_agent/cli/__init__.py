@@ -14,12 +14,13 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from swerl_kube import ConfigError, KubeError
+
 from swerl_agent.audit import TrajectoryError
 from swerl_agent.episode import EndpointError, EngineError, PromptError, TokenizerError
 from swerl_agent.evaluation import EvaluationStuck, RecordError
 from swerl_agent.grading import GradingError
 from swerl_agent.grading.predictions import PredictionError
-from swerl_agent.kube import ConfigError, KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
 

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 from swerl_api import EvaluationFile, names
+from swerl_kube import KubeClient
 
 from swerl_agent.evaluation.shard import Share, make_share, merge_shares
-from swerl_agent.kube import KubeClient
 
 from .options import part
 

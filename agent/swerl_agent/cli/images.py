@@ -6,8 +6,7 @@ import argparse
 
 from swerl_api import API_VERSION, SweImageSetSpec, SweImageSetStatus
 from swerl_api.sweimageset import list_hash
-
-from swerl_agent.kube import KubeClient, NotFound
+from swerl_kube import KubeClient, NotFound
 
 from .options import add_cluster_options, open_client
 

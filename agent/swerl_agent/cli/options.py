@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from swerl_api import AgentSpec, ContextPolicy, GradingSpec, ObservationSpec, RegistryRewrite, Resources, SandboxSpec
 from swerl_api.agent import ProtocolName
 from swerl_api.base import PullPolicy
+from swerl_kube import KubeClient
 
 from swerl_agent.episode import PROTOCOLS, PromptError
 from swerl_agent.episode.configured import read_prompts
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks import Format, Task, load_tasks
 from swerl_agent.tasks.quarantine import read_quarantine

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from swerl_api import Resources
+from swerl_kube import KubeClient, NotFound
 
-from swerl_agent.kube import KubeClient, NotFound
 from swerl_agent.sandbox import Sandbox
 from swerl_agent.sandbox.terminal import attach
 
@@ -70,7 +70,7 @@ async def open_shell(options: argparse.Namespace) -> int:
             return await attach(client, namespace, pod)
         except NotFound as error:
             told = f"namespace {namespace} has no Pod {pod}; {WHERE_SANDBOXES_ARE}"
-            raise NotFound(error.status, error.reason, told) from error
+            raise NotFound("exec", error.status, error.reason, told) from error
 
 
 def _can_be_typed_at(source: int) -> bool:

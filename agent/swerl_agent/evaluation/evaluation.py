@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from swerl_kube import KubeError
+
 from swerl_agent.episode import (
     PROMPT_FAILED,
     Agent,
@@ -24,7 +26,6 @@ from swerl_agent.episode import (
     PromptError,
     unwritten,
 )
-from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task

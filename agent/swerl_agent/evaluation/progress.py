@@ -14,8 +14,7 @@ from typing import Any
 
 from swerl_api import EvalProgress
 from swerl_api.names import PROGRESS_KEY
-
-from swerl_agent.kube import KubeClient, KubeError, NotFound
+from swerl_kube import KubeClient, KubeError, NotFound
 
 from .records import Records
 
@@ -41,7 +40,7 @@ class ProgressReport:
             await self._client.patch("v1", "configmaps", self._namespace, self._name, data)
         except NotFound:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata, **data}
-            await self._client.create("v1", "configmaps", self._namespace, body)
+            await self._client.create("configmaps", body, namespace=self._namespace)
         self._told = progress
 
     async def follow(self, look: Callable[[], EvalProgress]) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
+from swerl_kube import KubeClient
 
 from swerl_agent.episode import Agent, CommandRunner, Episode, EpisodeRequest, GradedEpisode, run_graded_episode
 from swerl_agent.grading import Grader, Placement, Verdict
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup, delete_best_effort
 from swerl_agent.sandbox.lease import LeaseKeeper, owning_lease
 from swerl_agent.sandbox.spec import group_spec, queue_labels

@@ -15,11 +15,11 @@ from typing import Any
 
 import aiohttp
 from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
+from swerl_kube import KubeClient
 
 from swerl_agent.episode import Agent, ChatCompletions, SGLangEngine, check_served, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.grading import VERDICTS
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task, load_tasks
 from swerl_agent.tasks.selection import shard
 

@@ -20,8 +20,8 @@ from typing import Any, Self, TypeVar
 
 from swerl_api import GradingSpec
 from swerl_api.names import GRADING_PREFIX
+from swerl_kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
 
-from swerl_agent.kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_agent.tasks import Task
 
@@ -278,7 +278,7 @@ class Grader:
     async def _ensure_policy(self) -> None:
         policy = deny_all_policy(self._policy, self._labels, self._id, self._owners)
         try:
-            await self._client.create(*POLICIES, self._namespace, policy)
+            await self._client.create(POLICIES[1], policy, namespace=self._namespace)
         except Conflict:
             pass
         except NotFound as error:

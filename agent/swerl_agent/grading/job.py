@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from swerl_api.images import PULL_HOPELESS, PULL_PAUSES, START_REASONS
-from swerl_api.retry_after import at_least_as_told
-
-from swerl_agent.kube import KubeClient, KubeError, NotFound
+from swerl_kube import KubeClient, KubeError, NotFound, pause_after
 
 from .framing import Framer, Malformed, Report
 from .pods import PodState, PodWatch, follow_log
@@ -64,8 +62,8 @@ async def run_job(
     with watch.subscribe(name) as states:
         try:
             for payload in maps:
-                await client.create("v1", "configmaps", namespace, payload)
-            made = await client.create("batch/v1", "jobs", namespace, job)
+                await client.create("configmaps", payload, namespace=namespace)
+            made = await client.create("jobs", job, namespace=namespace)
             adoption = asyncio.create_task(_adopt(client, namespace, made, maps))
             async with asyncio.timeout(deadline):
                 return await _outcome(client, namespace, states)
@@ -174,7 +172,7 @@ class _LogReader:
             except NotFound as error:
                 raise Infrastructure(f"Pod {pod} is gone: {error}") from error
             except KubeError as error:
-                pause = at_least_as_told(REOPEN_PAUSE, error.retry_after)
+                pause = pause_after(error, REOPEN_PAUSE)
             await asyncio.sleep(pause)
 
 

@@ -12,11 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
-from swerl_agent.kube import KubeClient, KubeError, Unreachable
-from swerl_agent.kube.errors import api_error
-from swerl_agent.kube.paths import resource_path
+from swerl_kube import KubeClient, KubeError
 
 from .manifests import CONTAINER
 
@@ -91,7 +87,7 @@ class PodWatch:
 
     async def _follow(self) -> None:
         try:
-            async for event in self._client.watch("v1", "pods", self._namespace, label_selector=self._selector):
+            async for event in self._client.watch("v1", "pods", self._namespace, labels=self._selector):
                 queue = self._queues.get(event.object["metadata"].get("labels", {}).get(JOB_LABEL, ""))
                 if queue is not None:
                     queue.put_nowait(PodState.of(event.object, deleted=event.type == "DELETED"))
@@ -100,18 +96,6 @@ class PodWatch:
                 queue.put_nowait(error)
 
 
-async def follow_log(client: KubeClient, namespace: str, pod: str) -> AsyncIterator[bytes]:
+def follow_log(client: KubeClient, namespace: str, pod: str) -> AsyncIterator[bytes]:
     """The grading container's log from its start, as it grows, until the container ends. Raises KubeError."""
-    path = resource_path("v1", "pods", namespace, pod, "log")
-    query = {"container": CONTAINER, "follow": "true"}
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=LOG_SILENCE)
-    try:
-        async with client.http.get(
-            client.server + path, params=query, headers=client.headers(), timeout=timeout
-        ) as answer:
-            if answer.status >= 400:
-                raise api_error(answer.status, await answer.text(), answer.headers, what=f"log of {pod}")
-            async for chunk in answer.content.iter_any():
-                yield chunk
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(f"log of {pod}: {type(error).__name__}: {error}") from error
+    return client.follow_logs(namespace, pod, container=CONTAINER, silence=LOG_SILENCE)

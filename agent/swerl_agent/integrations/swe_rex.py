@@ -28,8 +28,8 @@ from swerex.deployment.hooks.abstract import CombinedDeploymentHook, DeploymentH
 from swerex.exceptions import DeploymentNotStartedError, DeploymentStartupError
 from swerex.runtime.abstract import IsAliveResponse
 from swerex.utils.log import get_logger
+from swerl_kube import KubeClient, KubeError
 
-from ..kube import KubeClient, KubeError
 from ..sandbox import PodConnector, Sandbox, SandboxError
 from ..sandbox.blocking import LoopThread
 from .swe_rex_runtime import SandboxRuntime

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from swerex.exceptions import CommandTimeoutError, SessionNotInitializedError, SwerexException
 from swerex.runtime.abstract import BashAction, BashInterruptAction, BashObservation, CreateBashSessionRequest
+from swerl_kube import ExecChannel, Unreachable
+from swerl_kube.exec import STDOUT
 
-from ..kube import ExecChannel, Unreachable
-from ..kube.exec import STDOUT
 from ..sandbox import HandshakeFailed, PodConnector, SandboxError
 from ..sandbox.errors import ExecRefused
 from . import bash_text

@@ -48,8 +48,8 @@ from swerex.runtime.abstract import (
     WriteFileResponse,
 )
 from swerex.utils.log import get_logger
+from swerl_kube import KubeError
 
-from ..kube import KubeError
 from ..sandbox import FileError, PodConnector, SandboxError, Session, files, folders
 from ..sandbox.blocking import LoopThread
 from ..sandbox.session import FILE_LIMIT

@@ -23,8 +23,8 @@ from swerl_api import Resources
 from swerl_api.base import PullPolicy, faults
 from swerl_api.names import JOB_LABEL, LEASE_DURATION_SECONDS, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
+from swerl_kube import Conflict, KubeClient
 
-from ..kube import Conflict, KubeClient
 from . import folders
 from .group import CLAIM_TIMEOUT, SandboxGroup
 from .lease import LeaseKeeper, process_identity, wait_until_abandoned

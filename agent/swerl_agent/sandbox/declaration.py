@@ -19,9 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from swerl_api.retry_after import at_least_as_told
+from swerl_kube import Conflict, KubeClient, KubeError, Unavailable, pause_after
 
-from ..kube import Conflict, KubeClient, KubeError, NotFound, ServerError, Throttled, Unreachable
 from .watch import GROUP_API, GROUPS
 
 Json = dict[str, Any]
@@ -72,11 +71,9 @@ async def remove(
     """Delete an object and its dependents; with `uid` only that object. Raises ApiError, Unreachable."""
 
     async def delete() -> None:
-        await client.delete(
-            api, resource, namespace, name, grace_seconds=grace_seconds, propagation="Background", uid=uid
-        )
+        await client.delete(api, resource, namespace, name, grace_seconds=grace_seconds, uid=uid)
 
-    with suppress(NotFound, Conflict):
+    with suppress(Conflict):
         await _retried(delete, retry)
 
 
@@ -94,7 +91,7 @@ async def _create_once(client: KubeClient, namespace: str, body: Json, retry: Wr
     async def create() -> Json:
         nonlocal attempted
         try:
-            return await client.create(GROUP_API, GROUPS, namespace, body)
+            return await client.create(GROUPS, body, namespace=namespace)
         except Conflict:
             if not attempted:
                 raise
@@ -114,8 +111,8 @@ async def _retried(write: Callable[[], Awaitable[T]], retry: WriteRetry) -> T:
     while True:
         try:
             return await write()
-        except (Unreachable, Throttled, ServerError) as error:
-            wait = at_least_as_told(pause * random.uniform(0.5, 1.0), error.retry_after)
+        except Unavailable as error:
+            wait = pause_after(error, pause * random.uniform(0.5, 1.0))
             if time.monotonic() + wait > deadline:
                 raise
         await asyncio.sleep(wait)

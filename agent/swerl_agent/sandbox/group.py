@@ -19,8 +19,8 @@ from typing import Any, Self
 from swerl_api.images import PULL_REASONS
 from swerl_api.names import JOB_LABEL, sandbox_pod_name
 from swerl_api.swesandbox import SweSandboxSpec
+from swerl_kube import KubeClient, NotFound
 
-from ..kube import KubeClient, NotFound
 from .declaration import declare, remove
 from .errors import CapacityExhausted, ImagePullFailed, NotReady, PodGone, SandboxError
 from .group_status import lacks_capacity, start_seconds_by_part, terminal_error, waiting_message

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from swerl_api import isolation
 from swerl_api.isolation import API_PORT, CONNECT_SECONDS, SCRIPT, Target, own_address, routable
+from swerl_kube import KubeClient, KubeError
 
-from ..kube import KubeClient, KubeError
 from .errors import NotIsolated
 from .session import Session
 from .wire import OutputLimit, quoted

@@ -31,8 +31,8 @@ from swerl_api.names import (
     ROLE_CLIENT,
     ROLE_LABEL,
 )
+from swerl_kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
 
-from ..kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
 from .errors import SandboxError
 from .settings import DEFAULT_SETTINGS
 
@@ -198,8 +198,6 @@ class LeaseKeeper:
             try:
                 async with asyncio.timeout(RENEW_TIMEOUT):
                     await client.delete(API, RESOURCE, self.namespace, self.name)
-            except NotFound:
-                pass  # deleted with its owner
             except (KubeError, TimeoutError) as error:
                 logger.warning("Lease %s not deleted: %r", self.name, error)
 
@@ -210,7 +208,7 @@ class LeaseKeeper:
         except NotFound:
             if self._owns_objects and self._uid:
                 raise LeaseLost("it was deleted, which happens when it is not renewed in time") from None
-            lease = await client.create(API, RESOURCE, self.namespace, self._manifest())
+            lease = await client.create(RESOURCE, self._manifest(), namespace=self.namespace)
         except Conflict:
             holder = (await client.get(API, RESOURCE, self.namespace, self.name))["spec"].get("holderIdentity")
             if holder != self._holder:

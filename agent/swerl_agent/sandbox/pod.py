@@ -13,9 +13,18 @@ from datetime import datetime
 from typing import Any
 
 from swerl_api.names import SANDBOX_CONTAINER
-from swerl_api.retry_after import at_least_as_told
+from swerl_kube import (
+    BadRequest,
+    ExecChannel,
+    Forbidden,
+    HandshakeError,
+    KubeClient,
+    KubeError,
+    NotFound,
+    Unreachable,
+    pause_after,
+)
 
-from ..kube import BadRequest, ExecChannel, Forbidden, HandshakeError, KubeClient, KubeError, NotFound, Unreachable
 from .errors import (
     Evicted,
     ExecRefused,
@@ -87,7 +96,7 @@ class PodConnector:
                 tty=tty,
             )
         except (HandshakeError, NotFound, Unreachable) as error:
-            await asyncio.sleep(at_least_as_told(0.0, error.retry_after))  # a retry comes after that
+            await asyncio.sleep(pause_after(error, 0.0))  # a retry comes after that
             await self.check()
             refused = isinstance(error.__cause__, BadRequest | Forbidden)
             kind = ExecRefused if refused else HandshakeFailed

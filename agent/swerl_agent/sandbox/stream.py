@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..kube import Data, ExitStatus, Unreachable
-from ..kube.exec import STDOUT
+from swerl_kube import Data, ExitStatus, Unreachable
+from swerl_kube.exec import STDOUT
+
 from . import wire
 from .timeout import ReusableTimeout
 

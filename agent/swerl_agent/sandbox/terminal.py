@@ -16,8 +16,8 @@ import tty
 from collections.abc import Iterator
 
 from swerl_api.names import SANDBOX_CONTAINER
+from swerl_kube import ExecChannel, KubeClient, Unreachable
 
-from ..kube import ExecChannel, KubeClient, Unreachable
 from .errors import HandshakeFailed
 
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l")

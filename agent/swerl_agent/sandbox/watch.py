@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 
 from swerl_api.isolation import Target
 from swerl_api.names import JOB_LABEL, SANDBOX_LABEL
+from swerl_kube import KubeClient, KubeError
 
-from ..kube import KubeClient, KubeError
 from .errors import SandboxError
 from .isolation import probe_targets
 
@@ -117,7 +117,7 @@ class SandboxWatch:
 
     async def _run_watch(self, api: str, resource: str, selector: str) -> None:
         try:
-            async for event in self.client.watch(api, resource, self.namespace, label_selector=selector):
+            async for event in self.client.watch(api, resource, self.namespace, labels=selector):
                 key = (resource, event.object["metadata"]["name"])
                 if event.type == "DELETED":
                     self._objects.pop(key, None)

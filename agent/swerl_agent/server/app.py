@@ -16,10 +16,10 @@ from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from swerl_kube import KubeError
 
 from swerl_agent.episode import PROMPT_FAILED, Episode, GradedEpisode, PromptError, unwritten
 from swerl_agent.grading import GradingError
-from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from swerl_api import JobReason
+from swerl_kube import Json
 
-from ..kube import Object
 from ..problem import Problem
 from ..quantity import Amounts, format_quantity, parse_amounts
 from ..ray.cluster import RayClusterPlan, RayGroup, pod_template
@@ -21,7 +21,7 @@ from .nodes import accepts
 KUBERAY_INIT: Amounts = parse_amounts({"cpu": "200m", "memory": "256Mi"})
 
 
-def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Object]) -> Problem | None:
+def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Json]) -> Problem | None:
     """Why `nodes`, all empty, could not hold the plan's Pods together; None when they could."""
     available = [(node, _allocatable(node)) for node in nodes]
     pods = [(group, pod_template(plan, group)["spec"]) for group in plan.groups for _ in range(group.replicas)]
@@ -37,7 +37,7 @@ def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Object]) -> P
     return None
 
 
-def pod_capacity_problem(kind: str, pod: Object, nodes: Sequence[Object]) -> Problem | None:
+def pod_capacity_problem(kind: str, pod: Json, nodes: Sequence[Json]) -> Problem | None:
     """Why none of `nodes`, all empty, could hold `pod` alone, whose size is spec.<kind>.resources."""
     requests = pod_requests(pod)
     accepting = [node for node in nodes if _accepts(node, pod)]
@@ -54,7 +54,7 @@ def pod_capacity_problem(kind: str, pod: Object, nodes: Sequence[Object]) -> Pro
     )
 
 
-def pod_requests(pod: Object) -> Amounts:
+def pod_requests(pod: Json) -> Amounts:
     """What the scheduler reserves: the containers together, or the largest init container if that is more; overhead."""
     total: Amounts = {"pods": Decimal(1)}
     for container in pod["containers"]:
@@ -67,7 +67,7 @@ def pod_requests(pod: Object) -> Amounts:
     return total
 
 
-def _ray_requests(pod: Object) -> Amounts:
+def _ray_requests(pod: Json) -> Amounts:
     return _at_least(pod_requests(pod), KUBERAY_INIT)
 
 
@@ -75,12 +75,12 @@ def _at_least(total: Amounts, init_requests: Amounts) -> Amounts:
     return total | {name: max(total.get(name, Decimal(0)), amount) for name, amount in init_requests.items()}
 
 
-def _requests(container: Object) -> Amounts:
+def _requests(container: Json) -> Amounts:
     resources = container.get("resources", {})
     return parse_amounts(resources.get("limits")) | parse_amounts(resources.get("requests"))
 
 
-def _allocatable(node: Object) -> Amounts:
+def _allocatable(node: Json) -> Amounts:
     return parse_amounts(node.get("status", {}).get("allocatable"))
 
 
@@ -89,7 +89,7 @@ def _weight(item: tuple[str, Decimal]) -> tuple[bool, str]:
     return ("/" not in item[0], item[0])
 
 
-def _accepts(node: Object, pod: Object) -> bool:
+def _accepts(node: Json, pod: Json) -> bool:
     """Whether selector, taints and cordon allow the Pod on the node."""
     cordoned = node.get("spec", {}).get("unschedulable")
     return not cordoned and accepts(node, pod.get("nodeSelector", {}), pod.get("tolerations", []))
@@ -99,7 +99,7 @@ def _fits(requests: Amounts, capacity: Amounts) -> bool:
     return all(amount <= capacity.get(name, Decimal(0)) for name, amount in requests.items())
 
 
-def _group_problem(plan: RayClusterPlan, group: RayGroup, pod: Object, nodes: Sequence[Object]) -> Problem:
+def _group_problem(plan: RayClusterPlan, group: RayGroup, pod: Json, nodes: Sequence[Json]) -> Problem:
     requests = _ray_requests(pod)
     accepting = [node for node in nodes if _accepts(node, pod)]
     if not accepting:
@@ -117,7 +117,7 @@ def _insufficient(text: str) -> Problem:
     return Problem(JobReason.INSUFFICIENT_RESOURCES, text)
 
 
-def _no_node_accepts(pods: str, nodes: Sequence[Object]) -> str:
+def _no_node_accepts(pods: str, nodes: Sequence[Json]) -> str:
     return f"none of the {len(nodes)} nodes accepts {pods} Pods"
 
 
@@ -125,7 +125,7 @@ def _format_requests(requests: Amounts) -> str:
     return ", ".join(format_quantity(name, requests[name]) for name in _shown_resources(requests))
 
 
-def _largest(requests: Amounts, nodes: Sequence[Object]) -> str:
+def _largest(requests: Amounts, nodes: Sequence[Json]) -> str:
     """The most that any of `nodes` has of each resource."""
     capacities = [_allocatable(node) for node in nodes]
     return ", ".join(

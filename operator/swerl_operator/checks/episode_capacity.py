@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swerl_api import GradingSpec, JobReason, SandboxSpec, SweSandboxSpec
+from swerl_kube import Json, KubeClient
 
 from ..context import Settings
-from ..kube import Kube, Object
 from ..manifest import toleration_manifests
 from ..problem import Problem
 from ..sandboxes.manifests import sandbox_pod
@@ -21,7 +21,7 @@ from .capacity import pod_capacity_problem
 
 
 async def episode_capacity_problems(
-    api: Kube, settings: Settings, sandbox: SandboxSpec, grading: GradingSpec, nodes: Sequence[Object]
+    api: KubeClient, settings: Settings, sandbox: SandboxSpec, grading: GradingSpec, nodes: Sequence[Json]
 ) -> list[Problem]:
     """Why `nodes`, all empty, could not hold one sandbox or one grading; no problem when they could."""
     sandbox_settings = SandboxSettings.from_options(settings)
@@ -37,7 +37,7 @@ async def episode_capacity_problems(
     return problems
 
 
-def _sandbox_pod(sandbox: SandboxSpec, settings: SandboxSettings) -> Object:
+def _sandbox_pod(sandbox: SandboxSpec, settings: SandboxSettings) -> Json:
     """Spec of a sandbox Pod of any task."""
     spec = SweSandboxSpec(
         image="task",
@@ -47,14 +47,14 @@ def _sandbox_pod(sandbox: SandboxSpec, settings: SandboxSettings) -> Object:
         tolerations=sandbox.tolerations,
     )
     group = ParsedGroup(("", "any"), "", 0, 0, 0.0, deleting=False, labels={}, spec=spec, status={})
-    manifest: Object = sandbox_pod(group, 0, settings)["spec"]
+    manifest: Json = sandbox_pod(group, 0, settings)["spec"]
     return manifest
 
 
-def _grading_pod(sandbox: SandboxSpec, grading: GradingSpec) -> Object:
+def _grading_pod(sandbox: SandboxSpec, grading: GradingSpec) -> Json:
     """What the scheduler uses of a grading Pod: it runs where sandboxes run, and its requests are its limits."""
     amounts = grading.resources.requests | grading.resources.limits
-    pod: Object = {
+    pod: Json = {
         "nodeSelector": sandbox.node_selector,
         "tolerations": toleration_manifests(sandbox.tolerations),
         "containers": [{"resources": {"requests": amounts, "limits": amounts}}],
@@ -62,7 +62,7 @@ def _grading_pod(sandbox: SandboxSpec, grading: GradingSpec) -> Object:
     return pod | ({"runtimeClassName": sandbox.runtime_class_name} if sandbox.runtime_class_name else {})
 
 
-async def _with_runtime_class(api: Kube, pod: Object) -> Object:
+async def _with_runtime_class(api: KubeClient, pod: Json) -> Json:
     """`pod` with what the API server adds to Pods of its RuntimeClass."""
     name = pod.get("runtimeClassName")
     runtime = await api.find("node.k8s.io/v1", "runtimeclasses", None, name) if name else None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..kube import Object
+from swerl_kube import Json
 
 
-def accepts(node: Object, selector: Mapping[str, str], tolerations: Iterable[Object]) -> bool:
+def accepts(node: Json, selector: Mapping[str, str], tolerations: Iterable[Json]) -> bool:
     """Whether the node matches `selector` and `tolerations` cover its taints."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in selector.items()):
@@ -16,7 +16,7 @@ def accepts(node: Object, selector: Mapping[str, str], tolerations: Iterable[Obj
     return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
-def _tolerates(toleration: Object, taint: Object) -> bool:
+def _tolerates(toleration: Json, taint: Json) -> bool:
     if toleration.get("effect") not in (None, taint["effect"]):
         return False
     if toleration.get("operator", "Equal") == "Exists":

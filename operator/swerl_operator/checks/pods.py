@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from swerl_api import JobReason
 from swerl_api.images import PULL_REASONS, START_REASONS
+from swerl_kube import Json
 
-from ..kube import Object
 from ..problem import Problem, merge_problems
 from ..ray.pods import container_statuses
 
 
-def pod_problem(pods: Sequence[Object]) -> Problem | None:
+def pod_problem(pods: Sequence[Json]) -> Problem | None:
     """The problems of the first of `pods` that has any."""
     for pod in pods:
         problems = [*pull_problems(pod), *filter(None, [copy_problem(pod), unschedulable_problem(pod)])]
@@ -24,7 +24,7 @@ def pod_problem(pods: Sequence[Object]) -> Problem | None:
     return None
 
 
-def pull_problems(pod: Object) -> list[Problem]:
+def pull_problems(pod: Json) -> list[Problem]:
     """Images that the kubelet cannot pull, and containers that it cannot create."""
     problems = []
     for container in container_statuses(pod):
@@ -43,7 +43,7 @@ def pull_problems(pod: Object) -> list[Problem]:
     return problems
 
 
-def copy_problem(pod: Object) -> Problem | None:
+def copy_problem(pod: Json) -> Problem | None:
     """An init container that could not copy its source."""
     for container in pod.get("status", {}).get("initContainerStatuses", []):
         ended = container.get("state", {}).get("terminated") or {}
@@ -57,7 +57,7 @@ def copy_problem(pod: Object) -> Problem | None:
     return None
 
 
-def unschedulable_problem(pod: Object) -> Problem | None:
+def unschedulable_problem(pod: Json) -> Problem | None:
     """A Pod that fits no node at present."""
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
@@ -66,5 +66,5 @@ def unschedulable_problem(pod: Object) -> Problem | None:
     return None
 
 
-def _name(pod: Object) -> str:
+def _name(pod: Json) -> str:
     return str(pod["metadata"]["name"])

@@ -14,8 +14,8 @@ from typing import Literal
 
 from swerl_api import JobReason, SourceSpec
 from swerl_api.pods import PodSettings
+from swerl_kube import Json
 
-from ..kube import Object
 from ..manifest import toleration_manifests
 from ..problem import Problem, merge_problems
 from ..ray.cluster import pull_secrets
@@ -36,14 +36,14 @@ class Preflight:
 
 
 def preflight_pod(
-    metadata: Object,
+    metadata: Json,
     name: str,
     pods: PodSettings,
     sources: Mapping[str, SourceSpec],
     others: Mapping[str, PodSettings] | None = None,
     *,
-    env: Sequence[Object] = (),
-) -> Object:
+    env: Sequence[Json] = (),
+) -> Json:
     """One container per image; each checks the paths that its image must hold.
 
     Container `name` has the image of `pods` and checks the volumes; without a Secret of `env` it does not start.
@@ -76,7 +76,7 @@ def preflight_pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": annotated, "spec": spec}
 
 
-def read_preflight(pod: Object, manifest: Object) -> Preflight:
+def read_preflight(pod: Json, manifest: Json) -> Preflight:
     """The result of `pod`; outdated when it was created from another manifest than `manifest`."""
     if pod["metadata"].get("annotations", {}).get(FINGERPRINT) != manifest["metadata"]["annotations"][FINGERPRINT]:
         return Preflight("outdated")
@@ -93,11 +93,11 @@ def read_preflight(pod: Object, manifest: Object) -> Preflight:
     return Preflight("waiting", merge_problems(problems) if problems else None)
 
 
-def _fingerprint(spec: Object) -> str:
+def _fingerprint(spec: Json) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _failure(container: Object) -> Problem | None:
+def _failure(container: Json) -> Problem | None:
     terminated = container.get("state", {}).get("terminated")
     if terminated is None or terminated["exitCode"] == 0:
         return None
@@ -108,7 +108,7 @@ def _failure(container: Object) -> Problem | None:
     return Problem(JobReason.SOURCE_MISSING, text)
 
 
-def _container(name: str, image: str, paths: list[str]) -> Object:
+def _container(name: str, image: str, paths: list[str]) -> Json:
     script = 'for p; do [ -e "$p" ] || { echo "path $p does not exist" >/dev/termination-log; exit 1; }; done'
     return {
         "name": name,
@@ -119,7 +119,7 @@ def _container(name: str, image: str, paths: list[str]) -> Object:
     }
 
 
-def _claim_volume(name: str, source: SourceSpec) -> Object:
+def _claim_volume(name: str, source: SourceSpec) -> Json:
     assert source.persistent_volume_claim is not None
     claim = source.persistent_volume_claim.claim_name
     return {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}

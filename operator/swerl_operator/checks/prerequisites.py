@@ -18,9 +18,8 @@ from swerl_api import (
     find_condition,
 )
 from swerl_api.volumes import OutputVolume
+from swerl_kube import KubeClient, NotFound
 
-from ..errors import NotFound
-from ..kube import Kube
 from ..problem import Problem
 from ..ray.cluster import RAY_API
 
@@ -28,7 +27,7 @@ Reference = tuple[str, str, str]  # (resource, name, the field that names it)
 
 
 async def missing_objects(
-    api: Kube, namespace: str, references: Iterable[Reference], sandbox: SandboxSpec, cluster_role: str
+    api: KubeClient, namespace: str, references: Iterable[Reference], sandbox: SandboxSpec, cluster_role: str
 ) -> list[Problem]:
     """Problems with objects that a spec references, and with what its sandboxes and its processes need."""
     problems = []
@@ -43,7 +42,7 @@ async def missing_objects(
     return problems
 
 
-async def image_set_problem(api: Kube, namespace: str, sandbox: SandboxSpec) -> Problem | None:
+async def image_set_problem(api: KubeClient, namespace: str, sandbox: SandboxSpec) -> Problem | None:
     """Why the sandboxes wait for the SweImageSet; None when it is Ready or the spec names none."""
     name = sandbox.image_set
     if name is None:
@@ -61,7 +60,7 @@ async def image_set_problem(api: Kube, namespace: str, sandbox: SandboxSpec) -> 
     )
 
 
-async def missing_kuberay(api: Kube) -> list[Problem]:
+async def missing_kuberay(api: KubeClient) -> list[Problem]:
     """Empty when the cluster serves RayClusters."""
     try:
         served = await api.request("GET", f"/apis/{RAY_API}")

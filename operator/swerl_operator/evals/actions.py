@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from swerl_api import API_VERSION
+from swerl_kube import KubeClient
 
-from ..kube import Kube
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import RAY_API, ray_cluster
@@ -20,7 +20,7 @@ from .evaluation import Evaluation
 class EvalActions:
     """Creates and deletes what belongs to evaluations."""
 
-    def __init__(self, api: Kube, ray: RayJobs, cluster_role: str) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, cluster_role: str) -> None:
         self._api = api
         self._ray = ray
         self._cluster_role = cluster_role  # of the processes, in their namespace
@@ -55,7 +55,7 @@ class EvalActions:
         await self._api.delete(RAY_API, "rayclusters", evaluation.namespace, evaluation.cluster_name)
 
     async def _delete_preflight(self, evaluation: Evaluation) -> None:
-        await self._api.delete("v1", "pods", evaluation.namespace, evaluation.preflight_name, grace=0)
+        await self._api.delete("v1", "pods", evaluation.namespace, evaluation.preflight_name, grace_seconds=0)
 
     async def _ensure_account(self, evaluation: Evaluation) -> None:
         metadata = evaluation.metadata(evaluation.account)

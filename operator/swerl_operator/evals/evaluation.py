@@ -8,8 +8,8 @@ from typing import Literal
 
 from swerl_api import EvaluationFile, SourceSpec, SweEvalSpec, SweRLJobSpec, names
 from swerl_api.volumes import OutputVolume
+from swerl_kube import Json
 
-from ..kube import Object
 from ..manifest import owner_reference
 
 
@@ -85,7 +85,7 @@ class Evaluation:
         """Labels of what is created for it."""
         return {names.EVALUATION_LABEL: self.name} | ({names.ROLE_LABEL: role} if role else {})
 
-    def metadata(self, name: str, role: str | None = None) -> Object:
+    def metadata(self, name: str, role: str | None = None) -> Json:
         """Metadata of an object that lives no longer than the SweEval."""
         return {
             "name": name,
@@ -99,7 +99,7 @@ class Evaluation:
         """Path of the evaluated checkpoint in the Pods of its SweRLJob."""
         return self.served.checkpoint if self.served else None
 
-    def owns(self, body: Object) -> bool:
+    def owns(self, body: Json) -> bool:
         """Whether `body` was created for this object and not for another one of the same name."""
         return any(owner["uid"] == self.uid for owner in body["metadata"].get("ownerReferences", []))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from swerl_api import Condition, EvalCondition, EvalReason
+from swerl_kube import Json, KubeClient
 
 from .. import events
-from ..kube import Kube, Object
 
 
-async def post_event(api: Kube, body: Object, condition: Condition) -> None:
+async def post_event(api: KubeClient, body: Json, condition: Condition) -> None:
     """One Event about the evaluation if the condition deserves one; failing to post it is not an error."""
     if _deserves_event(condition):
         await events.post_condition(api, "SweEval", body, condition, event_type(condition))

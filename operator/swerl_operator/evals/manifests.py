@@ -29,9 +29,9 @@ from swerl_api.names import (
     model_folder,
     submission_id,
 )
+from swerl_kube import Json
 
 from ..checks.preflight import preflight_pod
-from ..kube import Object
 from ..manifest import toleration_manifests
 from ..ray.cluster import GPU_ENVIRONMENT, RayClusterPlan, RayGroup, container_environment, pull_secrets
 from ..ray.jobs import Submission
@@ -56,7 +56,7 @@ UNKNOWN_MODEL = "nothing starts before the model is known"
 MERGE_RESOURCES = Resources(requests={"cpu": "100m", "memory": "256Mi"})
 
 
-def config_map(evaluation: Evaluation) -> Object:
+def config_map(evaluation: Evaluation) -> Json:
     """ConfigMap with evaluation.json: the input of its processes, defaults included."""
     content = evaluation.file().model_dump(mode="json", by_alias=True, exclude_none=True)
     return {
@@ -67,7 +67,7 @@ def config_map(evaluation: Evaluation) -> Object:
     }
 
 
-def evaluation_preflight(evaluation: Evaluation) -> Object:
+def evaluation_preflight(evaluation: Evaluation) -> Json:
     """The Pod that checks both images, every source and the API key's Secret."""
     served, rollout = evaluation.served, evaluation.spec.rollout
     assert served is not None, UNKNOWN_MODEL
@@ -107,7 +107,7 @@ def serving_submission(evaluation: Evaluation, failures: int) -> Submission:
     return Submission(submission_id(evaluation.uid, failures), SERVING_COMMAND, metadata)
 
 
-def shards_job(evaluation: Evaluation) -> Object:
+def shards_job(evaluation: Evaluation) -> Json:
     """The Indexed Job: each index runs its shard of the samples."""
     spec = evaluation.spec
     shard = f"$(JOB_COMPLETION_INDEX)/{spec.shards}"
@@ -123,7 +123,7 @@ def shards_job(evaluation: Evaluation) -> Object:
     return body
 
 
-def merge_job(evaluation: Evaluation) -> Object:
+def merge_job(evaluation: Evaluation) -> Json:
     """The Job that merges the results of all shards."""
     body = _job(
         evaluation, evaluation.merge_name, ROLE_MERGE, ["--merge"], MERGE_RESOURCES, _common_volumes(evaluation)
@@ -134,7 +134,7 @@ def merge_job(evaluation: Evaluation) -> Object:
 
 def _job(
     evaluation: Evaluation, name: str, role: str, arguments: list[str], resources: Resources, volumes: list[PodVolumes]
-) -> Object:
+) -> Json:
     merged, spec = merge_volumes(volumes), evaluation.spec
     container = {
         "name": role,
@@ -146,7 +146,7 @@ def _job(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": merged.mounts,
     }
-    pod: Object = {
+    pod: Json = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
@@ -203,7 +203,7 @@ def _model_volumes(served: ServedModel) -> list[PodVolumes]:
     return [output_folder_volumes(MODEL_PATH, served.volume, model_folder(hub.id, hub.revision), name="model")]
 
 
-def _api_key(spec: SweEvalSpec) -> list[Object]:
+def _api_key(spec: SweEvalSpec) -> list[Json]:
     """The environment variable with the endpoint's API key, if it needs one."""
     secret = spec.model.endpoint.api_key_secret if spec.model.endpoint else None
     if secret is None:

@@ -20,13 +20,13 @@ from swerl_api.names import (
     progress_name,
     submission_id,
 )
+from swerl_kube import Json, KubeClient
 
 from ..checks.capacity import cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
 from ..context import Settings
-from ..kube import Kube, Object
 from ..problem import Problem
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
@@ -46,8 +46,8 @@ class ObservedEngines:
     """The engines of an evaluation; the head's Pod is one of `pods`."""
 
     submission: str  # id of the process that runs them
-    cluster: Object | None = None
-    pods: Sequence[Object] = ()
+    cluster: Json | None = None
+    pods: Sequence[Json] = ()
     driver: DriverState = UNREACHABLE
     serving: int = 0  # engines that the router sends requests to
     unreachable_seconds: float = 0.0  # seconds since Ray last answered
@@ -63,9 +63,9 @@ class EvalObservation:
     images: Problem | None = None  # of the SweImageSet the sandboxes wait for
     preflight: Preflight | None = None
     engines: ObservedEngines | None = None  # None: the model has an endpoint
-    shards: Object | None = None  # the Indexed Job
-    merge: Object | None = None
-    pods: Sequence[Object] = ()  # of shards and merge
+    shards: Json | None = None  # the Indexed Job
+    merge: Json | None = None
+    pods: Sequence[Json] = ()  # of shards and merge
     shard_progress: Sequence[EvalProgress] = ()  # one per shard
     merged_progress: EvalProgress | None = None  # of the merge
     checkpoint: str | None = None  # to evaluate
@@ -74,7 +74,7 @@ class EvalObservation:
 class EvalObserver:
     """Reads the state of the cluster for one evaluation at a time."""
 
-    def __init__(self, api: Kube, ray: RayJobs, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
         self._api = api
         self._ray = ray
         self._settings = settings
@@ -154,7 +154,7 @@ class EvalObserver:
         merged = found.pop(progress_name(evaluation.name, ROLE_MERGE), None)
         return [progress for progress in found.values() if progress is not None], merged
 
-    async def _engines(self, evaluation: Evaluation, status: SweEvalStatus, pods: Sequence[Object]) -> ObservedEngines:
+    async def _engines(self, evaluation: Evaluation, status: SweEvalStatus, pods: Sequence[Json]) -> ObservedEngines:
         submission = submission_id(evaluation.uid, status.failures or 0)
         ray_pods = [pod for pod in pods if _is_ray_pod(pod)]
         cluster = await self._find_own(evaluation, RAY_API, "rayclusters", evaluation.cluster_name)
@@ -167,10 +167,10 @@ class EvalObserver:
         unreachable = self._unreachable.seconds(submission, answers=driver.phase != "unreachable")
         return ObservedEngines(submission, cluster, ray_pods, driver, serving, unreachable)
 
-    async def _find_own(self, evaluation: Evaluation, api_version: str, resource: str, name: str) -> Object | None:
+    async def _find_own(self, evaluation: Evaluation, api_version: str, resource: str, name: str) -> Json | None:
         body = await self._api.find(api_version, resource, evaluation.namespace, name)
         return body if body is not None and evaluation.owns(body) else None
 
 
-def _is_ray_pod(pod: Object) -> bool:
+def _is_ray_pod(pod: Json) -> bool:
     return "ray.io/cluster" in pod["metadata"]["labels"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 from swerl_api import API_VERSION, EvalReason, SweEvalSpec, SweRLJobSpec
 from swerl_api.sweeval import TrainedModel
+from swerl_kube import Json, KubeClient
 
 from ..checks.prerequisites import (
     Reference,
@@ -18,13 +19,12 @@ from ..checks.prerequisites import (
     source_references,
     volume_references,
 )
-from ..kube import Kube, Object
 from ..problem import Problem
 from ..status_builder import invalid_spec_message
 from .evaluation import Evaluation, ServedModel, checkpoint_path, served_model, trained_model
 
 
-async def find_model(api: Kube, namespace: str, spec: SweEvalSpec, chosen: str | None) -> ServedModel | Problem:
+async def find_model(api: KubeClient, namespace: str, spec: SweEvalSpec, chosen: str | None) -> ServedModel | Problem:
     """The model of the evaluation, of checkpoint `chosen` if there is one; or why there is none."""
     if spec.model.job is None:
         served = served_model(spec)
@@ -34,7 +34,7 @@ async def find_model(api: Kube, namespace: str, spec: SweEvalSpec, chosen: str |
     return _trained_model(namespace, spec.model.job, body, chosen)
 
 
-async def missing_prerequisites(api: Kube, evaluation: Evaluation, cluster_role: str) -> list[Problem]:
+async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, cluster_role: str) -> list[Problem]:
     """Problems that keep the evaluation from starting, besides a missing model."""
     problems = await missing_kuberay(api) if evaluation.starts_engines else []
     references = _references(evaluation)
@@ -44,7 +44,7 @@ async def missing_prerequisites(api: Kube, evaluation: Evaluation, cluster_role:
 
 
 def _trained_model(
-    namespace: str, trained: TrainedModel, body: Object | None, chosen: str | None
+    namespace: str, trained: TrainedModel, body: Json | None, chosen: str | None
 ) -> ServedModel | Problem:
     if body is None:
         text = f"SweRLJob {trained.name!r} named by spec.model.job does not exist in namespace {namespace!r}"

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 
 from swerl_api import EvalProgress
 from swerl_api.names import PROGRESS_KEY
+from swerl_kube import Json
 
-from ..kube import Object
 from ..ray.pods import container_statuses
 
 MESSAGE_LIMIT = 1500  # characters of a process's termination message
 
 
-def job_condition(job: Object, type: str) -> bool:
+def job_condition(job: Json, type: str) -> bool:
     """Whether the Job has the condition `type`: Complete or Failed."""
     conditions = (job.get("status") or {}).get("conditions") or []
     return any(one["type"] == type and one["status"] == "True" for one in conditions)
 
 
-def failure_message(job: Object, pods: Sequence[Object]) -> str:
+def failure_message(job: Json, pods: Sequence[Json]) -> str:
     """Why the Job failed, with the termination message of one of its failed Pods."""
     conditions = (job.get("status") or {}).get("conditions") or []
     reported = next((one.get("message", "") for one in conditions if one["type"] == "Failed"), "")
@@ -29,17 +29,17 @@ def failure_message(job: Object, pods: Sequence[Object]) -> str:
     return "; ".join([f"Job {name}: {reported}", *exits[-1:], "what was recorded stays in the output folder"])
 
 
-def read_progress(config_map: Object) -> EvalProgress | None:
+def read_progress(config_map: Json) -> EvalProgress | None:
     """The progress in a process's ConfigMap; None for another ConfigMap."""
     text = (config_map.get("data") or {}).get(PROGRESS_KEY)
     return None if text is None else EvalProgress.model_validate(json.loads(text))
 
 
-def _belongs_to(pod: Object, job: str) -> bool:
+def _belongs_to(pod: Json, job: str) -> bool:
     return bool(pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == job)
 
 
-def _exit_message(pod: Object) -> str:
+def _exit_message(pod: Json) -> str:
     for entry in container_statuses(pod):
         ended = entry.get("state", {}).get("terminated") or {}
         if ended.get("exitCode"):

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 from swerl_api import API_VERSION, EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus
+from swerl_kube import Forbidden, Invalid, Json
 
 from ..context import OperatorContext
-from ..errors import Forbidden, Invalid
-from ..kube import Object
 from ..problem import Problem
 from ..ray.jobs import RayJobs
 from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
@@ -53,7 +52,7 @@ class EvalReconciler:
         decision = await self._step(body, spec, status, generation)
         return decision.requeue_after if await self._write(body, decision.builder) else CONFLICT_SECONDS
 
-    async def _step(self, body: Object, spec: SweEvalSpec, status: SweEvalStatus, generation: int) -> EvalDecision:
+    async def _step(self, body: Json, spec: SweEvalSpec, status: SweEvalStatus, generation: int) -> EvalDecision:
         metadata = body["metadata"]
         found = await find_model(self._api, metadata["namespace"], spec, status.checkpoint)
         problems = [found] if isinstance(found, Problem) else []
@@ -68,7 +67,7 @@ class EvalReconciler:
             return EvalDecision((), decision.builder, BLOCKED_SECONDS)
         return decision
 
-    async def _write(self, body: Object, builder: EvalStatusBuilder) -> bool:
+    async def _write(self, body: Json, builder: EvalStatusBuilder) -> bool:
         """Write the status if it changed; False when the evaluation changed meanwhile."""
         if not await write_status(self._api, "sweevals", body, builder.patch()):
             return False

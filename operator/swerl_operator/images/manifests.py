@@ -11,15 +11,15 @@ import hashlib
 
 from swerl_api import SweImageSetSpec
 from swerl_api.names import IMAGE_SET_LABEL, PULL_PREFIX, ROLE_LABEL, ROLE_PULL
+from swerl_kube import Json
 
-from ..kube import Object
 from ..manifest import owner_reference
 from .observe import PullTarget
 
 PULL_SECONDS = 3600  # limit of one pull
 
 
-def pull_pod(owner: Object, spec: SweImageSetSpec, target: PullTarget) -> Object:
+def pull_pod(owner: Json, spec: SweImageSetSpec, target: PullTarget) -> Json:
     """The Pod that pulls the image on the node."""
     node, image = target
     metadata = owner["metadata"]

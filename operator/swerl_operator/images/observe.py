@@ -8,9 +8,9 @@ from typing import Literal
 
 from swerl_api import SweImageSetSpec
 from swerl_api.images import PULL_REASONS, START_REASONS
+from swerl_kube import Json
 
 from ..checks.nodes import accepts
-from ..kube import Object
 from ..manifest import toleration_manifests
 
 PullTarget = tuple[str, str]  # node, image
@@ -27,19 +27,19 @@ class Pull:
     message: str = ""
 
 
-def selected_nodes(nodes: Iterable[Object], spec: SweImageSetSpec) -> list[str]:
+def selected_nodes(nodes: Iterable[Json], spec: SweImageSetSpec) -> list[str]:
     """Names of the ready nodes that Pods with the set's selector and tolerations could run on, sorted."""
     tolerations = toleration_manifests(spec.tolerations)
     accepting = (node for node in nodes if _is_ready(node) and accepts(node, spec.node_selector, tolerations))
     return sorted(node["metadata"]["name"] for node in accepting)
 
 
-def _is_ready(node: Object) -> bool:
+def _is_ready(node: Json) -> bool:
     conditions = node.get("status", {}).get("conditions") or []
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def read_pull(pod: Object) -> Pull:
+def read_pull(pod: Json) -> Pull:
     """The result in the Pod's status."""
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     spec, status = pod["spec"], pod.get("status") or {}

@@ -13,10 +13,9 @@ from pydantic import ValidationError
 from swerl_api import API_VERSION, ImageSetReason, SweImageSetSpec, SweImageSetStatus
 from swerl_api.names import IMAGE_SET_LABEL
 from swerl_api.sweimageset import list_hash
+from swerl_kube import Conflict, Forbidden, Invalid, Json, NotFound
 
 from ..context import OperatorContext
-from ..errors import Conflict, Forbidden, Invalid, NotFound
-from ..kube import Object
 from ..status_builder import invalid_spec_message
 from ..workqueue import ObjectKey
 from .decide import PullDecision, PullHistory, decide, missing, record_failure
@@ -98,7 +97,7 @@ class ImageSetReconciler:
             listed = text
         return spec.references(listed)
 
-    def _state(self, key: ObjectKey, body: Object, status: SweImageSetStatus, images: list[str]) -> _SetState:
+    def _state(self, key: ObjectKey, body: Json, status: SweImageSetStatus, images: list[str]) -> _SetState:
         state, uid = self._states.get(key), str(body["metadata"]["uid"])
         if state is None or (state.uid, state.list_hash) != (uid, list_hash(images)):
             tokens = state.tokens if state else 1.0 / (1 + self._sets_with_due_pulls())
@@ -110,7 +109,7 @@ class ImageSetReconciler:
         return sum(state.has_due_pulls for state in self._states.values() if state is not excluding)
 
     async def _step(
-        self, body: Object, spec: SweImageSetSpec, images: list[str], nodes: list[str], state: _SetState
+        self, body: Json, spec: SweImageSetSpec, images: list[str], nodes: list[str], state: _SetState
     ) -> PullDecision:
         metadata = body["metadata"]
         selector = f"{IMAGE_SET_LABEL}={metadata['name']}"
@@ -121,7 +120,7 @@ class ImageSetReconciler:
         decision = decide(spec, images, nodes, pulls, state.history, time.monotonic(), budget=budget)
         state.has_due_pulls = decision.has_due_pulls
         for pod in decision.delete:
-            await self._api.delete("v1", "pods", metadata["namespace"], pod, grace=0)
+            await self._api.delete("v1", "pods", metadata["namespace"], pod, grace_seconds=0)
         for target in decision.create:
             try:
                 await self._api.create("pods", pull_pod(body, spec, target))
@@ -133,14 +132,14 @@ class ImageSetReconciler:
                 record_failure(state.history, target, text, time.monotonic())
         return decision
 
-    async def _write(self, body: Object, previous: SweImageSetStatus, status: SweImageSetStatus) -> None:
+    async def _write(self, body: Json, previous: SweImageSetStatus, status: SweImageSetStatus) -> None:
         if previous == status:
             return
         metadata = body["metadata"]
         patch = {"status": status.model_dump(mode="json", by_alias=True)}
         try:
             await self._api.patch(
-                API_VERSION, "sweimagesets", metadata["namespace"], metadata["name"], patch, sub="status"
+                API_VERSION, "sweimagesets", metadata["namespace"], metadata["name"], patch, subresource="status"
             )
         except NotFound:
             return

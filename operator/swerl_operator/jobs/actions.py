@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from swerl_api import API_VERSION
+from swerl_kube import KubeClient
 
-from ..kube import Kube
 from ..ray.accounts import role_binding, service_account
 from ..ray.cleanup import delete_leftovers
 from ..ray.cluster import ray_cluster
@@ -20,7 +20,7 @@ from .manifests import attempt_preflight, cluster_plan, job_file, submission
 class JobActions:
     """Creates and deletes what belongs to jobs; `cluster_role` is that of the drivers, in their namespace."""
 
-    def __init__(self, api: Kube, ray: RayJobs, cluster_role: str) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, cluster_role: str) -> None:
         self._api = api
         self._ray = ray
         self._cluster_role = cluster_role
@@ -48,7 +48,7 @@ class JobActions:
         await delete_leftovers(self._api, attempt.namespace, selector)
 
     async def _delete_preflight(self, attempt: Attempt) -> None:
-        await self._api.delete("v1", "pods", attempt.namespace, attempt.preflight_name, grace=0)
+        await self._api.delete("v1", "pods", attempt.namespace, attempt.preflight_name, grace_seconds=0)
 
     async def _ensure_account(self, attempt: Attempt) -> None:
         metadata = attempt.account_metadata()

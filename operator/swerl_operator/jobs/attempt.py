@@ -17,8 +17,8 @@ from swerl_api.names import (
     driver_account,
     submission_id,
 )
+from swerl_kube import Json
 
-from ..kube import Object
 from ..manifest import owner_reference
 
 
@@ -65,7 +65,7 @@ class Attempt:
             labels[ROLE_LABEL] = role
         return labels
 
-    def metadata(self, name: str, role: str | None = None) -> Object:
+    def metadata(self, name: str, role: str | None = None) -> Json:
         """Metadata of an object that lives no longer than the SweRLJob."""
         return {
             "name": name,
@@ -74,11 +74,11 @@ class Attempt:
             "ownerReferences": [owner_reference("SweRLJob", self.job, self.uid)],
         }
 
-    def account_metadata(self) -> Object:
+    def account_metadata(self) -> Json:
         """Metadata of what all attempts share: no attempt label, so that the clean-up of one attempt keeps it."""
         return self.metadata(self.account) | {"labels": {JOB_LABEL: self.job}}
 
-    def cluster_metadata(self) -> Object:
+    def cluster_metadata(self) -> Json:
         """Metadata of the RayCluster; Kueue finds its queue there."""
         metadata = self.metadata(self.name)
         if self.spec.queue_name:

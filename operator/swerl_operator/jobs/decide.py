@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, holds
+from swerl_kube import Json
 
 from ..checks.pods import pod_problem
-from ..kube import Object
 from ..problem import merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
 from ..ray.pods import head_pods, is_ready, is_running
@@ -233,6 +233,6 @@ def _compare_batch_with_limit(spec: SweRLJobSpec, builder: JobStatusBuilder) -> 
     builder.condition(JobCondition.CAPACITY, "False", JobReason.SANDBOXES_LIMITED, text)
 
 
-def _expected_pods(cluster: Object) -> int:
+def _expected_pods(cluster: Json) -> int:
     groups = cluster.get("spec", {}).get("workerGroupSpecs", [])
     return 1 + sum(int(group.get("replicas", 0)) for group in groups)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from swerl_api import Condition, JobCondition, JobReason
+from swerl_kube import Json, KubeClient
 
 from .. import events
-from ..kube import Kube, Object
 
 _EXPECTED_TRUE = {JobCondition.VALIDATED, JobCondition.IMAGES_READY, JobCondition.CAPACITY}
 _ATTEMPT_FAILURES = {JobReason.HEAD_LOST, JobReason.DRIVER_FAILED}
 
 
-async def post_event(api: Kube, job: Object, condition: Condition) -> None:
+async def post_event(api: KubeClient, job: Json, condition: Condition) -> None:
     """One Event about `job` if the condition deserves one; failing to post it is not an error."""
     if (type := event_type(condition)) is not None:
         await events.post_condition(api, "SweRLJob", job, condition, type)

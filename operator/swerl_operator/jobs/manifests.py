@@ -26,9 +26,9 @@ from swerl_api.names import (
     TASKS_PATH,
     TRAIN_RESOURCE,
 )
+from swerl_kube import Json
 
 from ..checks.preflight import preflight_pod
-from ..kube import Object
 from ..ray.cluster import GPU_ENVIRONMENT, RayClusterPlan, RayGroup
 from ..ray.jobs import Submission
 from ..ray.volumes import PodVolumes, config_map_volumes, output_volumes, shared_memory_volumes, source_volumes
@@ -43,7 +43,7 @@ def submission(attempt: Attempt) -> Submission:
     return Submission(attempt.submission, ENTRYPOINT, metadata)
 
 
-def job_file(attempt: Attempt) -> Object:
+def job_file(attempt: Attempt) -> Json:
     """ConfigMap with job.json: the input of the driver, defaults included."""
     content = {
         "name": attempt.job,
@@ -61,7 +61,7 @@ def job_file(attempt: Attempt) -> Object:
     }
 
 
-def attempt_preflight(attempt: Attempt) -> Object:
+def attempt_preflight(attempt: Attempt) -> Json:
     """The Pod that checks the attempt's images and sources."""
     metadata = attempt.metadata(attempt.preflight_name, ROLE_DRIVER)
     return preflight_pod(metadata, "trainer", attempt.spec.trainer, _sources(attempt))

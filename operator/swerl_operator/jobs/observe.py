@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from swerl_api import JobCondition, SweRLJobStatus, holds
+from swerl_kube import Json, KubeClient
 
 from ..checks.capacity import cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
 from ..context import Settings
-from ..kube import Kube, Object
 from ..problem import Problem, merge_problems
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
@@ -36,8 +36,8 @@ class JobObservation:
     capacity: Problem | None = None
     images: Problem | None = None  # of the SweImageSet the job waits for
     preflight: Preflight | None = None
-    cluster: Object | None = None
-    pods: Sequence[Object] = field(default_factory=tuple)  # Ray Pods of the current attempt
+    cluster: Json | None = None
+    pods: Sequence[Json] = field(default_factory=tuple)  # Ray Pods of the current attempt
     driver: DriverState | None = None
     unreachable_seconds: float = 0.0  # since Ray last answered
 
@@ -45,7 +45,7 @@ class JobObservation:
 class JobObserver:
     """Reads the state of the cluster for one job at a time."""
 
-    def __init__(self, api: Kube, ray: RayJobs, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, ray: RayJobs, settings: Settings) -> None:
         self._api = api
         self._ray = ray
         self._settings = settings
@@ -90,6 +90,6 @@ class JobObserver:
         problems += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
         return merge_problems(problems) if problems else None
 
-    async def _driver(self, attempt: Attempt, pods: Sequence[Object]) -> DriverState:
+    async def _driver(self, attempt: Attempt, pods: Sequence[Json]) -> DriverState:
         address = head_address(pods)
         return await self._ray.driver(address, attempt.submission) if address else UNREACHABLE

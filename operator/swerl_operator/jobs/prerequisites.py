@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from swerl_api import SweRLJobSpec
+from swerl_kube import KubeClient
 
 from ..checks.prerequisites import Reference, missing_kuberay, missing_objects, source_references, volume_references
-from ..kube import Kube
 from ..problem import Problem
 from .attempt import Attempt
 
 
-async def missing_prerequisites(api: Kube, attempt: Attempt, cluster_role: str) -> list[Problem]:
+async def missing_prerequisites(api: KubeClient, attempt: Attempt, cluster_role: str) -> list[Problem]:
     """Problems that keep `attempt` from starting; empty when everything is there."""
     found = await missing_kuberay(api)
     return found + await missing_objects(

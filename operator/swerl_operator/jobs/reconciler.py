@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 from swerl_api import API_VERSION, JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus
+from swerl_kube import Forbidden, Invalid, Json
 
 from ..context import OperatorContext
-from ..errors import Forbidden, Invalid
-from ..kube import Object
 from ..problem import Problem
 from ..ray.jobs import RayJobs
 from ..requeue import BLOCKED_SECONDS, CONFLICT_SECONDS
@@ -62,7 +61,7 @@ class JobReconciler:
             return JobDecision((), decision.builder, BLOCKED_SECONDS)
         return decision
 
-    async def _write(self, body: Object, builder: JobStatusBuilder) -> bool:
+    async def _write(self, body: Json, builder: JobStatusBuilder) -> bool:
         """Write the status if it changed; False when the job changed meanwhile."""
         if not await write_status(self._api, "swerljobs", body, builder.patch()):
             return False

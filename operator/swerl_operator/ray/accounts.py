@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..kube import Object
+from swerl_kube import Json
 
 
-def service_account(metadata: Object) -> Object:
+def service_account(metadata: Json) -> Json:
     """A ServiceAccount; only Pods that request its token get one."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False}
 
 
-def role_binding(metadata: Object, cluster_role: str) -> Object:
+def role_binding(metadata: Json, cluster_role: str) -> Json:
     """Gives the ServiceAccount of the same name `cluster_role` in its namespace."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -6,9 +6,8 @@ Guarantee: the labels are enough, so it works for attempts and evaluations that 
 from __future__ import annotations
 
 from swerl_api import API_VERSION
+from swerl_kube import KubeClient, NotFound
 
-from ..errors import NotFound
-from ..kube import Kube
 from .cluster import RAY_API
 
 # Owners before their dependents, so that nothing is created again.
@@ -20,7 +19,7 @@ _KINDS = (
 )
 
 
-async def count_leftovers(api: Kube, namespace: str, selector: str) -> int:
+async def count_leftovers(api: KubeClient, namespace: str, selector: str) -> int:
     """Objects with these labels."""
     total = 0
     for api_version, resource in _KINDS:
@@ -31,7 +30,7 @@ async def count_leftovers(api: Kube, namespace: str, selector: str) -> int:
     return total
 
 
-async def delete_leftovers(api: Kube, namespace: str, selector: str) -> None:
+async def delete_leftovers(api: KubeClient, namespace: str, selector: str) -> None:
     """Delete what `count_leftovers` counts, and the payloads and policies of grading Jobs with them."""
     for api_version, resource in (*_KINDS, ("v1", "configmaps"), ("networking.k8s.io/v1", "networkpolicies")):
         try:

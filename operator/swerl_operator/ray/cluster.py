@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from swerl_api import RayPods, Resources
 from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
 from swerl_api.pods import PodSettings
+from swerl_kube import Json
 
-from ..kube import Object
 from ..manifest import toleration_manifests
 from ..quantity import parse_quantity
 from .volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes
@@ -69,7 +69,7 @@ class RayGroup:
 class RayClusterPlan:
     """A RayCluster to create; the head is the first of its groups."""
 
-    metadata: Object  # of the RayCluster
+    metadata: Json  # of the RayCluster
     labels: Mapping[str, str]  # of its Pods, besides their role
     account: str  # ServiceAccount of the head
     pods: RayPods
@@ -77,7 +77,7 @@ class RayClusterPlan:
     groups: Sequence[RayGroup]
 
 
-def ray_cluster(plan: RayClusterPlan) -> Object:
+def ray_cluster(plan: RayClusterPlan) -> Json:
     """RayCluster v1 (KubeRay >= 1.4)."""
     head, *workers = plan.groups
     return {
@@ -97,11 +97,11 @@ def ray_cluster(plan: RayClusterPlan) -> Object:
     }
 
 
-def pod_template(plan: RayClusterPlan, group: RayGroup) -> Object:
+def pod_template(plan: RayClusterPlan, group: RayGroup) -> Json:
     """Pod template of `group`."""
     merged = merge_volumes(group.volumes)
     wait = [] if group.role == ROLE_DRIVER else [_wait_for_head(plan)]
-    pod: Object = {
+    pod: Json = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "enableServiceLinks": False,
@@ -124,16 +124,16 @@ def pull_secrets(pods: PodSettings, merged: PodVolumes) -> list[str]:
     return list(dict.fromkeys([*pods.pull_secrets, *merged.pull_secrets]))
 
 
-def container_environment(pods: PodSettings, environment: Mapping[str, str]) -> Object:
+def container_environment(pods: PodSettings, environment: Mapping[str, str]) -> Json:
     """`env` and `envFrom` of a container: values of the user override `environment`."""
     values = {**environment, **pods.env}
-    found: Object = {"env": [{"name": name, "value": value} for name, value in values.items()]}
+    found: Json = {"env": [{"name": name, "value": value} for name, value in values.items()]}
     if pods.env_from_secrets:
         found["envFrom"] = [{"secretRef": {"name": name}} for name in pods.env_from_secrets]
     return found
 
 
-def _worker_group(plan: RayClusterPlan, group: RayGroup) -> Object:
+def _worker_group(plan: RayClusterPlan, group: RayGroup) -> Json:
     return {
         "groupName": group.name,
         "replicas": group.replicas,
@@ -145,9 +145,9 @@ def _worker_group(plan: RayClusterPlan, group: RayGroup) -> Object:
     }
 
 
-def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Object]) -> Object:
+def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Json]) -> Json:
     security = RESTRICTED | {"capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]}} if group.gpus else RESTRICTED
-    container: Object = {
+    container: Json = {
         "name": f"ray-{group.name}",
         "image": plan.pods.image,
         **container_environment(plan.pods, RAY_ENVIRONMENT | group.environment),
@@ -163,7 +163,7 @@ def _ray_container(plan: RayClusterPlan, group: RayGroup, mounts: list[Object]) 
     return container
 
 
-def _wait_for_head(plan: RayClusterPlan) -> Object:
+def _wait_for_head(plan: RayClusterPlan) -> Json:
     """Ends when the head answers; cheaper than KubeRay's own `wait-gcs-ready`, which starts Ray for each try."""
     script = f'until (: <"/dev/tcp/$FQ_RAY_IP/{GCS_PORT}") 2>/dev/null; do sleep 0.5; done'
     return {
@@ -175,7 +175,7 @@ def _wait_for_head(plan: RayClusterPlan) -> Object:
     }
 
 
-def container_resources(group: RayGroup) -> Object:
+def container_resources(group: RayGroup) -> Json:
     """Requests and limits of the Ray container, GPUs included."""
     requests, limits = dict(group.resources.requests), dict(group.resources.limits)
     if group.gpus:
@@ -183,7 +183,7 @@ def container_resources(group: RayGroup) -> Object:
     return {"requests": requests, "limits": limits}
 
 
-def _probe(*, period: int, failures: int) -> Object:
+def _probe(*, period: int, failures: int) -> Json:
     action = {"path": "/api/local_raylet_healthz", "port": AGENT_PORT}
     return {"httpGet": action, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
 

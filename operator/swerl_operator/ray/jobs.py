@@ -15,8 +15,8 @@ from typing import Literal
 
 import aiohttp
 from swerl_api.names import ERROR_PREFIX, ROUTER_PORT
+from swerl_kube import Json
 
-from ..kube import Object
 from .cluster import DASHBOARD_PORT
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class RayJobs:
                     return DriverState("absent")
                 if reply.status != 200:
                     return DriverState("unreachable", f"Ray answers {reply.status}: {(await reply.text())[:300]}")
-                info: Object = await reply.json()
+                info: Json = await reply.json()
         except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError) as error:
             return DriverState(
                 "unreachable", f"Ray's dashboard at {address}:{DASHBOARD_PORT} does not answer: {error!r}"

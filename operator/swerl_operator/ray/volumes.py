@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 
 from swerl_api import SourceSpec
 from swerl_api.volumes import OutputVolume
-
-from ..kube import Object
+from swerl_kube import Json
 
 # A container that runs as root may access only files it owns.
-RESTRICTED: Object = {
+RESTRICTED: Json = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-HELPER_RESOURCES: Object = {
+HELPER_RESOURCES: Json = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"memory": "512Mi"},
 }
@@ -31,9 +30,9 @@ HELPER_RESOURCES: Object = {
 class PodVolumes:
     """Volumes, mounts and init containers that bring data to paths of a Pod."""
 
-    volumes: list[Object]
-    mounts: list[Object]
-    init_containers: list[Object] = field(default_factory=list)
+    volumes: list[Json]
+    mounts: list[Json]
+    init_containers: list[Json] = field(default_factory=list)
     pull_secrets: list[str] = field(default_factory=list)
 
 
@@ -41,7 +40,7 @@ def source_volumes(name: str, target: str, source: SourceSpec) -> PodVolumes:
     """`source` at path `target`; `name` (a DNS label) becomes the volume's name."""
     if source.persistent_volume_claim is not None:
         claim = source.persistent_volume_claim
-        volume: Object = {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
+        volume: Json = {"persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True}}
         sub_path = {"subPath": claim.path} if claim.path else {}
         return PodVolumes([{"name": name, **volume}], [_mount(name, target, read_only=True) | sub_path])
     if source.config_map is not None:
@@ -85,7 +84,7 @@ def shared_memory_volumes(size: str) -> PodVolumes:
 def merge_volumes(parts: Iterable[PodVolumes]) -> PodVolumes:
     """All `parts` in one. Each claim becomes one volume: a Pod with two volumes of the same claim never starts."""
     merged = PodVolumes([], [])
-    by_claim: dict[str, Object] = {}  # claim name -> volume
+    by_claim: dict[str, Json] = {}  # claim name -> volume
     for part in parts:
         renamed: dict[str, str] = {}
         for volume in part.volumes:
@@ -106,9 +105,9 @@ def merge_volumes(parts: Iterable[PodVolumes]) -> PodVolumes:
     return merged
 
 
-def _output(name: str, volume: OutputVolume) -> Object:
+def _output(name: str, volume: OutputVolume) -> Json:
     return {"name": name, **volume.model_dump(by_alias=True, exclude_none=True)}
 
 
-def _mount(name: str, path: str, *, read_only: bool = False) -> Object:
+def _mount(name: str, path: str, *, read_only: bool = False) -> Json:
     return {"name": name, "mountPath": path} | ({"readOnly": True} if read_only else {})

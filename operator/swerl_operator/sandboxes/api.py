@@ -12,10 +12,9 @@ from swerl_api import names
 from swerl_api.base import API_VERSION
 from swerl_api.conditions import Condition, SandboxReason
 from swerl_api.isolation import Target, endpoint_addresses
+from swerl_kube import Conflict, Forbidden, Json, KubeClient, NotFound, resource_path
 
 from .. import events
-from ..errors import Conflict, Forbidden, NotFound
-from ..kube import Kube, Object, path
 from ..times import format_time
 from ..workqueue import ObjectKey
 from .kueue import queue_message
@@ -29,6 +28,7 @@ PULL_EVENTS = (
     f"reason=Pulled,involvedObject.kind=Pod,involvedObject.fieldPath=spec.containers{{{names.SANDBOX_CONTAINER}}}"
 )
 EVENTS_WATCH_SECONDS = 60  # length of a watch of Events: it has no bookmarks to show that it is alive
+EXEC_SECONDS = 30.0  # for one run of the isolation check
 PAGE = 100  # objects per list request; a bigger page costs memory that the process never returns
 
 
@@ -52,19 +52,19 @@ class WatchedKind(Enum):
 class SandboxApi:
     """The requests of the sandbox controller."""
 
-    def __init__(self, api: Kube, metrics: SandboxMetrics) -> None:
+    def __init__(self, api: KubeClient, metrics: SandboxMetrics) -> None:
         self._api = api
         self._writes = metrics.writes
 
-    def pages(self, kind: WatchedKind, namespace: str | None) -> AsyncIterator[tuple[list[Object], int]]:
+    def pages(self, kind: WatchedKind, namespace: str | None) -> AsyncIterator[tuple[list[Json], int]]:
         """All objects of a kind, page by page, with the resourceVersion of the list."""
-        return self._pages(path(*kind.resource, namespace), kind.labels)
+        return self._pages(resource_path(*kind.resource, namespace), kind.labels)
 
-    def events(self, kind: WatchedKind, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Object]]:
-        """The watch events of a kind after `version`; raises Gone when the version is too old."""
-        return self._api.watch(path(*kind.resource, namespace), version, labels=kind.labels)
+    def events(self, kind: WatchedKind, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Json]]:
+        """The watch events of a kind after `version`; raises Expired when the version is too old."""
+        return self._api.stream(resource_path(*kind.resource, namespace), version, labels=kind.labels)
 
-    async def _pages(self, url: str, labels: str) -> AsyncIterator[tuple[list[Object], int]]:
+    async def _pages(self, url: str, labels: str) -> AsyncIterator[tuple[list[Json], int]]:
         # Without resourceVersion the list is consistent: a stale one could miss Pods that exist.
         query = {"limit": str(PAGE), "labelSelector": labels}
         while True:
@@ -74,11 +74,11 @@ class SandboxApi:
             if not query["continue"]:
                 return
 
-    async def usage(self, namespace: str | None) -> list[Object] | None:
+    async def usage(self, namespace: str | None) -> list[Json] | None:
         """Recent resource usage of every sandbox Pod; None where the cluster has no metrics API."""
         try:
             found = await self._api.request(
-                "GET", path(METRICS, "pods", namespace), query={"labelSelector": names.SANDBOX_LABEL}
+                "GET", resource_path(METRICS, "pods", namespace), query={"labelSelector": names.SANDBOX_LABEL}
             )
         except (NotFound, Forbidden):
             return None
@@ -86,23 +86,23 @@ class SandboxApi:
 
     async def events_version(self, namespace: str | None) -> int:
         """The present resourceVersion of Events."""
-        page = await self._api.request("GET", path("v1", "events", namespace), query={"limit": "1"})
+        page = await self._api.request("GET", resource_path("v1", "events", namespace), query={"limit": "1"})
         return int(page["metadata"]["resourceVersion"])
 
-    def pull_events(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Object]]:
-        """The kubelets' Events about images that are present, after `version`; raises Gone as `events` does."""
-        url = path("v1", "events", namespace)
-        return self._api.watch(url, version, fields=PULL_EVENTS, seconds=EVENTS_WATCH_SECONDS)
+    def pull_events(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, Json]]:
+        """The kubelets' Events about images that are present, after `version`; raises Expired as `events` does."""
+        url = resource_path("v1", "events", namespace)
+        return self._api.stream(url, version, fields=PULL_EVENTS, seconds=EVENTS_WATCH_SECONDS)
 
     async def queue_message(self, record: GroupRecord) -> str:
         """Why the queue that holds the group's Pods does not admit them; '' when none holds them."""
         return await queue_message(record, self._api)
 
-    async def pod(self, namespace: str, name: str) -> Object | None:
+    async def pod(self, namespace: str, name: str) -> Json | None:
         """One Pod, or None."""
         return await self._api.find("v1", "pods", namespace, name)
 
-    async def lease(self, lease: ObjectKey) -> Object | None:
+    async def lease(self, lease: ObjectKey) -> Json | None:
         """One Lease, or None."""
         return await self._api.find("coordination.k8s.io/v1", "leases", *lease)
 
@@ -116,11 +116,13 @@ class SandboxApi:
             return []
 
     async def output(self, pod: ParsedPod, command: Sequence[str]) -> str:
-        """The output of a command in a sandbox; raises as `Kube.output` does."""
-        found = await self._api.output(pod.namespace, pod.name, names.SANDBOX_CONTAINER, command)
+        """The output of a command in a sandbox; raises as `KubeClient.exec_output` does."""
+        found = await self._api.exec_output(
+            pod.namespace, pod.name, command, container=names.SANDBOX_CONTAINER, seconds=EXEC_SECONDS
+        )
         return found.decode(errors="replace")
 
-    async def create_pod(self, manifest: dict[str, Any]) -> Object:
+    async def create_pod(self, manifest: dict[str, Any]) -> Json:
         """The created Pod; raises Conflict when the name is in use."""
         self._writes.labels(verb="create_pod").inc()
         return await self._api.create("pods", manifest)
@@ -129,15 +131,15 @@ class SandboxApi:
         """Delete exactly this Pod at once; a Pod that is gone, or replaced by one of the same name, is not an error."""
         self._writes.labels(verb="delete_pod").inc()
         with contextlib.suppress(Conflict):
-            await self._api.delete("v1", "pods", namespace, pod.name, grace=0, uid=pod.uid)
+            await self._api.delete("v1", "pods", namespace, pod.name, grace_seconds=0, uid=pod.uid)
 
-    async def patch_status(self, group: ParsedGroup, status: dict[str, Any]) -> Object | None:
+    async def patch_status(self, group: ParsedGroup, status: dict[str, Any]) -> Json | None:
         """The group after the write; None when it is gone."""
         self._writes.labels(verb="patch_status").inc()
         # The UID in a merge patch is a precondition: a newer group of the same name is not patched.
         body = {"metadata": {"uid": group.uid}, "status": status}
         try:
-            return await self._api.patch(API_VERSION, SANDBOXES, *group.key, body, sub="status")
+            return await self._api.patch(API_VERSION, SANDBOXES, *group.key, body, subresource="status")
         except (NotFound, Conflict):
             return None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from swerl_api.conditions import SandboxReason
+from swerl_kube import ApiError, Forbidden, NotFound
 
-from ..errors import ApiError, Forbidden, NotFound
 from .parsed import ParsedPod, PodStage
 from .settings import SandboxSettings
 

@@ -11,7 +11,8 @@ import logging
 import re
 from collections.abc import Sequence
 
-from ..errors import Forbidden, Gone, OperatorError, pause_after
+from swerl_kube import Expired, Forbidden, KubeError, pause_after
+
 from ..quantity import parse_duration
 from .api import SandboxApi
 from .settings import SandboxSettings
@@ -53,12 +54,12 @@ class PullWatcher:
                     pulled_in = pull_seconds(str(body.get("message") or "")) if kind == "ADDED" else None
                     if pulled_in is not None:
                         self._store.record_pull(str(body["involvedObject"].get("uid")), pulled_in)
-            except Gone:
+            except Expired:
                 version = None
             except Forbidden as error:
                 logger.warning("the duration of image pulls stays unknown: %s", error)
                 pause = FORBIDDEN_SECONDS
-            except OperatorError as error:
+            except KubeError as error:
                 logger.warning("Events of image pulls cannot be watched, trying again: %s", error)
                 pause = pause_after(error, self._settings.events_retry)
             await asyncio.sleep(pause)

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import Gone, OperatorError, pause_after
+from swerl_kube import Expired, KubeError, pause_after
+
 from ..workqueue import ObjectKey
 from .api import SandboxApi, WatchedKind
 from .isolation_check import IsolationChecker
@@ -90,7 +91,7 @@ class SandboxInformer:
         finally:
             self._synced = False
             if self._is_leader():  # otherwise the new leader writes
-                with contextlib.suppress(OperatorError, TimeoutError):
+                with contextlib.suppress(KubeError, TimeoutError):
                     async with asyncio.timeout(FLUSH_SECONDS):
                         await self._reconciler.flush()
                         await self._reconciler.reconcile_policies(self._namespaces, idle=0)
@@ -104,9 +105,9 @@ class SandboxInformer:
                     if event_type != "BOOKMARK":
                         handle(event_type, body)
                     self._versions[kind, namespace] = int(body["metadata"]["resourceVersion"])
-            except Gone:
+            except Expired:
                 await self._try_sync()
-            except OperatorError as error:
+            except KubeError as error:
                 logger.warning("%s", error)
                 await asyncio.sleep(pause_after(error, self._settings.watch_retry))
             await asyncio.sleep(self._settings.watch_reopen)
@@ -121,13 +122,13 @@ class SandboxInformer:
             await asyncio.sleep(POLICY_SECONDS)
             try:
                 await self._reconciler.reconcile_policies(self._namespaces, idle=2 * POLICY_SECONDS)
-            except OperatorError as error:
+            except KubeError as error:
                 logger.warning("NetworkPolicies cannot be reconciled, trying again: %s", error)
 
     async def _try_sync(self) -> None:
         try:
             await self._sync()
-        except OperatorError as error:
+        except KubeError as error:
             logger.warning("SweSandboxes and their Pods cannot be listed, trying again: %s", error)
 
     async def _sync(self) -> None:
@@ -180,7 +181,7 @@ class SandboxInformer:
         leases = self._reconciler.leases
         try:
             body = await self._api.lease(lease)
-        except OperatorError as error:
+        except KubeError as error:
             logger.warning("Lease %s/%s cannot be read: %s", *lease, error)
             leases.postpone(lease, time.monotonic())
             return

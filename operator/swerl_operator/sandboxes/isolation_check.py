@@ -16,8 +16,8 @@ from pathlib import Path
 
 from swerl_api import isolation
 from swerl_api.isolation import Target
+from swerl_kube import KubeError, NotFound, pause_after
 
-from ..errors import NotFound, OperatorError, pause_after
 from ..metrics import Metrics
 from ..workqueue import ObjectKey, WorkQueue
 from .api import SandboxApi
@@ -82,7 +82,7 @@ class IsolationChecker:
             failure = await self._check_pod(pod)
         except NotFound:
             return self._min_retry  # the Pod was deleted meanwhile
-        except OperatorError as error:
+        except KubeError as error:
             failure, pause = f"isolation cannot be checked: {error}", pause_after(error, pause)
             logger.warning("SweSandbox %s/%s: %s", *key, failure)
         record.isolation_check = IsolationCheck(not failure, failure, record.isolation_check.count + 1)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from swerl_api import names
+from swerl_kube import Forbidden, NotFound
 
-from ..errors import Forbidden, NotFound
 from .parsed import ParsedGroup, PodStage
 from .store import GroupRecord
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from swerl_api import names
+from swerl_kube import ApiError, Conflict, KubeClient
 
-from ..errors import ApiError, Conflict
-from ..kube import Kube
 from .settings import SandboxSettings
 
 NETWORKING = "networking.k8s.io/v1"
@@ -41,7 +40,7 @@ def deny_all(namespace: str) -> dict[str, Any]:
 class DenyAllPolicy:
     """Keeps the policy in place while a namespace needs it."""
 
-    def __init__(self, api: Kube, settings: SandboxSettings) -> None:
+    def __init__(self, api: KubeClient, settings: SandboxSettings) -> None:
         self._api = api
         self._recheck = settings.policy_recheck
         self._verified_at: dict[str, float] = {}

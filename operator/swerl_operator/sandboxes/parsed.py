@@ -17,8 +17,8 @@ from swerl_api.base import faults
 from swerl_api.conditions import Condition, SandboxCondition, SandboxReason, find_condition
 from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_api.swesandbox import SweSandboxSpec
+from swerl_kube import Json
 
-from ..kube import Object
 from ..times import parse_time
 from ..workqueue import ObjectKey
 
@@ -147,7 +147,7 @@ def parse_conditions(status: Mapping[str, Any]) -> list[Condition]:
     return [Condition.model_validate(condition) for condition in status.get("conditions") or ()]
 
 
-def parse_group(body: Object) -> ParsedGroup:
+def parse_group(body: Json) -> ParsedGroup:
     """Parse a SweSandbox; a spec that does not validate has its error in `spec_error`, and no replicas."""
     meta = body["metadata"]
     spec_error = ""
@@ -170,7 +170,7 @@ def parse_group(body: Object) -> ParsedGroup:
     )
 
 
-def owner_uid(body: Object) -> str | None:
+def owner_uid(body: Json) -> str | None:
     """UID of the SweSandbox that controls this Pod, or None."""
     for reference in body["metadata"].get("ownerReferences") or ():
         if reference.get("controller") and reference.get("kind") == "SweSandbox":
@@ -184,7 +184,7 @@ def ordinal_of(name: str) -> int | None:
     return int(tail) if tail.isdecimal() else None
 
 
-def parse_pod(body: Object) -> ParsedPod | None:
+def parse_pod(body: Json) -> ParsedPod | None:
     """Parse a sandbox Pod; None if its name has no ordinal."""
     meta, status = body["metadata"], body.get("status") or {}
     ordinal = ordinal_of(str(meta["name"]))
@@ -219,12 +219,12 @@ def parse_pod(body: Object) -> ParsedPod | None:
     )
 
 
-def _unscheduled_since(meta: Object, conditions: Mapping[str, Object]) -> float | None:
+def _unscheduled_since(meta: Json, conditions: Mapping[str, Json]) -> float | None:
     """When the scheduler first reported that it fits no node; the condition of a gated Pod may have no time."""
     return parse_time((conditions.get("PodScheduled") or {}).get("lastTransitionTime") or meta.get("creationTimestamp"))
 
 
-def _start_times(meta: Object, status: Object, conditions: Mapping[str, Object]) -> StartTimes | None:
+def _start_times(meta: Json, status: Json, conditions: Mapping[str, Json]) -> StartTimes | None:
     stamps = [
         meta.get("creationTimestamp"),
         (conditions.get("PodScheduled") or {}).get("lastTransitionTime"),
@@ -235,7 +235,7 @@ def _start_times(meta: Object, status: Object, conditions: Mapping[str, Object])
     return StartTimes(*times) if len(times) == len(stamps) else None
 
 
-def _disruption(meta: Object, conditions: Mapping[str, Object]) -> tuple[str, str]:
+def _disruption(meta: Json, conditions: Mapping[str, Json]) -> tuple[str, str]:
     """Reason and message of a deletion that the client of the sandbox did not request; empty without one.
 
     Clients delete with grace period 0, which removes a Pod at once, so a deletion with a grace period is not theirs.
@@ -249,13 +249,13 @@ def _disruption(meta: Object, conditions: Mapping[str, Object]) -> tuple[str, st
     return "", ""
 
 
-def _true(conditions: Mapping[str, Object], type: str) -> Object:
+def _true(conditions: Mapping[str, Json], type: str) -> Json:
     """The condition if its status is True, else an empty one."""
     found = conditions.get(type) or {}
     return found if found.get("status") == "True" else {}
 
 
-def _stage(spec: Object, status: Object, conditions: Mapping[str, Object]) -> tuple[PodStage, str, str]:
+def _stage(spec: Json, status: Json, conditions: Mapping[str, Json]) -> tuple[PodStage, str, str]:
     phase = status.get("phase") or "Pending"
     if phase == "Succeeded":
         return PodStage.ENDED, SandboxReason.COMPLETED, ""
@@ -275,7 +275,7 @@ def _stage(spec: Object, status: Object, conditions: Mapping[str, Object]) -> tu
     return PodStage.STARTING, str(waiting.get("reason") or ""), str(waiting.get("message") or "")
 
 
-def _end_reason(status: Object, conditions: Mapping[str, Object]) -> tuple[str, str]:
+def _end_reason(status: Json, conditions: Mapping[str, Json]) -> tuple[str, str]:
     cause, message = str(status.get("reason") or ""), str(status.get("message") or "")
     if cause in STATUS_REASONS:
         return STATUS_REASONS[cause], message
@@ -293,7 +293,7 @@ def _end_reason(status: Object, conditions: Mapping[str, Object]) -> tuple[str, 
     return SandboxReason.POD_LOST, message or cause or "the Pod failed without a reason or message"
 
 
-def _container(status: Object, state: str) -> Object:
+def _container(status: Json, state: str) -> Json:
     for container in status.get("containerStatuses") or ():
         if container.get("name") == names.SANDBOX_CONTAINER:
             return dict((container.get("state") or {}).get(state) or {})

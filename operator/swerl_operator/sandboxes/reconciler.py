@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from swerl_api import names
 from swerl_api.conditions import SandboxCondition
+from swerl_kube import ApiError, Conflict, KubeError, Unavailable
 
-from ..errors import ApiError, Conflict, OperatorError, Unavailable
 from ..metrics import Metrics
 from ..workqueue import ObjectKey, WorkQueue, gather_bounded
 from .admission_queue import AdmissionQueue
@@ -178,7 +178,7 @@ class SandboxReconciler:
                     self._enqueue(self.admission.defer(job_key, record.uid, self._settings.refused_retry))
                 logger.warning("Pod %s/%s is refused: %s", group.key[0], name, error)
                 break
-            except OperatorError:
+            except KubeError:
                 self.admission.pod_refused(job_key, name)
                 raise
             record.state.pod_accepted()

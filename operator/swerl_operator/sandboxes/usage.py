@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import OperatorError
+from swerl_kube import KubeError
+
 from ..quantity import parse_duration, parse_quantity
 from ..times import parse_time
 from ..workqueue import ObjectKey
@@ -73,13 +74,13 @@ class UsageSampler:
         while True:
             try:
                 available = await self.sample()
-            except OperatorError as error:
+            except KubeError as error:
                 logger.warning("CPU usage of sandboxes cannot be read, trying again: %s", error)
                 available = True
             await asyncio.sleep(self._settings.usage_period if available else self._settings.usage_absent)
 
     async def sample(self) -> bool:
-        """Add one sample; whether the cluster has a metrics API. Raises OperatorError."""
+        """Add one sample; whether the cluster has a metrics API. Raises KubeError."""
         if not self._store.namespaces():
             return True
         available = False

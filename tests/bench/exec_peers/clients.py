@@ -66,8 +66,8 @@ class Ours:
         self.sessions: list[Any] = []
 
     async def open(self, slots: int) -> None:
-        from swerl_agent.kube import KubeClient
         from swerl_agent.sandbox import PodConnector, Session
+        from swerl_kube import KubeClient
 
         place = self.place
         if not self.sessions:
@@ -128,7 +128,7 @@ class KubernetesPython:
         from kubernetes import config
 
         self._place = place
-        config.load_kube_config(place.kubeconfig)  # type: ignore[no-untyped-call]
+        config.load_kube_config(place.kubeconfig)
         self._local = threading.local()
         self._threads = ThreadPoolExecutor(1024)
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from swerl_agent.kube import Forbidden, KubeClient
 from swerl_agent.sandbox.pod import ready
+from swerl_kube import Forbidden, KubeClient
 
 from tests.bench.exec_peers.clients import Place
 
@@ -22,7 +22,7 @@ SMALL = {"requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "512M
 async def pods(client: KubeClient, kubeconfig: str, count: int) -> AsyncIterator[Place]:
     """`count` ready Pods, removed afterwards."""
     namespace = f"bench-sandbox-{os.urandom(3).hex()}"
-    await client.create("v1", "namespaces", None, {"metadata": {"name": namespace}})
+    await client.create("namespaces", {"apiVersion": "v1", "metadata": {"name": namespace}})
     try:
         names = tuple(f"swesb-bench-{number}" for number in range(count))
         uids = tuple([await _make(client, namespace, name) for name in names])
@@ -47,7 +47,8 @@ async def _make(client: KubeClient, namespace: str, name: str) -> str:
     async with asyncio.timeout(30):
         while True:
             try:
-                made = await client.create("v1", "pods", namespace, {"metadata": {"name": name}, "spec": spec})
+                body = {"apiVersion": "v1", "metadata": {"name": name}, "spec": spec}
+                made = await client.create("pods", body, namespace=namespace)
                 return str(made["metadata"]["uid"])
             except Forbidden:  # the namespace's service account takes a moment to exist
                 await asyncio.sleep(0.2)

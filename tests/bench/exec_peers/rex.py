@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import aiohttp
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.sandbox.folders import upload
+from swerl_kube import KubeClient
 
 from cluster.layout import swerl_home
 from demo.cluster import ROOT

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from typing import Any, TypeVar
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.sandbox.pod import ready
+from swerl_kube import KubeClient
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -79,7 +79,7 @@ async def make_pod(client: KubeClient, namespace: str) -> AsyncIterator[MakePod]
 
     async def make(name: str = "", **options: Any) -> Json:
         name = name or f"swesb-exec-{os.urandom(3).hex()}"
-        await client.create("v1", "pods", namespace, manifest(name, **options))
+        await client.create("pods", manifest(name, **options), namespace=namespace)
         made.append(name)
         return await when_ready(client, namespace, name)
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from swerex.runtime.abstract import BashAction, CloseBashSessionRequest, Command, CreateBashSessionRequest
 from swerl_agent.integrations.swe_rex_runtime import SandboxRuntime
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.sandbox.blocking import LoopThread
+from swerl_kube import KubeClient
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import FileError, ImagePullFailed, NotReady, Sandbox, blocking
 from swerl_api import API_VERSION
+from swerl_kube import KubeClient
 
 from tests.control_plane.exec.conftest import IMAGE, SMALL
 from tests.control_plane.operator_process import Operator
@@ -20,8 +20,8 @@ from tests.control_plane.operator_process import Operator
 async def left(client: KubeClient, namespace: str) -> list[str]:
     """What claims have made and not removed."""
     kinds = [(API_VERSION, "swesandboxes"), ("v1", "pods"), ("coordination.k8s.io/v1", "leases")]
-    lists = [await client.list(api, kind, namespace, label_selector="swerl.dev/job=swerl-claim") for api, kind in kinds]
-    return [item["metadata"]["name"] for found in lists for item in found["items"]]
+    lists = [await client.list(api, kind, namespace, labels="swerl.dev/job=swerl-claim") for api, kind in kinds]
+    return [item["metadata"]["name"] for found in lists for item in found]
 
 
 async def until_nothing_is_left(client: KubeClient, namespace: str, seconds: float) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Session
+from swerl_kube import KubeClient
 
 from tests.control_plane.exec.conftest import IMAGE, connect
 from tests.control_plane.operator_process import Operator

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import PodReplaced, Session
+from swerl_kube import KubeClient
 
 from tests.conftest import kubectl
 from tests.control_plane.exec.conftest import connect, until
@@ -59,7 +59,7 @@ async def test_another_pod_of_the_same_name_is_not_mistaken(
     await client.delete("v1", "pods", namespace, name, grace_seconds=0)
 
     async def gone() -> bool:
-        return not (await client.list("v1", "pods", namespace, field_selector=f"metadata.name={name}"))["items"]
+        return not await client.list("v1", "pods", namespace, fields=f"metadata.name={name}")
 
     await until(gone, f"{name} is gone")
     await make_pod(name)

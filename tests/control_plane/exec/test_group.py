@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from swerl_agent.kube import KubeClient, NotFound
 from swerl_agent.sandbox import (
     ImagePullFailed,
     NotIsolated,
@@ -22,6 +21,7 @@ from swerl_agent.sandbox.isolation import api_addresses
 from swerl_agent.sandbox.pod import ready, restarts_of
 from swerl_api import API_VERSION
 from swerl_api.swesandbox import SweSandboxSpec
+from swerl_kube import KubeClient, NotFound
 
 from tests.control_plane.exec.conftest import IMAGE, at_once, connect, until
 from tests.control_plane.operator_process import Operator
@@ -140,8 +140,8 @@ async def test_what_is_prepared_is_claimed_at_once(declare: Any, client: KubeCli
     for session in (first, second):
         assert (await session.run("git -C /testbed log --oneline --all | wc -l", timeout=30)).stdout == b"1\n"
     await group.release(2)  # never asked for
-    pods = await client.list("v1", "pods", namespace, label_selector="swerl.dev/sandbox=ahead")
-    alive = {pod["metadata"]["name"] for pod in pods["items"] if not pod["metadata"].get("deletionTimestamp")}
+    pods = await client.list("v1", "pods", namespace, labels="swerl.dev/sandbox=ahead")
+    alive = {pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}
     assert alive == {"swesb-ahead-0", "swesb-ahead-1"}
 
 
@@ -176,4 +176,4 @@ async def test_a_declaration_that_is_cancelled_leaves_nothing(client: KubeClient
         except asyncio.CancelledError:
             cut += 1
     left = await client.list(API_VERSION, "swesandboxes", namespace)
-    assert cut and not [group for group in left["items"] if group["metadata"]["name"].startswith("cut-")]
+    assert cut and not [group for group in left if group["metadata"]["name"].startswith("cut-")]

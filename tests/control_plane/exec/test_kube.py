@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.kube import BadRequest, Conflict, KubeClient, NotFound
+from swerl_kube import BadRequest, Conflict, KubeClient, NotFound
 
 from tests.control_plane.exec.conftest import until
 
@@ -19,12 +19,12 @@ def config_map(name: str, **data: str) -> Json:
 
 
 async def test_objects_are_made_read_changed_and_deleted(client: KubeClient, namespace: str) -> None:
-    made = await client.create("v1", "configmaps", namespace, config_map("a", x="1", y="2"))
+    made = await client.create("configmaps", config_map("a", x="1", y="2"), namespace=namespace)
     changed = await client.patch("v1", "configmaps", namespace, "a", {"data": {"x": None, "z": "3"}})
     assert changed["data"] == {"y": "2", "z": "3"}
     assert (await client.get("v1", "configmaps", namespace, "a"))["metadata"]["uid"] == made["metadata"]["uid"]
-    listed = await client.list("v1", "configmaps", namespace, label_selector="t=1")
-    assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
+    listed = await client.list("v1", "configmaps", namespace, labels="t=1")
+    assert [item["metadata"]["name"] for item in listed] == ["a"]
     with pytest.raises(Conflict):
         await client.delete("v1", "configmaps", namespace, "a", uid="00000000-0000-0000-0000-000000000000")
     await client.delete("v1", "configmaps", namespace, "a", uid=made["metadata"]["uid"])
@@ -33,17 +33,17 @@ async def test_objects_are_made_read_changed_and_deleted(client: KubeClient, nam
 
 
 async def test_errors_are_typed_and_name_the_cause(client: KubeClient, namespace: str) -> None:
-    await client.create("v1", "configmaps", namespace, config_map("twice"))
+    await client.create("configmaps", config_map("twice"), namespace=namespace)
     with pytest.raises(Conflict) as caught:
-        await client.create("v1", "configmaps", namespace, config_map("twice"))
+        await client.create("configmaps", config_map("twice"), namespace=namespace)
     assert caught.value.already_exists and "twice" in str(caught.value)
     with pytest.raises(BadRequest, match="Invalid value"):
-        await client.create("v1", "configmaps", namespace, config_map("Not A Name"))
+        await client.create("configmaps", config_map("Not A Name"), namespace=namespace)
 
 
 async def test_a_watch_tells_what_is_there_and_what_changes(client: KubeClient, namespace: str) -> None:
-    await client.create("v1", "configmaps", namespace, config_map("w1"))
-    events = client.watch("v1", "configmaps", namespace, label_selector="t=1")
+    await client.create("configmaps", config_map("w1"), namespace=namespace)
+    events = client.watch("v1", "configmaps", namespace, labels="t=1")
     seen: list[tuple[str, str]] = []
 
     async def collect() -> None:
@@ -58,7 +58,7 @@ async def test_a_watch_tells_what_is_there_and_what_changes(client: KubeClient, 
         return ("ADDED", "w1") in seen
 
     await until(first, "the first object is seen")
-    await client.create("v1", "configmaps", namespace, config_map("w2"))
+    await client.create("configmaps", config_map("w2"), namespace=namespace)
     await client.patch("v1", "configmaps", namespace, "w2", {"data": {"x": "1"}})
     await client.delete("v1", "configmaps", namespace, "w2")
     await asyncio.wait_for(task, 30)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import NotIsolated, Session, check_isolation
 from swerl_agent.sandbox.isolation import api_addresses
+from swerl_kube import KubeClient
 
 from tests.control_plane import pod_network
 from tests.control_plane.exec.conftest import connect
@@ -47,7 +47,7 @@ async def closed_pod(client: KubeClient, namespace: str, make_pod: MakePod) -> A
     """A Pod behind a policy that lets nothing through."""
     spec = {"podSelector": {"matchLabels": {"test": "closed"}}, "policyTypes": ["Ingress", "Egress"]}
     body = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "closed"}, "spec": spec}
-    await client.create("networking.k8s.io/v1", "networkpolicies", namespace, body)
+    await client.create("networkpolicies", body, namespace=namespace)
     yield await make_pod(labels={"test": "closed"})
     await client.delete("networking.k8s.io/v1", "networkpolicies", namespace, "closed")
 

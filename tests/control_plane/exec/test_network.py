@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.kube import Data, KubeClient, Unauthorized
-from swerl_agent.kube import exec as protocol
 from swerl_agent.sandbox import ExecRefused, PodConnector, Session, SessionSettings
+from swerl_kube import Data, KubeClient, Unauthorized
+from swerl_kube import exec as protocol
 
 from tests.conftest import kubectl
 from tests.control_plane.exec.conftest import connect

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import ImagePullFailed
 from swerl_agent.tasks import Evaluation, Task
 from swerl_api import API_VERSION, SweRLJobSpec
+from swerl_kube import KubeClient
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import Declared, KubernetesSandboxes
 
@@ -39,7 +39,7 @@ async def job(client: KubeClient, namespace: str, operator: Operator) -> AsyncIt
     wishes = {"resources": RESOURCES, "workdir": "/", "scrubGit": False, "egress": "none", "maxConcurrent": 16}
     spec |= {"sandbox": spec.get("sandbox", {}) | wishes}
     body = {"apiVersion": API_VERSION, "kind": "SweRLJob", "metadata": {"name": "ahead"}, "spec": spec}
-    made = await client.create(API_VERSION, "swerljobs", namespace, body)
+    made = await client.create("swerljobs", body, namespace=namespace)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
     held = {"holderIdentity": "test", "leaseDurationSeconds": 600, "renewTime": stamp}
     lease = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": "ahead-1"}, "spec": held}

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import LeaseHeld, LeaseLost, Sandbox, Session
 from swerl_agent.sandbox.lease import LeaseKeeper
+from swerl_kube import KubeClient
 
 from tests.control_plane.exec.conftest import IMAGE, SMALL, connect, until
 from tests.control_plane.operator_process import Operator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TOKEN = "a-session-of-two-programs"
 FIRST = """
 import asyncio
-from swerl_agent.kube import KubeClient
+from swerl_kube import KubeClient
 from swerl_agent.sandbox import PodConnector, Session
 
 async def main():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_api import GradingSpec, Resources
+from swerl_kube import KubeClient
 
 from .task_image import Repository, push_image
 
@@ -44,8 +44,8 @@ async def grader(client: KubeClient, namespace: str) -> AsyncIterator[Grader]:
     labels = {"swerl.dev/job": "grading-test"}
     async with Grader(client, namespace, settings(), labels) as opened:
         yield opened
-    left = await client.list("networking.k8s.io/v1", "networkpolicies", namespace, label_selector="swerl.dev/job")
-    assert not left["items"], "a Grader removes its policy"
+    left = await client.list("networking.k8s.io/v1", "networkpolicies", namespace, labels="swerl.dev/job")
+    assert not left, "a Grader removes its policy"
 
 
 @pytest.fixture

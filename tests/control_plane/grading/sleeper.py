@@ -7,8 +7,8 @@ import pickle
 import sys
 
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.lease import owning_lease
+from swerl_kube import KubeClient
 
 from .conftest import settings
 

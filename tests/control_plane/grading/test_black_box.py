@@ -10,9 +10,9 @@ import pytest
 from swerl_agent.episode import Episode, EpisodeRequest, HFTokenizer, write_artifacts
 from swerl_agent.evaluation import MINI_SWE_AGENT, open_agent
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
@@ -72,7 +72,7 @@ async def test_a_deleted_pod_is_an_infrastructure_error(
 ) -> None:
     running = asyncio.create_task(attempt(task, session, tokenizer, "sleep 9", *SUBMIT))
     await asyncio.sleep(3)
-    for pod in (await client.list("v1", "pods", namespace))["items"]:
+    for pod in await client.list("v1", "pods", namespace):
         await client.delete("v1", "pods", namespace, pod["metadata"]["name"], grace_seconds=0)
     episode, script = await running
     assert episode.infrastructure_error

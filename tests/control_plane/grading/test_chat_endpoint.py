@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.writing import grading_columns, visible_columns
 from swerl_api.names import SANDBOX_LABEL
+from swerl_kube import KubeClient
 
 from tests.chat_server import MODEL, Body, ChatServer, Reply, error, scripted, serving, turn
 from tests.control_plane.operator_process import Operator
@@ -100,7 +100,7 @@ async def check(command: Command, client: KubeClient, server: ChatServer, code: 
     assert not [path for path in out.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert {body["model"] for body in server.asked} == {MODEL}
     left = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
-    assert not left["items"]
+    assert not left
 
 
 async def test_the_builtin_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
@@ -109,7 +109,7 @@ async def test_the_builtin_agent_is_evaluated(operator: Operator, command: Comma
         assert (code, server.asked) == (2, []), said
         assert f"knows no model 'policy-7c' but {MODEL}, another" in said
         found = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
-        assert not found["items"], "no sandbox is claimed for a model that is not there"
+        assert not found, "no sandbox is claimed for a model that is not there"
         code, said = await command(server, "--model", MODEL)
     await check(command, client, server, code, said)
 
@@ -143,8 +143,8 @@ async def test_a_killed_evaluation_leaves_no_sandbox(operator: Operator, command
 async def sandboxes(client: KubeClient, namespace: str) -> list[str]:
     """Names of the SweSandboxes and of their Pods."""
     groups = await client.list("swerl.dev/v1alpha1", "swesandboxes", namespace)
-    pods = await client.list("v1", "pods", namespace, label_selector=SANDBOX_LABEL)
-    return [item["metadata"]["name"] for item in (*groups["items"], *pods["items"])]
+    pods = await client.list("v1", "pods", namespace, labels=SANDBOX_LABEL)
+    return [item["metadata"]["name"] for item in (*groups, *pods)]
 
 
 async def test_mini_swe_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:

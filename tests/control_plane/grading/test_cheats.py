@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from .cheats import CHEATS, Cheat
 from .conftest import settings

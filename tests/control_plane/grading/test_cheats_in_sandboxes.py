@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 from swerl_agent.episode import BuiltinAgent, EpisodeRequest, HFTokenizer, Prompts, write_artifacts
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Sandbox
 from swerl_agent.tasks import Task
 from swerl_api import Resources
+from swerl_kube import KubeClient
 
 from tests.agent_spec import agent_spec
 from tests.control_plane.operator_process import Operator

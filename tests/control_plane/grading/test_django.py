@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from swerl_agent.grading import Grader, Verdict
 from swerl_agent.grading.swebench_report import library
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from .conftest import settings
 from .django_task import FAILING, PASSING, TEXT, Django

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import BuiltinAgent, Episode, EpisodeRequest, HFTokenizer, Prompts, write_artifacts
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient, NotFound
 from swerl_agent.sandbox import PodConnector, Session
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient, NotFound
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
@@ -52,10 +52,10 @@ async def in_a_pod(client: KubeClient, namespace: str, task: Task) -> AsyncItera
             ],
         },
     }
-    pod = await client.create("v1", "pods", namespace, body)
+    pod = await client.create("pods", body, namespace=namespace)
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     try:
-        async for event in client.watch("v1", "pods", namespace, field_selector=f"metadata.name={name}"):
+        async for event in client.watch("v1", "pods", namespace, fields=f"metadata.name={name}"):
             if event.object["status"].get("phase") == "Running":
                 break
         async with Session(PodConnector(client, namespace, name, uid=uid)) as opened:
@@ -155,7 +155,7 @@ async def test_a_deleted_pod_is_an_infrastructure_error(
 ) -> None:
     running = asyncio.create_task(attempt(task, session, tokenizer, "sleep 60", SUBMIT))
     await asyncio.sleep(3)
-    for pod in (await client.list("v1", "pods", namespace))["items"]:
+    for pod in await client.list("v1", "pods", namespace):
         await client.delete("v1", "pods", namespace, pod["metadata"]["name"], grace_seconds=0)
     episode, script = await running
     assert episode.infrastructure_error

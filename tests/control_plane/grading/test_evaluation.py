@@ -19,9 +19,9 @@ from swerl_agent.evaluation import (
     predictions,
     summarise,
 )
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_api import AgentSpec, Resources, SandboxSpec
+from swerl_kube import KubeClient
 
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Scripts, block
@@ -97,4 +97,4 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     meta = json.loads((tmp_path / records.all[0].run_dir / "meta.json").read_text())
     assert meta["verdict"]["status"] == "resolved"
     left = await client.list("swerl.dev/v1alpha1", "swesandboxes", namespace)
-    assert not left["items"]
+    assert not left

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.r2e import EVAL_SCRIPT, HIDDEN
+from swerl_kube import KubeClient
 
 from .cheats import Cheat
 from .conftest import settings

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import LeaseLost
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from tests.control_plane.exec.conftest import until
 from tests.control_plane.operator_process import Operator
@@ -41,7 +41,7 @@ def endless(task: Task, repository: Repository) -> Task:
 
 async def names(client: KubeClient, namespace: str, kind: str) -> list[str]:
     """Objects of a kind that a program may have made."""
-    found = [item["metadata"]["name"] for item in (await client.list(KINDS[kind], kind, namespace))["items"]]
+    found = [item["metadata"]["name"] for item in await client.list(KINDS[kind], kind, namespace)]
     return [name for name in found if name not in NOT_OURS]
 
 

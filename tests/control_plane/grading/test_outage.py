@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from swerl_agent.episode import HFTokenizer
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import Session
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from tests.chaos.components import Components
 

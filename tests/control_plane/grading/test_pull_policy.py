@@ -11,9 +11,9 @@ import pytest
 from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts
 from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, open_sample_runner
 from swerl_agent.grading import Grader, Placement
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
 from swerl_api import AgentSpec
+from swerl_kube import KubeClient
 
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Script

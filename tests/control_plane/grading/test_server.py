@@ -17,12 +17,12 @@ from swerl_agent.episode import HFTokenizer, Prompts
 from swerl_agent.episode import engine as engine_module
 from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.server import AgentServer, AttemptRunner, Defaults, GoldenRunner, Results, Runner, read_request, serve
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.writing import grading_columns, visible_columns
 from swerl_api import AgentSpec
+from swerl_kube import KubeClient
 
 from tests.control_plane.operator_process import Operator
 from tests.scripted_engine import Scripts, block, served
@@ -106,8 +106,8 @@ def started(
 async def left(client: KubeClient, namespace: str) -> list[str]:
     """Sandboxes and Leases of the server."""
     kinds = (("swerl.dev/v1alpha1", "swesandboxes"), ("coordination.k8s.io/v1", "leases"))
-    found = [await client.list(*kind, namespace, label_selector=f"swerl.dev/job={JOB}") for kind in kinds]
-    return [item["metadata"]["name"] for listed in found for item in listed["items"]]
+    found = [await client.list(*kind, namespace, labels=f"swerl.dev/job={JOB}") for kind in kinds]
+    return [item["metadata"]["name"] for listed in found for item in listed]
 
 
 async def test_a_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HFTokenizer, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading import Grader, GradingError
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from .conftest import settings
 from .task_image import FIXED, SOURCE, Repository, push_image
@@ -125,7 +125,7 @@ async def test_nothing_is_left_behind(client: KubeClient, namespace: str, grader
         left = [
             f"{kind}/{item['metadata']['name']}"
             for api, kind in kinds
-            for item in (await client.list(api, kind, namespace, label_selector=selector))["items"]
+            for item in await client.list(api, kind, namespace, labels=selector)
         ]
         if not left:
             return

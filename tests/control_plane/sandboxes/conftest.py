@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from swerl_operator.errors import Unavailable
-from swerl_operator.kube import Kube, path
+from swerl_kube import KubeClient, Unavailable, resource_path
+from swerl_operator.kube import operator_client
 from swerl_operator.metrics import Metrics
 
 from tests.control_plane.operator_process import Operator
@@ -25,7 +25,7 @@ IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-b
 class User:
     """What a driver does, by raw API calls; waits are bounded and say what was last seen."""
 
-    def __init__(self, api: Kube, namespace: str) -> None:
+    def __init__(self, api: KubeClient, namespace: str) -> None:
         self.api, self.namespace = api, namespace
         self._declared: set[str] = set()
 
@@ -63,7 +63,7 @@ class User:
         return await self.api.list("networking.k8s.io/v1", "networkpolicies", self.namespace)
 
     async def release(self, pod: str) -> None:
-        await self.api.delete("v1", "pods", self.namespace, pod, grace=0)
+        await self.api.delete("v1", "pods", self.namespace, pod, grace_seconds=0)
 
     async def delete(self, name: str) -> None:
         await self.api.delete(API, "swesandboxes", self.namespace, name)
@@ -104,14 +104,14 @@ class User:
         return found
 
 
-async def versions(api: Kube, url: str, version: int) -> AsyncIterator[Body]:
+async def versions(api: KubeClient, url: str, version: int) -> AsyncIterator[Body]:
     """Every version of each object of a listing after `version`, also where a stream ends or breaks in between.
 
-    Unlike the client's own watch it never lists anew, which would pass over what came and went: it raises Gone.
+    Unlike the client's own watch it never lists anew, which would pass over what came and went: it raises Expired.
     """
     while True:
         with suppress(Unavailable):
-            async for _, body in api.watch(url, version):
+            async for _, body in api.stream(url, version):
                 version = int(body["metadata"]["resourceVersion"])
                 if "uid" in body["metadata"]:  # a bookmark has none
                     yield body
@@ -128,7 +128,7 @@ class Census:
 
     async def start(self) -> Census:
         """Follow all Pods made from now on."""
-        pods = path("v1", "pods", self.user.namespace)
+        pods = resource_path("v1", "pods", self.user.namespace)
         listed = await self.user.api.request("GET", pods)
         self._task = asyncio.create_task(self._run(pods, int(listed["metadata"]["resourceVersion"])))
         return self
@@ -167,7 +167,7 @@ async def user(
     operator: Operator, kubeconfig: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[User]:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    async with Kube(Metrics()) as api:
+    async with operator_client(Metrics()) as api:
         user = User(api, namespace)
         yield user
         await user.clear()

@@ -107,7 +107,7 @@ async def test_a_preempted_pod_is_lost(user: Any, reading: Reading, slots: None,
     }
     await user.api.create("pods", rival)
     assert "preempt" in await loses_one(user, reading, "outbid", "Preempted")
-    await user.api.delete("v1", "pods", user.namespace, "rival", grace=0)
+    await user.api.delete("v1", "pods", user.namespace, "rival", grace_seconds=0)
     await ends_with_the_other(user, reading, "outbid", "Preempted")
 
 

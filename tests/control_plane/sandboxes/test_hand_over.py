@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_operator.kube import path
+from swerl_kube import resource_path
 from swerl_operator.leader import API, DURATION_SECONDS
 
 from tests.control_plane.operator_process import Operator
@@ -35,7 +35,7 @@ CASES = [
 @asynccontextmanager
 async def lease_of(user: Any) -> AsyncIterator[list[Spec]]:
     """Every version of the leaders' Lease, the present one and those to come."""
-    leases = path(API, "leases", user.namespace)
+    leases = resource_path(API, "leases", user.namespace)
     listed = await user.api.request("GET", leases)
     found: list[Spec] = [lease["spec"] for lease in listed["items"] if lease["metadata"]["name"] == LEASE]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import CapacityExhausted, SandboxGroup
 from swerl_api.swesandbox import SweSandboxSpec
+from swerl_kube import KubeClient
 
 from tests.control_plane.sandboxes.conftest import IMAGE, User
 

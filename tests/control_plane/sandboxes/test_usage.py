@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from swerl_operator.errors import Unavailable
+from swerl_kube import Unavailable
 from swerl_operator.sandboxes.api import SandboxApi
 from swerl_operator.sandboxes.metrics import SandboxMetrics
 from swerl_operator.sandboxes.parsed import parse_group

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import BuiltinAgent, EngineError, Generation, Prompts
 from swerl_agent.grading import Verdict
-from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
 from swerl_api import AgentSpec
+from swerl_kube import Unreachable
 from swerl_trainer.rollout.group import GroupOrder, Rollout
 from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker

@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = {"swerl_api": "crds", "swerl_operator": "operator", "swerl_agent": "agent", "swerl_trainer": "trainer"}
+PACKAGES = {
+    "swerl_api": "crds",
+    "swerl_kube": "crds",
+    "swerl_operator": "operator",
+    "swerl_agent": "agent",
+    "swerl_trainer": "trainer",
+}
 MAY_KNOW = {
     "swerl_api": set[str](),
-    "swerl_operator": {"swerl_api"},
-    "swerl_agent": {"swerl_api"},
-    "swerl_trainer": {"swerl_api", "swerl_agent"},
+    "swerl_kube": {"swerl_api"},
+    "swerl_operator": {"swerl_api", "swerl_kube"},
+    "swerl_agent": {"swerl_api", "swerl_kube"},
+    "swerl_trainer": {"swerl_api", "swerl_kube", "swerl_agent"},
 }
 OF_THE_CHECKOUT = {"cluster", "demo", "images", "tests", "tiny_model"}  # none of it is in an image
 

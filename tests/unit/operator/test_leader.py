@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from swerl_kube import ApiError, Forbidden, KubeError, Unavailable
 from swerl_operator import leader as module
-from swerl_operator.errors import ApiError, Forbidden, OperatorError, Unavailable
 from swerl_operator.leader import Leader, LeadershipLost
 from swerl_operator.metrics import Metrics
 
 Body = dict[str, Any]
 TIMES = {name: value for name, value in vars(module).items() if name.endswith("_SECONDS")}  # before tests shorten them
-REFUSALS: list[OperatorError] = [
+REFUSALS: list[KubeError] = [
     Forbidden("GET lease", 403, "Forbidden", "no roles are known yet"),
     ApiError("GET lease", 401, "Unauthorized", "who are you"),
     Unavailable("GET lease: 503"),
@@ -25,7 +25,7 @@ class Leases:
     """One Lease; `refusals` are what its API server answers first."""
 
     def __init__(self) -> None:
-        self.refusals: list[OperatorError] = []
+        self.refusals: list[KubeError] = []
         self.silent = 0  # requests that get no answer, first
         self.lease: Body | None = None
         self.written = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from swerl_operator.errors import Conflict
+from swerl_kube import Conflict
 from swerl_operator.orphan_gc import OrphanGC
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.times import format_time

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from swerl_kube import Unavailable, resource_path
 from swerl_operator.__main__ import parse_settings
-from swerl_operator.errors import Unavailable
-from swerl_operator.kube import path
 from swerl_operator.metrics import Metrics
 from swerl_operator.workqueue import WorkQueue
 
@@ -18,8 +17,8 @@ def test_settings_come_from_the_command_line_over_the_environment() -> None:
 
 
 def test_paths_follow_the_api_conventions() -> None:
-    assert path("v1", "pods", "ns", "x", "log") == "/api/v1/namespaces/ns/pods/x/log"
-    assert path("swerl.dev/v1alpha1", "swerljobs", None) == "/apis/swerl.dev/v1alpha1/swerljobs"
+    assert resource_path("v1", "pods", "ns", "x", "log") == "/api/v1/namespaces/ns/pods/x/log"
+    assert resource_path("swerl.dev/v1alpha1", "swerljobs", None) == "/apis/swerl.dev/v1alpha1/swerljobs"
 
 
 async def _run(queue: WorkQueue[str], seconds: float) -> None:

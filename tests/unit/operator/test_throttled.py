@@ -9,15 +9,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from swerl_api import retry_after
-from swerl_operator.errors import Unavailable
-from swerl_operator.kube import Kube
+from swerl_kube import KubeClient, Unavailable, retry_after
+from swerl_operator.kube import operator_client
 from swerl_operator.metrics import Metrics
 from swerl_operator.workqueue import WorkQueue
 
 from tests.busy_server import BODY, BusyServer
 
-Opened = Callable[..., AbstractAsyncContextManager[tuple[Kube, BusyServer]]]
+Opened = Callable[..., AbstractAsyncContextManager[tuple[KubeClient, BusyServer]]]
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "ns", "name": "x"}}
 
 
@@ -26,10 +25,10 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
     """A client of a server with these refusals."""
 
     @asynccontextmanager
-    async def opened(*refusals: tuple[int, str]) -> AsyncIterator[tuple[Kube, BusyServer]]:
+    async def opened(*refusals: tuple[int, str]) -> AsyncIterator[tuple[KubeClient, BusyServer]]:
         async with BusyServer(*refusals) as server:
             monkeypatch.setenv("KUBECONFIG", server.kubeconfig(tmp_path / "config"))
-            async with Kube(Metrics()) as api:
+            async with operator_client(Metrics()) as api:
                 yield api, server
 
     return opened
@@ -62,7 +61,7 @@ async def test_a_call_waits_for_the_requested_delay_but_not_for_ever(
 async def test_a_throttled_watch_raises_with_the_delay(opened: Opened) -> None:
     async with opened((429, "5")) as (api, _):
         with pytest.raises(Unavailable) as caught:
-            async for _ in api.watch("/api/v1/pods", 1):
+            async for _ in api.stream("/api/v1/pods", 1):
                 pass
         assert caught.value.retry_after == 5
 

@@ -16,9 +16,9 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
-from swerl_agent.kube import KubeClient, KubeError
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_api import API_VERSION
+from swerl_kube import KubeClient, KubeError
 from swerl_trainer.driver.ownership import claim
 from swerl_trainer.driver.place import MakeWorker, Placement
 from swerl_trainer.driver.status import StatusReporter
@@ -128,8 +128,8 @@ async def _remove_sandboxes(client: KubeClient, job: Job) -> None:
     """Delete what is left of this attempt's sandboxes."""
     try:
         async with asyncio.timeout(LEFTOVER_SECONDS):
-            found = await client.list(API_VERSION, "swesandboxes", job.namespace, label_selector=job.selector)
-            left = [item["metadata"]["name"] for item in found["items"]]
+            found = await client.list(API_VERSION, "swesandboxes", job.namespace, labels=job.selector)
+            left = [item["metadata"]["name"] for item in found]
             deletions = (client.delete(API_VERSION, "swesandboxes", job.namespace, name) for name in left)
             await asyncio.gather(*deletions, return_exceptions=True)
     except (KubeError, TimeoutError) as error:

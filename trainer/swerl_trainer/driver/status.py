@@ -10,8 +10,8 @@ import logging
 import time
 from typing import Any
 
-from swerl_agent.kube import KubeClient, KubeError, NotFound
 from swerl_api import API_VERSION, GradingCounts, HeldOutRates, JobProgress, SandboxCounts
+from swerl_kube import KubeClient, KubeError, NotFound
 from swerl_trainer.driver.errors import Superseded
 from swerl_trainer.job import Job
 

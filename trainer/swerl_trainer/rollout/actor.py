@@ -27,10 +27,10 @@ from swerl_agent.episode import (
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.evaluation import open_agent
 from swerl_agent.judge import Judge
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Purpose, Task, load_tasks
 from swerl_api import TaskSelection
 from swerl_api.names import ROLLOUT_RESOURCE
+from swerl_kube import KubeClient
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
 from swerl_trainer.rollout.group import TaskCounts

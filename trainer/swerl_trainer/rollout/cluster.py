@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from swerl_agent.grading import VERDICTS, Grader, Placement
-from swerl_agent.kube import KubeClient
 from swerl_agent.sandbox import SandboxGroup, SandboxWatch, Session
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
 from swerl_api import API_VERSION
+from swerl_kube import KubeClient
 from swerl_trainer.job import Job
 
 PATIENCE = 24 * 3600.0  # seconds; a sandbox may wait for room in the cluster, its own failure comes as an error

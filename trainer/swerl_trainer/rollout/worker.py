@@ -24,10 +24,10 @@ from swerl_agent.audit import Finding, executed, findings
 from swerl_agent.episode import Episode, EpisodeRequest, RetokenizationError, TokenizerError, unwritten, write_artifacts
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
-from swerl_agent.kube import KubeError
 from swerl_agent.sandbox import SandboxError, delete_best_effort
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
+from swerl_kube import KubeError
 from swerl_trainer.rollout.group import GroupOrder, Rollout, TaskCounts, Waste
 from swerl_trainer.rollout.parts import SandboxGroup, WorkerParts
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of

@@ -11,9 +11,9 @@ import pytest
 from swerl_agent.episode import Episode, EpisodeRequest
 from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, SampleRunner
 from swerl_agent.grading import GradingError, Verdict
-from swerl_agent.kube import Unreachable
 from swerl_agent.tasks import Task
 from swerl_api import SandboxSpec
+from swerl_kube import Unreachable
 
 from tests.full_disk import files_end_at
 from tests.unit.agent.episode.test_abort import FAR, CancelledAt
@@ -155,7 +155,7 @@ async def test_a_sandbox_that_cannot_be_removed_costs_no_attempt(
     place.stuck = Unreachable("connection refused")
     record = await evaluation(tmp_path)._attempt(TRIAL, place)
     assert record.resolved and left(tmp_path)[0]["interrupted"] is False
-    assert "could not be removed now, its lease will: connection refused" in caplog.text
+    assert "could not be deleted; it ends when its Lease expires: connection refused" in caplog.text
 
 
 async def test_tries_without_a_result_make_room_for_each_other_and_for_no_other_attempts(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from swerl_agent.evaluation.shard import (
     make_share,
     merge_shares,
 )
-from swerl_agent.kube import NotFound
 from swerl_agent.tasks.selection import shard
 from swerl_api import EvaluationFile
+from swerl_kube import NotFound
 
 from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent.episode.conftest import PLAIN, make_tokenizer
@@ -62,11 +62,11 @@ class Maps:
 
     async def patch(self, api: str, resource: str, namespace: str, name: str, body: Mapping[str, Any]) -> None:
         if name not in self.kept:
-            raise NotFound(404, "NotFound", name)
+            raise NotFound("GET", 404, "NotFound", name)
         self.writes += 1
         self.kept[name] |= body
 
-    async def create(self, api: str, resource: str, namespace: str, body: Mapping[str, Any]) -> None:
+    async def create(self, resource: str, body: Mapping[str, Any], *, namespace: str) -> None:
         self.writes += 1
         self.kept[body["metadata"]["name"]] = dict(body)
 

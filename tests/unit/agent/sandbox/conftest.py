@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from swerl_agent.kube import Data, ExitStatus, Unreachable
-from swerl_agent.kube.exec import STDERR, STDOUT
 from swerl_agent.sandbox import HandshakeFailed, Session, SessionSettings
+from swerl_kube import Data, ExitStatus, Unreachable
+from swerl_kube.exec import STDERR, STDOUT
 
 # fmt: off
 TOOLS = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from swerl_agent.kube import KubeClient, Token
-from swerl_agent.kube.config import ClusterConfig
 from swerl_agent.sandbox import ClaimOptions, Sandbox, blocking
 from swerl_agent.sandbox.claim import CLAIM_ONLY
 from swerl_api.swesandbox import SweSandboxSpec
+from swerl_kube import Credentials, KubeClient
+from swerl_kube.config import ClusterConfig
 
 
 def test_claim_options_cover_every_spec_field() -> None:
@@ -40,7 +40,7 @@ def test_options_accept_manifest_names() -> None:
 
 
 def test_blocking_claim_refuses_an_open_client() -> None:
-    client = KubeClient(ClusterConfig("http://127.0.0.1:1", "ns", None, Token()))
+    client = KubeClient(ClusterConfig("http://127.0.0.1:1", "ns", None, Credentials()))
     with pytest.raises(TypeError, match=r"^client: .*event loop.*kubeconfig"):
         blocking.BlockingSandbox.claim("debian", client=client)
 

@@ -7,12 +7,12 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from swerl_agent.kube import ApiError, Conflict, KubeError, NotFound, ServerError, Throttled, Unreachable
 from swerl_agent.sandbox.declaration import WriteRetry, declare, remove
+from swerl_kube import ApiError, Conflict, KubeError, ServerError, Throttled, Unreachable
 
 Json = dict[str, Any]
 BODY = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"image": "i"}}
-AWAY: list[KubeError] = [Unreachable("refused"), Throttled(429, "TooMany", ""), ServerError(503, "Unavailable", "")]
+AWAY: list[KubeError] = [Unreachable("refused"), Throttled("429 TooMany"), ServerError("503 Unavailable")]
 
 
 class Server:
@@ -24,11 +24,11 @@ class Server:
         self.made = 0
         self.pause = 0.0
 
-    async def create(self, api: str, resource: str, namespace: str, body: Json) -> Json:
+    async def create(self, resource: str, body: Json, *, namespace: str) -> Json:
         await self._begin()
         name = body["metadata"]["name"]
         if name in self.kept:
-            raise Conflict(409, "AlreadyExists", name)
+            raise Conflict("POST", 409, "AlreadyExists", name)
         self.made += 1
         self.kept[name] = deepcopy(body) | {"metadata": body["metadata"] | {"uid": f"uid-{self.made}"}}
         self._end()
@@ -37,14 +37,16 @@ class Server:
     async def get(self, api: str, resource: str, namespace: str, name: str) -> Json:
         return self.kept[name]
 
-    async def delete(self, api: str, resource: str, namespace: str, name: str, **options: Any) -> None:
+    async def delete(self, api: str, resource: str, namespace: str, name: str, **options: Any) -> bool:
         await self._begin()
         if name not in self.kept:
-            raise NotFound(404, "NotFound", name)
+            return False
         if options.get("uid") not in (None, self.kept[name]["metadata"]["uid"]):
-            raise Conflict(409, "Conflict", "the UID in the precondition does not match")
+            raise Conflict("DELETE", 409, "Conflict", "the UID in the precondition does not match")
         del self.kept[name]
         self._end()
+        return True
+        return True
 
     async def _begin(self) -> None:
         await asyncio.sleep(self.pause)
@@ -73,7 +75,7 @@ async def test_declaration_is_retried_until_the_server_is_back() -> None:
 
 
 async def test_lost_response_does_not_duplicate_a_declaration() -> None:
-    server = Server(lost=[ServerError(504, "Timeout", "")])
+    server = Server(lost=[ServerError("504 Timeout")])
     assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.made == 1
 
 
@@ -91,7 +93,7 @@ async def test_retries_end_after_their_window() -> None:
 
 
 async def test_refused_declaration_is_not_retried() -> None:
-    server = Server(away=[ApiError(403, "Forbidden", "no")])
+    server = Server(away=[ApiError("POST", 403, "Forbidden", "no")])
     with pytest.raises(ApiError, match="no"):
         await declared(server)
     assert server.made == 0

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from swerl_agent.kube import Data
-from swerl_agent.kube.exec import STDOUT
 from swerl_agent.sandbox import HandshakeFailed, PodGone, Session, SessionSettings, StateLost, Unresponsive
 from swerl_agent.sandbox.session import DEFAULT_OUTPUT
+from swerl_kube import Data
+from swerl_kube.exec import STDOUT
 
 from .conftest import until
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from swerl_agent.episode import Episode, GradedEpisode
 from swerl_agent.grading import GradingError, Verdict
-from swerl_agent.kube import Unreachable
 from swerl_agent.sandbox import ImagePullFailed
+from swerl_kube import Unreachable
 
 from .conftest import FAILED, SOLVED, MadeUp, Serving, episode
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from swerl_api import GradingSpec, SandboxSpec
+from swerl_kube import KubeClient
 from swerl_operator.checks.episode_capacity import episode_capacity_problems
 from swerl_operator.context import OperatorContext, Settings
 from swerl_operator.jobs.reconciler import JobReconciler
-from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
 
 from tests.unit.operator.conftest import Spec
@@ -43,7 +43,7 @@ class Api:
         return {"resources": [{"name": "rayclusters"}]}
 
     async def patch(
-        self, api_version: str, resource: str, namespace: str | None, name: str, body: Object, *, sub: str = ""
+        self, api_version: str, resource: str, namespace: str | None, name: str, body: Object, *, subresource: str = ""
     ) -> Object:
         kept = self.kept[resource, name]
         kept |= {part: {**kept.get(part, {}), **body[part]} for part in ("status", "data") if part in body}
@@ -55,7 +55,7 @@ class Api:
     async def delete(self, *_: Any, **__: Any) -> bool:
         return False
 
-    ensure = Kube.ensure
+    ensure = KubeClient.ensure
 
 
 async def problems(

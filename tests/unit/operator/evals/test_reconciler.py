@@ -7,10 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from swerl_kube import Conflict, KubeClient
 from swerl_operator.context import OperatorContext, Settings
-from swerl_operator.errors import Conflict
 from swerl_operator.evals.reconciler import EvalReconciler
-from swerl_operator.kube import Kube
 from swerl_operator.metrics import Metrics
 from swerl_operator.ray.jobs import DriverState, Submission
 
@@ -52,10 +51,10 @@ class Api:
         self.kept[key] = deepcopy(body)
         return body
 
-    ensure = Kube.ensure
+    ensure = KubeClient.ensure
 
     async def patch(
-        self, api_version: str, resource: str, namespace: str | None, name: str, body: Body, *, sub: str = ""
+        self, api_version: str, resource: str, namespace: str | None, name: str, body: Body, *, subresource: str = ""
     ) -> Body:
         kept = self.kept[resource, name]
         for part in ("status", "data"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_api import SweImageSetSpec
-from swerl_operator.errors import ApiError, Forbidden, Invalid
+from swerl_kube import ApiError, Forbidden, Invalid
 from swerl_operator.images.reconciler import PULLING_SECONDS, ImageSetReconciler
 
 Body = dict[str, Any]

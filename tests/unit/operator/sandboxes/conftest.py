@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from swerl_operator.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
+from swerl_kube import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from swerl_operator.sandboxes.group_state import GroupState
 from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod, PodStage, owner_uid, parse_group, parse_pod
 from swerl_operator.sandboxes.store import GroupRecord, IsolationCheck
@@ -174,7 +174,7 @@ class World:
         items = [copy.deepcopy(body) for body in store.values()]
         return {"items": items, "metadata": {"resourceVersion": str(next(self._versions))}}
 
-    async def watch(self, url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, Body]]:
+    async def stream(self, url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, Body]]:
         """Silence: the tests deliver events by hand."""
         await asyncio.Event().wait()
         yield "", {}
@@ -184,7 +184,7 @@ class World:
         assert (resource, namespace, name) == ("endpointslices", "default", "kubernetes")
         return {"endpoints": [{"addresses": ["192.0.2.1"]}], "ports": [{"port": 6443}]}
 
-    async def output(self, namespace: str, pod: str, container: str, command: list[str]) -> bytes:
+    async def exec_output(self, namespace: str, pod: str, command: list[str], **_: Any) -> bytes:
         self._maybe_fail()
         if pod not in self.pods:
             raise NotFound("EXEC", 404, "NotFound", pod)
@@ -229,7 +229,7 @@ class World:
         return copy.deepcopy(body)
 
     async def patch(
-        self, api_version: str, resource: str, namespace: str, name: str, body: Body, *, sub: str = ""
+        self, api_version: str, resource: str, namespace: str, name: str, body: Body, *, subresource: str = ""
     ) -> Body:
         self._maybe_fail()
         if resource == "networkpolicies":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from swerl_operator.errors import Forbidden
+from swerl_kube import Forbidden
 from swerl_operator.sandboxes.group_state import GroupState
 from swerl_operator.sandboxes.settings import SandboxSettings
 

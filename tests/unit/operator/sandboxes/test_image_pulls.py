@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from swerl_operator.errors import Gone, Unavailable
+from swerl_kube import Expired, Unavailable
 from swerl_operator.sandboxes.image_pulls import PullWatcher, pull_seconds
 from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod
 from swerl_operator.sandboxes.settings import SandboxSettings
@@ -71,7 +71,7 @@ async def test_a_watch_resumes_at_its_version_or_starts_over_when_that_is_gone(
     events = Events(
         [pulled("pod-g-0", 11), pulled("pod-g-0", 12, "DELETED"), pulled("somebody-elses", 13)],
         [Unavailable("the stream broke")],
-        [Gone("WATCH", 410, "Expired", "too old")],
+        [Expired("WATCH", 410, "Expired", "too old")],
         [pulled("pod-g-1", 14)],
     )
     listening = asyncio.create_task(PullWatcher(events, store, SETTINGS, []).run())  # type: ignore[arg-type]

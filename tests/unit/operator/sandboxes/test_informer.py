@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from swerl_operator.errors import Gone, Unavailable
+from swerl_kube import Expired, Unavailable
 from swerl_operator.sandboxes.settings import SandboxSettings
 
 from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, SETTINGS, Operator, settle, spent
@@ -18,7 +18,7 @@ async def test_a_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone
 ) -> None:
     server, opened = world(random.Random(0)), []
 
-    async def watch(url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def stream(url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, dict[str, Any]]]:
         if "pods" in url:
             await asyncio.Event().wait()
         opened.append(version)
@@ -27,10 +27,10 @@ async def test_a_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone
             raise Unavailable("the stream broke")
         if len(opened) == 2:
             server.declare("g", replicas=4)
-            raise Gone("WATCH", 410, "Expired", "too old")
+            raise Expired("WATCH", 410, "Expired", "too old")
         await asyncio.Event().wait()
 
-    server.watch = watch
+    server.stream = stream
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     await settle(server, operator, lambda: bool(server.pods) and len(opened) == 3, deliver=False)
     await operator.die()

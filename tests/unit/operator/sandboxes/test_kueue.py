@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from swerl_operator.errors import ApiError, Forbidden, NotFound
+from swerl_kube import ApiError, Forbidden, NotFound
 from swerl_operator.sandboxes.decide import GroupDecision
 from swerl_operator.sandboxes.kueue import pod_group, queue_message
 from swerl_operator.sandboxes.parsed import ParsedGroup, ParsedPod, PodStage

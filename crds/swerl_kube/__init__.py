@@ -1,7 +1,8 @@
-"""A small asyncio client of the Kubernetes API: JSON in, JSON out, one connector, typed errors."""
+"""The Kubernetes client of operator and agent: asyncio, JSON in and out, typed errors."""
 
 from .client import KubeClient
-from .config import ClusterConfig, Token
+from .config import ClusterConfig
+from .credentials import Credentials
 from .errors import (
     ApiError,
     BadRequest,
@@ -9,22 +10,29 @@ from .errors import (
     Conflict,
     Expired,
     Forbidden,
+    Invalid,
     KubeError,
     NotFound,
     ServerError,
     Throttled,
     Unauthorized,
+    Unavailable,
     Unreachable,
 )
 from .exec import Data, ExecChannel, ExitStatus, HandshakeError
+from .paths import resource_path
+from .retry_after import pause_after
+from .transport import ClientOptions, Json
 from .watch import Event
 
 __all__ = [
     "ApiError",
     "BadRequest",
+    "ClientOptions",
     "ClusterConfig",
     "ConfigError",
     "Conflict",
+    "Credentials",
     "Data",
     "Event",
     "ExecChannel",
@@ -32,12 +40,16 @@ __all__ = [
     "Expired",
     "Forbidden",
     "HandshakeError",
+    "Invalid",
+    "Json",
     "KubeClient",
     "KubeError",
     "NotFound",
     "ServerError",
     "Throttled",
-    "Token",
     "Unauthorized",
+    "Unavailable",
     "Unreachable",
+    "pause_after",
+    "resource_path",
 ]

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 import yaml
-from swerl_api.retry_after import at_least_as_told
 
-from .errors import ApiError, BadRequest, Forbidden, KubeError, NotFound, Unreachable, api_error
+from .errors import ApiError, BadRequest, Forbidden, KubeError, NotFound, Unavailable, Unreachable, answer_error
 from .paths import resource_path
+from .retry_after import pause_after
 
 if TYPE_CHECKING:
     from .client import KubeClient
@@ -35,11 +35,14 @@ HANDSHAKE_ATTEMPTS = 5
 CLOSE_TIMEOUT = 2.0  # seconds to wait for the other end's farewell: it may be out of reach
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between attempts, doubled each time, with jitter
 UPGRADE_MISSING = "Upgrade request required"  # what a request gets that is good but for the handshake
-RETRIED_STATUS = frozenset({0, 429, 500, 502, 503, 504})
 
 
 class HandshakeError(KubeError):
     """The exec stream could not be opened; nothing ran."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after  # seconds the server asked to wait
 
 
 @dataclass(frozen=True)
@@ -139,20 +142,37 @@ async def open_exec(
         try:
             return ExecChannel(await _connect(client, client.server + path, query))
         except NotFound as error:
-            raise NotFound(
-                error.status, error.reason, f"Pod {namespace}/{pod} or its container does not exist"
-            ) from error
-        except (ApiError, Unreachable) as error:
-            if isinstance(error, ApiError) and error.status not in RETRIED_STATUS:
-                told = await _explained(client, path, query, error)
-                raise HandshakeError(f"exec in {namespace}/{pod} refused: {told}") from told
+            message = f"Pod {namespace}/{pod} or its container does not exist"
+            raise NotFound("exec handshake", error.status, error.reason, message) from error
+        except ApiError as error:
+            explained = await _explained(client, path, query, error)
+            raise HandshakeError(f"exec in {namespace}/{pod} refused: {explained}") from explained
+        except Unavailable as error:
             if attempt == attempts:
-                failure = HandshakeError(f"exec in {namespace}/{pod}: no stream in {attempt} attempts: {error}")
-                failure.retry_after = error.retry_after
-                raise failure from error
-            await asyncio.sleep(at_least_as_told(pause * random.uniform(0.5, 1.0), error.retry_after))
+                message = f"exec in {namespace}/{pod}: no stream in {attempt} attempts: {error}"
+                raise HandshakeError(message, error.retry_after) from error
+            await asyncio.sleep(pause_after(error, pause * random.uniform(0.5, 1.0)))
             pause = min(2 * pause, LONGEST_PAUSE)
     raise AssertionError("unreachable")
+
+
+async def exec_output(
+    client: KubeClient, namespace: str, pod: str, command: Sequence[str], *, container: str, seconds: float
+) -> bytes:
+    """Standard output of `command` until its stream ends; nothing here shows whether the command itself ended."""
+    output = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            channel = await open_exec(client, namespace, pod, command, container=container, stdin=False, attempts=1)
+            try:
+                while (data := await channel.receive()) is not None:
+                    if data.stream == STDOUT:
+                        output += data.payload
+            finally:
+                await channel.close()
+    except TimeoutError as error:
+        raise Unreachable(f"exec in {namespace}/{pod}: no end within {seconds:g} s") from error
+    return bytes(output)
 
 
 async def _connect(client: KubeClient, url: str, query: list[tuple[str, str]]) -> aiohttp.ClientWebSocketResponse:
@@ -165,9 +185,11 @@ async def _connect(client: KubeClient, url: str, query: list[tuple[str, str]]) -
 
 
 async def _explained(client: KubeClient, path: str, query: list[tuple[str, str]], error: ApiError) -> ApiError:
-    """`error` with the server's own words: aiohttp drops those of a handshake, so the request is made without one."""
-    told = await client.refusal(path, query)
-    return error if told is None or told.status != error.status or UPGRADE_MISSING in told.message else told
+    """`error` with the server's message: aiohttp drops that of a handshake, so the request is made without one."""
+    found = await client.refusal(path, query)
+    if not isinstance(found, ApiError) or found.status != error.status or UPGRADE_MISSING in found.message:
+        return error
+    return found
 
 
 class ProtocolRefused(KubeError):
@@ -183,14 +205,14 @@ async def _handshake(
                 url,
                 params=query,
                 protocols=(protocol,),
-                headers=client.headers(),
+                headers=await client.headers(),
                 timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
                 max_msg_size=0,
                 compress=0,
                 autoping=True,
             )
     except aiohttp.WSServerHandshakeError as error:
-        raise api_error(error.status, error.message, error.headers, what="exec handshake") from error
+        raise answer_error("exec handshake", error.status, error.message, error.headers) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(f"exec handshake: {type(error).__name__}: {error}") from error
     if socket.protocol != protocol:

@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from swerl_agent.kube import HandshakeError, KubeClient, ServerError, Throttled
-from swerl_api import retry_after
-from swerl_api.retry_after import LONGEST_WAIT, SPREAD, at_least_as_told, next_wait, told_to_wait
+from swerl_kube import HandshakeError, KubeClient, ServerError, Throttled, Unavailable, retry_after
+from swerl_kube.retry_after import LONGEST_WAIT, SPREAD, next_wait, pause_after, retry_after_seconds
 
 from tests.busy_server import OK, BusyServer
 
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
 Opened = Callable[..., AbstractAsyncContextManager[tuple[KubeClient, BusyServer]]]
 
 
@@ -37,7 +37,7 @@ async def test_what_was_turned_away_is_sent_again_when_it_may(opened: Opened, me
         if method == "GET":
             await client.get("v1", "pods", "ns", "x")
         else:
-            await client.create("v1", "pods", "ns", {})
+            await client.create("pods", POD, namespace="ns")
         assert [asked for _, asked, _ in server.asked] == [method] * 3
         assert min(server.pauses) >= 1
 
@@ -50,7 +50,7 @@ async def test_a_write_that_may_have_been_carried_out_is_sent_once(
 ) -> None:
     async with opened((status, told)) as (client, server):
         with pytest.raises(kind):
-            await client.create("v1", "pods", "ns", {})
+            await client.create("pods", POD, namespace="ns")
         assert len(server.asked) == 1
 
 
@@ -92,11 +92,11 @@ async def test_an_exec_stream_is_opened_when_it_may(opened: Opened) -> None:
 
 def test_only_seconds_of_a_refusal_count() -> None:
     def told(status: int, text: str) -> float | None:
-        return told_to_wait(status, {"Retry-After": text})
+        return retry_after_seconds(status, {"Retry-After": text})
 
     assert (told(429, "2"), told(503, " 0 ")) == (2.0, 0.0)
     assert not [text for text in ("", "-1", "1.5", "soon", "²") if told(429, text) is not None]
-    assert told(500, "1") is told(200, "1") is told_to_wait(429, {}) is None
+    assert told(500, "1") is told(200, "1") is retry_after_seconds(429, {}) is None
 
 
 def test_waits_are_never_shorter_than_told_and_bounded() -> None:
@@ -104,5 +104,5 @@ def test_waits_are_never_shorter_than_told_and_bounded() -> None:
     waits = [wait for _ in range(100) if (wait := next_wait(2.0, 0)) is not None]
     assert 2.0 <= min(waits) < max(waits) <= 2.0 * SPREAD
     assert (next_wait(0.0, 0) or 0) > 0, "a server that asks for nothing is not hammered"
-    assert (at_least_as_told(3.0, 1.0), at_least_as_told(3.0, 5.0), at_least_as_told(3.0, None)) == (3.0, 5.0, 3.0)
-    assert at_least_as_told(3.0, 3600.0) == LONGEST_WAIT
+    assert [pause_after(Unavailable("", wait), 3.0) for wait in (1.0, 5.0, None)] == [3.0, 5.0, 3.0]
+    assert pause_after(Unavailable("", 3600.0), 3.0) == LONGEST_WAIT

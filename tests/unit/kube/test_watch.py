@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from swerl_agent.kube import Event, Expired, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
-from swerl_agent.kube import watch as module
-from swerl_agent.kube.watch import follow, relist
+from swerl_kube import Event, Expired, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
+from swerl_kube import watch as module
+from swerl_kube.watch import follow, relist
 
 Json = dict[str, Any]
 
@@ -59,7 +59,7 @@ async def play(script: Script) -> list[tuple[str, str]]:
     return seen
 
 
-STOP = Forbidden(403, "Forbidden", "end of script")
+STOP = Forbidden("WATCH", 403, "Forbidden", "end of script")
 
 
 async def test_a_clean_end_of_stream_is_taken_up_where_it_ended() -> None:
@@ -77,7 +77,7 @@ async def test_a_clean_end_of_stream_is_taken_up_where_it_ended() -> None:
 async def test_an_expired_version_means_list_again_without_repeats() -> None:
     script = Script(
         [listing(5, thing("a", 1), thing("b", 2), thing("c", 3)), listing(20, thing("b", 2), thing("c", 15))],
-        [[Expired(410, "Expired", "too old")], [STOP]],
+        [[Expired("WATCH", 410, "Expired", "too old")], [STOP]],
     )
     seen = await play(script)
     assert seen[:3] == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
@@ -96,7 +96,8 @@ async def test_a_broken_connection_is_opened_again() -> None:
 async def test_a_restarted_server_may_refuse_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFUSED_WINDOW", 0.2)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.01)
-    refusals: list[KubeError] = [Unauthorized(401, "Unauthorized", ""), NotFound(404, "NotFound", ""), STOP]
+    missing = NotFound("WATCH", 404, "NotFound", "")
+    refusals: list[KubeError] = [Unauthorized("WATCH", 401, "Unauthorized", ""), missing, STOP]
     going_on = [change("ADDED", thing("b", 6))]
     script = Script([listing(5, thing("a", 3))], [[], *([one] for one in refusals), going_on, *[[STOP]] * 1000])
     assert await play(script) == [("ADDED", "a"), ("ADDED", "b")]

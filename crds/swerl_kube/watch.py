@@ -19,17 +19,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import aiohttp
-from swerl_api.retry_after import at_least_as_told
-
-from .errors import BadRequest, Expired, Forbidden, KubeError, NotFound, Unauthorized, Unreachable, api_error
+from .errors import BadRequest, Expired, Forbidden, KubeError, NotFound, Unauthorized
+from .retry_after import pause_after
 
 if TYPE_CHECKING:
     from .client import KubeClient
 
 Json = dict[str, Any]
 SERVER_TIMEOUT = 300  # seconds after which the server is asked to end a watch
-SILENCE_TIMEOUT = 75.0  # seconds without a byte after which a watch counts as dead; it has a bookmark every minute
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts at a server that does not answer
 FATAL = (BadRequest, Forbidden, NotFound, Unauthorized)
 REFUSED_WINDOW = 60.0  # seconds that a server which has served before may refuse
@@ -43,7 +40,7 @@ class Event:
     object: Json
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """Where lists and watch streams come from."""
 
     async def list(self) -> Json: ...
@@ -58,13 +55,13 @@ def watch(client: KubeClient, path: str, query: Mapping[str, str]) -> AsyncItera
     return follow(_Http(client, path, query))
 
 
-async def follow(source: Source) -> AsyncIterator[Event]:
+async def follow(source: EventSource) -> AsyncIterator[Event]:
     """The state machine of the module's guarantees over any source."""
     known: dict[str, Json] = {}
     version, pause = "", FIRST_PAUSE
     served, refused_since = False, math.inf
     while True:
-        told: float | None = None
+        failure = KubeError()
         try:
             if not version:
                 listing = await source.list()
@@ -87,8 +84,8 @@ async def follow(source: Source) -> AsyncIterator[Event]:
             version = ""
             continue
         except KubeError as error:
-            told = error.retry_after
-        await asyncio.sleep(at_least_as_told(pause * random.uniform(0.5, 1.0), told))
+            failure = error
+        await asyncio.sleep(pause_after(failure, pause * random.uniform(0.5, 1.0)))
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
@@ -122,29 +119,18 @@ class _Http:
         self._client, self._path, self._query = client, path, query
 
     async def list(self) -> Json:
-        return await self._client._read("GET", self._path, self._query)
+        answer: Json = json.loads(await self._client.read(self._path, self._query))
+        return answer
 
-    async def stream(self, version: str) -> AsyncIterator[Json]:
-        query = dict(self._query) | {
-            "watch": "1",
-            "resourceVersion": version,
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(SERVER_TIMEOUT),
-        }
-        client, url = self._client, self._client.server + self._path
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_TIMEOUT)
-        try:
-            async with client.http.get(url, params=query, headers=client.headers(), timeout=timeout) as answer:
-                if answer.status >= 400:
-                    raise api_error(answer.status, await answer.text(), answer.headers, what=f"watch {self._path}")
-                async for line in answer.content:
-                    yield _event(line, self._path)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Unreachable(f"watch {url}: {type(error).__name__}: {error}") from error
+    def stream(self, version: str) -> AsyncIterator[Json]:
+        return self._client.events(self._path, stream_query(version, self._query, SERVER_TIMEOUT))
 
 
-def _event(line: bytes, path: str) -> Json:
-    event: Json = json.loads(line)
-    if event["type"] == "ERROR":
-        raise api_error(int(event["object"].get("code") or 500), json.dumps(event["object"]), what=f"watch {path}")
-    return event
+def stream_query(version: str, selectors: Mapping[str, str], seconds: int) -> dict[str, str]:
+    """Query of a watch that starts after `version` and that the server ends after `seconds`."""
+    return dict(selectors) | {
+        "watch": "1",
+        "resourceVersion": version,
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": str(seconds),
+    }

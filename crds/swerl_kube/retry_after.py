@@ -1,0 +1,35 @@
+"""How a client waits when an API server answers `Retry-After` (RFC 9110, section 10.2.3).
+
+Kubernetes' priority and fairness answers 429; a server that starts or stops answers 429 or 503, both with whole
+seconds. The server did not carry out such a request, so every request may be repeated. Guarantees: a request is not
+repeated before that time; clients turned away together do not come back together; one call waits about LONGEST_WAIT
+seconds in all and then raises.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+LONGEST_WAIT = 30.0  # seconds; priority and fairness asks for 1 at first, for up to 32 where it drops many
+LEAST_WAIT = 0.1  # seconds, where the server asks for 0
+SPREAD = 1.25  # times the wait, at most, by chance
+
+
+def retry_after_seconds(status: int, headers: Mapping[str, str]) -> float | None:
+    """Seconds until the same request may be repeated; None when the answer does not ask for a wait."""
+    text = headers.get("Retry-After", "").strip()
+    return float(text) if status in (429, 503) and text.isascii() and text.isdigit() else None
+
+
+def next_wait(retry_after: float | None, waited: float) -> float | None:
+    """Seconds until the next attempt of a call that has waited `waited` seconds; None when it must raise."""
+    if retry_after is None or waited + retry_after > LONGEST_WAIT:
+        return None
+    return max(retry_after, LEAST_WAIT) * random.uniform(1.0, SPREAD)
+
+
+def pause_after(error: Exception, usual: float) -> float:
+    """Seconds until a caller's own next attempt: `usual`, or more (up to LONGEST_WAIT) if the server asked."""
+    retry_after: float | None = getattr(error, "retry_after", None)
+    return max(usual, min(retry_after or 0.0, LONGEST_WAIT))

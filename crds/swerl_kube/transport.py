@@ -1,0 +1,227 @@
+"""Requests to the API server over one aiohttp session.
+
+Guarantees: every call has a total timeout and a watch that falls silent is cut; a failure is a `KubeError`. A request
+that the server asked to repeat later is repeated then, whatever it is (see retry_after.py). Reads are also repeated
+when the server was not reached or failed. A write that may have been carried out is sent once: only the caller knows
+whether repeating it is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from .config import ClusterConfig
+from .errors import ApiError, KubeError, Unauthorized, Unavailable, Unreachable, answer_error
+from .retry_after import next_wait
+
+Json = dict[str, Any]
+Query = Mapping[str, str] | Sequence[tuple[str, str]]
+Observer = Callable[[str, int | None, float], None]  # method, status (None: no answer), seconds
+
+RETRY_PAUSE = 0.25  # seconds before a read's second attempt, doubled each time
+CONNECT_TIMEOUT = 10.0  # seconds until a stream is connected
+LINE_BUFFER = 4 << 20  # bytes; a watch event is one line, and an object may have 1.5 MiB
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """How a client uses its API server."""
+
+    call_timeout: float = 30.0  # seconds for one request and its answer
+    connections: int = 0  # requests at the same time, not counting watches and exec streams; 0: no limit
+    read_attempts: int = 4  # how often a read is tried
+    watch_silence: float = 75.0  # seconds without a byte after which a watch counts as dead; bookmarks come each minute
+    cached_lists: bool = False  # lists may be served from the API server's cache (resourceVersion=0)
+
+
+class Transport:
+    """One identity at one API server; use with `async with`, inside one event loop."""
+
+    def __init__(
+        self, config: ClusterConfig, options: ClientOptions | None = None, *, observer: Observer | None = None
+    ) -> None:
+        self._config = config
+        self.options = options or ClientOptions()
+        self._observer = observer
+        self._http: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(self.options.connections) if self.options.connections else nullcontext()
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def config(self) -> ClusterConfig:
+        """The API server and the identity there."""
+        return self._config
+
+    @property
+    def namespace(self) -> str:
+        """Default namespace of the context or of the Pod."""
+        return self._config.namespace
+
+    @property
+    def server(self) -> str:
+        """Base URL of the API server."""
+        return self._config.server
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(ssl=self._config.tls or True, limit=0, ttl_dns_cache=60)
+        self._http = aiohttp.ClientSession(
+            connector=connector, read_bufsize=LINE_BUFFER, trust_env=False, proxy=self._config.proxy
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._closing:
+            await self._closing.pop()()
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    def on_close(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Await `action()` before the connections are closed."""
+        self._closing.append(action)
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            raise KubeError("the client is not open: use it inside `async with`")
+        return self._http
+
+    async def headers(self) -> dict[str, str]:
+        """The Authorization header, renewed where it was about to expire; raises ConfigError."""
+        await self._config.credentials.refresh()
+        authorization = self._config.credentials.authorization()
+        return {"Authorization": authorization} if authorization else {}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Query | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """The decoded answer."""
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        content = await self._repeated(method, path, query, data, content_type if data is not None else None)
+        answer: Json = json.loads(content) if content else {}
+        return answer
+
+    async def read(self, path: str, query: Query | None = None) -> bytes:
+        """The content of a GET, tried `read_attempts` times."""
+        pause = RETRY_PAUSE
+        for _ in range(self.options.read_attempts - 1):
+            try:
+                return await self._repeated("GET", path, query)
+            except Unavailable as error:
+                if error.retry_after is not None:  # it was waited for, as long as a call waits
+                    raise
+                await asyncio.sleep(pause)
+                pause *= 2
+        return await self._repeated("GET", path, query)
+
+    async def refusal(self, path: str, query: Query) -> ApiError | Unavailable | None:
+        """Why the server refuses a GET; None when it does not, or does not answer."""
+        try:
+            await self._repeated("GET", path, query)
+        except Unreachable:
+            return None
+        except (ApiError, Unavailable) as error:
+            return error
+        return None
+
+    async def events(self, path: str, query: Query) -> AsyncIterator[Json]:
+        """Raw watch events until the server ends the stream; raises Expired, Unreachable and the like."""
+        request, timeout = f"WATCH {path}", self._stream_timeout(self.options.watch_silence)
+        try:
+            async with self.http.get(
+                self.server + path, params=query, headers=await self.headers(), timeout=timeout
+            ) as answer:
+                if answer.status >= 400:
+                    raise self._refused(request, answer.status, await answer.text(), answer.headers)
+                async for line in answer.content:
+                    yield _event(request, line)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Unreachable(f"{request}: the stream broke: {type(error).__name__}: {error}") from error
+
+    async def chunks(self, path: str, query: Query, *, silence: float) -> AsyncIterator[bytes]:
+        """The content of a GET as it arrives, until it ends; Unreachable after `silence` seconds without a byte."""
+        request = f"GET {path}"
+        try:
+            async with self.http.get(
+                self.server + path, params=query, headers=await self.headers(), timeout=self._stream_timeout(silence)
+            ) as answer:
+                if answer.status >= 400:
+                    raise self._refused(request, answer.status, await answer.text(), answer.headers)
+                async for chunk in answer.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{request}: {type(error).__name__}: {error}") from error
+
+    async def _repeated(
+        self, method: str, path: str, query: Query | None, data: bytes | None = None, content_type: str | None = None
+    ) -> bytes:
+        """The answer, once the server no longer asks to come back later."""
+        waited = 0.0
+        while True:
+            try:
+                return await self._send(method, path, query, data, content_type)
+            except Unavailable as error:
+                pause = next_wait(error.retry_after, waited)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+            waited += pause
+
+    async def _send(
+        self, method: str, path: str, query: Query | None, data: bytes | None, content_type: str | None
+    ) -> bytes:
+        headers = await self.headers() | ({"Content-Type": content_type} if content_type else {})
+        started, status, request = time.monotonic(), None, f"{method} {path}"
+        try:
+            async with (
+                asyncio.timeout(self.options.call_timeout),
+                self._slots,
+                self.http.request(
+                    method, self.server + path, params=query, data=data, headers=headers, timeout=NO_TIMEOUT
+                ) as answer,
+            ):
+                content, status = await answer.read(), answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{request}: {self.server}: {type(error).__name__}: {error}") from error
+        finally:
+            if self._observer is not None:
+                self._observer(method, status, time.monotonic() - started)
+        if status >= 400:
+            raise self._refused(request, status, content.decode(errors="replace"), answer.headers)
+        return content
+
+    def _refused(self, request: str, status: int, body: str, headers: Mapping[str, str]) -> ApiError | Unavailable:
+        error = answer_error(request, status, body, headers)
+        if isinstance(error, Unauthorized):
+            self._config.credentials.reject()
+        return error
+
+    def _stream_timeout(self, silence: float) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence)
+
+
+NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # of aiohttp's own: the call's includes the wait for a slot
+
+
+def _event(request: str, line: bytes) -> Json:
+    event: Json = json.loads(line)
+    if event["type"] == "ERROR":
+        raise answer_error(request, int(event["object"].get("code") or 500), json.dumps(event["object"]))
+    return event
