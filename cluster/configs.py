@@ -128,7 +128,7 @@ root = "{cluster.run / "runsc"}"
 
 
 def audit_policy(cluster: Cluster) -> Path:
-    """What the apiserver writes down: who entered which Pod; everything else would cost more than it tells."""
+    """The apiserver's audit policy: exec, attach and port-forward only, because all requests would cost too much."""
     return cluster.state / "audit-policy.yaml"
 
 

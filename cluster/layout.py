@@ -124,8 +124,8 @@ def swerl_home() -> Path:
 
 
 def cluster_name() -> str:
-    """Which cluster every command means that is not told another: `$SWERL_CLUSTER_NAME`, or `default`; raises
-    ClusterError for a name that none can have."""
+    """The cluster of every command without `--name`: `$SWERL_CLUSTER_NAME`, or `default`; raises ClusterError for an
+    invalid name."""
     return check_name(os.environ.get("SWERL_CLUSTER_NAME") or DEFAULT_NAME)
 
 
@@ -198,7 +198,7 @@ def release(cluster: Cluster) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock of that file, waiting for whoever has it."""
+    """Hold an exclusive lock of that file; wait until it is free."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

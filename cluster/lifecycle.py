@@ -191,7 +191,7 @@ def _wait(condition: Callable[[], bool], seconds: float, what: str, cluster: Clu
                 f"{process.log_tail(cluster, dead[0])}"
             )
         time.sleep(0.1)
-    raise ClusterError(f"waited {seconds:.0f} s in vain until {what}{reason}; logs are in {cluster.log}")
+    raise ClusterError(f"timed out after {seconds:.0f} s waiting until {what}{reason}; logs are in {cluster.log}")
 
 
 def _lock(home: Path, name: str) -> Path:

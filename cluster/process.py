@@ -2,7 +2,7 @@
 
 Guarantees: a recorded pid that now belongs to another process is never signalled; a daemon whose command line or
 configuration has changed is replaced; each daemon is in the cluster's cgroup before it runs its first instruction, and
-ignores no signal that whoever started it ignores (`nohup`), since containers may inherit that.
+ignores no signal that its parent ignores (`nohup`), because containers may inherit that.
 """
 
 import contextlib

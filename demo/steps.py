@@ -30,7 +30,7 @@ class Steps:
 
 
 def run(command: Sequence[str], *, stdin: str | None = None, show: bool = False, timeout: float = 3600) -> str:
-    """Standard output of `command` (with `show`: to the terminal). Raises StepFailed with its last words."""
+    """Standard output of `command` (with `show`: to the terminal). Raises StepFailed with its last output."""
     try:
         done = subprocess.run(
             command, input=stdin, text=True, timeout=timeout, stdout=None if show else subprocess.PIPE,

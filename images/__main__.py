@@ -26,7 +26,7 @@ from images.engine import BuildError, Engine
 
 NEWEST_TAG = "latest"
 BUNDLED = "tasks"
-BASE_KEYS = BASES | {"debian": "debian"}  # the Debian image is made anew on every machine: its name is its key
+BASE_KEYS = BASES | {"debian": "debian"}  # every machine builds its own Debian image: its name is its key
 
 
 @dataclass

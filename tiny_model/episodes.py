@@ -47,7 +47,7 @@ class Segment:
 
 
 def issue(defect: Defect, rng: random.Random) -> str:
-    """A problem statement that names the function and the module and tells the symptom of the kind."""
+    """A problem statement that names the function and the module and describes the symptom of the kind."""
     place = rng.choice(PHRASES["places"]).format(function=defect.function, path=defect.path)
     example = ""
     if rng.random() < 0.25:

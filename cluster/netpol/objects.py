@@ -32,7 +32,7 @@ class World:
     pods: dict[Key, Pod] | None = None
     namespaces: dict[Key, Mapping[str, str]] | None = None
     policies: dict[Key, Policy] | None = None
-    assigned: dict[str, tuple[Key, str]] = field(default_factory=dict)  # address -> Pod and uid, told by the CNI chain
+    assigned: dict[str, tuple[Key, str]] = field(default_factory=dict)  # address -> Pod and uid, from the CNI chain
 
     @property
     def complete(self) -> bool:

@@ -1,4 +1,4 @@
-"""Bad input becomes a condition that says what to do, and nothing is taken in vain."""
+"""Bad input becomes a condition that says what to do, and no resources are taken."""
 
 from __future__ import annotations
 
