@@ -1,7 +1,8 @@
 """The Kubernetes client of operator and agent: asyncio, JSON in and out, typed errors."""
 
 from .client import KubeClient
-from .config import ClusterConfig
+from .cluster_config import ClusterConfig
+from .config import KubeContext
 from .credentials import Credentials
 from .errors import (
     ApiError,
@@ -43,6 +44,7 @@ __all__ = [
     "Invalid",
     "Json",
     "KubeClient",
+    "KubeContext",
     "KubeError",
     "NotFound",
     "ServerError",

@@ -21,9 +21,9 @@ class KubeClient(Transport):
     """The verbs of the API; use with `async with`, inside one event loop."""
 
     @classmethod
-    def from_environment(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
+    def from_environment(cls, kubeconfig: str | config.KubeContext | None = None) -> Self:
         """From `kubeconfig`, $KUBECONFIG, the Pod's service account or ~/.kube/config; raises ConfigError."""
-        return cls(config.load(kubeconfig, context))
+        return cls(config.load(kubeconfig))
 
     async def get(self, api: str, resource: str, namespace: str | None, name: str) -> Json:
         """The object; raises NotFound."""

@@ -11,30 +11,29 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from .credentials import Credentials, TokenFile
+from .cluster_config import ClusterConfig
+from .credentials import TokenFile
 from .errors import ConfigError
+from .kubeconfig import read_kubeconfig
 
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(frozen=True)
-class ClusterConfig:
-    """One API server and one identity."""
+class KubeContext:
+    """A context of a kubeconfig; None leaves the choice to `load`."""
 
-    server: str  # https://host:port, without trailing slash
-    namespace: str  # default of the context, or of the Pod
-    tls: ssl.SSLContext | None  # None for plain http
-    credentials: Credentials
-    proxy: str | None = None  # URL of the HTTP proxy to the server
+    kubeconfig: str | None = None
+    context: str | None = None
 
 
-def load(kubeconfig: str | None = None, context: str | None = None) -> ClusterConfig:
-    """`kubeconfig`, else $KUBECONFIG, else the Pod's service account, else ~/.kube/config: the first that is there.
+def load(source: str | KubeContext | None = None) -> ClusterConfig:
+    """The kubeconfig named, else $KUBECONFIG, else the Pod's service account, else ~/.kube/config: the first present.
 
-    $KUBECONFIG may name several files. `context` replaces the kubeconfig's current-context. Raises ConfigError.
+    $KUBECONFIG may name several files. Without a context the kubeconfig's current-context counts. Raises ConfigError.
     """
-    from .kubeconfig import read_kubeconfig
-
+    chosen = source if isinstance(source, KubeContext) else KubeContext(source)
+    kubeconfig, context = chosen.kubeconfig, chosen.context
     if kubeconfig:
         return read_kubeconfig([Path(kubeconfig)], context)
     if named := [Path(part).expanduser() for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]:

@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 import yaml
@@ -23,9 +23,7 @@ import yaml
 from .errors import ApiError, BadRequest, Forbidden, KubeError, NotFound, Unavailable, Unreachable, answer_error
 from .paths import resource_path
 from .retry_after import pause_after
-
-if TYPE_CHECKING:
-    from .client import KubeClient
+from .transport import Transport
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
 PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")  # in order of preference
@@ -122,7 +120,7 @@ def parse_status(payload: bytes) -> ExitStatus:
 
 
 async def open_exec(
-    client: KubeClient,
+    client: Transport,
     namespace: str,
     pod: str,
     command: Sequence[str],
@@ -157,7 +155,7 @@ async def open_exec(
 
 
 async def exec_output(
-    client: KubeClient, namespace: str, pod: str, command: Sequence[str], *, container: str, seconds: float
+    client: Transport, namespace: str, pod: str, command: Sequence[str], *, container: str, seconds: float
 ) -> bytes:
     """Standard output of `command` until its stream ends; nothing here shows whether the command itself ended."""
     output = bytearray()
@@ -175,7 +173,7 @@ async def exec_output(
     return bytes(output)
 
 
-async def _connect(client: KubeClient, url: str, query: list[tuple[str, str]]) -> aiohttp.ClientWebSocketResponse:
+async def _connect(client: Transport, url: str, query: list[tuple[str, str]]) -> aiohttp.ClientWebSocketResponse:
     """One handshake per protocol until one is accepted; kubelets answer 403 to a protocol they do not know."""
     *preferred, last = PROTOCOLS
     for protocol in preferred:
@@ -184,7 +182,7 @@ async def _connect(client: KubeClient, url: str, query: list[tuple[str, str]]) -
     return await _handshake(client, url, query, last)
 
 
-async def _explained(client: KubeClient, path: str, query: list[tuple[str, str]], error: ApiError) -> ApiError:
+async def _explained(client: Transport, path: str, query: list[tuple[str, str]], error: ApiError) -> ApiError:
     """`error` with the server's message: aiohttp drops that of a handshake, so the request is made without one."""
     found = await client.refusal(path, query)
     if not isinstance(found, ApiError) or found.status != error.status or UPGRADE_MISSING in found.message:
@@ -197,7 +195,7 @@ class ProtocolRefused(KubeError):
 
 
 async def _handshake(
-    client: KubeClient, url: str, query: list[tuple[str, str]], protocol: str
+    client: Transport, url: str, query: list[tuple[str, str]], protocol: str
 ) -> aiohttp.ClientWebSocketResponse:
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT):

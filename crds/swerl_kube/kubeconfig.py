@@ -17,9 +17,10 @@ from typing import Any
 
 import yaml
 
-from .config import ClusterConfig
+from .cluster_config import ClusterConfig
 from .credentials import Credentials, PluginCredentials, TokenFile, load_client_certificate
 from .errors import ConfigError
+from .plugins import auth_provider, exec_plugin
 
 _SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 
@@ -128,14 +129,23 @@ def _credentials(
         return TokenFile(path)
     if token := user.text("token"):
         return Credentials(f"Bearer {token}")
-    if "exec" in user.fields or "auth-provider" in user.fields:
-        from .plugins import plugin
-
-        return PluginCredentials(plugin(config, context, cluster, user), tls)
+    if "exec" in user.fields:
+        run = exec_plugin(str(user), user.fields["exec"], user.file.parent, _with_authority_data(cluster))
+        return PluginCredentials(run, tls)
+    if "auth-provider" in user.fields:
+        name = str(user.fields["auth-provider"].get("name"))
+        return PluginCredentials(auth_provider(str(user), name, config.paths, context), tls)
     if user.text("username"):
         pair = f"{user.text('username')}:{user.text('password')}"
         return Credentials(f"Basic {base64.b64encode(pair.encode()).decode()}")
     return Credentials()
+
+
+def _with_authority_data(cluster: Entry) -> dict[str, Any]:
+    """The cluster as plugins read it: the certificate authority as data, never as a file."""
+    fields = {name: value for name, value in cluster.fields.items() if name != "certificate-authority"}
+    authority = cluster.content("certificate-authority")
+    return fields | ({"certificate-authority-data": base64.b64encode(authority).decode()} if authority else {})
 
 
 class _NamedServerContext(ssl.SSLContext):

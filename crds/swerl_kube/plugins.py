@@ -6,52 +6,58 @@ to the kubeconfig, as kubectl writes them.
 
 from __future__ import annotations
 
-import base64
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from .credentials import PluginAnswer
 from .errors import ConfigError
 
-if TYPE_CHECKING:
-    from .kubeconfig import Entry, Kubeconfig
-
 RECHECK_SECONDS = 60.0  # after which the package looks again whether an auth provider's token expired
+Run = Callable[[], PluginAnswer]
 
 
-def plugin(config: Kubeconfig, context: str, cluster: Entry, user: Entry) -> Callable[[], PluginAnswer]:
-    """The plugin of `user` as a function that runs it and raises ConfigError."""
+def exec_plugin(user: str, command: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]) -> Run:
+    """The plugin in `exec` of `user`, run in `folder`; `cluster` is shown to it where it has provideClusterInfo."""
+    hint = f" ({command['installHint']})" if command.get("installHint") else ""
+    return _guarded(user, lambda: _exec(user, command, folder, cluster), hint)
+
+
+def auth_provider(user: str, name: str, files: Sequence[Path], context: str) -> Run:
+    """The auth-provider `name` of `user` in `context` of these kubeconfig files."""
+    return _guarded(user, lambda: _auth_provider(user, name, files, context))
+
+
+def _guarded(user: str, run: Run, hint: str = "") -> Run:
     try:
         import kubernetes.config.kube_config  # noqa: F401
     except ImportError as error:
         message = f"{user} has a credential plugin, which needs the Python package kubernetes: pip install kubernetes"
         raise ConfigError(message) from error
 
-    def run() -> PluginAnswer:
+    def guarded() -> PluginAnswer:
         try:
-            return _exec(cluster, user) if "exec" in user.fields else _auth_provider(config, context, user)
+            return run()
         except ConfigError:
             raise
-        except Exception as error:  # of whatever kind: the package lets those of JSON, subprocess and requests through
-            raise ConfigError(f"{user}: its credential plugin failed: {error}{_hint(user)}") from error
+        except Exception as error:  # the package lets errors of JSON, subprocess and requests through
+            raise ConfigError(f"{user}: its credential plugin failed: {error}{hint}") from error
 
-    return run
+    return guarded
 
 
-def _exec(cluster: Entry, user: Entry) -> PluginAnswer:
+def _exec(user: str, command: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]) -> PluginAnswer:
     from kubernetes.config.exec_provider import ExecProvider
     from kubernetes.config.kube_config import ConfigNode
 
-    folder = str(user.file.parent.absolute())
     status: dict[str, Any] = ExecProvider(
-        ConfigNode("exec", user.fields["exec"]), folder, ConfigNode("cluster", _shown(cluster))
+        ConfigNode("exec", command), str(folder.absolute()), ConfigNode("cluster", cluster)
     ).run()
-    expiration = status.get("expirationTimestamp")
+    token, expiration = status.get("token"), status.get("expirationTimestamp")
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
-    token = status.get("token")
     if not token and not (certificate and key):
         raise ConfigError(f"{user}: the plugin returned neither a token nor a client certificate with its key")
     return PluginAnswer(
@@ -61,29 +67,16 @@ def _exec(cluster: Entry, user: Entry) -> PluginAnswer:
     )
 
 
-def _shown(cluster: Entry) -> dict[str, Any]:
-    """The cluster as a plugin with provideClusterInfo sees it: the authority as data, whatever the file names."""
-    fields = {name: value for name, value in cluster.fields.items() if name != "certificate-authority"}
-    authority = cluster.content("certificate-authority")
-    return fields | ({"certificate-authority-data": base64.b64encode(authority).decode()} if authority else {})
-
-
-def _auth_provider(config: Kubeconfig, context: str, user: Entry) -> PluginAnswer:
+def _auth_provider(user: str, name: str, files: Sequence[Path], context: str) -> PluginAnswer:
     from kubernetes.client import Configuration
     from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-    merged = KubeConfigMerger(os.pathsep.join(map(str, config.paths)))
+    merged = KubeConfigMerger(os.pathsep.join(map(str, files)))
     loader = KubeConfigLoader(
         config_dict=merged.config, active_context=context, config_base_path=None, config_persister=merged.save_changes
     )
     loader.load_and_set(Configuration())
     token = getattr(loader, "token", None)
     if not token:
-        provider = (user.fields["auth-provider"] or {}).get("name")
-        raise ConfigError(f"{user}: auth-provider {provider!r} gave no token; log in again with its own command")
+        raise ConfigError(f"{user}: auth-provider {name!r} gave no token; log in again with its own command")
     return PluginAnswer(authorization=str(token), expiration=time.time() + RECHECK_SECONDS)
-
-
-def _hint(user: Entry) -> str:
-    hint = (user.fields.get("exec") or {}).get("installHint")
-    return f" ({hint})" if hint else ""

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from .config import ClusterConfig
+from .cluster_config import ClusterConfig
 from .errors import ApiError, KubeError, Unauthorized, Unavailable, Unreachable, answer_error
 from .retry_after import next_wait
 

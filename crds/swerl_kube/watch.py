@@ -17,13 +17,11 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from .errors import BadRequest, Expired, Forbidden, KubeError, NotFound, Unauthorized
 from .retry_after import pause_after
-
-if TYPE_CHECKING:
-    from .client import KubeClient
+from .transport import Transport
 
 Json = dict[str, Any]
 SERVER_TIMEOUT = 300  # seconds after which the server is asked to end a watch
@@ -50,7 +48,7 @@ class EventSource(Protocol):
         ...
 
 
-def watch(client: KubeClient, path: str, query: Mapping[str, str]) -> AsyncIterator[Event]:
+def watch(client: Transport, path: str, query: Mapping[str, str]) -> AsyncIterator[Event]:
     """Events of one collection."""
     return follow(_Http(client, path, query))
 
@@ -115,7 +113,7 @@ def _apply(known: dict[str, Json], raw: Json) -> Event:
 
 
 class _Http:
-    def __init__(self, client: KubeClient, path: str, query: Mapping[str, str]) -> None:
+    def __init__(self, client: Transport, path: str, query: Mapping[str, str]) -> None:
         self._client, self._path, self._query = client, path, query
 
     async def list(self) -> Json:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from swerl_kube import ConfigError, KubeError
+from swerl_kube import ConfigError, KubeContext, KubeError
 
 from swerl_agent.audit import TrajectoryError
 from swerl_agent.episode import EndpointError, EngineError, PromptError, TokenizerError
@@ -60,6 +60,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
     options = parser().parse_args(arguments)
+    if getattr(options, "context", None):
+        options.kubeconfig = KubeContext(options.kubeconfig, options.context)
     try:
         return asyncio.run(_to_its_end(options))
     except USAGE_ERRORS as error:

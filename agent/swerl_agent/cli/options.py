@@ -210,6 +210,7 @@ def prompts_text(options: argparse.Namespace) -> str | None:
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     """Which cluster and namespace."""
     parser.add_argument("--kubeconfig", help="default: $KUBECONFIG, the Pod's service account, ~/.kube/config")
+    parser.add_argument("--context", help="context of the kubeconfig; default: its current-context")
     parser.add_argument("--namespace", "-n", help="default: the context's")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
-from swerl_kube import KubeClient
+from swerl_kube import KubeClient, KubeContext
 
 from swerl_agent.episode import Agent, CommandRunner, Episode, EpisodeRequest, GradedEpisode, run_graded_episode
 from swerl_agent.grading import Grader, Placement, Verdict
@@ -88,7 +88,7 @@ async def open_sample_runner(
     labels: Mapping[str, str] | None = None,
     owners: Sequence[Mapping[str, Any]] = (),
     cache_directory: Path | None = None,
-    kubeconfig: str | None = None,
+    kubeconfig: str | KubeContext | None = None,
 ) -> AsyncIterator[SampleRunner]:
     """A SampleRunner with its own Grader and Lease, owned by `owners`; `kubeconfig` is that of `client`.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 from swerl_api import API_VERSION, EvalProgress, EvaluationFile, names
-from swerl_kube import KubeClient
+from swerl_kube import KubeClient, KubeContext
 
 from swerl_agent.episode import Agent, ChatCompletions, SGLangEngine, check_served, environment_proxy
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
@@ -59,7 +59,7 @@ class Share:
         return self.folders.output / self.file.folder / names.shard_folder(self.number, self.file.spec.shards)
 
 
-async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | None = None) -> bool:
+async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | KubeContext | None = None) -> bool:
     """Make the shard's attempts; whether each has its result, or none to be had with these prompts.
 
     `kubeconfig` is that of `client`. Raises RecordError, TaskError, PromptError, TokenizerError, EndpointError for
@@ -199,7 +199,7 @@ def _prompts(share: Share) -> str | None:
 
 
 def _sample_runner(
-    client: KubeClient, share: Share, kubeconfig: str | None
+    client: KubeClient, share: Share, kubeconfig: str | KubeContext | None
 ) -> AbstractAsyncContextManager[SampleRunner]:
     file = share.file
     return open_sample_runner(

@@ -23,7 +23,7 @@ from swerl_api import Resources
 from swerl_api.base import PullPolicy, faults
 from swerl_api.names import JOB_LABEL, LEASE_DURATION_SECONDS, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
-from swerl_kube import Conflict, KubeClient
+from swerl_kube import Conflict, KubeClient, KubeContext
 
 from . import folders
 from .group import CLAIM_TIMEOUT, SandboxGroup
@@ -40,7 +40,7 @@ class ClaimOptions(TypedDict, total=False):
 
     namespace: str | None
     """Kubernetes namespace; default: the context's, or the Pod's own."""
-    kubeconfig: str | None
+    kubeconfig: str | KubeContext | None
     """Path; default: $KUBECONFIG, the Pod's service account, ~/.kube/config."""
     client: KubeClient | None
     """An open client to use; default: the claim opens one."""

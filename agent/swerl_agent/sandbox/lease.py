@@ -31,7 +31,7 @@ from swerl_api.names import (
     ROLE_CLIENT,
     ROLE_LABEL,
 )
-from swerl_kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
+from swerl_kube import Conflict, Forbidden, KubeClient, KubeContext, KubeError, NotFound
 
 from .errors import SandboxError
 from .settings import DEFAULT_SETTINGS
@@ -102,7 +102,7 @@ class LeaseKeeper:
         holder: str,
         labels: Mapping[str, str] | None = None,
         owner_refs: Sequence[Mapping[str, Any]] = (),
-        kubeconfig: str | None = None,
+        kubeconfig: str | KubeContext | None = None,
         interval: float = LEASE_RENEW_SECONDS,
         duration: int = LEASE_DURATION_SECONDS,
         owns_objects: bool = False,
@@ -237,7 +237,7 @@ async def owning_lease(
     *,
     labels: Mapping[str, str] | None = None,
     owners: Sequence[Mapping[str, Any]] = (),
-    kubeconfig: str | None = None,
+    kubeconfig: str | KubeContext | None = None,
 ) -> AsyncIterator[LeaseKeeper]:
     """A held Lease of this program; objects that it owns are deleted within a minute after the program is killed.
 

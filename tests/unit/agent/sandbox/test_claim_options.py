@@ -8,8 +8,7 @@ import pytest
 from swerl_agent.sandbox import ClaimOptions, Sandbox, blocking
 from swerl_agent.sandbox.claim import CLAIM_ONLY
 from swerl_api.swesandbox import SweSandboxSpec
-from swerl_kube import Credentials, KubeClient
-from swerl_kube.config import ClusterConfig
+from swerl_kube import ClusterConfig, Credentials, KubeClient
 
 
 def test_claim_options_cover_every_spec_field() -> None:
