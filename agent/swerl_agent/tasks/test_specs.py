@@ -1,0 +1,172 @@
+"""Eval scripts of SWE-bench's and SWE-Gym's repositories, rendered from a table of facts (`test_specs.yaml`).
+
+Guarantees: a script has the harness's shape: environment, install step, test files at the base commit, test patch, test
+command with its targets, test files at the base commit again. It does not stop at a step that fails. A repository or
+version that the table lacks is a ValueError that names it. Nothing is imported from a harness or downloaded.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+import yaml
+
+Targets = Literal["files", "modules", "cases"]
+
+FOLDER = "/testbed"
+CONDA = ("source /opt/miniconda3/bin/activate", "conda activate testbed")
+# Grading Pods have no network: pip fails at once instead of trying again for a minute.
+OFFLINE = "export PIP_RETRIES=0 PIP_DISABLE_PIP_VERSION_CHECK=1"
+DELIMITER = "EOF_114329324912"
+START_MARKER, END_MARKER = ": '>>>>> Start Test Output'", ": '>>>>> End Test Output'"
+DATA_SUFFIXES = (
+    ".csv",
+    ".jpeg",
+    ".jpg",
+    ".json",
+    ".md",
+    ".pkl",
+    ".png",
+    ".rst",
+    ".toml",
+    ".txt",
+    ".xml",
+    ".yaml",
+    ".yml",
+)
+_HEADER = re.compile(r'^diff --git "?a/.*?"? "?b/(.*?)"?\n((?:(?!diff --git |@@ ).*\n?)*)', re.MULTILINE)
+_CASE = re.compile(r"\[case ([^\]\s]+)\]")
+_HUNK = re.compile(r"^@@ .*? @@(.*)$")
+
+
+@dataclass(frozen=True)
+class TestSpec:
+    """How the tests of one repository run, for the versions `lower <= v < upper`."""
+
+    test: str
+    install: str = ""
+    setup: tuple[str, ...] = ()
+    targets: Targets = "files"
+    lower: str | None = None
+    upper: str | None = None
+
+    def holds_for(self, version: str) -> bool:
+        """Whether this entry describes `version`."""
+        key = _version_key(version)
+        above = self.lower is None or _version_key(self.lower) <= key
+        return above and (self.upper is None or key < _version_key(self.upper))
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """One file of a patch, by its name after the patch."""
+
+    path: str
+    added: bool
+    deleted: bool
+
+
+def render_eval_script(columns: Mapping[str, Any]) -> str:
+    """The eval script of a row; reads repo, version, base_commit and test_patch.
+
+    Raises ValueError naming the repository or version that the table lacks, and for a test patch without tests.
+    """
+    spec = find_test_spec(str(columns.get("repo") or ""), str(columns.get("version") or ""))
+    patch = str(columns.get("test_patch") or "")
+    targets = targets_of(spec.targets, patch)
+    if not targets:
+        raise ValueError(f"its test patch changes nothing that `{spec.test}` runs")
+    at_base = [shlex.quote(file.path) for file in changed_files(patch) if not file.added]
+    reset = [" ".join(["git checkout", str(columns.get("base_commit") or ""), *at_base])] if at_base else []
+    lines = [
+        "#!/bin/bash",
+        "set -uxo pipefail",
+        *CONDA,
+        f"cd {FOLDER}",
+        *spec.setup,
+        OFFLINE,
+        f"git config --global --add safe.directory {FOLDER}",
+        *([spec.install] if spec.install else []),
+        *reset,
+        f"git apply -v - <<'{DELIMITER}'\n{patch}\n{DELIMITER}",
+        START_MARKER,
+        " ".join([spec.test, *targets]),
+        END_MARKER,
+        *reset,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def find_test_spec(repo: str, version: str) -> TestSpec:
+    """The entry for a repository (in any case) and version; raises ValueError."""
+    entries = specs_by_repository().get(repo.lower())
+    if entries is None:
+        raise ValueError(f"no test spec of repository {repo!r}")
+    if any(entry.lower or entry.upper for entry in entries) and not re.search(r"\d", version):
+        raise ValueError(f"the test spec of {repo} depends on the version, and the row's version is {version!r}")
+    found = next((entry for entry in entries if entry.holds_for(version)), None)
+    if found is None:
+        raise ValueError(f"no test spec of {repo} {version}")
+    return found
+
+
+@cache
+def specs_by_repository() -> Mapping[str, Sequence[TestSpec]]:
+    """The table, by repository in lower case."""
+    text = resources.files(__package__).joinpath("test_specs.yaml").read_text()
+    return {repo: tuple(_entry(entry) for entry in entries) for repo, entries in yaml.safe_load(text).items()}
+
+
+def _entry(entry: Mapping[str, Any]) -> TestSpec:
+    bounds = {"lower": entry.get("from"), "upper": entry.get("below")}
+    rest = {key: value for key, value in entry.items() if key not in ("from", "below", "setup")}
+    return TestSpec(setup=tuple(entry.get("setup", ())), **bounds, **rest)
+
+
+def changed_files(patch: str) -> list[ChangedFile]:
+    """The files of a patch in git's format, in its order."""
+    found = ((match[1], match[2]) for match in _HEADER.finditer(patch))
+    return [ChangedFile(path, "new file mode" in header, "deleted file mode" in header) for path, header in found]
+
+
+def targets_of(kind: Targets, patch: str) -> list[str]:
+    """What follows the test command, quoted for a shell: files, dotted modules, or one expression of case names."""
+    if kind == "cases":
+        names = list(dict.fromkeys(_changed_cases(patch)))
+        return [shlex.quote(" or ".join(names))] if names else []
+    files = [file.path for file in changed_files(patch) if not file.deleted and not file.path.endswith(DATA_SUFFIXES)]
+    return [shlex.quote(_module(file) if kind == "modules" else file) for file in files]
+
+
+def _module(file: str) -> str:
+    """Name under which Django's runner knows a test file."""
+    return file.removesuffix(".py").removeprefix("tests/").replace("/", ".")
+
+
+def _changed_cases(patch: str) -> Iterator[str]:
+    """Names of the `[case NAME]` sections that the added and changed lines of a patch lie in or begin."""
+    current = ""
+    for line in patch.splitlines():
+        if hunk := _HUNK.match(line):
+            current = _case_of(hunk[1], "")
+        elif line.startswith(("+++", "---", "diff --git")):
+            current = ""
+        elif line.startswith((" ", "+", "-")):
+            current = current if line.startswith("-") else _case_of(line[1:], current)
+            if current and not line.startswith(" "):
+                yield current
+
+
+def _case_of(text: str, otherwise: str) -> str:
+    found = _CASE.search(text)
+    return found[1] if found else otherwise
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
