@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ PARSERS = {
     "sqlfluff/sqlfluff": "parse_log_sqlfluff",
     "sympy/sympy": "parse_log_sympy",
 }
+
+
+_INSTANCE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class TaskError(ValueError):
@@ -94,12 +98,13 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
     """
     columns = row.columns
     repo = _text(columns, "repo", where)
+    fail_to_pass = dict.fromkeys(_tests(columns, "FAIL_TO_PASS", where))
     evaluation = Evaluation(
-        eval_script=_text(columns, "eval_script", where),
+        eval_script=_text(columns, "eval_script", where).replace("\r\n", "\n"),
         patch=_text(columns, "patch", where),
         test_patch=_text(columns, "test_patch", where, empty=True),
-        fail_to_pass=_tests(columns, "FAIL_TO_PASS", where),
-        pass_to_pass=_tests(columns, "PASS_TO_PASS", where),
+        fail_to_pass=tuple(fail_to_pass),
+        pass_to_pass=tuple(test for test in _tests(columns, "PASS_TO_PASS", where) if test not in fail_to_pass),
         log_parser=str(columns.get("log_parser") or PARSERS.get(repo, GENERIC_PARSER)),
         eval_type=str(columns.get("eval_type") or "pass_and_fail"),
         expected_output=_outcomes(columns, "expected_output_json", where),
@@ -107,7 +112,7 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
     if not evaluation.fail_to_pass:
         raise TaskError(f"{where}: FAIL_TO_PASS is empty, so nothing grades this task")
     return Task(
-        instance_id=_text(columns, "instance_id", where),
+        instance_id=_instance_id(columns, where),
         repo=repo,
         base_commit=_text(columns, "base_commit", where),
         version=str(columns.get("version") or ""),
@@ -119,6 +124,14 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
         benchmark=is_benchmark(row.data_source, row.split, repo) and not row.train_on_benchmark,
         hidden_paths=_paths(columns, "hidden_paths", where),
     )
+
+
+def _instance_id(columns: Mapping[str, Any], where: str) -> str:
+    """The id, which also names folders: what `storage.file_name` leaves as it is, so that no two ids share a folder."""
+    name = _text(columns, "instance_id", where)
+    if not _INSTANCE_ID.fullmatch(name):
+        raise TaskError(f"{where}: instance_id {name!r} must begin with a letter or digit and hold only letters, digits and -._")
+    return name
 
 
 def _text(row: Mapping[str, Any], key: str, where: str, *, empty: bool = False) -> str:
@@ -147,11 +160,14 @@ def _paths(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _tests(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    """Test ids given as a list or as a JSON string of a list."""
+    """Test ids, each once: a list, or the text of one; the column may have a lower-case name. Empty when absent."""
+    key = key if key in row else key.lower()
     value = _parsed(row, key, where)
+    if value is None:
+        return ()
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(test, str) for test in value):
-        raise TaskError(f"{where}: field {key} must be a list of test ids, or that list as a JSON string")
-    return tuple(value)
+        raise TaskError(f"{where}: field {key} must be a list of test ids, or that list as text")
+    return tuple(dict.fromkeys(value))
 
 
 def _parsed(row: Mapping[str, Any], key: str, where: str) -> Any:

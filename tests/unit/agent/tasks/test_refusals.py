@@ -26,15 +26,21 @@ OTHER = "python__mypy-11213"
         (b"\xff\n", "not UTF-8"),
         (json.dumps(sumanth(patch=None)), "field patch is missing"),
         (json.dumps(sumanth(repo=7)), "field repo is int, not a string"),
-        (json.dumps(sumanth(FAIL_TO_PASS="x")), "field FAIL_TO_PASS is a string that is not JSON"),
+        (json.dumps(sumanth(FAIL_TO_PASS="x")), "field FAIL_TO_PASS is text that is neither JSON nor a Python literal"),
         (json.dumps(sumanth(FAIL_TO_PASS=[])), "FAIL_TO_PASS is empty"),
         (json.dumps(sumanth(PASS_TO_PASS={"a": 1})), "field PASS_TO_PASS must be a list"),
         (json.dumps({"metadata": {"instance": 5}}), "field instance is int"),
-        (json.dumps(r2e(expected_output_json="{")), "field expected_output_json is a string that is not JSON"),
+        (
+            json.dumps(r2e(expected_output_json="{")),
+            "field expected_output_json is text that is neither JSON nor a Python literal",
+        ),
         (json.dumps(r2e(parsed_commit_content='{"file_diffs": [5]}')), "field parsed_commit_content does not hold"),
         (json.dumps(swe_gym(OTHER)), "field eval_script is missing"),
         (json.dumps(sumanth()), "instance_id getmoto__moto-5876 was given before, at"),
-        (json.dumps(text(sumanth(OTHER), "unknown/set")), "no image: .*'unknown/set' is none of swe-gym, swe-bench"),
+        (
+            json.dumps(text(sumanth(OTHER), "unknown/set")),
+            "no image: .*no naming rule is known for data source 'unknown/set'",
+        ),
     ],
 )
 def test_a_malformed_row_is_one_line_with_its_place(

@@ -93,7 +93,9 @@ def test_public_image_names(instance_id: str, source: str, image: str) -> None:
 
 
 def test_a_rows_own_image_comes_first() -> None:
-    assert image_name({"instance_id": "a__b-1", "docker_image": "Namanjain/X:1"}, "swe-gym") == "namanjain/x:1"
+    assert (
+        image_name({"instance_id": "a__b-1", "docker_image": "Namanjain/X:1.0-RC"}, "swe-gym") == "namanjain/x:1.0-RC"
+    )
 
 
 def test_an_unknown_data_source_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -132,7 +134,11 @@ def test_a_task_repository_is_read_and_rewritten(repository: Path) -> None:
         ("task.yaml", "a: [", "not valid YAML"),
         ("tests.json", "{", "not valid JSON"),
         ("tests.json", '{"FAIL_TO_PASS": [], "PASS_TO_PASS": []}', "FAIL_TO_PASS is empty"),
-        ("tests.json", '{"FAIL_TO_PASS": "x", "PASS_TO_PASS": []}', "FAIL_TO_PASS is a string that is not JSON"),
+        (
+            "tests.json",
+            '{"FAIL_TO_PASS": "x", "PASS_TO_PASS": []}',
+            "FAIL_TO_PASS is text that is neither JSON nor a Python literal",
+        ),
         ("problem_statement.md", "", "problem_statement is empty"),
     ],
 )
