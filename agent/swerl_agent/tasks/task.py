@@ -130,7 +130,9 @@ def _instance_id(columns: Mapping[str, Any], where: str) -> str:
     """The id, which also names folders: what `storage.file_name` leaves as it is, so that no two ids share a folder."""
     name = _text(columns, "instance_id", where)
     if not _INSTANCE_ID.fullmatch(name):
-        raise TaskError(f"{where}: instance_id {name!r} must begin with a letter or digit and hold only letters, digits and -._")
+        raise TaskError(
+            f"{where}: instance_id {name!r} holds other characters than letters, digits, - . _ or begins with - or ."
+        )
     return name
 
 
