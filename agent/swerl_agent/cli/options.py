@@ -18,9 +18,9 @@ from swerl_agent.episode.configured import read_prompts
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks import Format, Task, load_tasks
+from swerl_agent.tasks.eval_scripts import scripts_of
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.records import SUFFIXES
-from swerl_agent.tasks.rendering import scripts_of
 from swerl_agent.tasks.repository import TASKS_FOLDER
 from swerl_agent.tasks.sources import Source
 
@@ -67,7 +67,6 @@ def add_rewrite_option(parser: argparse.ArgumentParser) -> None:
 def add_script_options(parser: argparse.ArgumentParser) -> None:
     """Where rows without an eval script have theirs from."""
     parser.add_argument("--eval-scripts", metavar="SOURCE", help="where rows without eval_script find theirs, by id")
-    parser.add_argument("--renderer", metavar="PYTHON", help="interpreter with the SWE-Gym fork or swebench<5")
 
 
 def eval_scripts(options: argparse.Namespace) -> dict[str, str]:

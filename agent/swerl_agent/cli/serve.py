@@ -17,7 +17,7 @@ from swerl_api import AgentSpec, GradingSpec
 
 from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol
 from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
-from swerl_agent.tasks.importing import Wish
+from swerl_agent.tasks.importing import ImportRequest
 
 from .options import (
     add_agent_options,
@@ -104,10 +104,9 @@ def _server(options: argparse.Namespace, runner: Runner, defaults: Defaults) -> 
 def _defaults(options: argparse.Namespace) -> Defaults:
     from swerl_agent.server import Defaults
 
-    wish = Wish(
+    wish = ImportRequest(
         purpose="evaluation",
         scripts=eval_scripts(options),
-        renderer=options.renderer,
         registry_rewrite=options.registry_rewrite,
     )
     return Defaults(options.engine, not options.run_golden, options.temperature, wish)

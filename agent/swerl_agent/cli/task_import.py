@@ -1,25 +1,28 @@
 """`swerl tasks import` and `export`: rows of any source as JSON Lines that training and evaluation read.
 
-Guarantee: every malformed row is one line on standard error, and no file is touched unless all rows are good or
---keep-going says to leave the others out.
+Guarantees: each fault is one line on standard error, with its first row and the number of rows that have it. No file is
+touched unless all rows are good or --keep-going says to leave the others out.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from swerl_agent.tasks import Purpose, TaskError
+from swerl_agent.tasks.eval_scripts import script_warning
 from swerl_agent.tasks.exporting import export_assets
-from swerl_agent.tasks.importing import Entry, Wish, gather
+from swerl_agent.tasks.importing import Entry, ImportRequest, gather
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, Source
 from swerl_agent.tasks.writing import Layout, write_entries
 
 from .options import add_rewrite_option, add_script_options, eval_scripts
 
+_PLACE = re.compile(r"^.*?(:\d+|: row \d+): ")
 SOURCE = f"Hugging Face id, short name ({', '.join(NAMES)}), .jsonl or .parquet file, folder, task repository"
 
 
@@ -74,26 +77,39 @@ def _gathered(
 ) -> tuple[list[Entry], int]:
     malformed: list[TaskError] = []
 
-    def report(error: TaskError) -> None:
-        malformed.append(error)
-        print(f"swerl: {error}", file=sys.stderr)
-
-    wish = Wish(
+    request = ImportRequest(
         purpose=purpose,
         train_on_benchmark=allowed,
         filter=options.filter,
         exclude=read_quarantine(options.quarantine) if options.quarantine else (),
         limit=options.limit,
         scripts=eval_scripts(options),
-        renderer=options.renderer,
         registry_rewrite=options.registry_rewrite,
     )
-    entries = gather([_source(options, text) for text in texts], wish, report)
+    try:
+        entries = gather([_source(options, text) for text in texts], request, malformed.append)
+    finally:
+        _report([str(error) for error in malformed])
+    _report([f"{entry.where}: warning: {warning}" for entry in entries if (warning := script_warning(_script(entry)))])
     if malformed and not options.keep_going:
         raise TaskError(
             f"{len(malformed)} malformed rows, {len(entries)} good; nothing was written (--keep-going would)"
         )
     return entries, len(malformed)
+
+
+def _script(entry: Entry) -> str:
+    return entry.task.evaluation.eval_script
+
+
+def _report(messages: list[str]) -> None:
+    """One line for each fault on standard error: its first row, and how many rows have it."""
+    by_fault: dict[str, list[str]] = {}
+    for message in messages:
+        by_fault.setdefault(_PLACE.sub("", message), []).append(message)
+    for same in by_fault.values():
+        more = f" (and {len(same) - 1:,} more rows)" if len(same) > 1 else ""
+        print(f"swerl: {same[0]}{more}", file=sys.stderr)
 
 
 def _source(options: argparse.Namespace, text: str) -> Source:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from swerl_agent.tasks import Task, TaskError
-from swerl_agent.tasks.importing import Wish, import_one
+from swerl_agent.tasks.importing import ImportRequest, import_one
 from swerl_agent.tasks.records import Record
 
 # Sampling parameters that do not bear on tokens, and those that change nothing with this value.
@@ -33,7 +33,7 @@ class Defaults:
     engine: str | None = None  # URL of an SGLang server or router
     engine_needed: bool = True  # whether a request is refused that names none when this does not either
     temperature: float = 0.0
-    wish: Wish = field(default_factory=lambda: Wish(purpose="evaluation"))  # how rows become tasks
+    wish: ImportRequest = field(default_factory=lambda: ImportRequest(purpose="evaluation"))  # how rows become tasks
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class _Body(BaseModel):
 
 
 def read_request(data: bytes, defaults: Defaults) -> RunRequest:
-    """The request in the body of a `POST /run`; raises BadRequest. Blocks while an eval script is rendered."""
+    """The request in the body of a `POST /run`; raises BadRequest."""
     values = _object(data)
     try:
         body = _Body.model_validate(values)

@@ -15,8 +15,8 @@ from swerl_api import RegistryRewrite
 from swerl_api.images import rewrite
 
 from .benchmarks import Purpose, benchmark_refusal
+from .eval_scripts import eval_script_of
 from .records import Record, task_of
-from .rendering import MISSING, rendered
 from .rows import Row
 from .sources import Source
 from .task import Task, TaskError
@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ImportRequest:
     """What to import."""
 
     purpose: Purpose = "train"
@@ -41,22 +41,21 @@ class Wish:
     exclude: Collection[str] = ()
     limit: int = 0  # rows in the order of the sources; 0 means all
     scripts: Mapping[str, str] = field(default_factory=dict)  # by lower-cased id, for rows that have none
-    renderer: str | None = None  # interpreter with a harness, for rows that still have none
     registry_rewrite: Sequence[RegistryRewrite] = ()
 
 
-Placed = tuple[str, Row]  # where it stands, and the row
+LocatedRow = tuple[str, Row]  # file and line, and the row
 Report = Callable[[TaskError], None]
 
 
-def gather(sources: Iterable[Source], wish: Wish, report: Report) -> list[Entry]:
+def gather(sources: Iterable[Source], request: ImportRequest, report: Report) -> list[Entry]:
     """The tasks of `sources`, in their order; malformed ones go to `report`.
 
     Raises TaskError when a source cannot be read, for a refused benchmark, and when nothing is left.
     """
-    rows = [placed for source in sources for placed in _chosen(_readable(source, report), wish)]
-    entries = list(_unrepeated(_tasks(_with_scripts(rows, wish, report), wish, report), report))
-    refusal = benchmark_refusal(entry.task for entry in entries) if wish.purpose == "train" else None
+    rows = [located for source in sources for located in _chosen(_read_rows(source, report), request)]
+    entries = list(_without_repeats(_tasks(_with_scripts(rows, request, report), request, report), report))
+    refusal = benchmark_refusal(entry.task for entry in entries) if request.purpose == "train" else None
     if refusal:
         raise TaskError(refusal)
     if not entries:
@@ -64,16 +63,16 @@ def gather(sources: Iterable[Source], wish: Wish, report: Report) -> list[Entry]
     return entries
 
 
-def import_one(record: Record, wish: Wish) -> Task:
+def import_one(record: Record, request: ImportRequest) -> Task:
     """The task of one row; raises TaskError naming what is wrong with it."""
     errors: list[TaskError] = []
-    found = list(_tasks(_with_scripts([(record.where, record.row())], wish, errors.append), wish, errors.append))
+    found = list(_tasks(_with_scripts([(record.where, record.row())], request, errors.append), request, errors.append))
     if errors:
         raise errors[0]
     return found[0].task
 
 
-def _readable(source: Source, report: Report) -> Iterator[Placed]:
+def _read_rows(source: Source, report: Report) -> Iterator[LocatedRow]:
     for record in source.records():
         try:
             yield record.where, record.row(**source.defaults)
@@ -81,10 +80,10 @@ def _readable(source: Source, report: Report) -> Iterator[Placed]:
             report(error)
 
 
-def _chosen(rows: Iterable[Placed], wish: Wish) -> Iterator[Placed]:
-    pattern = _pattern(wish.filter)
-    kept = ((where, row) for where, row in rows if _id(row) not in wish.exclude and pattern.match(_id(row)))
-    return islice(kept, wish.limit or None)
+def _chosen(rows: Iterable[LocatedRow], request: ImportRequest) -> Iterator[LocatedRow]:
+    pattern = _pattern(request.filter)
+    kept = ((where, row) for where, row in rows if _id(row) not in request.exclude and pattern.match(_id(row)))
+    return islice(kept, request.limit or None)
 
 
 def _pattern(text: str | None) -> re.Pattern[str]:
@@ -94,30 +93,28 @@ def _pattern(text: str | None) -> re.Pattern[str]:
         raise TaskError(f"filter {text!r} is not a regular expression: {error}") from error
 
 
-def _with_scripts(rows: Sequence[Placed], wish: Wish, report: Report) -> Iterator[Placed]:
-    bare = [row for _, row in rows if not row.columns.get("eval_script") and _id(row).lower() not in wish.scripts]
-    scripts, errors = rendered(wish.renderer, [row.columns for row in bare]) if wish.renderer and bare else ({}, {})
+def _with_scripts(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -> Iterator[LocatedRow]:
     for where, row in rows:
-        name = _id(row).lower()
-        script = row.columns.get("eval_script") or wish.scripts.get(name) or scripts.get(name)
-        if script:
-            yield where, replace(row, columns=row.columns | {"eval_script": script})
+        try:
+            script = eval_script_of(row.columns, request.scripts)
+        except ValueError as error:
+            report(TaskError(f"{where}: {error}"))
         else:
-            report(TaskError(f"{where}: " + (f"no eval script: {errors[name]}" if name in errors else MISSING)))
+            yield where, replace(row, columns=row.columns | {"eval_script": script})
 
 
-def _tasks(rows: Iterable[Placed], wish: Wish, report: Report) -> Iterator[Entry]:
+def _tasks(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -> Iterator[Entry]:
     for where, row in rows:
-        allowed = replace(row, train_on_benchmark=row.train_on_benchmark or wish.train_on_benchmark)
+        allowed = replace(row, train_on_benchmark=row.train_on_benchmark or request.train_on_benchmark)
         try:
             task = task_of(allowed, where=where)
         except TaskError as error:
             report(error)
         else:
-            yield Entry(where, allowed, replace(task, image=rewrite(task.image, wish.registry_rewrite)))
+            yield Entry(where, allowed, replace(task, image=rewrite(task.image, request.registry_rewrite)))
 
 
-def _unrepeated(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:
+def _without_repeats(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:
     first: dict[str, str] = {}
     for entry in entries:
         name = entry.task.instance_id

@@ -124,7 +124,7 @@ def fetched(hub_id: str, folder: Path, **how: Any) -> Download:
     ("name", "split", "row", "message"),
     [
         ("SWE-bench/SWE-bench_Verified", "test", swebench(), "benchmark"),
-        ("SWE-Gym/SWE-Gym", "train", swe_gym(), "eval_script is missing"),
+        ("SWE-Gym/SWE-Gym", "train", swe_gym(repo="a/b"), "no eval script"),
         ("SumanthRH/SWE-Gym-Subset", "train", sumanth(base_commit=""), "base_commit is empty"),
         ("someone/else", "train", sumanth(), "data source 'someone/else'"),
     ],

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from swerl_agent.tasks import Purpose, TaskError
-from swerl_agent.tasks.importing import Wish, gather
+from swerl_agent.tasks.importing import ImportRequest, gather
 from swerl_agent.tasks.sources import Source
 from swerl_agent.tasks.writing import Layout, write_entries
 from swerl_api import TaskSelection
@@ -108,7 +108,7 @@ def _fetch_tasks(wanted: Download, folder: Path, purpose: Purpose) -> None:
     malformed: list[TaskError] = []
     source = Source(wanted.id, wanted.config, wanted.split, wanted.revision)
     try:
-        entries = gather([source], Wish(purpose=purpose, filter=wanted.filter), malformed.append)
+        entries = gather([source], ImportRequest(purpose=purpose, filter=wanted.filter), malformed.append)
     except TaskError:
         if malformed:
             raise malformed[0] from None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.server import BadRequest, Defaults, RunRequest, read_request
-from swerl_agent.tasks.importing import Wish
+from swerl_agent.tasks.importing import ImportRequest
 
 from tests.unit.agent.tasks.rows import SCRIPT, kiro, nemo_gym, prompt_line, r2e, sumanth, swe_gym, swebench
 
@@ -49,10 +49,10 @@ def test_every_shape_of_row_is_a_task(row: dict[str, Any], task: str) -> None:
 
 
 def test_rows_without_a_script_find_it_where_the_server_was_told() -> None:
-    bare = {"sglang_url": ENGINE, "subset": "gym", **swe_gym()}
-    with pytest.raises(BadRequest, match="field eval_script is missing"):
+    bare = {"sglang_url": ENGINE, "subset": "gym", **swe_gym(repo="a/b")}
+    with pytest.raises(BadRequest, match="no eval script"):
         read(bare)
-    wish = Wish(purpose="evaluation", scripts={"getmoto__moto-5876": SCRIPT})
+    wish = ImportRequest(purpose="evaluation", scripts={"getmoto__moto-5876": SCRIPT})
     assert read(bare, Defaults(wish=wish)).task.evaluation.eval_script == SCRIPT
 
 

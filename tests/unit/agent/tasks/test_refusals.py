@@ -35,7 +35,7 @@ OTHER = "python__mypy-11213"
             "field expected_output_json is text that is neither JSON nor a Python literal",
         ),
         (json.dumps(r2e(parsed_commit_content='{"file_diffs": [5]}')), "field parsed_commit_content does not hold"),
-        (json.dumps(swe_gym(OTHER)), "field eval_script is missing"),
+        (json.dumps(swe_gym(OTHER)), "no eval script: the row has no column eval_script"),
         (json.dumps(sumanth()), "instance_id getmoto__moto-5876 was given before, at"),
         (
             json.dumps(text(sumanth(OTHER), "unknown/set")),
@@ -68,8 +68,6 @@ def test_a_malformed_row_is_one_line_with_its_place(
         (["not-an-id"], "no such file or folder"),
         (["{rows}", "--filter", "("], "filter '(' is not a regular expression"),
         (["{rows}", "--filter", "nothing"], "no task is left"),
-        (["{rows}", "--renderer", "/nowhere/python"], "renderer /nowhere/python cannot be started"),
-        (["{rows}", "--renderer", sys.executable], "no harness with test specs here"),
         (["{rows}", "--eval-scripts", "{rows}"], "has no column eval_script"),
         (["{rows}", "--quarantine", "/nowhere"], "/nowhere: cannot be read"),
     ],
@@ -160,3 +158,17 @@ def test_a_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> No
     grading.unlink()
     with pytest.raises(TaskError, match=r"train\.jsonl:1: field eval_script is missing"):
         load_tasks(out, "jsonl")
+
+
+def test_a_fault_of_many_rows_is_one_line_with_their_number(tmp_path: Path, run: Run) -> None:
+    rows = [swe_gym(f"a__b-{number}", repo="a/b") for number in range(2438)]
+    first, summary = run(jsonl(tmp_path / "a.jsonl", *rows), "--data-source", "swe-gym", code=2)
+    assert "a.jsonl:1: no eval script: the row has no column eval_script, and no test spec of repository 'a/b'" in first
+    assert first.endswith("(and 2,437 more rows)")
+    assert "no task is left of 2438 rows chosen" in summary
+
+
+def test_checkout_without_a_path_is_warned_of(tmp_path: Path, run: Run) -> None:
+    script = f"cd /testbed\ngit checkout {'a' * 40}\npytest\n"
+    (warning,) = run(jsonl(tmp_path / "a.jsonl", sumanth(eval_script=script)), "--data-source", "swe-gym")
+    assert "a.jsonl:1: warning: its eval script runs `git checkout aaaa" in warning
