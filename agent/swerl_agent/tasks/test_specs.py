@@ -41,6 +41,7 @@ DATA_SUFFIXES = (
     ".yml",
 )
 _HEADER = re.compile(r'^diff --git "?a/.*?"? "?b/(.*?)"?\n((?:(?!diff --git |@@ ).*\n?)*)', re.MULTILINE)
+_FIELDS = {"from": "lower", "below": "upper"}  # of the table, where Python's names differ
 _CASE = re.compile(r"\[case ([^\]\s]+)\]")
 _HUNK = re.compile(r"^@@ .*? @@(.*)$")
 
@@ -124,9 +125,8 @@ def specs_by_repository() -> Mapping[str, Sequence[TestSpec]]:
 
 
 def _entry(entry: Mapping[str, Any]) -> TestSpec:
-    bounds = {"lower": entry.get("from"), "upper": entry.get("below")}
-    rest = {key: value for key, value in entry.items() if key not in ("from", "below", "setup")}
-    return TestSpec(setup=tuple(entry.get("setup", ())), **bounds, **rest)
+    fields = {_FIELDS.get(key, key): value for key, value in entry.items()}
+    return TestSpec(**fields | {"setup": tuple(fields.get("setup", ()))})
 
 
 def changed_files(patch: str) -> list[ChangedFile]:
