@@ -1,4 +1,4 @@
-"""Every way a sandbox can be lost, brought about for real: told by reason in conditions and Events, and never twice."""
+"""Every real way to lose a sandbox: conditions and Events report the reason, and never twice."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ async def loses_one(user: Any, reading: Reading, group: str, reason: str) -> str
     assert (status["phase"], status["failed"]) == ("Ready", 1)
     assert f"1 of 2 Pods were lost: 1 {reason}" in message
 
-    async def told() -> list[tuple[str, str]]:
+    async def events() -> list[tuple[str, str]]:
         return [(event["type"], event["message"]) for event in await user.events(group) if event["reason"] == reason]
 
-    assert await user.until(told, bool, 10) == [("Warning", message)]
+    assert await user.until(events, bool, 10) == [("Warning", message)]
     return message
 
 
@@ -65,7 +65,7 @@ async def test_an_evicted_pod_is_lost(user: Any, reading: Reading) -> None:
 
 @pytest.fixture
 async def slots(user: Any) -> AsyncIterator[None]:
-    """Two units on the node of a resource that only this test asks for, so that nobody else can be preempted."""
+    """Two units of a resource that only this test requests, so that no other Pod is preempted."""
     nodes = await user.api.list("v1", "nodes", None)
     name, pointer = nodes[0]["metadata"]["name"], "/status/capacity/" + SLOT.replace("/", "~1")
 
@@ -120,15 +120,15 @@ async def test_a_process_killed_for_memory_is_reported_with_the_limit(user: Any,
     status = await user.until(lambda: user.status("hungry"), lambda s: s.get("phase") == "Failed", 60)
     state, reason, message = reading(status, "Finished")
     assert (state, reason) == ("True", "OOMKilled") and "resources.limits.memory" in message
-    told = await user.until(lambda: user.events("hungry"), bool, 10)
-    assert [event["reason"] for event in told] == ["OOMKilled"], json.dumps(told)
+    events = await user.until(lambda: user.events("hungry"), bool, 10)
+    assert [event["reason"] for event in events] == ["OOMKilled"], json.dumps(events)
     await user.delete("hungry")
 
 
 async def test_waiting_for_a_node_is_an_event_too(user: Any) -> None:
     await user.declare("no-place", nodeSelector={"no-such": "node"})
-    told = await user.until(lambda: user.events("no-place"), bool, 40)
-    assert [(event["type"], event["reason"]) for event in told] == [("Warning", "Unschedulable")]
+    events = await user.until(lambda: user.events("no-place"), bool, 40)
+    assert [(event["type"], event["reason"]) for event in events] == [("Warning", "Unschedulable")]
     await asyncio.sleep(2)
     assert len(await user.pods("no-place")) == 1
     await user.delete("no-place")

@@ -1,7 +1,7 @@
-"""Two operators: one leads, the other follows at once when the first is told to stop, and makes nothing twice.
+"""Two operators: the standby takes over at once when the leader gets a signal, and creates nothing twice.
 
-How long nobody led is read from the Lease itself, every version of it: when the one wrote that it lets go, or renewed
-for the last time, and when the other wrote that it leads. What this process is late with does not count.
+The time without a leader is read from the versions of the Lease: from the release, or the last renewal, of the one to
+the first write of the other. Delays of the test process do not count.
 """
 
 from __future__ import annotations

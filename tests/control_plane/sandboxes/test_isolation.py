@@ -1,4 +1,4 @@
-"""What a sandbox can be told apart by from inside: its user namespace, and what it reaches of the network."""
+"""The isolation of a sandbox from inside: its user namespace, and the network that it reaches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def operator_options() -> dict[str, str]:
 OPEN: dict[str, Any] = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",
-    "metadata": {"name": "somebody-opens-all"},
+    "metadata": {"name": "opens-all"},
     "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}], "egress": [{}]},
 }
 
@@ -42,7 +42,7 @@ async def test_root_of_a_sandbox_is_unprivileged_on_its_node(user: Any, kubeconf
     assert spans[0][1] != spans[1][1], "no two sandboxes share their users"
     assert (await inside(kubeconfig, user.namespace, "swesb-mapped-0", "id", "-u")).strip() == "0"
     plain = await inside(kubeconfig, user.namespace, "swesb-plain-0", "cat", "/proc/self/uid_map")
-    assert plain.split()[:2] == ["0", "0"], "what a group says counts more than what the operator was told"
+    assert plain.split()[:2] == ["0", "0"], "the spec of a group overrides the operator's option"
     for name in ("mapped", "plain"):
         await user.delete(name)
 

@@ -1,4 +1,4 @@
-"""Jobs under one limit for all: nobody exceeds it, and the job with the fewest sandboxes goes first."""
+"""Jobs share one limit: it is never exceeded, and the job with the fewest sandboxes goes first."""
 
 from __future__ import annotations
 

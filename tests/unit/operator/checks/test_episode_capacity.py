@@ -64,8 +64,8 @@ async def problems(
 ) -> list[str]:  # fmt: skip
     """What is wrong with a job of these sections."""
     api: Any = Api(kept={("runtimeclasses", "gvisor"): runtime} if runtime else {})
-    wish, judged = SandboxSpec.model_validate(sandbox or {}), GradingSpec.model_validate(grading or {})
-    found = await episode_capacity_problems(api, Settings(**settings), wish, judged, nodes)  # type: ignore[arg-type]
+    sandbox_spec, grading_spec = SandboxSpec.model_validate(sandbox or {}), GradingSpec.model_validate(grading or {})
+    found = await episode_capacity_problems(api, Settings(**settings), sandbox_spec, grading_spec, nodes)  # type: ignore[arg-type]
     return [f"{problem.reason}: {problem.message}" for problem in found]
 
 

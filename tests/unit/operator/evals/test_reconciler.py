@@ -84,7 +84,7 @@ def matches(body: Body, selector: str) -> bool:
 
 
 class Ray:
-    """A Ray head that does what it is told."""
+    """A Ray head that accepts every submission."""
 
     def __init__(self) -> None:
         self.drivers: dict[str, DriverState] = {}

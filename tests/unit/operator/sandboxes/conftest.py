@@ -130,7 +130,7 @@ class World:
         self.pods: dict[str, Body] = {}
         self.leases: dict[str, Body] = {}
         self.policies: dict[str, Body] = {}
-        self.told: list[Body] = []
+        self.posted_events: list[Body] = []
         self.events: list[tuple[str, str, Body]] = []
         self.created: Counter[tuple[str, int]] = Counter()
         self.writes: Counter[str] = Counter()
@@ -138,7 +138,7 @@ class World:
         self._versions = itertools.count(1)
         self._uids = itertools.count(1)
         self.gates: list[Body] = []  # that a webhook puts on each Pod as it is created
-        self.probed: list[tuple[str, list[str]]] = []  # Pods asked for their isolation, and with which words
+        self.probed: list[tuple[str, list[str]]] = []  # probed Pods, with the arguments of the probe
         self.answers = "ended 0\n"  # what such a probe prints
 
     # What a user, a kubelet or a client does.
@@ -175,7 +175,7 @@ class World:
         return {"items": items, "metadata": {"resourceVersion": str(next(self._versions))}}
 
     async def stream(self, url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, Body]]:
-        """Silence: the tests deliver events by hand."""
+        """No event: the tests deliver events themselves."""
         await asyncio.Event().wait()
         yield "", {}
 
@@ -208,7 +208,7 @@ class World:
             self.policies[name] = body
             return body
         if resource == "events":
-            self.told.append(body)
+            self.posted_events.append(body)
             return body
         if name in self.pods:
             raise Conflict("POST", 409, "AlreadyExists", name)

@@ -33,12 +33,12 @@ def test_pull_seconds_are_parsed_from_the_kubelets_message(message: str, took: f
 
 
 class Events:
-    """Watches that end as told, one after the other: after the Events of `streams`, by the error there."""
+    """Watches that yield the Events of `streams`, one stream after the other, and raise the errors there."""
 
     def __init__(self, *streams: list[tuple[str, dict[str, Any]] | Exception]) -> None:
         self.streams = list(streams)
         self.opened: list[int] = []
-        self.all_told = asyncio.Event()
+        self.exhausted = asyncio.Event()
 
     async def events_version(self, namespace: str | None) -> int:
         return 7
@@ -46,12 +46,12 @@ class Events:
     async def pull_events(self, namespace: str | None, version: int) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         self.opened.append(version)
         if not self.streams:
-            self.all_told.set()
+            self.exhausted.set()
             await asyncio.Event().wait()
-        for told in self.streams.pop(0):
-            if isinstance(told, Exception):
-                raise told
-            yield told
+        for event in self.streams.pop(0):
+            if isinstance(event, Exception):
+                raise event
+            yield event
 
 
 def pulled(pod: str, version: int, kind: str = "ADDED") -> tuple[str, dict[str, Any]]:
@@ -76,7 +76,7 @@ async def test_a_watch_resumes_at_its_version_or_starts_over_when_that_is_gone(
     )
     listening = asyncio.create_task(PullWatcher(events, store, SETTINGS, []).run())  # type: ignore[arg-type]
     async with asyncio.timeout(5):
-        await events.all_told.wait()
+        await events.exhausted.wait()
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     assert record.pulls == {"pod-g-0": 11.0, "pod-g-1": 14.0}

@@ -1,4 +1,4 @@
-"""What the watches did not tell, a list does."""
+"""Lists find what the watches missed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_group_replaced_without_an_event_keeps_no_place_in_the_queue(wor
     await settle(server, operator, lambda: "status" in server.sandboxes["g"])
     server.remove("sandbox", "g")
     server.declare("g", replicas=4, maxConcurrent=LIMIT)
-    server.events.clear()  # only a list tells of it
+    server.events.clear()  # only a list finds it
     await asyncio.sleep(2 * SETTINGS.resync)
     for name in list(server.pods):
         server.remove("pod", name)

@@ -46,7 +46,7 @@ async def test_a_group_is_ready_only_when_its_probe_reaches_nothing(server: Any,
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("reason") == "NotIsolated")
     assert "tcp 192.0.2.1 6443" in ready(server)["message"]
-    assert [event["reason"] for event in server.told] == ["NotIsolated"]
+    assert [event["reason"] for event in server.posted_events] == ["NotIsolated"]
     server.answers = "ended 0\n"
     await settle(server, operator, lambda: ready(server).get("status") == "True")
 

@@ -1,4 +1,4 @@
-"""A group's name in Kueue, and Kueue's words about it."""
+"""A group's name in Kueue, and Kueue's message about it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NEW, OLD = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"
 
 
 def workload(*conditions: tuple[str, str, str]) -> dict[str, Any]:
-    told = [{"type": kind, "status": status, "message": message} for kind, status, message in conditions]
-    return {"status": {"conditions": told}}
+    entries = [{"type": kind, "status": status, "message": message} for kind, status, message in conditions]
+    return {"status": {"conditions": entries}}
 
 
 class Kueue:
@@ -28,13 +28,13 @@ class Kueue:
 
     def __init__(self, **answers: list[dict[str, Any]] | ApiError) -> None:
         self._answers = {NEW: answers.get("new", []), OLD: answers.get("old", [])}
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
 
     async def list(
         self, api_version: str, resource: str, namespace: str | None, *, labels: str = "", fields: str = ""
     ) -> list[dict[str, Any]]:
         assert (resource, namespace) == ("workloads", "ns")
-        self.asked.append((api_version, fields or labels))
+        self.requests.append((api_version, fields or labels))
         answer = self._answers[api_version]
         if isinstance(answer, ApiError):
             raise answer
@@ -55,7 +55,7 @@ def test_groups_of_one_name_have_different_pod_groups_that_fit_a_label(group: Ca
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "message"),
     [
         ({"new": [workload(("QuotaReserved", "False", "1 more needed"))]}, "1 more needed"),
         ({"new": NotFound("GET", 404, "", ""), "old": [workload(("QuotaReserved", "False", "full"))]}, "full"),
@@ -67,14 +67,14 @@ def test_groups_of_one_name_have_different_pod_groups_that_fit_a_label(group: Ca
     ],
 )
 async def test_a_queued_group_reports_the_queues_message(
-    gated: Callable[..., GroupRecord], answers: dict[str, Any], said: str
+    gated: Callable[..., GroupRecord], answers: dict[str, Any], message: str
 ) -> None:
     group = gated()
     group.state.queue_message = await queue_message(group, Kueue(**answers))
-    assert group.state.queue_message == said
+    assert group.state.queue_message == message
     admitted = desired_status(group, GroupDecision(), 1_000_000.0)["conditions"][0]
     assert admitted["reason"] == "SchedulingGated"
-    assert admitted["message"].endswith(f"LocalQueue q: {said}" if said else "LocalQueue q")
+    assert admitted["message"].endswith(f"LocalQueue q: {message}" if message else "LocalQueue q")
 
 
 async def test_a_groups_workload_is_found_by_name_and_a_single_pods_by_owner(
@@ -83,7 +83,7 @@ async def test_a_groups_workload_is_found_by_name_and_a_single_pods_by_owner(
     api = Kueue()
     await queue_message(gated(), api)
     await queue_message(gated(replicas=1), api)
-    assert api.asked == [(NEW, "metadata.name=swesb-g-uid-g"), (NEW, "kueue.x-k8s.io/job-uid=pod-g-0")]
+    assert api.requests == [(NEW, "metadata.name=swesb-g-uid-g"), (NEW, "kueue.x-k8s.io/job-uid=pod-g-0")]
 
 
 async def test_pods_that_no_queue_holds_cost_no_request(
@@ -95,4 +95,4 @@ async def test_pods_that_no_queue_holds_cost_no_request(
     elsewhere.group = replace(elsewhere.existing_group, labels={})
     for seen in (record(pod()), record(), record(pod(0, PodStage.WAITING, **other)), elsewhere):
         assert await queue_message(seen, api) == ""
-    assert not api.asked
+    assert not api.requests

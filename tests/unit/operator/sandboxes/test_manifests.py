@@ -35,8 +35,8 @@ def test_the_pod_has_no_token_no_privilege_and_an_end(group: Groups) -> None:
 
 def test_the_groups_labels_are_copied_but_cannot_override(group: Groups) -> None:
     plain = group()
-    made = replace(plain, labels={**plain.labels, "swerl.dev/egress": "allow", "swerl.dev/sandbox": "other"})
-    labels = sandbox_pod(made, 0, SETTINGS)["metadata"]["labels"]
+    resources = replace(plain, labels={**plain.labels, "swerl.dev/egress": "allow", "swerl.dev/sandbox": "other"})
+    labels = sandbox_pod(resources, 0, SETTINGS)["metadata"]["labels"]
     assert labels == {
         "swerl.dev/job": "j",
         "kueue.x-k8s.io/queue-name": "q",
@@ -53,7 +53,7 @@ def test_names_resolve_only_where_the_network_is_open(group: Groups) -> None:
 
 
 def test_the_spec_reaches_the_pod(group: Groups) -> None:
-    made = group(
+    resources = group(
         env={"A": "1", "PAGER": "less"},
         runtimeClassName="gvisor",
         nodeSelector={"pool": "x"},
@@ -63,7 +63,7 @@ def test_the_spec_reaches_the_pod(group: Groups) -> None:
         workdir="/src",
     )
     settings = SandboxSettings(host_users=False, pod_overrides={"schedulerName": "mine"})
-    spec = sandbox_pod(made, 0, settings)["spec"]
+    spec = sandbox_pod(resources, 0, settings)["spec"]
     container = spec["containers"][0]
     assert {"name": "PAGER", "value": "less"} in container["env"] and {"name": "A", "value": "1"} in container["env"]
     assert {"name": "TQDM_DISABLE", "value": "1"} in container["env"]
@@ -72,7 +72,7 @@ def test_the_spec_reaches_the_pod(group: Groups) -> None:
     assert (spec["nodeSelector"], spec["imagePullSecrets"]) == ({"pool": "x"}, [{"name": "s"}])
     assert spec["tolerations"][0] == {"key": "k", "operator": "Exists"}
     assert sandbox_pod(group(hostUsers=True, runtimeClassName="gvisor"), 0, settings)["spec"]["hostUsers"] is True, (
-        "what a group says counts more than what the operator was told"
+        "the spec of a group overrides the operator's option"
     )
 
 
@@ -102,16 +102,16 @@ def test_an_unreachable_node_has_a_short_toleration_unless_the_spec_has_one(grou
 
 
 def test_requests_and_limits_are_complete() -> None:
-    wish = Resources(requests={"cpu": "2", "example.com/device": "1"}, limits={"memory": "8Gi"})
-    made = pod_resources(wish, SETTINGS)
+    requested = Resources(requests={"cpu": "2", "example.com/device": "1"}, limits={"memory": "8Gi"})
+    resources = pod_resources(requested, SETTINGS)
     storage = SETTINGS.default_limits["ephemeral-storage"]
-    assert made["limits"] == {
+    assert resources["limits"] == {
         "cpu": "2",
         "example.com/device": "1",
         "memory": "8Gi",
         "ephemeral-storage": storage,
     }
-    assert made["requests"] == {
+    assert resources["requests"] == {
         "cpu": "2",
         "example.com/device": "1",
         "memory": "8Gi",

@@ -1,4 +1,4 @@
-"""What the operator is told about sandboxes on its command line."""
+"""The command-line options for sandboxes."""
 
 from __future__ import annotations
 

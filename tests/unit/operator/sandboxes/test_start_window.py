@@ -1,4 +1,4 @@
-"""The window follows the nodes' pace and nobody holds it for ever."""
+"""The window adapts to the nodes, and no Pod occupies a slot for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A status tells all that matters in few writes."""
+"""The status has all that matters in few writes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_each_reason_has_one_event_and_the_end_only_one(record: Records, pod: Po
 
 def test_cpu_seconds_are_written_once_ready_and_never_shrink(record: Records, pod: Pods) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)], cpu_seconds=0.3))
-    assert "cpuSeconds" not in ready, "it would count as told"
+    assert "cpuSeconds" not in ready, "it would count as written"
     later = status_of(record(*[pod(i) for i in range(4)], status=ready, cpu_seconds=12.34))
     assert later["cpuSeconds"] == 12.3
     after_a_restart = status_of(record(*[pod(i) for i in range(4)], status=later))
@@ -176,8 +176,8 @@ def test_cpu_seconds_on_their_own_cost_one_write(replicas: int, record: Records,
         used = seen(ready, 5.0 + later)
         assert due(quick, ready, used, replicas, NOW + later) == NOW + SETTINGS.usage_delay
         assert due(slow, ready, used, replicas, NOW + later) is None, "it has had its share of writes"
-    told = seen(ready, 65.0)
-    assert due(quick, told, seen(told, 500.0), replicas, NOW) is None
+    written = seen(ready, 65.0)
+    assert due(quick, written, seen(written, 500.0), replicas, NOW) is None
 
 
 def test_a_group_stays_ready_while_its_pods_leave(record: Records, pod: Pods) -> None:

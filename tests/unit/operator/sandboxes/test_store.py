@@ -88,7 +88,7 @@ def test_a_new_group_of_the_same_name_replaces_the_earlier_one(group: Groups, po
     record = store.record(("ns", "g"))
     assert record is not None and (record.uid, record.created) == ("second", 0)
     assert store.leases() == {("ns", "lease")}
-    assert store.stale_groups(["second"], 2, None) == ["first"], "its end is still to be told"
+    assert store.stale_groups(["second"], 2, None) == ["first"], "its deletion is still to be processed"
     assert store.drop_group("first") is not None and store.record(("ns", "g")) is record
     store.drop_group("second")
     assert store.leases() == set()
@@ -96,8 +96,8 @@ def test_a_new_group_of_the_same_name_replaces_the_earlier_one(group: Groups, po
 
 def test_counts_are_restored_from_the_written_status(group: Groups, pod: Pods) -> None:
     store = GroupStore()
-    told = replace(group(), status={"replicas": 4, "failed": 1, "finished": 2, "cpuSeconds": 12.3})
-    record = store.put_group(told)
+    written = replace(group(), status={"replicas": 4, "failed": 1, "finished": 2, "cpuSeconds": 12.3})
+    record = store.put_group(written)
     assert record is not None
     store.put_pod("uid-g", pod(1))
     record.cpu_seconds += 1.0

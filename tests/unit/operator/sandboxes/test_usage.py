@@ -37,7 +37,7 @@ def test_a_sample_covers_the_time_since_the_one_before() -> None:
     meter = CpuMeter()
     assert meter.read([sample("a", 0, "500m", "500m")]) == {("ns", "a"): 15.0}
     assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): pytest.approx(6.0)}
-    assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): 0.0}, "a sample that is told twice counts once"
+    assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): 0.0}, "a repeated sample counts once"
 
 
 def test_pods_without_a_sample_are_dropped() -> None:
@@ -58,19 +58,19 @@ class Sampled:
 
 
 async def test_a_group_is_reconciled_until_its_status_has_cpu_seconds(group: Callable[..., ParsedGroup]) -> None:
-    store, api, looked = GroupStore(), Sampled(), list[ObjectKey]()
+    store, api, enqueued = GroupStore(), Sampled(), list[ObjectKey]()
     metrics = SandboxMetrics(CollectorRegistry(), store)
-    usage = UsageSampler(api, store, metrics, SandboxSettings(), [], looked.append)  # type: ignore[arg-type]
+    usage = UsageSampler(api, store, metrics, SandboxSettings(), [], enqueued.append)  # type: ignore[arg-type]
     record = store.put_group(group())
     assert record is not None
     api.samples = [sample("swesb-g-0", 0, "0")]
     await usage.sample()
-    assert not looked, "there is nothing to tell"
+    assert not enqueued, "there is nothing to write"
     for at in (60, 120):
         api.samples = [sample("swesb-g-0", at, "500m")]
         await usage.sample()
-    assert (looked, record.cpu_seconds) == ([("ns", "g")] * 2, 60.0)
+    assert (enqueued, record.cpu_seconds) == ([("ns", "g")] * 2, 60.0)
     store.put_group(replace(group(), version=2, status={"cpuSeconds": 60.0}))
     api.samples = [sample("swesb-g-0", 180, "500m")]
     await usage.sample()
-    assert len(looked) == 2
+    assert len(enqueued) == 2
