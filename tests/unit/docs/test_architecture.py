@@ -13,7 +13,13 @@ from .test_references import fields
 
 PAGE = ROOT / "docs/architecture.md"
 TEXT = prose(PAGE.read_text())
-PACKAGES = ("crds/swerl_api", "operator/swerl_operator", "agent/swerl_agent", "trainer/swerl_trainer")
+PACKAGES = (
+    "crds/swerl_api",
+    "crds/swerl_kube",
+    "operator/swerl_operator",
+    "agent/swerl_agent",
+    "trainer/swerl_trainer",
+)
 PATH = re.compile(r"^[a-z_]+/[\w/.]*$")
 
 
