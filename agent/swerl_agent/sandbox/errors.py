@@ -87,6 +87,12 @@ class PodGone(SandboxLost):
     code = "pod_gone"
 
 
+class PodRejected(SandboxLost):
+    """The API server or the node's kubelet refused the Pod."""
+
+    code = "pod_rejected"
+
+
 class PodReplaced(SandboxLost):
     """Another Pod has the name now, or the container was restarted: the state is lost."""
 

@@ -6,30 +6,11 @@ from typing import Any
 
 from swerl_api.conditions import SandboxReason
 
-from .errors import (
-    Evicted,
-    ImagePullFailed,
-    LeaseExpired,
-    LifetimeExceeded,
-    NodeLost,
-    OOMKilled,
-    PodGone,
-    SandboxError,
-)
-from .pod import waiting_for, waiting_reason
+from .errors import PodGone, SandboxError
+from .pod import LOSS_ERRORS, waiting_for, waiting_reason
 
 Json = dict[str, Any]
 
-# By the reason of condition Finished.
-LOSS_ERRORS: dict[str, type[SandboxError]] = {
-    SandboxReason.EVICTED: Evicted,
-    SandboxReason.IMAGE_PULL_FAILED: ImagePullFailed,
-    SandboxReason.LEASE_EXPIRED: LeaseExpired,
-    SandboxReason.LIFETIME_EXCEEDED: LifetimeExceeded,
-    SandboxReason.NODE_LOST: NodeLost,
-    SandboxReason.OOM_KILLED: OOMKilled,
-    SandboxReason.PREEMPTED: Evicted,
-}
 NO_CAPACITY = (SandboxReason.WAITING_FOR_CAPACITY, SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED)
 
 

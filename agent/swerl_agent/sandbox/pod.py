@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from swerl_api.conditions import SandboxReason
 from swerl_api.names import SANDBOX_CONTAINER
 from swerl_kube import (
     BadRequest,
@@ -24,41 +25,36 @@ from swerl_kube import (
     Unreachable,
     pause_after,
 )
+from swerl_kube.pod_loss import container_state, disruption, end_loss
 
 from .errors import (
     Evicted,
     ExecRefused,
     HandshakeFailed,
+    ImagePullFailed,
+    LeaseExpired,
     LifetimeExceeded,
     NodeLost,
     OOMKilled,
     PodGone,
+    PodRejected,
     PodReplaced,
-    SandboxLost,
+    SandboxError,
 )
 
 Json = dict[str, Any]
 
-_REASONS: dict[str, type[SandboxLost]] = {
-    "Evicted": Evicted,
-    "Preempting": Evicted,
-    "DeadlineExceeded": LifetimeExceeded,
-    "NodeLost": NodeLost,
-    "NodeShutdown": NodeLost,
-    "Terminated": NodeLost,
-    "Shutdown": NodeLost,
-    "OOMKilled": OOMKilled,
+# By the reason of a loss.
+LOSS_ERRORS: dict[str, type[SandboxError]] = {
+    SandboxReason.EVICTED: Evicted,
+    SandboxReason.IMAGE_PULL_FAILED: ImagePullFailed,
+    SandboxReason.LEASE_EXPIRED: LeaseExpired,
+    SandboxReason.LIFETIME_EXCEEDED: LifetimeExceeded,
+    SandboxReason.NODE_LOST: NodeLost,
+    SandboxReason.OOM_KILLED: OOMKilled,
+    SandboxReason.POD_REJECTED: PodRejected,
+    SandboxReason.PREEMPTED: Evicted,
 }
-
-
-_DISRUPTIONS: dict[str, type[SandboxLost]] = {
-    "PreemptionByScheduler": Evicted,
-    "EvictionByEvictionAPI": Evicted,
-    "TerminationByKubelet": Evicted,
-    "DeletionByTaintManager": NodeLost,
-    "DeletionByPodGC": NodeLost,
-}
-QUEUE_EVICTION = "TerminationTarget"  # by Kueue, which takes back what it had admitted
 
 
 class PodConnector:
@@ -116,22 +112,20 @@ class PodConnector:
             raise lost
 
 
-def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int = 0) -> SandboxLost | None:
+def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts: int = 0) -> SandboxError | None:
     """Why the sandbox in `pod` (object `uid`, container restarted `restarts` times) is lost; None while it runs."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     name = f"Pod {metadata.get('namespace')}/{metadata['name']}"
     if metadata["uid"] != uid:
         return PodReplaced(f"{name} was replaced by another Pod (uid {metadata['uid']}, was {uid})")
-    state = _container(status, container)
-    ended = (state.get("state") or {}).get("terminated")
-    reason = str(status.get("reason") or (ended or {}).get("reason") or "")
-    disrupted = _disruption(status)
-    if disrupted and metadata.get("deletionTimestamp"):
-        by_the_queue = disrupted["type"] == QUEUE_EVICTION
-        kind = Evicted if by_the_queue else _DISRUPTIONS.get(str(disrupted.get("reason")), PodGone)
-        return kind(f"{name} is being deleted: {disrupted.get('reason')} {disrupted.get('message') or ''}".rstrip())
-    if ended is not None or status.get("phase") in ("Failed", "Succeeded"):
-        kind = _REASONS.get(reason) or _REASONS.get(str((ended or {}).get("reason"))) or PodGone
+    ended = container_state(status, container, "terminated")
+    reason = str(status.get("reason") or ended.get("reason") or "")
+    disrupted = disruption(status)
+    if disrupted is not None and metadata.get("deletionTimestamp"):
+        kind = LOSS_ERRORS.get(disrupted.reason, PodGone)
+        return kind(f"{name} is being deleted: {disrupted.cause} {disrupted.message}".rstrip())
+    if ended or status.get("phase") in ("Failed", "Succeeded"):
+        kind = LOSS_ERRORS.get(end_loss(status, container).reason, PodGone)
         return kind(f"{name} ended: {reason or status.get('phase')} {status.get('message') or ''}".rstrip())
     if status.get("phase") == "Unknown":
         return NodeLost(f"{name}: its node no longer reports")
@@ -185,12 +179,6 @@ def waiting_reason(pod: Json) -> tuple[str, str]:
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
             return str(condition.get("reason")), str(condition.get("message") or "")
     return str(status.get("phase") or "no status yet"), ""
-
-
-def _disruption(status: Json) -> Json:
-    """The condition with which the cluster announces the Pod's disruption; empty without one."""
-    conditions = {each["type"]: each for each in status.get("conditions") or [] if each["status"] == "True"}
-    return conditions.get("DisruptionTarget") or conditions.get(QUEUE_EVICTION) or {}
 
 
 def _container(status: Json, name: str) -> Json:

@@ -17,25 +17,11 @@ from swerl_api.base import faults
 from swerl_api.conditions import Condition, SandboxCondition, SandboxReason, find_condition
 from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_api.swesandbox import SweSandboxSpec
-from swerl_kube import Json
+from swerl_kube import Json, pod_loss
+from swerl_kube.pod_loss import container_state, end_loss
 
 from ..times import parse_time
 from ..workqueue import ObjectKey
-
-DISRUPTIONS = {
-    "PreemptionByScheduler": SandboxReason.PREEMPTED,
-    "EvictionByEvictionAPI": SandboxReason.EVICTED,
-    "TerminationByKubelet": SandboxReason.EVICTED,
-    "DeletionByTaintManager": SandboxReason.NODE_LOST,
-    "DeletionByPodGC": SandboxReason.NODE_LOST,
-}
-STATUS_REASONS = {
-    "Evicted": SandboxReason.EVICTED,
-    "Preempting": SandboxReason.PREEMPTED,
-    "DeadlineExceeded": SandboxReason.LIFETIME_EXCEEDED,
-    **dict.fromkeys(("NodeLost", "NodeShutdown", "Terminated", "Shutdown"), SandboxReason.NODE_LOST),
-}
-KUBELET_REJECTIONS = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "AppArmor", "SysctlForbidden")
 
 
 class PodStage(Enum):
@@ -193,7 +179,7 @@ def parse_pod(body: Json) -> ParsedPod | None:
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     stage, reason, message = _stage(body.get("spec") or {}, status, conditions)
     ending = parse_time(meta.get("deletionTimestamp"))
-    disruption, cause = _disruption(meta, conditions)
+    disruption, cause = _disruption(meta, status)
     if ending is not None and stage is not PodStage.ENDED:
         stage, message = PodStage.ENDING, cause or message
     unplaced = reason == SandboxReason.POD_LOST and not (body.get("spec") or {}).get("nodeName")
@@ -229,21 +215,19 @@ def _start_times(meta: Json, status: Json, conditions: Mapping[str, Json]) -> St
         meta.get("creationTimestamp"),
         (conditions.get("PodScheduled") or {}).get("lastTransitionTime"),
         (conditions.get("PodReadyToStartContainers") or {}).get("lastTransitionTime"),
-        _container(status, "running").get("startedAt"),
+        container_state(status, names.SANDBOX_CONTAINER, "running").get("startedAt"),
     ]
     times = [time for time in map(parse_time, stamps) if time is not None]
     return StartTimes(*times) if len(times) == len(stamps) else None
 
 
-def _disruption(meta: Json, conditions: Mapping[str, Json]) -> tuple[str, str]:
+def _disruption(meta: Json, status: Json) -> tuple[str, str]:
     """Reason and message of a deletion that the client of the sandbox did not request; empty without one.
 
     Clients delete with grace period 0, which removes a Pod at once, so a deletion with a grace period is not theirs.
     """
-    if target := _true(conditions, "DisruptionTarget"):
-        return DISRUPTIONS.get(str(target.get("reason")), ""), str(target.get("message") or "")
-    if preemption := _true(conditions, "TerminationTarget"):  # Kueue preempts what it had admitted
-        return SandboxReason.PREEMPTED, str(preemption.get("message") or "")
+    if (loss := pod_loss.disruption(status)) is not None:
+        return loss.reason, loss.message
     if meta.get("deletionTimestamp") and meta.get("deletionGracePeriodSeconds"):
         return SandboxReason.POD_DELETED, "the Pod was deleted (kubectl delete?) while its client used it"
     return "", ""
@@ -260,7 +244,7 @@ def _stage(spec: Json, status: Json, conditions: Mapping[str, Json]) -> tuple[Po
     if phase == "Succeeded":
         return PodStage.ENDED, SandboxReason.COMPLETED, ""
     if phase == "Failed":
-        return PodStage.ENDED, *_end_reason(status, conditions)
+        return PodStage.ENDED, *end_loss(status, names.SANDBOX_CONTAINER)[:2]
     if _true(conditions, "Ready"):
         return PodStage.READY, "", ""
     scheduled = conditions.get("PodScheduled") or {}
@@ -271,30 +255,5 @@ def _stage(spec: Json, status: Json, conditions: Mapping[str, Json]) -> tuple[Po
         why, message = str(scheduled.get("reason") or ""), str(scheduled.get("message") or "")
         known = why in (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED)
         return PodStage.WAITING, why if known else "", message
-    waiting = _container(status, "waiting")
+    waiting = container_state(status, names.SANDBOX_CONTAINER, "waiting")
     return PodStage.STARTING, str(waiting.get("reason") or ""), str(waiting.get("message") or "")
-
-
-def _end_reason(status: Json, conditions: Mapping[str, Json]) -> tuple[str, str]:
-    cause, message = str(status.get("reason") or ""), str(status.get("message") or "")
-    if cause in STATUS_REASONS:
-        return STATUS_REASONS[cause], message
-    if cause.startswith(KUBELET_REJECTIONS):
-        return SandboxReason.POD_REJECTED, f"{cause}: {message}"
-    if disruption := _true(conditions, "DisruptionTarget"):
-        reason = DISRUPTIONS.get(str(disruption.get("reason")), SandboxReason.POD_LOST)
-        return reason, str(disruption.get("message") or message)
-    ended = _container(status, "terminated")
-    if ended.get("reason") == "OOMKilled":
-        return SandboxReason.OOM_KILLED, "process 1 was killed for memory; raise spec.resources.limits.memory"
-    if ended:
-        detail = f"{ended.get('reason') or 'Error'}, exit code {ended.get('exitCode')}: {ended.get('message') or ''}"
-        return SandboxReason.CONTAINER_EXITED, detail.rstrip(": ")
-    return SandboxReason.POD_LOST, message or cause or "the Pod failed without a reason or message"
-
-
-def _container(status: Json, state: str) -> Json:
-    for container in status.get("containerStatuses") or ():
-        if container.get("name") == names.SANDBOX_CONTAINER:
-            return dict((container.get("state") or {}).get(state) or {})
-    return {}

@@ -1,0 +1,87 @@
+"""Why a Pod was lost: the one table, for operator, sandboxes and tests.
+
+Guarantee: reading never fails on a missing field. Reasons are those of `SandboxReason`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from swerl_api.conditions import SandboxReason
+
+# By the reason of condition DisruptionTarget.
+DISRUPTIONS = {
+    "PreemptionByScheduler": SandboxReason.PREEMPTED,
+    "EvictionByEvictionAPI": SandboxReason.EVICTED,
+    "TerminationByKubelet": SandboxReason.EVICTED,
+    "DeletionByTaintManager": SandboxReason.NODE_LOST,
+    "DeletionByPodGC": SandboxReason.NODE_LOST,
+}
+# By the reason of a failed Pod's status.
+STATUS_REASONS = {
+    "Evicted": SandboxReason.EVICTED,
+    "Preempting": SandboxReason.PREEMPTED,
+    "DeadlineExceeded": SandboxReason.LIFETIME_EXCEEDED,
+    **dict.fromkeys(("NodeLost", "NodeShutdown", "Terminated", "Shutdown"), SandboxReason.NODE_LOST),
+}
+# The kubelet refuses a Pod that the scheduler had placed: prefixes of its status' reason.
+KUBELET_REJECTIONS = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "AppArmor", "SysctlForbidden")
+DISRUPTION, KUEUE_PREEMPTION = "DisruptionTarget", "TerminationTarget"  # condition types
+
+
+class PodLoss(NamedTuple):
+    """A `SandboxReason` (or '' where none fits), and details."""
+
+    reason: str
+    message: str
+    cause: str = ""  # the reason as Kubernetes states it
+
+
+def disruption(status: Mapping[str, Any]) -> PodLoss | None:
+    """Why the cluster takes the Pod of this status away; None while it does not."""
+    if target := _true(status, DISRUPTION):
+        cause = str(target.get("reason") or "")
+        return PodLoss(DISRUPTIONS.get(cause, ""), _message(target), cause)
+    if preemption := _true(status, KUEUE_PREEMPTION):  # Kueue preempts what it had admitted
+        return PodLoss(SandboxReason.PREEMPTED, _message(preemption), str(preemption.get("reason") or ""))
+    return None
+
+
+def end_loss(status: Mapping[str, Any], container: str) -> PodLoss:
+    """Why the Pod of this status, which failed or whose `container` ended, is lost."""
+    cause, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    if cause in STATUS_REASONS:
+        return PodLoss(STATUS_REASONS[cause], message)
+    if cause.startswith(KUBELET_REJECTIONS):
+        return PodLoss(SandboxReason.POD_REJECTED, f"{cause}: {message}")
+    if target := _true(status, DISRUPTION):
+        reason = DISRUPTIONS.get(str(target.get("reason")), SandboxReason.POD_LOST)
+        return PodLoss(reason, _message(target) or message)
+    ended = container_state(status, container, "terminated")
+    if ended.get("reason") == "OOMKilled":
+        return PodLoss(SandboxReason.OOM_KILLED, "process 1 was killed for memory; raise spec.resources.limits.memory")
+    if ended:
+        detail = f"{ended.get('reason') or 'Error'}, exit code {ended.get('exitCode')}: {ended.get('message') or ''}"
+        return PodLoss(SandboxReason.CONTAINER_EXITED, detail.rstrip(": "))
+    return PodLoss(SandboxReason.POD_LOST, message or cause or "the Pod failed without a reason or message")
+
+
+def container_state(status: Mapping[str, Any], container: str, state: str) -> dict[str, Any]:
+    """The container's state `running`, `waiting` or `terminated`; empty when it is in another one."""
+    for found in status.get("containerStatuses") or ():
+        if found.get("name") == container:
+            return dict((found.get("state") or {}).get(state) or {})
+    return {}
+
+
+def _true(status: Mapping[str, Any], type: str) -> Mapping[str, Any]:
+    """The condition if its status is True, else an empty one."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == type and condition.get("status") == "True":
+            return dict(condition)
+    return {}
+
+
+def _message(condition: Mapping[str, Any]) -> str:
+    return str(condition.get("message") or "")

@@ -1,0 +1,40 @@
+"""Operator and agent name the same loss for the same Pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from swerl_agent.sandbox.pod import LOSS_ERRORS, loss_error
+from swerl_api.conditions import SandboxReason
+from swerl_operator.sandboxes.parsed import parse_pod
+
+Json = dict[str, Any]
+
+
+def failed(reason: str, **status: Any) -> Json:
+    metadata = {"namespace": "n", "name": "swesb-x-0", "uid": "u"}
+    return {"metadata": metadata, "spec": {}, "status": {"phase": "Failed", "reason": reason, **status}}
+
+
+def disrupted(reason: str) -> Json:
+    return failed("", conditions=[{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "m"}])
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (failed("OutOfcpu", message="too little"), SandboxReason.POD_REJECTED),
+        (failed("UnexpectedAdmissionError"), SandboxReason.POD_REJECTED),
+        (failed("Evicted", message="disk"), SandboxReason.EVICTED),
+        (failed("Preempting"), SandboxReason.PREEMPTED),
+        (failed("DeadlineExceeded"), SandboxReason.LIFETIME_EXCEEDED),
+        (failed("NodeShutdown"), SandboxReason.NODE_LOST),
+        (disrupted("DeletionByTaintManager"), SandboxReason.NODE_LOST),
+        (disrupted("EvictionByEvictionAPI"), SandboxReason.EVICTED),
+    ],
+)
+def test_operator_and_agent_agree_on_a_lost_pod(pod: Json, reason: str) -> None:
+    parsed = parse_pod(pod)
+    assert parsed is not None and parsed.reason == reason
+    assert type(loss_error(pod, "u")) is LOSS_ERRORS[reason]
