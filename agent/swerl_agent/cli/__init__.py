@@ -18,7 +18,7 @@ from swerl_kube import ConfigError, KubeContext, KubeError
 
 from swerl_agent.audit import TrajectoryError
 from swerl_agent.episode import EndpointError, EngineError, PromptError, TokenizerError
-from swerl_agent.evaluation import EvaluationStuck, RecordError
+from swerl_agent.evaluation import EvaluationAborted, ResultsError
 from swerl_agent.grading import GradingError
 from swerl_agent.grading.predictions import PredictionError
 from swerl_agent.sandbox import SandboxError
@@ -31,13 +31,13 @@ USAGE_ERRORS = (
     EndpointError,
     PredictionError,
     PromptError,
-    RecordError,
+    ResultsError,
     TaskError,
     TokenizerError,
     TrajectoryError,
     argparse.ArgumentTypeError,
 )
-INFRASTRUCTURE_ERRORS = (EngineError, EvaluationStuck, GradingError, KubeError, SandboxError)
+INFRASTRUCTURE_ERRORS = (EngineError, EvaluationAborted, GradingError, KubeError, SandboxError)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     )
     tasks.add_parsers(nouns.add_parser("tasks", help="look at and check task sets"))
     images.add_parsers(nouns.add_parser("images", help="which task images do nodes lack?"))
-    episode.add_parsers(nouns.add_parser("episode", help="run one attempt at one task"))
+    episode.add_parsers(nouns.add_parser("episode", help="run and grade one episode"))
     eval.add_parsers(nouns.add_parser("eval", help="how many of these tasks does this model solve?"))
     grade.add_parser(nouns.add_parser("grade", help="grade a file of predictions"))
     sandbox.add_parsers(nouns.add_parser("sandbox", help="run commands in sandboxes, look into one"))

@@ -1,4 +1,4 @@
-"""`swerl episode run`: one attempt at one task, from its sandbox to its verdict."""
+"""`swerl episode run`: one graded episode at one task."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from swerl_api import GradingSpec
 
-from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, unwritten, write_artifacts
-from swerl_agent.evaluation import made_with, open_sample_runner
+from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, write_artifacts, written_on_exit
+from swerl_agent.evaluation import open_sample_runner, sample_metadata
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task, TaskError
 
@@ -32,11 +32,11 @@ from .options import (
 def add_parsers(parser: argparse.ArgumentParser) -> None:
     """`run`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
-    run = verbs.add_parser("run", help="let the model try one task, and grade what it did")
+    run = verbs.add_parser("run", help="run one episode at one task and grade its patch")
     run.add_argument("path", type=Path, help="task repository or .jsonl file")
     run.add_argument("--task", required=True, metavar="ID", help="instance_id")
     run.add_argument("--output", type=Path, default=Path("episodes"), help="folder for artifacts (default ./episodes)")
-    run.add_argument("--job", default="swerl-cli", help="name in the job label of what is created")
+    run.add_argument("--job", default="swerl-cli", help="job label of created objects (default swerl-cli)")
     add_model_options(run)
     add_agent_options(run)
     add_sampling_options(run)
@@ -47,17 +47,18 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 
 async def run_one(options: argparse.Namespace) -> int:
-    """Run and grade; 0 when the task is resolved, 2 or 3 when a template or infrastructure kept it from an answer."""
+    """Run and grade; 0 when the task is resolved, 2 when a template fails, 3 when infrastructure fails, else 1."""
     check_model_options(options)
     task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
-    told = made_with(model_name(options), options.engine, agent_spec(options)) | {"temperature": options.temperature}
+    meta = sample_metadata(model_name(options), options.engine, agent_spec(options))
+    meta["temperature"] = options.temperature
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
             open_sample_runner(
                 client, namespace, GradingSpec(), sandbox, job=options.job, kubeconfig=options.kubeconfig
             ) as samples,
-            unwritten(partial(write_artifacts, options.output, verdict=None, meta=told)) as ended,
+            written_on_exit(partial(write_artifacts, options.output, verdict=None, meta=meta)) as ended,
         ):
             request = EpisodeRequest(
                 task,
@@ -69,8 +70,8 @@ async def run_one(options: argparse.Namespace) -> int:
             )
             graded = await samples.run(request, agent)
             ended.clear()
-            episode, verdict, told["reward"] = graded.episode, graded.verdict, graded.reward
-            folder = await finish_in_thread(write_artifacts, options.output, episode, verdict, meta=told)
+            episode, verdict, meta["reward"] = graded.episode, graded.verdict, graded.reward
+            folder = await finish_in_thread(write_artifacts, options.output, episode, verdict, meta=meta)
     print(f"{episode.exit_status} after {len(episode.steps)} commands: {verdict.status if verdict else 'no patch'}")
     print(f"artifacts: {folder}")
     if error := graded.loss_error or episode.error:

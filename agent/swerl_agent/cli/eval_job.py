@@ -9,7 +9,7 @@ from pathlib import Path
 from swerl_api import EvaluationFile, names
 from swerl_kube import KubeClient
 
-from swerl_agent.evaluation.shard import Share, make_share, merge_shares
+from swerl_agent.evaluation.shard import Shard, merge_shards, run_shard
 
 from .options import part
 
@@ -17,30 +17,30 @@ from .options import part
 def add_parser(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     default = Path(names.JOB_FILE_DIRECTORY) / names.EVALUATION_FILE
-    parser.add_argument("--config", type=Path, default=default, help="what the operator says of the evaluation")
+    parser.add_argument("--config", type=Path, default=default, help="evaluation file written by the operator")
     work = parser.add_mutually_exclusive_group(required=True)
-    work.add_argument("--shard", type=part, metavar="I/N", help="make the attempts of part I (from 0) of N")
-    work.add_argument("--merge", action="store_true", help="put the results of all parts together")
+    work.add_argument("--shard", type=part, metavar="I/N", help="run the samples of shard I (from 0) of N")
+    work.add_argument("--merge", action="store_true", help="merge the results of all shards")
     parser.add_argument("--kubeconfig", help="default: the Pod's service account")
     parser.set_defaults(run=run_job)
 
 
 async def run_job(options: argparse.Namespace) -> int:
-    """0 when every attempt has its result or cannot be prompted, 1 when infrastructure kept some from it."""
+    """0 when every sample has a result or a prompt that does not render, 1 when infrastructure ended some."""
     try:
         file = EvaluationFile.read(options.config)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     async with KubeClient.from_environment(options.kubeconfig) as client:
         if options.merge:
-            summary = await merge_shares(client, file)
-            print(f"{summary['resolved']} of {summary['attempts']} attempts resolved")
+            summary = await merge_shards(client, file)
+            print(f"{summary['resolved']} of {summary['samples']} samples resolved")
             return 0
         number, count = options.shard
         if count != file.spec.shards:
             raise argparse.ArgumentTypeError(f"--shard {number}/{count}: {file.name} has {file.spec.shards} shards")
-        share = Share(file, number, api_key=_api_key(file))
-        return 0 if await make_share(client, share, kubeconfig=options.kubeconfig) else 1
+        shard = Shard(file, number, api_key=_api_key(file))
+        return 0 if await run_shard(client, shard, kubeconfig=options.kubeconfig) else 1
 
 
 def _api_key(file: EvaluationFile) -> str | None:

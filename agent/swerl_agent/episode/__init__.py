@@ -5,7 +5,7 @@ yield none. Infrastructure failures end an episode and are never shown to the mo
 whole, whatever ended it.
 """
 
-from .artifacts import artifact_prefix, unwritten, write_artifacts
+from .artifacts import artifact_prefix, write_artifacts, written_on_exit
 from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
 from .context import max_input_tokens
@@ -70,6 +70,6 @@ __all__ = [
     "submission",
     "time_metrics",
     "training_segments",
-    "unwritten",
     "write_artifacts",
+    "written_on_exit",
 ]

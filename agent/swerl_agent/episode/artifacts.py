@@ -1,7 +1,7 @@
 """What an episode leaves on disk.
 
 Guarantees: one folder per episode; files appear whole or not at all; nothing of the task's Evaluation is among them;
-an episode that ended inside `unwritten` is written, whatever came after it.
+an episode that ended inside `written_on_exit` is written, whatever came after it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def artifact_name(episode: Episode) -> str:
-    """Folder name: id, group, index and the time in nanoseconds, so that attempts never collide."""
+    """Folder name: id, group, index and the time in nanoseconds, which makes it unique."""
     return f"{artifact_prefix(episode)}{time.time_ns()}"
 
 
@@ -37,7 +37,7 @@ def artifact_prefix(episode: Episode) -> str:
 
 
 @asynccontextmanager
-async def unwritten(write: Callable[[Episode], object]) -> AsyncIterator[list[Episode]]:
+async def written_on_exit(write: Callable[[Episode], object]) -> AsyncIterator[list[Episode]]:
     """Episodes that ended and that nobody wrote: put there by `on_end`, taken out by who is about to write them.
 
     Whatever ends the block, `write` gets each that is left, in a thread; that the disk refuses is logged.

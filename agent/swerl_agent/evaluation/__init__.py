@@ -1,39 +1,39 @@
-"""Evaluation: many attempts at many tasks, whatever happens to the process that runs them."""
+"""Evaluation: many samples of many tasks, resumed whenever the process is killed."""
 
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, open_agent, open_chat_agent
-from .artifacts import bare_address, made_with
-from .evaluation import Evaluation, EvaluationSettings, EvaluationStuck, check_prompts
-from .folder import AGREE, Conclusions, check_agreement, conclude, keep_settings, read_settings
-from .records import Record, RecordError, Records
+from .artifacts import sample_metadata, url_without_secrets
+from .evaluation import Evaluation, EvaluationAborted, EvaluationSettings, check_prompts
+from .folder import MUST_MATCH, SummaryWriter, check_settings, read_settings, write_settings, write_summary
+from .records import ResultsError, SampleRecord, SampleRecords
 from .redo import Redo
 from .samples import SampleRunner, open_sample_runner
 from .summary import merge, predictions, summarise
 
 __all__ = [
     "AGENTS",
-    "AGREE",
     "BUILTIN",
     "MINI_SWE_AGENT",
-    "Conclusions",
+    "MUST_MATCH",
     "Evaluation",
+    "EvaluationAborted",
     "EvaluationSettings",
-    "EvaluationStuck",
-    "Record",
-    "RecordError",
-    "Records",
     "Redo",
+    "ResultsError",
+    "SampleRecord",
+    "SampleRecords",
     "SampleRunner",
-    "bare_address",
-    "check_agreement",
+    "SummaryWriter",
     "check_prompts",
-    "conclude",
-    "keep_settings",
-    "made_with",
+    "check_settings",
     "merge",
     "open_agent",
     "open_chat_agent",
     "open_sample_runner",
     "predictions",
     "read_settings",
+    "sample_metadata",
     "summarise",
+    "url_without_secrets",
+    "write_settings",
+    "write_summary",
 ]

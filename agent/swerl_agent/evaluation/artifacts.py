@@ -1,7 +1,7 @@
-"""The folders that attempts leave in an output folder.
+"""The folders of samples in an output folder.
 
-Guarantees: the files of an attempt name the model and the limits it was made with, and never a key; what a try without
-a result left is there until the next try at the same attempt leaves its own.
+Guarantees: the files of a sample name its model and limits, and never a key. The folder of an interrupted sample stays
+until a retry of the sample writes its own.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from swerl_api import AgentSpec
 
 from swerl_agent.episode import Episode, GradedEpisode, artifact_prefix, write_artifacts
 
-INTERRUPTED = "interrupted"  # what the files of a try say that came to no result
+INTERRUPTED = "interrupted"  # key in the files: the sample ended without a result
 
 
-def made_with(model: str, api_base: str, spec: AgentSpec) -> dict[str, Any]:
-    """What the files of an attempt say of how it was made; of the address neither user, password nor query."""
+def sample_metadata(model: str, api_base: str, spec: AgentSpec) -> dict[str, Any]:
+    """Metadata of a sample's files; the address has neither user, password nor query."""
     return {
         "model": model,
-        "api_base": bare_address(api_base),
+        "api_base": url_without_secrets(api_base),
         "step_limit": spec.step_limit,
         "max_tokens": spec.max_tokens_per_turn,
     }
 
 
-def bare_address(url: str) -> str:
-    """A URL without what may be secret in it."""
+def url_without_secrets(url: str) -> str:
+    """The URL without user, password, query and fragment."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def write_attempt(folder: Path, sample: GradedEpisode, meta: Mapping[str, Any]) -> Path:
-    """The new folder of an attempt that came to its end; `meta` is added to its files. Raises OSError."""
-    return _replacing(folder, sample.episode, sample, {**meta, "reward": sample.reward, INTERRUPTED: False})
+def write_sample(folder: Path, sample: GradedEpisode, meta: Mapping[str, Any]) -> Path:
+    """The new folder of a finished sample; `meta` is added to its files. Raises OSError."""
+    return _replace_interrupted(folder, sample.episode, sample, {**meta, "reward": sample.reward, INTERRUPTED: False})
 
 
 def write_interrupted(folder: Path, episode: Episode, meta: Mapping[str, Any]) -> Path:
-    """The same of an episode whose attempt came to no result."""
-    return _replacing(folder, episode, None, {**meta, INTERRUPTED: True})
+    """The new folder of an episode whose sample has no result; `meta` is added to its files. Raises OSError."""
+    return _replace_interrupted(folder, episode, None, {**meta, INTERRUPTED: True})
 
 
-def _replacing(folder: Path, episode: Episode, sample: GradedEpisode | None, meta: Mapping[str, Any]) -> Path:
+def _replace_interrupted(folder: Path, episode: Episode, sample: GradedEpisode | None, meta: Mapping[str, Any]) -> Path:
     before = list(_interrupted(folder, episode))
     written = write_artifacts(folder, episode, sample.verdict if sample else None, meta=meta)
     for each in before:
@@ -55,11 +55,11 @@ def _replacing(folder: Path, episode: Episode, sample: GradedEpisode | None, met
 
 
 def _interrupted(folder: Path, episode: Episode) -> Iterator[Path]:
-    """What tries at the same attempt left that came to no result."""
+    """Folders of earlier tries of the same sample without a result."""
     for meta in folder.glob(f"{artifact_prefix(episode)}*/meta.json"):
         try:
-            said = json.loads(meta.read_bytes())
+            content = json.loads(meta.read_bytes())
         except (OSError, ValueError):
             continue
-        if isinstance(said, dict) and said.get(INTERRUPTED):
+        if isinstance(content, dict) and content.get(INTERRUPTED):
             yield meta.parent

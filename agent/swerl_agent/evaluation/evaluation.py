@@ -1,9 +1,8 @@
-"""Runs the attempts of an evaluation.
+"""Runs the samples of an evaluation.
 
-Guarantees: every attempt that is not settled runs, and no settled one runs again, however often the process is killed
-in between; what is known is on disk before the next attempt of that worker starts, and so is what an episode did,
-whatever ended it; a lost sandbox or engine ends one attempt, which counts as nothing, and so does a prompt that does
-not render; no attempt begins without the Lease.
+Guarantees: every unsettled sample runs and no settled one runs again, however often the process is killed. Records and
+episodes are on disk before a worker starts its next sample. A lost sandbox or engine, or a prompt that does not render,
+ends one sample, which then counts as an error. No sample starts without the Lease.
 """
 
 from __future__ import annotations
@@ -24,92 +23,96 @@ from swerl_agent.episode import (
     EpisodeRequest,
     GradedEpisode,
     PromptError,
-    unwritten,
+    written_on_exit,
 )
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 
-from .artifacts import write_attempt, write_interrupted
-from .records import Record, Records, Trial
+from .artifacts import write_interrupted, write_sample
+from .records import SampleId, SampleRecord, SampleRecords
 from .samples import SampleRunner
 
-LOST_IN_A_ROW = 20  # attempts that say nothing about the model, after which going on is vain
+MAX_LOST_IN_A_ROW = 20  # consecutive lost samples that abort the evaluation
 
 
-class EvaluationStuck(Exception):
-    """Nothing is settled any more; the message shows one failure. Started again, the evaluation goes on."""
+class EvaluationAborted(Exception):
+    """Too many samples were lost in a row; the message shows one error. A restart resumes the evaluation."""
 
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """How the attempts are made."""
+    """How the samples are run."""
 
-    samples: int = 1  # attempts per task
-    workers: int = 4  # attempts at the same time
+    samples: int = 1  # per task
+    workers: int = 4  # samples at the same time
     temperature: float = 0.0
-    told: Mapping[str, Any] = field(default_factory=dict)  # what artifacts say of all attempts, see `made_with`
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of every sample's artifacts, see `sample_metadata`
 
 
 class Evaluation:
-    """Attempts at `tasks`, recorded in `folder`."""
+    """Samples of `tasks`, recorded in `folder`."""
 
     def __init__(
         self,
         tasks: Sequence[Task],
         agent: Agent,
         settings: EvaluationSettings,
-        records: Records,
+        records: SampleRecords,
         folder: Path,
         *,
-        on_record: Callable[[Record], None] = lambda record: None,
-        conclude: Callable[[], None] = lambda: None,
+        on_record: Callable[[SampleRecord], None] = lambda record: None,
+        write_summary: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_record` gets each record that is made; `conclude` is called after it, in a thread."""
+        """`on_record` gets each new record; `write_summary` is called after it, in a thread."""
         self._tasks = {task.instance_id: task for task in tasks}
         self._agent, self._settings = agent, settings
         self._records, self._folder = records, folder
-        self._on_record, self._conclude = on_record, conclude
-        self._lost = 0  # attempts in a row that say nothing about the model
+        self._on_record, self._write_summary = on_record, write_summary
+        self._lost = 0  # consecutive lost samples
 
     @property
-    def left(self) -> list[Trial]:
-        """Attempts to make: first every task's first sample, then every task's second."""
-        trials = [(name, sample) for sample in range(self._settings.samples) for name in self._tasks]
-        return [trial for trial in trials if not self._records.settled(trial)]
+    def left(self) -> list[SampleId]:
+        """Samples to run: first every task's first sample, then every task's second."""
+        sample_ids = [(name, sample) for sample in range(self._settings.samples) for name in self._tasks]
+        return [sample_id for sample_id in sample_ids if not self._records.settled(sample_id)]
 
     @property
-    def retryable(self) -> list[Trial]:
-        """Of these, what another try in the same manner may settle: all but those whose prompts do not render."""
-        known = {trial: self._records.of(trial) for trial in self.left}
-        return [trial for trial, record in known.items() if record is None or record.exit_status != PROMPT_FAILED]
+    def retryable(self) -> list[SampleId]:
+        """Samples left that a retry may settle: all but those whose prompts do not render."""
+        known = {sample_id: self._records.of(sample_id) for sample_id in self.left}
+        return [
+            sample_id for sample_id, record in known.items() if record is None or record.exit_status != PROMPT_FAILED
+        ]
 
     async def run(self, runner: SampleRunner) -> None:
-        """Make them all; what is recorded stays whatever is raised.
+        """Run all samples left; records stay whatever is raised.
 
-        Raises EvaluationStuck, PromptError when no prompt renders any more, LeaseLost, GradingError, OSError.
+        Raises EvaluationAborted, PromptError when no prompt renders any more, LeaseLost, GradingError, OSError.
         """
         left = self.left
         queue = iter(left)
         if left:
             await _all([self._work(queue, runner) for _ in range(min(self._settings.workers, len(left)))])
 
-    async def _work(self, queue: Iterator[Trial], runner: SampleRunner) -> None:
-        for trial in queue:
-            record = await self._attempt(trial, runner)
+    async def _work(self, queue: Iterator[SampleId], runner: SampleRunner) -> None:
+        for sample_id in queue:
+            record = await self._run_sample(sample_id, runner)
             self._on_record(record)
-            await asyncio.to_thread(self._conclude)
+            await asyncio.to_thread(self._write_summary)
             if runner.lost.done():
                 runner.lost.result()
             self._lost = 0 if record.valid else self._lost + 1
-            if self._lost >= LOST_IN_A_ROW:
-                raise _vain(record, f"the last {self._lost} attempts")
+            if self._lost >= MAX_LOST_IN_A_ROW:
+                raise _abort_error(record, f"the last {self._lost} samples")
 
-    async def _attempt(self, trial: Trial, runner: SampleRunner) -> Record:
-        """One attempt; its record, which is on disk."""
+    async def _run_sample(self, sample_id: SampleId, runner: SampleRunner) -> SampleRecord:
+        """The record of one sample, already on disk."""
         started = time.monotonic()
-        name, sample = trial
-        async with unwritten(lambda episode: self._leave(trial, episode, time.monotonic() - started)) as ended:
+        name, sample = sample_id
+        async with written_on_exit(
+            lambda episode: self._write_interrupted(sample_id, episode, time.monotonic() - started)
+        ) as ended:
             try:
                 request = EpisodeRequest(
                     self._tasks[name],
@@ -121,43 +124,43 @@ class Evaluation:
                 )
                 graded = await runner.run(request, self._agent)
             except (SandboxError, KubeError) as error:
-                record = _lost(trial, f"{type(error).__name__}: {error}", time.monotonic() - started)
+                record = _lost(sample_id, f"{type(error).__name__}: {error}", time.monotonic() - started)
                 await finish_in_thread(self._records.add, record)
                 return record
             ended.clear()
-            return await finish_in_thread(self._keep, trial, graded, time.monotonic() - started)
+            return await finish_in_thread(self._keep, sample_id, graded, time.monotonic() - started)
 
-    def _keep(self, trial: Trial, graded: GradedEpisode, elapsed: float) -> Record:
-        folder = write_attempt(self._folder, graded, self._meta(trial, elapsed))
-        record = _record(trial, graded, elapsed, folder.name)
+    def _keep(self, sample_id: SampleId, graded: GradedEpisode, elapsed: float) -> SampleRecord:
+        folder = write_sample(self._folder, graded, self._meta(sample_id, elapsed))
+        record = _record(sample_id, graded, elapsed, folder.name)
         self._records.add(record)
         return record
 
-    def _leave(self, trial: Trial, episode: Episode, elapsed: float) -> None:
-        write_interrupted(self._folder, episode, self._meta(trial, elapsed))
+    def _write_interrupted(self, sample_id: SampleId, episode: Episode, elapsed: float) -> None:
+        write_interrupted(self._folder, episode, self._meta(sample_id, elapsed))
 
-    def _meta(self, trial: Trial, elapsed: float) -> dict[str, Any]:
+    def _meta(self, sample_id: SampleId, elapsed: float) -> dict[str, Any]:
         settings = self._settings
         return {
-            **settings.told,
-            "sample": trial[1],
+            **settings.metadata,
+            "sample": sample_id[1],
             "temperature": settings.temperature,
             "elapsed": round(elapsed, 1),
         }
 
 
-def check_prompts(records: Records) -> None:
-    """Raises PromptError when all that is known is that the prompts do not render."""
+def check_prompts(records: SampleRecords) -> None:
+    """Raises PromptError when no recorded sample has a prompt that renders."""
     known = records.all
     if known and all(record.exit_status == PROMPT_FAILED for record in known):
-        raise _vain(known[-1], f"all {len(known)} attempts")
+        raise _abort_error(known[-1], f"all {len(known)} samples")
 
 
-def _vain(record: Record, which: str) -> EvaluationStuck | PromptError:
-    """Why going on is vain, as `record` shows, the last of `which`."""
+def _abort_error(record: SampleRecord, which: str) -> EvaluationAborted | PromptError:
+    """The error that aborts the evaluation; `record` is the last of `which`."""
     if record.exit_status == PROMPT_FAILED:
         return PromptError(f"a template ended {which}, the last at {record.instance_id}: {record.error}")
-    return EvaluationStuck(f"infrastructure ended {which}, the last so: {record.error}")
+    return EvaluationAborted(f"infrastructure ended {which}; the last error: {record.error}")
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -177,14 +180,14 @@ async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
         task.result()
 
 
-def _lost(trial: Trial, error: str, elapsed: float) -> Record:
-    return Record(*trial, False, False, "lost", "", None, 0, error, round(elapsed, 1), "")
+def _lost(sample_id: SampleId, error: str, elapsed: float) -> SampleRecord:
+    return SampleRecord(*sample_id, False, False, "lost", "", None, 0, error, round(elapsed, 1), "")
 
 
-def _record(trial: Trial, graded: GradedEpisode, elapsed: float, folder: str) -> Record:
+def _record(sample_id: SampleId, graded: GradedEpisode, elapsed: float, folder: str) -> SampleRecord:
     episode, verdict = graded.episode, graded.verdict
-    return Record(
-        *trial,
+    return SampleRecord(
+        *sample_id,
         resolved=graded.resolved,
         valid=graded.loss_error is None,
         exit_status=episode.exit_status,

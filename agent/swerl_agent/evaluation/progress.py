@@ -1,7 +1,7 @@
-"""How far a process of a SweEval is, told in a ConfigMap of its own, from which the operator makes the status.
+"""Progress of one process of a SweEval, written to its own ConfigMap; the operator computes the status from it.
 
-Guarantees: at most one write per 10 s and none when nothing changed; an API server that cannot be reached delays the
-figures, never the attempts.
+Guarantees: at most one write per 10 s, and none when nothing changed. An unreachable API server delays the report, not
+the samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swerl_api import EvalProgress
 from swerl_api.names import PROGRESS_KEY
 from swerl_kube import KubeClient, KubeError, NotFound
 
-from .records import Records
+from .records import SampleRecords
 
 PERIOD_SECONDS = 10.0
 logger = logging.getLogger(__name__)
@@ -28,11 +28,11 @@ class ProgressReport:
     def __init__(self, client: KubeClient, namespace: str, name: str, metadata: Mapping[str, Any]) -> None:
         self._client, self._namespace, self._name = client, namespace, name
         self._metadata = {**metadata, "name": name, "namespace": namespace}
-        self._told: EvalProgress | None = None
+        self._written: EvalProgress | None = None
 
-    async def tell(self, progress: EvalProgress) -> None:
-        """Write it unless it is what was told last. Raises KubeError."""
-        if progress == self._told:
+    async def write(self, progress: EvalProgress) -> None:
+        """Write it unless it equals the last report. Raises KubeError."""
+        if progress == self._written:
             return
         text = json.dumps(progress.model_dump(mode="json", by_alias=True, exclude_none=True))
         data = {"data": {PROGRESS_KEY: text}}
@@ -41,20 +41,20 @@ class ProgressReport:
         except NotFound:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata, **data}
             await self._client.create("configmaps", body, namespace=self._namespace)
-        self._told = progress
+        self._written = progress
 
     async def follow(self, look: Callable[[], EvalProgress]) -> None:
-        """Tell what `look` sees, for ever."""
+        """Write what `look` returns, forever."""
         while True:
             try:
-                await self.tell(look())
+                await self.write(look())
             except KubeError as error:
-                logger.warning("progress not told: %s", error)
+                logger.warning("progress not written: %s", error)
             await asyncio.sleep(PERIOD_SECONDS)
 
 
-def progress_of(records: Records, tasks: Collection[str], total: int) -> EvalProgress:
-    """What the records of `tasks` (ids) say, of `total` attempts of the whole evaluation."""
+def progress_of(records: SampleRecords, tasks: Collection[str], total: int) -> EvalProgress:
+    """The progress of `tasks` (ids) by their records; `total`: samples of the whole evaluation."""
     mine = [record for record in records.all if record.instance_id in tasks]
     valid = [record for record in mine if record.valid]
     return EvalProgress(

@@ -1,7 +1,7 @@
-"""Making attempts of an output folder again, once, however often the process is killed on the way.
+"""Repeats samples of an output folder once, however often the process is killed meanwhile.
 
-Guarantee: an attempt that was chosen is made again exactly once, by this run or by one after it, also when that one is
-told to redo the same; its earlier line stays in the results file, and counts no more.
+Guarantee: a chosen sample is repeated exactly once, by this run or a later one, even if that run redoes the same
+samples. Its earlier line stays in the results file and no longer counts.
 """
 
 from __future__ import annotations
@@ -13,36 +13,40 @@ from typing import Literal
 
 from swerl_agent.storage import write_atomic
 
-from .records import Records, Trial
+from .records import SampleId, SampleRecords
 
-REDO = "redo.json"  # of an output folder: attempts to make again, each with the line from which on a result is new
+REDO = "redo.json"  # samples to repeat, each with the first line that holds new results
 Mode = Literal["unresolved", "all"]
 
 
 class Redo:
-    """What is left to make again in `folder`."""
+    """Samples left to repeat in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / REDO
         found = json.loads(self._path.read_text()) if self._path.exists() else []
-        self._from: dict[Trial, int] = {(name, sample): line for name, sample, line in found}
+        self._from: dict[SampleId, int] = {(name, sample): line for name, sample, line in found}
 
-    def choose(self, records: Records, trials: Collection[Trial], mode: Mode | None) -> None:
-        """Have those of `trials` with a result made again that `mode` says, and those still left from before."""
-        chosen = [record for record in records.all if record.trial in trials and (mode == "all" or not record.resolved)]
+    def choose(self, records: SampleRecords, sample_ids: Collection[SampleId], mode: Mode | None) -> None:
+        """Choose the settled ones of `sample_ids` that `mode` selects, and those left from an earlier run."""
+        chosen = [
+            record
+            for record in records.all
+            if record.sample_id in sample_ids and (mode == "all" or not record.resolved)
+        ]
         for record in chosen if mode else []:
-            self._from.setdefault(record.trial, records.lines)
+            self._from.setdefault(record.sample_id, records.lines)
         self._save()
-        records.forget([trial for trial, line in self._from.items() if records.line(trial) < line])
+        records.forget([sample_id for sample_id, line in self._from.items() if records.line(sample_id) < line])
 
-    def done(self, records: Records) -> None:
-        """Once nothing is left, forget what was chosen, so that it may be chosen again."""
-        if all(records.line(trial) >= line for trial, line in self._from.items()):
+    def done(self, records: SampleRecords) -> None:
+        """Clear the choice once all chosen samples have new records."""
+        if all(records.line(sample_id) >= line for sample_id, line in self._from.items()):
             self._from = {}
             self._save()
 
     def _save(self) -> None:
-        rows = [[*trial, line] for trial, line in sorted(self._from.items())]
+        rows = [[*sample_id, line] for sample_id, line in sorted(self._from.items())]
         if rows:
             write_atomic({self._path: [json.dumps(rows).encode()]})
         else:

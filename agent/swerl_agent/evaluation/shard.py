@@ -1,7 +1,7 @@
-"""One shard of a SweEval, and the merge of all: what the Pods of its Jobs do.
+"""One shard of a SweEval, and the merge of all shards: the work of its Jobs' Pods.
 
-Guarantees: a shard started again goes on in its folder, so it loses and repeats nothing; its sandboxes are gone when it
-ends by itself or by SIGTERM, and with its Lease otherwise; the merge may be repeated.
+Guarantees: a restarted shard resumes in its folder, and loses and repeats no sample. Its sandboxes are deleted when it
+ends by itself or by SIGTERM, and with its Lease otherwise. The merge may be repeated.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from swerl_agent.episode import Agent, ChatCompletions, SGLangEngine, check_serv
 from swerl_agent.episode.configured import agent_tokenizer, prompts_text
 from swerl_agent.grading import VERDICTS
 from swerl_agent.tasks import Task, load_tasks
-from swerl_agent.tasks.selection import shard
+from swerl_agent.tasks.selection import shard_slice
 
 from .agents import open_agent, open_chat_agent
-from .artifacts import made_with
+from .artifacts import sample_metadata
 from .evaluation import Evaluation, EvaluationSettings, check_prompts
-from .folder import AGREE, Conclusions, begin_again, conclude, keep_settings, read_settings
+from .folder import MUST_MATCH, SummaryWriter, read_settings, set_results_aside, write_settings, write_summary
 from .progress import ProgressReport, progress_of
-from .records import RESULTS, Records
+from .records import RESULTS, SampleRecords
 from .samples import SampleRunner, open_sample_runner
 from .summary import merge
 
-KEPT = {"tasks", "agent", "temperature", "top_p", "top_k"}  # fields of the spec that results of one folder share
+SHARED_FIELDS = {"tasks", "agent", "temperature", "top_p", "top_k"}  # of the spec, common to results of one folder
 
 
 @dataclass(frozen=True)
-class Folders:
-    """Where things stand in the Pods."""
+class ShardFolders:
+    """Paths in the Pods."""
 
     tasks: Path = Path(names.TASKS_PATH)
     prompts: Path = Path(names.PROMPTS_PATH)
@@ -45,12 +45,12 @@ class Folders:
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """Shard `number` (from 0) of a SweEval."""
 
     file: EvaluationFile
     number: int
-    folders: Folders = Folders()
+    folders: ShardFolders = ShardFolders()
     api_key: str | None = field(default=None, repr=False)  # of the endpoint
 
     @property
@@ -59,51 +59,51 @@ class Share:
         return self.folders.output / self.file.folder / names.shard_folder(self.number, self.file.spec.shards)
 
 
-async def make_share(client: KubeClient, share: Share, *, kubeconfig: str | KubeContext | None = None) -> bool:
-    """Make the shard's attempts; whether each has its result, or none to be had with these prompts.
+async def run_shard(client: KubeClient, shard: Shard, *, kubeconfig: str | KubeContext | None = None) -> bool:
+    """Run the shard's samples; whether each has a result or a prompt that does not render.
 
-    `kubeconfig` is that of `client`. Raises RecordError, TaskError, PromptError, TokenizerError, EndpointError for
+    `kubeconfig` is that of `client`. Raises ResultsError, TaskError, PromptError, TokenizerError, EndpointError for
     wrong input, EngineError for a chat endpoint that does not answer, and what `Evaluation.run` raises.
     """
-    file, spec = share.file, share.file.spec
-    everything = await asyncio.to_thread(load_share_tasks, share)
-    tasks = everything[shard(share.number, spec.shards, len(everything))]
+    file, spec = shard.file, shard.file.spec
+    everything = await asyncio.to_thread(load_shard_tasks, shard)
+    tasks = everything[shard_slice(shard.number, spec.shards, len(everything))]
     settings = _settings(file)
-    async with _agent(share) as agent:
-        records = await asyncio.to_thread(_open_records, share, settings)  # an endpoint that refuses begins no folder
-        report = _report(client, file, str(share.number))
-        conclusions = Conclusions(share.folder, records, settings)
+    async with _agent(shard) as agent:
+        records = await asyncio.to_thread(_open_records, shard, settings)  # an endpoint that refuses begins no folder
+        report = _report(client, file, str(shard.number))
+        summary_writer = SummaryWriter(shard.folder, records, settings)
         how = _evaluation_settings(file)
-        work = Evaluation(tasks, agent, how, records, share.folder, conclude=conclusions.write)
+        work = Evaluation(tasks, agent, how, records, shard.folder, write_summary=summary_writer.write)
         mine, total = {task.instance_id for task in tasks}, len(everything) * spec.samples
         following = asyncio.create_task(report.follow(lambda: progress_of(records, mine, total)))
         try:
             if work.left:
-                async with _sample_runner(client, share, kubeconfig) as runner:
+                async with _sample_runner(client, shard, kubeconfig) as runner:
                     await work.run(runner)
         finally:
             following.cancel()
-            await asyncio.to_thread(conclusions.made)
-        await report.tell(progress_of(records, mine, total))
+            await asyncio.to_thread(summary_writer.finish)
+        await report.write(progress_of(records, mine, total))
     return not work.retryable
 
 
-async def merge_shares(client: KubeClient, file: EvaluationFile, folders: Folders | None = None) -> dict[str, Any]:
-    """Put the results of all shards together; the summary, which the SweEval's status says from now on.
+async def merge_shards(client: KubeClient, file: EvaluationFile, folders: ShardFolders | None = None) -> dict[str, Any]:
+    """Merge the results of all shards; the summary, which the SweEval's status shows from then on.
 
-    Raises RecordError when a shard has no results, PromptError when no attempt could be prompted, KubeError when the
-    summary cannot be told.
+    Raises ResultsError when a shard has no results, PromptError when no sample's prompt renders, KubeError when the
+    summary cannot be written.
     """
-    folder = (folders or Folders()).output / file.folder
+    folder = (folders or ShardFolders()).output / file.folder
     parts = [folder / names.shard_folder(number, file.spec.shards) for number in range(file.spec.shards)]
-    records = await asyncio.to_thread(merge, folder, parts, afresh=True)
+    records = await asyncio.to_thread(merge, folder, parts, replace_existing=True)
     settings = read_settings(parts[0])
-    keep_settings(folder, settings, agree=())
-    summary = await asyncio.to_thread(conclude, folder, records, settings)
-    await _report(client, file, names.ROLE_MERGE).tell(
+    write_settings(folder, settings, must_match=())
+    summary = await asyncio.to_thread(write_summary, folder, records, settings)
+    await _report(client, file, names.ROLE_MERGE).write(
         EvalProgress(
-            total=summary["attempts"],
-            done=summary["attempts"] - summary["errors"],
+            total=summary["samples"],
+            done=summary["samples"] - summary["errors"],
             resolved=summary["resolved"],
             errors=summary["errors"],
             rate=summary["resolve_rate"],
@@ -114,37 +114,37 @@ async def merge_shares(client: KubeClient, file: EvaluationFile, folders: Folder
     return summary
 
 
-def load_share_tasks(share: Share) -> list[Task]:
-    """All tasks of the evaluation, in the order in which shards share them out; raises TaskError."""
-    chosen = share.file.spec.tasks
+def load_shard_tasks(shard: Shard) -> list[Task]:
+    """All tasks of the evaluation, in the order in which shards shard them out; raises TaskError."""
+    chosen = shard.file.spec.tasks
     return load_tasks(
-        share.folders.tasks,
+        shard.folders.tasks,
         chosen.format,
         slice=chosen.slice,
         filter=chosen.filter,
         shuffle=chosen.shuffle,
         seed=chosen.seed,
-        registry_rewrite=share.file.spec.sandbox.registry_rewrite,
+        registry_rewrite=shard.file.spec.sandbox.registry_rewrite,
     )
 
 
-def _open_records(share: Share, settings: dict[str, Any]) -> Records:
-    redo = share.file.spec.redo
-    share.folder.mkdir(parents=True, exist_ok=True)
+def _open_records(shard: Shard, settings: dict[str, Any]) -> SampleRecords:
+    redo = shard.file.spec.redo
+    shard.folder.mkdir(parents=True, exist_ok=True)
     if redo is not None:
-        begin_again(share.folder, share.file.uid, redo)
-    records = Records(share.folder)
-    keep_settings(share.folder, settings, agree=AGREE)
-    (share.folder / RESULTS).touch()  # a share without tasks has results, too: none
+        set_results_aside(shard.folder, shard.file.uid, redo)
+    records = SampleRecords(shard.folder)
+    write_settings(shard.folder, settings, must_match=MUST_MATCH)
+    (shard.folder / RESULTS).touch()  # a shard without tasks has results, too: none
     return records
 
 
 def _settings(file: EvaluationFile) -> dict[str, Any]:
-    """What results of one folder must have in common."""
-    said = file.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=KEPT)
+    """The settings that results of one folder must share."""
+    options = file.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=SHARED_FIELDS)
     if endpoint := file.chat_endpoint:
-        said |= {"api": endpoint.api, "model": endpoint.model}
-    return {"model": file.model, "data": file.name, "attempts": said}
+        options |= {"api": endpoint.api, "model": endpoint.model}
+    return {"model": file.model, "data": file.name, "sample_options": options}
 
 
 def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
@@ -153,55 +153,55 @@ def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
         spec.samples,
         spec.workers,
         spec.temperature,
-        told=made_with(file.model, file.engine, spec.agent),
+        metadata=sample_metadata(file.model, file.engine, spec.agent),
     )
 
 
 @asynccontextmanager
-async def _agent(share: Share) -> AsyncIterator[Agent]:
+async def _agent(shard: Shard) -> AsyncIterator[Agent]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        opened = _chat_agent if share.file.chat_endpoint else _token_agent
-        async with opened(share, http) as agent:
+        opened = _chat_agent if shard.file.chat_endpoint else _token_agent
+        async with opened(shard, http) as agent:
             yield agent
 
 
 @asynccontextmanager
-async def _token_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterator[Agent]:
-    file, chosen = share.file, share.file.spec.agent
+async def _token_agent(shard: Shard, http: aiohttp.ClientSession) -> AsyncIterator[Agent]:
+    file, chosen = shard.file, shard.file.spec.agent
     assert file.tokenizer is not None, "the API server admits none without a tokenizer"
     tokenizer = await asyncio.to_thread(agent_tokenizer, chosen, file.tokenizer)
-    if endpoint := file.spec.model.endpoint:  # engines that are started serve what they were told to
+    if endpoint := file.spec.model.endpoint:  # engines of the evaluation itself serve its model
         await check_served(file.engine, http, model=endpoint.model, tokenizer=file.tokenizer)
     engine = SGLangEngine(file.engine, http, top_p=file.spec.top_p, top_k=file.spec.top_k)
-    async with open_agent(chosen, engine, tokenizer, _prompts(share)) as agent:
+    async with open_agent(chosen, engine, tokenizer, _prompts(shard)) as agent:
         yield agent
 
 
 @asynccontextmanager
-async def _chat_agent(share: Share, http: aiohttp.ClientSession) -> AsyncIterator[Agent]:
-    file, spec, endpoint = share.file, share.file.spec, share.file.chat_endpoint
+async def _chat_agent(shard: Shard, http: aiohttp.ClientSession) -> AsyncIterator[Agent]:
+    file, spec, endpoint = shard.file, shard.file.spec, shard.file.chat_endpoint
     assert endpoint is not None and endpoint.model is not None, "the API server admits none without a model"
     server = ChatCompletions(
         file.engine,
         http,
         model=endpoint.model,
-        api_key=share.api_key,
+        api_key=shard.api_key,
         top_p=spec.top_p,
         top_k=spec.top_k,
         proxy=await environment_proxy(file.engine),
     )
-    async with open_chat_agent(spec.agent, server, _prompts(share), temperature=spec.temperature) as agent:
+    async with open_chat_agent(spec.agent, server, _prompts(shard), temperature=spec.temperature) as agent:
         yield agent
 
 
-def _prompts(share: Share) -> str | None:
-    return prompts_text(share.file.spec.agent, share.folders.prompts)
+def _prompts(shard: Shard) -> str | None:
+    return prompts_text(shard.file.spec.agent, shard.folders.prompts)
 
 
 def _sample_runner(
-    client: KubeClient, share: Share, kubeconfig: str | KubeContext | None
+    client: KubeClient, shard: Shard, kubeconfig: str | KubeContext | None
 ) -> AbstractAsyncContextManager[SampleRunner]:
-    file = share.file
+    file = shard.file
     return open_sample_runner(
         client,
         file.namespace,
@@ -210,7 +210,7 @@ def _sample_runner(
         job=names.evaluation_scope(file.name),
         labels=file.labels,
         owners=[_owner(file)],
-        cache_directory=share.folders.output / file.folder / VERDICTS,
+        cache_directory=shard.folders.output / file.folder / VERDICTS,
         kubeconfig=kubeconfig,
     )
 
@@ -221,5 +221,5 @@ def _report(client: KubeClient, file: EvaluationFile, part: str) -> ProgressRepo
 
 
 def _owner(file: EvaluationFile) -> dict[str, Any]:
-    """Owner reference to the SweEval, so that nothing outlives it."""
+    """Owner reference to the SweEval, so that objects are deleted with it."""
     return {"apiVersion": API_VERSION, "kind": "SweEval", "name": file.name, "uid": file.uid, "controller": False}

@@ -1,6 +1,6 @@
-"""What the records of an evaluation amount to.
+"""Summary and predictions of an evaluation.
 
-Guarantees: attempts that infrastructure ended are counted apart and enter no rate; files appear whole or not at all.
+Guarantees: lost samples are counted apart and enter no rate. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from swerl_agent.storage import write_atomic
 
-from .records import RESULTS, Record, RecordError, Records, Trial
+from .records import RESULTS, ResultsError, SampleId, SampleRecord, SampleRecords
 
 Z = 1.959964  # standard normal quantile of a 95 % interval
 
@@ -40,10 +40,12 @@ def wilson(rate: float, count: int) -> tuple[float, float]:
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
-def summarise(records: Sequence[Record], *, model: str, data: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Rates over tasks, with intervals, and averages over attempts."""
+def summarise(
+    records: Sequence[SampleRecord], *, model: str, data: str, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Rates over tasks, with intervals, and averages over samples."""
     valid = [record for record in records if record.valid]
-    by_task: dict[str, list[Record]] = defaultdict(list)
+    by_task: dict[str, list[SampleRecord]] = defaultdict(list)
     for record in valid:
         by_task[record.instance_id].append(record)
     fewest = min(map(len, by_task.values()), default=0)
@@ -51,7 +53,7 @@ def summarise(records: Sequence[Record], *, model: str, data: str, arguments: Ma
         "model": model,
         "data": data,
         "total": len({record.instance_id for record in records}),
-        "attempts": len(records),
+        "samples": len(records),
         "resolved": sum(record.resolved for record in valid),
         "resolve_rate": round(_rate(by_task, 1), 4) if by_task else 0.0,
         "pass_at_k": {str(k): _with_interval(by_task, k) for k in _ks(fewest)},
@@ -75,15 +77,15 @@ def write(
 
 
 def predictions(
-    folder: Path, records: Iterable[Record], model: str, read: dict[str, str] | None = None
+    folder: Path, records: Iterable[SampleRecord], model: str, read: dict[str, str] | None = None
 ) -> dict[str, dict[str, str]]:
-    """The patch of each task's first valid attempt, of the first where none is; '' where there is none.
+    """The patch of each task's first valid sample, of its first sample where none is valid; '' without a patch.
 
-    `read` keeps them by the attempt's folder.
+    `read` caches patches by the sample's folder.
     """
     found: dict[str, dict[str, str]] = {}
     known = {} if read is None else read
-    for record in sorted(records, key=lambda record: (not record.valid, record.trial)):
+    for record in sorted(records, key=lambda record: (not record.valid, record.sample_id)):
         if record.instance_id in found:
             continue
         if record.run_dir not in known:
@@ -93,49 +95,49 @@ def predictions(
     return found
 
 
-def _patch(attempt: Path) -> str:
-    path = attempt / "patch.diff"
+def _patch(sample: Path) -> str:
+    path = sample / "patch.diff"
     return path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
 
 
-def merge(folder: Path, shards: Sequence[Path], *, afresh: bool = False) -> Records:
-    """The records of shards in one folder, artifacts named where they lie; raises RecordError, OSError.
+def merge(folder: Path, shards: Sequence[Path], *, replace_existing: bool = False) -> SampleRecords:
+    """The records of shards in one folder, artifacts named where they lie; raises ResultsError, OSError.
 
-    May be repeated, also when the shards went on meanwhile or the process was killed: each shard's newest records
-    count. What else the folder holds stays, unless `afresh`. An attempt that two shards made is an error: they did not
-    share the tasks out; so is one that the folder has from elsewhere.
+    May be repeated, also after the shards went on or the process was killed: each shard's newest records count. Other
+    records of the folder stay unless `replace_existing`. A sample of two shards is an error, because the shards did not
+    partition the tasks; so is a sample that the folder has from elsewhere.
     """
     found = _of_all(folder, shards)
-    if afresh:
-        return Records.of_these(folder, list(found.values()))
-    merged = Records(folder)
+    if replace_existing:
+        return SampleRecords.of_these(folder, list(found.values()))
+    merged = SampleRecords(folder)
     for record in found.values():
-        before = merged.of(record.trial)
+        before = merged.of(record.sample_id)
         if before is not None and before.valid and _place(before) != _place(record):
             what = f"sample {record.sample} of {record.instance_id}"
-            raise RecordError(f"{folder} has {what} from {_place(before)!r} already; choose another folder")
-    merged.extend([record for record in found.values() if record != merged.of(record.trial)])
+            raise ResultsError(f"{folder} has {what} from {_place(before)!r} already; choose another folder")
+    merged.extend([record for record in found.values() if record != merged.of(record.sample_id)])
     return merged
 
 
-def _of_all(folder: Path, shards: Sequence[Path]) -> dict[Trial, Record]:
-    """The newest record of every attempt of the shards, as one of `folder`."""
-    found: dict[Trial, Record] = {}
+def _of_all(folder: Path, shards: Sequence[Path]) -> dict[SampleId, SampleRecord]:
+    """The newest record of every sample of the shards, with paths relative to `folder`."""
+    found: dict[SampleId, SampleRecord] = {}
     for shard in shards:
         if not (shard / RESULTS).exists():
-            raise RecordError(f"{shard} has no {RESULTS}: it is no shard, or it never began")
+            raise ResultsError(f"{shard} has no {RESULTS}: it is no shard, or it has not started")
         if shard.resolve() == folder.resolve():
-            raise RecordError(f"{shard} is to hold the whole and cannot be a shard of it; choose another folder")
-        for record in Records(shard).all:
-            if record.trial in found and found[record.trial].valid:
-                raise RecordError(f"{shard}: sample {record.sample} of {record.instance_id} is in another shard, too")
+            raise ResultsError(f"{shard} is the merged folder and cannot be a shard of it; choose another folder")
+        for record in SampleRecords(shard).all:
+            if record.sample_id in found and found[record.sample_id].valid:
+                raise ResultsError(f"{shard}: sample {record.sample} of {record.instance_id} is in another shard, too")
             where = os.path.relpath(shard / record.run_dir, folder) if record.run_dir else ""
-            found[record.trial] = replace(record, run_dir=where)
+            found[record.sample_id] = replace(record, run_dir=where)
     return found
 
 
-def _place(record: Record) -> str:
-    """The folder whose attempt it is."""
+def _place(record: SampleRecord) -> str:
+    """The folder that the sample was run in."""
     return str(Path(record.run_dir).parent)
 
 
@@ -145,11 +147,11 @@ def _ks(samples: int) -> list[int]:
     return sorted({*powers, samples}) if samples else []
 
 
-def _rate(by_task: Mapping[str, Sequence[Record]], k: int) -> float:
+def _rate(by_task: Mapping[str, Sequence[SampleRecord]], k: int) -> float:
     return fmean(pass_at_k(len(found), sum(r.resolved for r in found), k) for found in by_task.values())
 
 
-def _with_interval(by_task: Mapping[str, Sequence[Record]], k: int) -> dict[str, float]:
+def _with_interval(by_task: Mapping[str, Sequence[SampleRecord]], k: int) -> dict[str, float]:
     rate = _rate(by_task, k)
     low, high = wilson(rate, len(by_task))
     return {"rate": round(rate, 4), "low": round(low, 4), "high": round(high, 4)}

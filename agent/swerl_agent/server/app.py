@@ -18,7 +18,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from swerl_kube import KubeError
 
-from swerl_agent.episode import PROMPT_FAILED, Episode, GradedEpisode, PromptError, unwritten
+from swerl_agent.episode import PROMPT_FAILED, Episode, GradedEpisode, PromptError, written_on_exit
 from swerl_agent.grading import GradingError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
@@ -115,7 +115,7 @@ class AgentServer:
             self._slots.release()
 
     async def _made(self, request: RunRequest) -> bytes:
-        async with unwritten(partial(self._results.leave, request)) as ended:
+        async with written_on_exit(partial(self._results.leave, request)) as ended:
             graded = await self._counted(request, ended.append)
             ended.clear()
             return await finish_in_thread(self._kept, request, graded)

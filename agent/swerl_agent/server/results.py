@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from swerl_agent.episode import Episode, write_artifacts
-from swerl_agent.evaluation import bare_address
+from swerl_agent.evaluation import url_without_secrets
 from swerl_agent.storage import file_name, write_atomic
 
 from .request import RunRequest
@@ -40,7 +40,7 @@ class Results:
 
     def leave(self, request: RunRequest, episode: Episode) -> None:
         """Keep what an episode did that gets no answer, in a folder beside the answer's place; raises OSError."""
-        made = {"model": self._model, "api_base": bare_address(request.engine)}
+        made = {"model": self._model, "api_base": url_without_secrets(request.engine)}
         meta = made | {"sampling_params": asdict(request.sampling)}
         write_artifacts(self.path(request).parent, episode, None, meta=meta)
 

@@ -51,6 +51,6 @@ def parse_slice(text: str) -> slice:
     return slice(*(int(part) if part else None for part in match.groups()))
 
 
-def shard(index: int, count: int, total: int) -> slice:
+def shard_slice(index: int, count: int, total: int) -> slice:
     """Slice of shard `index` of `count`; the shards cover `total` items exactly once."""
     return slice(index * total // count, (index + 1) * total // count)

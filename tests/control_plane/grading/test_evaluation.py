@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts
 from swerl_agent.evaluation import (
-    Conclusions,
     Evaluation,
     EvaluationSettings,
-    Record,
-    Records,
+    SampleRecord,
+    SampleRecords,
+    SummaryWriter,
     open_sample_runner,
     predictions,
     summarise,
@@ -62,29 +62,29 @@ async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
     spec = AgentSpec(context_tokens=200_000, step_limit=2)
     first = asyncio.Event()
 
-    def evaluation(records: Records, engine: Scripts) -> Evaluation:
-        def note(record: Record) -> None:
+    def evaluation(records: SampleRecords, engine: Scripts) -> Evaluation:
+        def note(record: SampleRecord) -> None:
             first.set()
 
         agent = BuiltinAgent(engine, tokenizer, Prompts.default(), spec)
-        conclusions = Conclusions(tmp_path, records, {"model": "m"})
-        return Evaluation(tasks, agent, how, records, tmp_path, on_record=note, conclude=conclusions.write)
+        summary_writer = SummaryWriter(tmp_path, records, {"model": "m"})
+        return Evaluation(tasks, agent, how, records, tmp_path, on_record=note, write_summary=summary_writer.write)
 
     async def run(evaluation: Evaluation) -> None:
         place = open_sample_runner(client, namespace, settings(), SMALL, job="killed", kubeconfig=kubeconfig)
         async with place as runner:
             await evaluation.run(runner)
 
-    cut = asyncio.create_task(run(evaluation(Records(tmp_path), solver(tokenizer))))
+    cut = asyncio.create_task(run(evaluation(SampleRecords(tmp_path), solver(tokenizer))))
     await asyncio.wait([cut, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)
     cut.cancel()
     await asyncio.gather(cut, return_exceptions=True)
-    settled = {record.trial for record in Records(tmp_path).all}
+    settled = {record.sample_id for record in SampleRecords(tmp_path).all}
     assert 0 < len(settled) < len(tasks) * SAMPLES
 
-    records, engine = Records(tmp_path), solver(tokenizer)
+    records, engine = SampleRecords(tmp_path), solver(tokenizer)
     await run(evaluation(records, engine))
-    assert {r.trial for r in records.all} == {(task.instance_id, n) for task in tasks for n in range(SAMPLES)}
+    assert {r.sample_id for r in records.all} == {(task.instance_id, n) for task in tasks for n in range(SAMPLES)}
     assert all(r.valid and r.resolved == (r.sample < 2) for r in records.all), records.all
     assert set(engine.episodes.values()) == {1}
     assert not [key for name, n in settled for key in engine.episodes if key.startswith(f"{name}-{n}/")]

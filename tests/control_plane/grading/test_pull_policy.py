@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, open_sample_runner
+from swerl_agent.evaluation import Evaluation, EvaluationSettings, SampleRecords, open_sample_runner
 from swerl_agent.grading import Grader, Placement
 from swerl_agent.tasks import Task
 from swerl_api import AgentSpec
@@ -58,7 +58,7 @@ async def test_attempts_that_must_not_pull_are_lost_at_once_and_say_so(
 ) -> None:  # fmt: skip
     agent = BuiltinAgent(Script(tokenizer, ()), tokenizer, Prompts.default(), AgentSpec())
     how = EvaluationSettings(samples=2, workers=2)
-    work = Evaluation([absent], agent, how, Records(tmp_path), tmp_path)
+    work = Evaluation([absent], agent, how, SampleRecords(tmp_path), tmp_path)
     started = time.monotonic()
     async with open_sample_runner(client, namespace, settings(), NEVER, job="absent", kubeconfig=kubeconfig) as runner:
         await work.run(runner)

@@ -21,7 +21,8 @@ from functools import partial
 from typing import Any
 
 from swerl_agent.audit import Finding, executed, findings
-from swerl_agent.episode import Episode, EpisodeRequest, RetokenizationError, TokenizerError, unwritten, write_artifacts
+from swerl_agent.episode import Episode, EpisodeRequest, RetokenizationError, TokenizerError
+from swerl_agent.episode.artifacts import write_artifacts, written_on_exit
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import Scoring, StepScore
 from swerl_agent.sandbox import SandboxError, delete_best_effort
@@ -137,7 +138,7 @@ class Worker:
 
     async def _member(self, member: _Member) -> Rollout:
         keep = partial(self._write, member.order)  # it was stopped or failed, or nobody waits for its verdict any more
-        async with unwritten(keep) as member.unwritten, self._scoring(member) as member.scoring:
+        async with written_on_exit(keep) as member.unwritten, self._scoring(member) as member.scoring:
             return await self._judged(member)
 
     async def _judged(self, member: _Member) -> Rollout:

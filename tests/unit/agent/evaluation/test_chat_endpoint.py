@@ -11,8 +11,8 @@ import pytest
 from swerl_agent.cli import main
 from swerl_agent.cli.eval_job import _api_key
 from swerl_agent.episode import EndpointError
-from swerl_agent.evaluation import Records
-from swerl_agent.evaluation.shard import Folders, Share, make_share
+from swerl_agent.evaluation import SampleRecords
+from swerl_agent.evaluation.shard import Shard, ShardFolders, run_shard
 from swerl_api import EvaluationFile
 
 from tests.chat_server import MODEL, ChatServer, scripted, serving
@@ -62,9 +62,9 @@ async def test_a_key_that_the_server_does_not_take_begins_nothing(
 
 async def test_a_folder_holds_results_of_one_model_and_one_api(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tasks.parent / "out"
-    attempts: dict[str, Any] = {"agent": "builtin", "api": "chat-completions", "model": "policy-6b"}
+    sample_options: dict[str, Any] = {"agent": "builtin", "api": "chat-completions", "model": "policy-6b"}
     fill(output, SOLVED)
-    (output / "settings.json").write_text(json.dumps({"model": "m", "attempts": attempts}))
+    (output / "settings.json").write_text(json.dumps({"model": "m", "sample_options": sample_options}))
     chosen = words(tasks, "http://127.0.0.1:9/v1", "--model", MODEL, "--model-name", "m")
     assert await asyncio.to_thread(main, chosen) == 2
     assert "'model': 'policy-6b'" in capsys.readouterr().err
@@ -77,26 +77,26 @@ def chat_file(url: str, **endpoint: Any) -> EvaluationFile:
 
 
 async def test_a_share_asks_with_the_key_of_its_secret(tasks: Path, tmp_path: Path) -> None:
-    folders = Folders(tasks=tasks, output=tmp_path / "output")
+    folders = ShardFolders(tasks=tasks, output=tmp_path / "output")
     async with serving(ChatServer(scripted("OK"), key=KEY)) as server:
         file = chat_file(server.url, apiKeySecret={"name": "api", "key": "token"})
-        share = Share(file, 0, folders, api_key=KEY)
-        fill(share.folder, SOLVED)
-        assert await make_share(Maps(), share)  # type: ignore[arg-type]
-    assert KEY not in repr(share) and KEY not in file.model_dump_json()
-    kept = json.loads((share.folder / "settings.json").read_text())["attempts"]
+        shard = Shard(file, 0, folders, api_key=KEY)
+        fill(shard.folder, SOLVED)
+        assert await run_shard(Maps(), shard)  # type: ignore[arg-type]
+    assert KEY not in repr(shard) and KEY not in file.model_dump_json()
+    kept = json.loads((shard.folder / "settings.json").read_text())["sample_options"]
     assert (kept["api"], kept["model"]) == ("chat-completions", MODEL)
     assert len(server.asked) == 1
 
 
 async def test_a_share_that_is_refused_begins_no_folder(tasks: Path, tmp_path: Path) -> None:
-    folders = Folders(tasks=tasks, output=tmp_path / "output")
+    folders = ShardFolders(tasks=tasks, output=tmp_path / "output")
     async with serving(ChatServer(scripted("OK"), models=["policy-6b"])) as server:
-        share = Share(chat_file(server.url), 0, folders)
+        shard = Shard(chat_file(server.url), 0, folders)
         with pytest.raises(EndpointError, match="knows no model 'policy-7b' but policy-6b"):
-            await make_share(Maps(), share)  # type: ignore[arg-type]
-    assert not share.folder.exists()
-    assert Records(tmp_path).all == []
+            await run_shard(Maps(), shard)  # type: ignore[arg-type]
+    assert not shard.folder.exists()
+    assert SampleRecords(tmp_path).all == []
 
 
 def test_the_key_is_read_where_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,10 +123,10 @@ async def test_an_engine_that_serves_another_model_begins_nothing(
         endpoint = file.spec.model.endpoint
         assert endpoint is not None
         endpoint.model = "org/policy-7b"
-        share = Share(file, 0, Folders(tasks=tasks, output=tmp_path / "output"))
+        shard = Shard(file, 0, ShardFolders(tasks=tasks, output=tmp_path / "output"))
         with pytest.raises(EndpointError, match=r"serves /models/policy-8b, not org/policy-7b"):
-            await make_share(Maps(), share)  # type: ignore[arg-type]
-        assert not share.folder.exists()
+            await run_shard(Maps(), shard)  # type: ignore[arg-type]
+        assert not shard.folder.exists()
         endpoint.model = "org/policy-8b"
-        fill(share.folder, SOLVED)
-        assert await make_share(Maps(), share)  # type: ignore[arg-type]
+        fill(shard.folder, SOLVED)
+        assert await run_shard(Maps(), shard)  # type: ignore[arg-type]

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 from swerl_agent.episode import Agent, Episode, EpisodeRequest, GradedEpisode, PromptError
 from swerl_agent.evaluation import (
-    Conclusions,
     Evaluation,
+    EvaluationAborted,
     EvaluationSettings,
-    EvaluationStuck,
-    Record,
-    Records,
+    SampleRecord,
+    SampleRecords,
+    SummaryWriter,
     check_prompts,
 )
 from swerl_agent.grading import Verdict
@@ -75,12 +75,14 @@ def runner() -> Any:
 
 
 def evaluation(folder: Path, count: int) -> Evaluation:
-    return Evaluation(tasks(count), NOTHING, EvaluationSettings(workers=1), Records(folder), folder)
+    return Evaluation(tasks(count), NOTHING, EvaluationSettings(workers=1), SampleRecords(folder), folder)
 
 
 async def test_one_that_is_finished_makes_no_attempt(tmp_path: Path, runner: Any) -> None:
-    records = Records(tmp_path)
-    records.add(Record(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1"))
+    records = SampleRecords(tmp_path)
+    records.add(
+        SampleRecord(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
+    )
     work = Evaluation([TASK], NOTHING, EvaluationSettings(), records, tmp_path)
     await work.run(runner)
     assert work.left == []
@@ -98,27 +100,27 @@ async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(tmp
             yield solved()
 
     runner.outcomes = made()
-    records = Records(tmp_path)
-    conclusions = Conclusions(tmp_path, records, {"model": "m"})
+    records = SampleRecords(tmp_path)
+    summary_writer = SummaryWriter(tmp_path, records, {"model": "m"})
     how = EvaluationSettings(workers=1)
-    await Evaluation(tasks(3), NOTHING, how, records, tmp_path, conclude=conclusions.write).run(runner)
+    await Evaluation(tasks(3), NOTHING, how, records, tmp_path, write_summary=summary_writer.write).run(runner)
     assert seen == [(1, ["a__a-0"]), (2, ["a__a-0", "a__a-1"])]
     assert json.loads((tmp_path / "summary.json").read_text())["resolved"] == 3
 
 
 async def test_conclusions_that_cannot_be_written_leave_those_before_whole(tmp_path: Path) -> None:
-    records = Records(tmp_path)
-    record = Record(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "")
-    conclusions = Conclusions(tmp_path, records, {"model": "m"})
+    records = SampleRecords(tmp_path)
+    record = SampleRecord(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "")
+    summary_writer = SummaryWriter(tmp_path, records, {"model": "m"})
     records.add(record)
-    conclusions.write()
+    summary_writer.write()
     before = (tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()
     records.add(replace(record, sample=1))
     with files_end_at(100), pytest.raises(OSError, match="is unchanged"):
-        conclusions.write()
+        summary_writer.write()
     assert ((tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()) == before
-    conclusions.write()
-    assert json.loads((tmp_path / "summary.json").read_text())["attempts"] == 2
+    summary_writer.write()
+    assert json.loads((tmp_path / "summary.json").read_text())["samples"] == 2
 
 
 async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, runner: Any) -> None:
@@ -126,7 +128,7 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Pa
     work = evaluation(tmp_path, 3)
     await work.run(runner)
     assert work.left == [("a__a-1", 0)]
-    found = {record.instance_id: record for record in Records(tmp_path).all}
+    found = {record.instance_id: record for record in SampleRecords(tmp_path).all}
     assert (found["a__a-1"].valid, found["a__a-1"].error) == (False, "ImagePullFailed: no such image: x:1")
     assert all(found[name].resolved for name in ("a__a-0", "a__a-2"))
 
@@ -136,10 +138,10 @@ async def test_an_endpoint_that_is_down_ends_it_with_its_words_and_what_is_known
 ) -> None:
     runner.outcomes = iter([solved(), *(lost() for _ in range(40))])
     with pytest.raises(
-        EvaluationStuck, match=r"ended the last 20 attempts, the last so: EngineError: .*HTTP 429: busy"
+        EvaluationAborted, match=r"ended the last 20 samples; the last error: EngineError: .*HTTP 429: busy"
     ):
         await evaluation(tmp_path, 40).run(runner)
-    known = Records(tmp_path).all
+    known = SampleRecords(tmp_path).all
     assert [record.resolved for record in known if record.valid] == [True]
     assert len([record for record in known if not record.valid]) == 20
     runner.outcomes = iter(solved() for _ in range(39))
@@ -153,7 +155,7 @@ async def test_a_lease_that_is_lost_ends_it_at_once(tmp_path: Path, runner: Any)
     runner.lost.set_exception(LeaseLost("Lease n/l was lost: it was deleted"))
     with pytest.raises(LeaseLost, match="it was deleted"):
         await evaluation(tmp_path, 3).run(runner)
-    assert [record.resolved for record in Records(tmp_path).all] == [True], "what is known stays"
+    assert [record.resolved for record in SampleRecords(tmp_path).all] == [True], "what is known stays"
 
 
 async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_path: Path, runner: Any) -> None:
@@ -161,8 +163,8 @@ async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_pat
     work = evaluation(tmp_path, 3)
     await work.run(runner)
     assert (work.left, work.retryable) == ([("a__a-1", 0)], [])
-    check_prompts(Records(tmp_path))
-    found = Records(tmp_path).all[1]
+    check_prompts(SampleRecords(tmp_path))
+    found = SampleRecords(tmp_path).all[1]
     assert (found.valid, found.exit_status, found.error) == (False, "prompt_failed", BROKEN)
     assert (tmp_path / found.run_dir / "traj.json").exists()
     runner.outcomes = iter([solved()])
@@ -175,17 +177,17 @@ async def test_prompts_that_render_nowhere_end_it_with_template_and_line_and_wha
     tmp_path: Path, runner: Any
 ) -> None:
     runner.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
-    with pytest.raises(PromptError, match=r"ended the last 20 attempts, the last at a__a-20: agent\.instance_.*line 2"):
+    with pytest.raises(PromptError, match=r"ended the last 20 samples, the last at a__a-20: agent\.instance_.*line 2"):
         await evaluation(tmp_path, 40).run(runner)
-    known = Records(tmp_path).all
+    known = SampleRecords(tmp_path).all
     assert [record.resolved for record in known if record.valid] == [True] and len(known) == 21
 
 
 async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([unprompted(), unprompted()])
     await evaluation(tmp_path, 2).run(runner)
-    with pytest.raises(PromptError, match=r"ended all 2 attempts, the last at a__a-1: agent\.instance_template"):
-        check_prompts(Records(tmp_path))
+    with pytest.raises(PromptError, match=r"ended all 2 samples, the last at a__a-1: agent\.instance_template"):
+        check_prompts(SampleRecords(tmp_path))
 
 
 async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(tmp_path: Path, runner: Any) -> None:

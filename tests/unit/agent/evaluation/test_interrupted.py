@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from swerl_agent.episode import Episode, EpisodeRequest
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, Records, SampleRunner
+from swerl_agent.evaluation import Evaluation, EvaluationSettings, SampleRecords, SampleRunner
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.tasks import Task
 from swerl_api import SandboxSpec
@@ -20,7 +20,7 @@ from tests.unit.agent.episode.test_abort import FAR, CancelledAt
 
 from .test_evaluation import PATCH, TASK
 
-TRIAL = (TASK.instance_id, 0)
+SAMPLE_ID = (TASK.instance_id, 0)
 TOLD = {"model": "m", "api_base": "http://e", "step_limit": 20, "max_tokens": 4096}
 
 
@@ -74,8 +74,8 @@ class FakeSampleRunner(SampleRunner):
 
 
 def evaluation(folder: Path, agent: Scripted | None = None) -> Evaluation:
-    settings = EvaluationSettings(workers=1, temperature=0.5, told=TOLD)
-    return Evaluation([TASK], cast(Any, agent or Scripted()), settings, Records(folder), folder)
+    settings = EvaluationSettings(workers=1, temperature=0.5, metadata=TOLD)
+    return Evaluation([TASK], cast(Any, agent or Scripted()), settings, SampleRecords(folder), folder)
 
 
 def left(folder: Path) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def left(folder: Path) -> list[dict[str, Any]]:
 
 async def cancelled_at(folder: Path, place: int) -> int:
     """Cancel an attempt where it waits for the `place`-th time; how often it waited."""
-    waiting = CancelledAt(evaluation(folder)._attempt(TRIAL, FakeSampleRunner()), place)
+    waiting = CancelledAt(evaluation(folder)._run_sample(SAMPLE_ID, FakeSampleRunner()), place)
 
     async def whole() -> None:
         await waiting
@@ -106,15 +106,15 @@ async def test_an_attempt_that_is_cancelled_anywhere_leaves_its_episode_once_and
     for place in range(waits):
         folder = tmp_path / str(place)
         await cancelled_at(folder, place)
-        known, settled = left(folder), Records(folder).settled(TRIAL)
+        known, settled = left(folder), SampleRecords(folder).settled(SAMPLE_ID)
         begun = place >= 2
         assert len(known) == begun, f"cancelled at wait {place}"
         assert [meta["interrupted"] for meta in known] == [not settled] * begun
         endings += [(meta["exit_status"], meta["interrupted"], meta["reward"]) for meta in known]
         if not settled:
-            await evaluation(folder)._attempt(TRIAL, FakeSampleRunner())
+            await evaluation(folder)._run_sample(SAMPLE_ID, FakeSampleRunner())
         (meta,) = left(folder)
-        (record,) = Records(folder).all
+        (record,) = SampleRecords(folder).all
         assert (meta["interrupted"], meta["reward"], record.resolved) == (False, 1, True)
         assert (folder / record.run_dir / "patch.diff").exists()
     assert {("cancelled", True, None), ("submitted", True, None), ("submitted", False, 1)} == set(endings)
@@ -124,26 +124,26 @@ async def test_an_episode_that_raises_ends_it_and_leaves_its_artifacts(tmp_path:
     agent = Scripted()
     agent.fault = ZeroDivisionError("oh")
     with pytest.raises(ZeroDivisionError):
-        await evaluation(tmp_path, agent)._attempt(TRIAL, FakeSampleRunner())
+        await evaluation(tmp_path, agent)._run_sample(SAMPLE_ID, FakeSampleRunner())
     (meta,) = left(tmp_path)
-    assert (meta["turns"], meta["interrupted"], Records(tmp_path).all) == (3, True, [])
+    assert (meta["turns"], meta["interrupted"], SampleRecords(tmp_path).all) == (3, True, [])
 
 
 async def test_an_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts(tmp_path: Path) -> None:
     place = FakeSampleRunner()
     place.fault = GradingError("no permission")
     with pytest.raises(GradingError):
-        await evaluation(tmp_path)._attempt(TRIAL, place)
+        await evaluation(tmp_path)._run_sample(SAMPLE_ID, place)
     (meta,) = left(tmp_path)
     assert (meta["exit_status"], meta["verdict"], meta["interrupted"]) == ("submitted", None, True)
     assert len(list(tmp_path.glob("*/patch.diff"))) == 1
-    assert evaluation(tmp_path).left == [TRIAL]
+    assert evaluation(tmp_path).left == [SAMPLE_ID]
 
 
 async def test_a_verdict_that_the_api_server_kept_away_loses_the_attempt_and_not_its_artifacts(tmp_path: Path) -> None:
     place = FakeSampleRunner()
     place.fault = Unreachable("connection refused")
-    record = await evaluation(tmp_path)._attempt(TRIAL, place)
+    record = await evaluation(tmp_path)._run_sample(SAMPLE_ID, place)
     assert (record.valid, record.error) == (False, "Unreachable: connection refused")
     assert [meta["interrupted"] for meta in left(tmp_path)] == [True]
 
@@ -153,7 +153,7 @@ async def test_a_sandbox_that_cannot_be_removed_costs_no_attempt(
 ) -> None:
     place = FakeSampleRunner()
     place.stuck = Unreachable("connection refused")
-    record = await evaluation(tmp_path)._attempt(TRIAL, place)
+    record = await evaluation(tmp_path)._run_sample(SAMPLE_ID, place)
     assert record.resolved and left(tmp_path)[0]["interrupted"] is False
     assert "could not be deleted; it ends when its Lease expires: connection refused" in caplog.text
 
@@ -166,7 +166,7 @@ async def test_tries_without_a_result_make_room_for_each_other_and_for_no_other_
     for _ in range(2):
         await cancelled_at(tmp_path, 3)
     assert len(left(tmp_path)) == 2
-    await evaluation(tmp_path)._attempt(TRIAL, FakeSampleRunner())
+    await evaluation(tmp_path)._run_sample(SAMPLE_ID, FakeSampleRunner())
     assert sorted(meta["interrupted"] for meta in left(tmp_path)) == [False, True]
     assert other.exists()
 
@@ -178,12 +178,12 @@ async def test_a_disk_that_refuses_what_was_interrupted_changes_nothing_about_th
     place.fault = GradingError("no permission")
     work = evaluation(tmp_path)
     with files_end_at(16), pytest.raises(GradingError):
-        await work._attempt(TRIAL, place)
+        await work._run_sample(SAMPLE_ID, place)
     assert "are not kept" in caplog.text
 
 
 async def test_the_files_of_an_attempt_say_how_it_was_made(tmp_path: Path) -> None:
-    await evaluation(tmp_path)._attempt(TRIAL, FakeSampleRunner())
+    await evaluation(tmp_path)._run_sample(SAMPLE_ID, FakeSampleRunner())
     (meta,) = left(tmp_path)
     assert meta.items() >= {**TOLD, "instance_id": TASK.instance_id, "temperature": 0.5, "sample": 0}.items()
     assert (meta["reward"], meta["group_index"], meta["index"]) == (1, f"{TASK.instance_id}-0", 0)

@@ -8,48 +8,48 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from swerl_agent.evaluation import Record, RecordError, Records, Redo, merge, predictions, summarise
+from swerl_agent.evaluation import Redo, ResultsError, SampleRecord, SampleRecords, merge, predictions, summarise
 from swerl_agent.evaluation.summary import pass_at_k, wilson
 
 from tests.full_disk import files_end_at
 
-GOOD = Record("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
+GOOD = SampleRecord("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
 BAD = replace(GOOD, sample=1, resolved=False, verdict="unresolved")
 LOST = replace(GOOD, instance_id="b__b-1", valid=False, resolved=False, exit_status="lost", verdict="", run_dir="")
 
 
 def test_records_are_read_back(tmp_path: Path) -> None:
     for record in (GOOD, BAD, LOST):
-        Records(tmp_path).add(record)
-    again = Records(tmp_path)
+        SampleRecords(tmp_path).add(record)
+    again = SampleRecords(tmp_path)
     assert again.all == [GOOD, BAD, LOST]
-    assert [again.settled(record.trial) for record in (GOOD, BAD, LOST)] == [True, True, False]
+    assert [again.settled(record.sample_id) for record in (GOOD, BAD, LOST)] == [True, True, False]
 
 
 def test_the_last_record_of_an_attempt_counts(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = SampleRecords(tmp_path)
     records.add(LOST)
     records.add(replace(LOST, valid=True, resolved=True))
-    assert [record.resolved for record in Records(tmp_path).all] == [True]
+    assert [record.resolved for record in SampleRecords(tmp_path).all] == [True]
 
 
 def test_a_line_that_a_crash_cut_short_is_dropped_and_written_over(tmp_path: Path) -> None:
-    Records(tmp_path).add(GOOD)
+    SampleRecords(tmp_path).add(GOOD)
     path = tmp_path / "results.jsonl"
     path.write_bytes(path.read_bytes() + b'{"instance_id": "a__a')
-    records = Records(tmp_path)
+    records = SampleRecords(tmp_path)
     assert records.all == [GOOD]
     records.add(BAD)
-    assert Records(tmp_path).all == [GOOD, BAD]
+    assert SampleRecords(tmp_path).all == [GOOD, BAD]
 
 
 @pytest.mark.parametrize("line", [b"nonsense", b"[]", b'{"instance_id": "a"}', b"\xff\xfe"])
 def test_another_unreadable_line_is_named(tmp_path: Path, line: bytes) -> None:
-    Records(tmp_path).add(GOOD)
+    SampleRecords(tmp_path).add(GOOD)
     path = tmp_path / "results.jsonl"
     path.write_bytes(path.read_bytes() + line + b"\n")
-    with pytest.raises(RecordError, match=r"not a result: .*results\.jsonl:2"):
-        Records(tmp_path)
+    with pytest.raises(ResultsError, match=r"not a result: .*results\.jsonl:2"):
+        SampleRecords(tmp_path)
 
 
 def test_pass_at_k_is_the_unbiased_estimate() -> None:
@@ -66,7 +66,7 @@ def test_an_interval_is_wide_for_few_tasks_and_never_of_no_width() -> None:
 
 def test_what_infrastructure_ended_enters_no_rate() -> None:
     summary = summarise([GOOD, BAD, LOST], model="m", data="d", arguments={})
-    assert (summary["total"], summary["attempts"], summary["resolved"], summary["errors"]) == (2, 3, 1, 1)
+    assert (summary["total"], summary["samples"], summary["resolved"], summary["errors"]) == (2, 3, 1, 1)
     assert summary["resolve_rate"] == 0.5
     assert summary["pass_at_k"]["2"]["rate"] == 1.0
 
@@ -92,88 +92,88 @@ def test_predictions_are_of_the_first_attempt_that_infrastructure_did_not_end(tm
 
 def test_shards_are_merged_and_an_attempt_made_twice_is_an_error(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    Records(one).add(GOOD)
-    Records(two).add(replace(LOST, valid=True))
+    SampleRecords(one).add(GOOD)
+    SampleRecords(two).add(replace(LOST, valid=True))
     assert [r.instance_id for r in merge(tmp_path / "all", [one, two]).all] == ["a__a-1", "b__b-1"]
-    with pytest.raises(RecordError, match="in another shard"):
+    with pytest.raises(ResultsError, match="in another shard"):
         merge(tmp_path / "twice", [one, one])
-    with pytest.raises(RecordError, match="no results"):
+    with pytest.raises(ResultsError, match="no results"):
         merge(tmp_path / "none", [tmp_path / "missing"])
 
 
 def test_a_merge_may_be_repeated_and_follows_shards_that_went_on(tmp_path: Path) -> None:
     one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
-    Records(one).add(GOOD)
-    Records(two).add(LOST)
+    SampleRecords(one).add(GOOD)
+    SampleRecords(two).add(LOST)
     assert [merge(whole, [one, two]).all for _ in range(2)] == [merge(whole, [one, two]).all] * 2
     assert len((whole / "results.jsonl").read_text().splitlines()) == 2
     found = replace(LOST, valid=True, resolved=True, run_dir="run-2")
-    Records(two).add(found)
-    Records(one).add(BAD)
+    SampleRecords(two).add(found)
+    SampleRecords(one).add(BAD)
     wanted = [replace(each, run_dir=f"../{shard}/{each.run_dir}") for shard, each in
               (("one", GOOD), ("one", BAD), ("two", found))]  # fmt: skip
-    assert merge(whole, [one, two]).all == Records(whole).all == wanted
+    assert merge(whole, [one, two]).all == SampleRecords(whole).all == wanted
 
 
 def test_a_merge_adds_to_what_the_folder_has_and_takes_nothing_from_it(tmp_path: Path) -> None:
     one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
-    Records(one).add(GOOD)
-    Records(two).add(BAD)
+    SampleRecords(one).add(GOOD)
+    SampleRecords(two).add(BAD)
     merge(whole, [one])
-    assert [record.trial for record in merge(whole, [two]).all] == [GOOD.trial, BAD.trial]
+    assert [record.sample_id for record in merge(whole, [two]).all] == [GOOD.sample_id, BAD.sample_id]
     three, before = tmp_path / "three", (whole / "results.jsonl").read_bytes()
-    Records(three).add(GOOD)
-    with pytest.raises(RecordError, match=r"has sample 0 of a__a-1 from '\.\./one' already"):
+    SampleRecords(three).add(GOOD)
+    with pytest.raises(ResultsError, match=r"has sample 0 of a__a-1 from '\.\./one' already"):
         merge(whole, [three])
-    with pytest.raises(RecordError, match="cannot be a shard of it"):
+    with pytest.raises(ResultsError, match="cannot be a shard of it"):
         merge(one, [one, two])
     assert (whole / "results.jsonl").read_bytes() == before
-    assert [record.trial for record in merge(whole, [three], afresh=True).all] == [GOOD.trial]
+    assert [record.sample_id for record in merge(whole, [three], replace_existing=True).all] == [GOOD.sample_id]
 
 
 def test_a_merge_that_was_killed_left_all_or_nothing_and_may_be_repeated(tmp_path: Path) -> None:
     one, whole = tmp_path / "one", tmp_path / "all"
     for record in (GOOD, BAD):
-        Records(one).add(record)
+        SampleRecords(one).add(record)
     with files_end_at(300), pytest.raises(OSError, match="is unchanged"):
         merge(whole, [one])
-    assert Records(whole).all == []
-    Records(whole).add(replace(GOOD, run_dir="../one/run-1"))  # as one that wrote line by line may have left it
+    assert SampleRecords(whole).all == []
+    SampleRecords(whole).add(replace(GOOD, run_dir="../one/run-1"))  # as one that wrote line by line may have left it
     with (whole / "results.jsonl").open("ab") as file:
         file.write(b'{"instance_id": "a__a')
-    assert [record.trial for record in merge(whole, [one]).all] == [GOOD.trial, BAD.trial]
-    assert [record.trial for record in Records(whole).all] == [GOOD.trial, BAD.trial]
+    assert [record.sample_id for record in merge(whole, [one]).all] == [GOOD.sample_id, BAD.sample_id]
+    assert [record.sample_id for record in SampleRecords(whole).all] == [GOOD.sample_id, BAD.sample_id]
 
 
 def test_the_file_is_the_format_people_know(tmp_path: Path) -> None:
-    Records(tmp_path).add(GOOD)
+    SampleRecords(tmp_path).add(GOOD)
     row = json.loads((tmp_path / "results.jsonl").read_text())
     wanted = {"instance_id", "resolved", "exit_status", "patch_source", "n_steps", "error", "elapsed", "run_dir"}
     assert wanted <= row.keys()
 
 
 def test_a_redo_that_was_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = SampleRecords(tmp_path)
     for record in (GOOD, BAD):
         records.add(record)
-    trials = {GOOD.trial, BAD.trial}
+    sample_ids = {GOOD.sample_id, BAD.sample_id}
     redo = Redo(tmp_path)
-    redo.choose(records, trials, "all")
-    assert not records.settled(GOOD.trial) and not records.settled(BAD.trial)
+    redo.choose(records, sample_ids, "all")
+    assert not records.settled(GOOD.sample_id) and not records.settled(BAD.sample_id)
     records.add(replace(GOOD, resolved=False))
     redo.done(records)  # the process ends here, with one of the two made again
 
-    again = Records(tmp_path)
+    again = SampleRecords(tmp_path)
     redo = Redo(tmp_path)
-    redo.choose(again, trials, "all")  # the same command
-    assert again.settled(GOOD.trial) and not again.settled(BAD.trial)
+    redo.choose(again, sample_ids, "all")  # the same command
+    assert again.settled(GOOD.sample_id) and not again.settled(BAD.sample_id)
     again.add(BAD)
     redo.done(again)
     assert not list(tmp_path.glob("redo*"))
 
-    last = Records(tmp_path)
-    Redo(tmp_path).choose(last, trials, "unresolved")
-    assert not last.settled(GOOD.trial), "once it is through, a redo may be asked for again"
+    last = SampleRecords(tmp_path)
+    Redo(tmp_path).choose(last, sample_ids, "unresolved")
+    assert not last.settled(GOOD.sample_id), "once it is through, a redo may be asked for again"
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_a_redo_that_was_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) 
 def test_a_redo_chooses_by_result_among_the_tasks_at_hand(
     tmp_path: Path, mode: Literal["unresolved", "all"] | None, left: list[bool]
 ) -> None:
-    records, other = Records(tmp_path), replace(BAD, instance_id="c__c-1")
+    records, other = SampleRecords(tmp_path), replace(BAD, instance_id="c__c-1")
     for record in (BAD, GOOD, other):
         records.add(record)
-    Redo(tmp_path).choose(records, {BAD.trial, GOOD.trial}, mode)
-    assert [records.settled(record.trial) for record in (BAD, GOOD)] == left
-    assert records.settled(other.trial), "it is not among the tasks of this run"
+    Redo(tmp_path).choose(records, {BAD.sample_id, GOOD.sample_id}, mode)
+    assert [records.settled(record.sample_id) for record in (BAD, GOOD)] == left
+    assert records.settled(other.sample_id), "it is not among the tasks of this run"

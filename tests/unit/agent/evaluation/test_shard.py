@@ -1,4 +1,4 @@
-"""Shards of a SweEval: what they share out, what they begin again, what the merge says."""
+"""Shards of a SweEval: what they shard out, what they begin again, what the merge says."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from swerl_agent.cli import main
 from swerl_agent.episode import PromptError
-from swerl_agent.evaluation import AGREE, Record, RecordError, Records, keep_settings
-from swerl_agent.evaluation.folder import begin_again
+from swerl_agent.evaluation import MUST_MATCH, ResultsError, SampleRecord, SampleRecords, write_settings
+from swerl_agent.evaluation.folder import set_results_aside
 from swerl_agent.evaluation.progress import ProgressReport, progress_of
 from swerl_agent.evaluation.shard import (
-    Folders,
-    Share,
+    Shard,
+    ShardFolders,
     _evaluation_settings,
-    load_share_tasks,
-    make_share,
-    merge_shares,
+    load_shard_tasks,
+    merge_shards,
+    run_shard,
 )
-from swerl_agent.tasks.selection import shard
+from swerl_agent.tasks.selection import shard_slice
 from swerl_api import EvaluationFile
 from swerl_kube import NotFound
 
@@ -30,7 +30,7 @@ from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent.episode.conftest import PLAIN, make_tokenizer
 from tests.unit.agent.tasks.rows import swebench
 
-SOLVED = Record("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
+SOLVED = SampleRecord("a__a-1", 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
 FAILED = replace(SOLVED, instance_id="b__b-1", resolved=False, verdict="unresolved", run_dir="")
 LOST = replace(FAILED, instance_id="c__c-1", valid=False, verdict="", exit_status="lost")
 
@@ -76,11 +76,11 @@ class Maps:
 
 
 def found(folder: Path) -> list[str]:
-    return [record.instance_id for record in Records(folder).all]
+    return [record.instance_id for record in SampleRecords(folder).all]
 
 
-def fill(folder: Path, *records: Record) -> Path:
-    kept = Records(folder)
+def fill(folder: Path, *records: SampleRecord) -> Path:
+    kept = SampleRecords(folder)
     for record in records:
         kept.add(record)
     return folder
@@ -88,63 +88,68 @@ def fill(folder: Path, *records: Record) -> Path:
 
 def test_redoing_all_happens_once_however_often_the_run_is_started(tmp_path: Path) -> None:
     fill(tmp_path, SOLVED, FAILED)
-    keep_settings(tmp_path, {"model": "old"})
-    begin_again(tmp_path, "run-2", "all")
+    write_settings(tmp_path, {"model": "old"})
+    set_results_aside(tmp_path, "run-2", "all")
     assert found(tmp_path) == []
-    keep_settings(tmp_path, {"model": "new"})
+    write_settings(tmp_path, {"model": "new"})
     fill(tmp_path, FAILED)
-    begin_again(tmp_path, "run-2", "all")
+    set_results_aside(tmp_path, "run-2", "all")
     assert found(tmp_path) == ["b__b-1"]
 
 
 def test_redoing_the_unresolved_keeps_the_resolved_also_when_killed_in_between(tmp_path: Path) -> None:
     fill(tmp_path, SOLVED, FAILED)
-    begin_again(tmp_path, "run-2", "unresolved")
+    set_results_aside(tmp_path, "run-2", "unresolved")
     assert found(tmp_path) == ["a__a-1"]
     (tmp_path / "results.jsonl").unlink()  # as if killed before the resolved ones were back
-    begin_again(tmp_path, "run-2", "unresolved")
+    set_results_aside(tmp_path, "run-2", "unresolved")
     assert found(tmp_path) == ["a__a-1"]
     fill(tmp_path, FAILED)
-    begin_again(tmp_path, "run-2", "unresolved")
+    set_results_aside(tmp_path, "run-2", "unresolved")
     assert found(tmp_path) == ["a__a-1", "b__b-1"]
 
 
 def test_the_first_run_of_a_folder_redoes_nothing_of_its_own(tmp_path: Path) -> None:
-    begin_again(tmp_path, "run-1", "all")
+    set_results_aside(tmp_path, "run-1", "all")
     fill(tmp_path, SOLVED)
-    begin_again(tmp_path, "run-1", "all")
+    set_results_aside(tmp_path, "run-1", "all")
     assert found(tmp_path) == ["a__a-1"]
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
-    keep_settings(tmp_path, {"model": "m", "attempts": {"temperature": 0}}, agree=AGREE)
-    keep_settings(tmp_path, {"model": "m", "attempts": {"temperature": 0}}, agree=AGREE)
-    with pytest.raises(RecordError, match="holds results of attempts"):
-        keep_settings(tmp_path, {"model": "m", "attempts": {"temperature": 1}}, agree=AGREE)
+    write_settings(tmp_path, {"model": "m", "sample_options": {"temperature": 0}}, must_match=MUST_MATCH)
+    write_settings(tmp_path, {"model": "m", "sample_options": {"temperature": 0}}, must_match=MUST_MATCH)
+    with pytest.raises(ResultsError, match="holds results of sample_options"):
+        write_settings(tmp_path, {"model": "m", "sample_options": {"temperature": 1}}, must_match=MUST_MATCH)
 
 
-def share_of(folder: Path, record: Record, temperature: float) -> str:
+def shard_folder_of(folder: Path, record: SampleRecord, temperature: float) -> str:
     fill(folder, record)
-    keep_settings(folder, {"model": "m", "data": "d", "attempts": {"agent": "builtin", "temperature": temperature}})
+    write_settings(
+        folder, {"model": "m", "data": "d", "sample_options": {"agent": "builtin", "temperature": temperature}}
+    )
     return str(folder)
 
 
-def test_shares_are_merged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shares = [share_of(tmp_path / "a", replace(SOLVED, run_dir=""), 0.0), share_of(tmp_path / "b", FAILED, 0.0)]
-    assert main(["eval", "merge", str(tmp_path / "whole"), *shares]) == 0
+def test_shards_are_merged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shards = [
+        shard_folder_of(tmp_path / "a", replace(SOLVED, run_dir=""), 0.0),
+        shard_folder_of(tmp_path / "b", FAILED, 0.0),
+    ]
+    assert main(["eval", "merge", str(tmp_path / "whole"), *shards]) == 0
     assert found(tmp_path / "whole") == ["a__a-1", "b__b-1"]
     summary = json.loads((tmp_path / "whole" / "summary.json").read_text())
-    assert (summary["attempts"], summary["resolved"], summary["model"]) == (2, 1, "m")
+    assert (summary["samples"], summary["resolved"], summary["model"]) == (2, 1, "m")
     assert summary["args"] == {"agent": "builtin", "temperature": 0.0}
     assert "50" in capsys.readouterr().out
-    assert main(["eval", "merge", str(tmp_path / "whole"), *shares]) == 0
+    assert main(["eval", "merge", str(tmp_path / "whole"), *shards]) == 0
     assert found(tmp_path / "whole") == ["a__a-1", "b__b-1"]
 
 
 def test_shares_made_in_different_ways_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shares = [share_of(tmp_path / "a", SOLVED, 0.0), share_of(tmp_path / "b", FAILED, 1.0)]
-    assert main(["eval", "merge", str(tmp_path / "whole"), *shares]) == 2
-    assert "holds results of attempts {'temperature': 1.0}, not {'temperature': 0.0}" in capsys.readouterr().err
+    shards = [shard_folder_of(tmp_path / "a", SOLVED, 0.0), shard_folder_of(tmp_path / "b", FAILED, 1.0)]
+    assert main(["eval", "merge", str(tmp_path / "whole"), *shards]) == 2
+    assert "holds results of sample_options {'temperature': 1.0}, not {'temperature': 0.0}" in capsys.readouterr().err
     assert not (tmp_path / "whole").exists()
 
 
@@ -160,10 +165,10 @@ def test_shards_cover_the_chosen_tasks_exactly_once(tmp_path: Path) -> None:
             "slice": "1:",
         }
     )
-    shares = [Share(file, number, Folders(tasks=tmp_path / "tasks")) for number in range(2)]
-    orders = [[task.instance_id for task in load_share_tasks(share)] for share in shares]
+    shards = [Shard(file, number, ShardFolders(tasks=tmp_path / "tasks")) for number in range(2)]
+    orders = [[task.instance_id for task in load_shard_tasks(shard)] for shard in shards]
     assert orders[0] == orders[1] and len(orders[0]) == 6
-    parts = [orders[0][shard(number, 2, 6)] for number in range(2)]
+    parts = [orders[0][shard_slice(number, 2, 6)] for number in range(2)]
     assert sorted(parts[0] + parts[1]) == sorted(orders[0]) and len(parts[0]) == len(parts[1]) == 3
 
 
@@ -173,7 +178,7 @@ def test_shards_leave_out_what_is_in_quarantine_beside_the_tasks(
     rows = [swebench(f"owner__repo-{number}") for number in range(4)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "quarantine.jsonl").write_text('{"instance_id": "owner__repo-1", "reason": "flaky"}\n')
-    chosen = load_share_tasks(Share(evaluation_file(), 0, Folders(tasks=tmp_path)))
+    chosen = load_shard_tasks(Shard(evaluation_file(), 0, ShardFolders(tasks=tmp_path)))
     assert [task.instance_id for task in chosen] == [f"owner__repo-{number}" for number in (0, 2, 3)]
     assert caplog.messages == [f"1 of 4 tasks at {tmp_path} are in quarantine: owner__repo-1"]
 
@@ -181,29 +186,29 @@ def test_shards_leave_out_what_is_in_quarantine_beside_the_tasks(
 def test_the_artifacts_of_a_shard_name_model_address_and_limits_and_no_key() -> None:
     file = evaluation_file(agent={"stepLimit": 7, "maxTokensPerTurn": 99})
     file = file.model_copy(update={"engine": "https://user:secret@host:8/v1?key=secret"})
-    assert _evaluation_settings(file).told == {
+    assert _evaluation_settings(file).metadata == {
         "model": "nightly", "api_base": "https://host:8/v1", "step_limit": 7, "max_tokens": 99,
     }  # fmt: skip
 
 
 def test_shards_of_another_division_lie_elsewhere(tmp_path: Path) -> None:
-    share = Share(evaluation_file(), 1, Folders(output=tmp_path))
-    assert share.folder == tmp_path / "evaluations" / "nightly" / "shard-1-of-2"
+    shard = Shard(evaluation_file(), 1, ShardFolders(output=tmp_path))
+    assert shard.folder == tmp_path / "evaluations" / "nightly" / "shard-1-of-2"
 
 
 async def test_the_merge_may_be_repeated_and_says_what_the_whole_amounts_to(tmp_path: Path) -> None:
-    file, maps, folders = evaluation_file(), Maps(), Folders(output=tmp_path)
-    first, second = (Share(file, number, folders).folder for number in range(2))
+    file, maps, folders = evaluation_file(), Maps(), ShardFolders(output=tmp_path)
+    first, second = (Shard(file, number, folders).folder for number in range(2))
     (first / "run-1").mkdir(parents=True)
     (first / "run-1" / "patch.diff").write_text("diff --git a/x b/x\n")
-    keep_settings(first, {"model": "qwen"})
+    write_settings(first, {"model": "qwen"})
     fill(first, SOLVED)
     fill(second, FAILED, LOST)
     for _ in range(2):
-        await merge_shares(maps, file, folders)  # type: ignore[arg-type]
+        await merge_shards(maps, file, folders)  # type: ignore[arg-type]
     whole = tmp_path / "evaluations" / "nightly"
     assert found(whole) == ["a__a-1", "b__b-1", "c__c-1"]
-    assert Records(whole).all[0].run_dir == "shard-0-of-2/run-1"
+    assert SampleRecords(whole).all[0].run_dir == "shard-0-of-2/run-1"
     assert json.loads((whole / "preds.json").read_text())["a__a-1"] == {
         "model_name_or_path": "qwen", "instance_id": "a__a-1", "model_patch": "diff --git a/x b/x\n",
     }  # fmt: skip
@@ -216,47 +221,47 @@ async def test_the_merge_may_be_repeated_and_says_what_the_whole_amounts_to(tmp_
 
 @pytest.mark.parametrize("agent", [{}, {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}])
 async def test_a_share_without_tasks_is_no_obstacle(agent: Mapping[str, Any], tmp_path: Path) -> None:
-    folders = Folders(tasks=tmp_path / "tasks", output=tmp_path / "output")
+    folders = ShardFolders(tasks=tmp_path / "tasks", output=tmp_path / "output")
     (folders.tasks).mkdir()
     (folders.tasks / "rows.jsonl").write_text(json.dumps(swebench("owner__repo-1")))
     tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)
     file, maps = evaluation_file(agent=agent).model_copy(update={"tokenizer": str(tokenizer)}), Maps()
-    empty, full = (Share(file, number, folders) for number in range(2))
-    assert await make_share(maps, empty)  # type: ignore[arg-type]
+    empty, full = (Shard(file, number, folders) for number in range(2))
+    assert await run_shard(maps, empty)  # type: ignore[arg-type]
     assert maps.progress("nightly.eval-0") == {"total": 1, "done": 0, "resolved": 0, "errors": 0, "progress": "0/1"}
     fill(full.folder, SOLVED)
-    assert (await merge_shares(maps, file, folders))["resolved"] == 1  # type: ignore[arg-type]
+    assert (await merge_shards(maps, file, folders))["resolved"] == 1  # type: ignore[arg-type]
 
 
 async def test_a_merge_of_attempts_without_a_prompt_says_so_after_the_files_are_written(tmp_path: Path) -> None:
-    file, maps, folders = evaluation_file(), Maps(), Folders(output=tmp_path)
+    file, maps, folders = evaluation_file(), Maps(), ShardFolders(output=tmp_path)
     unprompted = replace(LOST, exit_status="prompt_failed", error="agent.system_template does not render: line 1")
     for number in range(2):
-        fill(Share(file, number, folders).folder, replace(unprompted, sample=number))
-    with pytest.raises(PromptError, match=r"ended all 2 attempts, the last at c__c-1: agent\.system_template"):
-        await merge_shares(maps, file, folders)  # type: ignore[arg-type]
+        fill(Shard(file, number, folders).folder, replace(unprompted, sample=number))
+    with pytest.raises(PromptError, match=r"ended all 2 samples, the last at c__c-1: agent\.system_template"):
+        await merge_shards(maps, file, folders)  # type: ignore[arg-type]
     summary = json.loads((tmp_path / "evaluations" / "nightly" / "summary.json").read_text())
     assert (summary["errors"], summary["exit_statuses"]) == (2, {"prompt_failed": 2})
     assert maps.progress("nightly.eval-merge")["errors"] == 2
 
 
 async def test_a_shard_that_never_began_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="shard-0-of-2 has no results"):
-        await merge_shares(Maps(), evaluation_file(), Folders(output=tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(ResultsError, match="shard-0-of-2 has no results"):
+        await merge_shards(Maps(), evaluation_file(), ShardFolders(output=tmp_path))  # type: ignore[arg-type]
 
 
 async def test_progress_that_is_known_is_not_written_again(tmp_path: Path) -> None:
     maps = Maps()
     report = ProgressReport(maps, "ns", "p", {})  # type: ignore[arg-type]
-    records = Records(fill(tmp_path, SOLVED, LOST))
+    records = SampleRecords(fill(tmp_path, SOLVED, LOST))
     for _ in range(3):
-        await report.tell(progress_of(records, {"a__a-1", "c__c-1"}, 4))
+        await report.write(progress_of(records, {"a__a-1", "c__c-1"}, 4))
     assert maps.writes == 1
     assert maps.progress("p") == {"total": 4, "done": 1, "resolved": 1, "errors": 1, "progress": "1/4"}
 
 
 def test_results_of_tasks_that_are_not_ours_do_not_count(tmp_path: Path) -> None:
-    records = Records(fill(tmp_path, SOLVED, FAILED))
+    records = SampleRecords(fill(tmp_path, SOLVED, FAILED))
     assert progress_of(records, {"b__b-1"}, 4).resolved == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.tasks import Task, TaskError, image_name, load_tasks, select
-from swerl_agent.tasks.selection import parse_slice, shard
+from swerl_agent.tasks.selection import parse_slice, shard_slice
 from swerl_api import RegistryRewrite
 from swerl_api.images import rewrite
 
@@ -194,7 +194,7 @@ def test_a_malformed_slice_is_refused(text: str) -> None:
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_shards_cover_everything_once(count: int) -> None:
     items = list(range(20))
-    assert [item for index in range(count) for item in items[shard(index, count, len(items))]] == items
+    assert [item for index in range(count) for item in items[shard_slice(index, count, len(items))]] == items
 
 
 def test_the_visible_half_and_the_repr_hold_nothing_of_the_evaluation(repository: Path) -> None:
