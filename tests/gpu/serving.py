@@ -46,6 +46,18 @@ class Engine:
         return Answer([pair[1] for pair in pairs], [pair[0] for pair in pairs], str(meta["weight_version"]))
 
 
+def kernel_arguments() -> dict[str, Any]:
+    """Server arguments for the kernels here: none with SGLang's own, Triton's and torch's with those of carry.sh.
+
+    What carry.sh brings keeps the memory of captured graphs, and prefill captures many.
+    """
+    from sgl_kernel import __version__ as version
+
+    if not version.endswith("+standin"):
+        return {}
+    return {"attention-backend": "triton", "sampling-backend": "pytorch", "cuda-graph-backend-prefill": "disabled"}
+
+
 @asynccontextmanager
 async def engine_of(
     model: Path, log: Path, *, share_gpu: bool = False, memory: float = 0.3, context_tokens: int = 4096
@@ -56,7 +68,7 @@ async def engine_of(
         gpus=1,
         context_tokens=context_tokens,
         share_gpu=share_gpu,
-        arguments={"mem-fraction-static": memory, "skip-tokenizer-init": True},
+        arguments={"mem-fraction-static": memory, "skip-tokenizer-init": True} | kernel_arguments(),
     )
     owner = EngineOwner(settings, log, "127.0.0.1", [HERE])
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:

@@ -34,6 +34,10 @@ def test_gpu_server_has_nothing_of_the_cpu() -> None:
     assert "SGLANG_USE_CPU_ENGINE" not in server_environment(settings)
 
 
+def test_idle_connection_outlasts_a_training_step() -> None:
+    assert float(server_environment(ServerSettings(model="/m"))["SGLANG_TIMEOUT_KEEP_ALIVE"]) >= 1800
+
+
 def test_gpu_server_of_its_own_keeps_its_memory() -> None:
     command = server_command(ServerSettings(model="/m", gpus=4), "10.0.0.1", 3)
     assert "--enable-memory-saver" not in command

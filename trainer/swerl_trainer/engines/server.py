@@ -27,6 +27,7 @@ READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
 READY_POLL = 0.25  # seconds between two looks at /ready, which costs the server 2 ms
 SHARED_MEMORY = 0.5  # part of a shared GPU's memory for an engine's weights and cache; the trainer keeps its own state
 STOP_GRACE = 2.0  # seconds from SIGTERM to SIGKILL; a server has nothing to save
+KEEP_ALIVE_SECONDS = 3600  # of an idle connection
 LOG_TAIL = 4000  # characters of the log quoted in an error
 
 
@@ -75,7 +76,12 @@ def server_command(settings: ServerSettings, host: str, port: int) -> list[str]:
 def server_environment(settings: ServerSettings) -> dict[str, str]:
     """Environment of the server: this process's, and on CPU what SGLang needs there."""
     # /health, which the router asks, generates nothing: it has to answer while an engine is paused for new weights
-    extra = {"HF_HUB_OFFLINE": "1", "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"}
+    # An idle connection stays open for longer than a training step: by default the server closes it after 5 s
+    extra = {
+        "HF_HUB_OFFLINE": "1",
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+        "SGLANG_TIMEOUT_KEEP_ALIVE": str(KEEP_ALIVE_SECONDS),
+    }
     extra |= {} if settings.gpus else dict(cpu.ENVIRONMENT)
     return extra | dict(os.environ) if settings.gpus else dict(os.environ) | extra
 
