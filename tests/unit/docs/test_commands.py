@@ -11,8 +11,10 @@ import ast
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 import yaml
@@ -23,37 +25,35 @@ from .pages import ROOT, Block, blocks, inline, name, pages
 LANGUAGES = {"sh", "bash", "python", "yaml", "text"}
 LACKING = {"docker", "gpu", "hours", "network", "other cluster"}
 README = "tests/e2e/test_readme.py"
-# Beginning of a command → the file whose tests run it; the longest beginning counts.
+HERE = "tests/unit/docs/test_commands.py"
+# Beginning of a command → the file that runs it, and what the file then contains; the longest beginning counts.
 RUN_BY = {
-    "make demo": README,
-    "make test": ".ci/run",
-    "make venv": ".ci/run",
-    "make images": ".ci/run",
-    "make help": "tests/unit/docs/test_commands.py",
-    "export PYTHONPATH=": ".ci/run",
-    "python -m pytest": ".ci/run",
-    "make cluster": "tests/control_plane/cluster/test_lifecycle.py",
-    "export KUBECONFIG=": README,
-    "kubectl get swerl": README,
-    "kubectl get swesandboxes": README,
-    "kubectl get sweeval": "tests/control_plane/jobs/test_evaluations.py",
-    "kubectl get nodes": "tests/control_plane/cluster/test_node.py",
-    "kubectl apply -f swerljob.yaml": README,
-    "kubectl apply -f examples/": "tests/control_plane/api/test_admission.py",
-    "helm install swe-rl charts/": README,
-    "swerl tasks list": "tests/unit/agent/cli/test_cli.py",
-    "swerl tasks check": "tests/e2e/test_bundled_tasks.py",
-    "swerl grade": "tests/control_plane/grading/test_predictions.py",
-    "swerl episode run": "tests/unit/agent/cli/test_cli.py",
-    "swerl eval run": "tests/control_plane/grading/test_evaluation.py",
-    "swerl serve": "tests/control_plane/grading/test_server.py",
-    "swerl sandbox": "tests/control_plane/exec/test_cli.py",
-    "swerl trajectories audit": "tests/unit/agent/audit/test_audit.py",
-    "python -m swerl_agent.integrations.mini_swe_agent": "tests/control_plane/exec/test_mini_swe_agent.py",
-    "python -m swerl_agent.integrations.swe_rex": "tests/control_plane/exec/test_swe_rex_own_tests.py",
-    "python -m swerl_trainer.megatron.export": "tests/trainer/megatron/test_layouts.py",
-    "python -m tasks.repository": "tests/unit/tasks/test_bundled.py",
-    "python -m tests.bench.parity_bench": "tests/control_plane/grading/test_parity.py",
+    "make demo": (README, "make demo"),
+    "make test": (".ci/run", "make test"),
+    "make venv": ("Makefile", "lint: venv"),
+    "make images": ("Makefile", "test-control-plane: venv cluster images"),
+    "make cluster": ("Makefile", "test-control-plane: venv cluster images"),
+    "make help": (HERE, '"make", "help"'),
+    "export PYTHONPATH=": ("Makefile", "export PYTHONPATH"),
+    "python -m pytest": ("Makefile", "-m pytest -q"),
+    "export KUBECONFIG=": (README, "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig"),
+    "kubectl get swerl": (README, "kubectl get swerl"),
+    "kubectl get swesandboxes": (README, "kubectl get swesandboxes"),
+    "kubectl get sweeval": ("tests/control_plane/api/test_admission.py", '"sweeval"'),
+    "kubectl get nodes": ("tests/control_plane/cluster/test_node.py", "kubectl"),
+    "kubectl apply -f swerljob.yaml": (README, "kubectl apply -f swerljob.yaml"),
+    "kubectl apply -f examples/": ("tests/control_plane/api/test_admission.py", '"examples").glob('),
+    "helm install swe-rl charts/": (README, "helm install swe-rl charts/"),
+    "swerl tasks list": ("tests/unit/agent/cli/test_cli.py", '"tasks", "list"'),
+    "swerl tasks check": ("tests/e2e/test_bundled_tasks.py", '"tasks", "check"'),
+    "swerl grade": ("tests/control_plane/grading/test_predictions.py", '"swerl_agent.cli", "grade"'),
+    "swerl episode run": ("tests/unit/agent/cli/test_cli.py", '"episode", "run"'),
+    "swerl eval run": ("tests/control_plane/grading/test_chat_endpoint.py", '"eval", "run"'),
+    "swerl serve": ("tests/unit/agent/server/test_command.py", '"serve", "--port"'),
+    "swerl sandbox": ("tests/control_plane/exec/test_cli.py", '"swerl_agent.cli", "sandbox"'),
+    "swerl trajectories audit": ("tests/unit/agent/audit/test_audit.py", '"trajectories", "audit"'),
+    "python -m tasks.repository": (HERE, '"tasks.repository"'),
+    "python -m tests.bench.parity_bench": ("tests/control_plane/grading/test_parity.py", '"tests.bench.parity_bench"'),
 }
 ASSIGNMENT = re.compile(r"^[A-Z_]+=")
 
@@ -73,17 +73,17 @@ def test_every_block_is_in_its_language(block: Block) -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
-def test_no_block_is_indented(page: object) -> None:
+def test_no_block_is_indented(page: Path) -> None:
     lines = page.read_text().splitlines()
     code = [line for before, line in zip(["", *lines], lines, strict=False) if not before and line.startswith("    ")]
     assert code == [], "use a fenced block with its language"
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
-def test_inline_commands_and_options_exist(page: object) -> None:
+def test_inline_commands_and_options_exist(page: Path) -> None:
     for code in inline(page):
         words = code.split()
-        if words[0] in ("make", "swerl"):
+        if words[0] in ("make", "swerl") or words[1:2] == ["-m"]:
             known(words)
         for option in re.findall(r"^--[a-z][a-z-]+", code):
             assert option in options(), f"{name(page)}: no command has the option {option}"
@@ -92,6 +92,12 @@ def test_inline_commands_and_options_exist(page: object) -> None:
 def test_make_help_lists_the_targets() -> None:
     done = subprocess.run(["make", "help"], cwd=ROOT, text=True, capture_output=True, check=True)
     assert {"demo", "test", "cluster"} <= {line.split()[0] for line in done.stdout.splitlines()}
+
+
+def test_repository_of_a_bundled_task_is_written(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tasks.repository", "swe-rl__store-4", str(tmp_path / "repository")]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert (tmp_path / "repository" / ".git").is_dir()
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
@@ -114,14 +120,15 @@ def check(words: list[str], block: Block) -> None:
         assert begun, (
             f"{block}: no test runs `{command}`; add one to RUN_BY, or <!-- needs: network --> above the block"
         )
-        assert (ROOT / RUN_BY[begun]).is_file(), f"{RUN_BY[begun]}, which runs `{begun}`, is gone"
+        file, proof = RUN_BY[begun]
+        assert proof in (ROOT / file).read_text(), f"{file} no longer runs `{begun}`"
 
 
 def known(words: list[str]) -> None:
     """Make targets, modules, `swerl` verbs and files that a command names exist."""
     if words[0] == "make":
         assert set(words[1:]) <= targets(), f"no such target: {shlex.join(words)}"
-    elif words[:2] in (["python", "-m"], ["python3", "-m"]) and words[2] != "pytest":
+    elif words[:2] in (["python", "-m"], ["python3", "-m"]) and words[2] not in ("pytest", "unittest"):
         path = words[2].replace(".", "/")
         places = [ROOT / folder / path for folder in (".", "agent", "trainer", "operator", "crds")]
         assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), f"no module {words[2]}"
