@@ -15,7 +15,7 @@ from typing import Any
 from cluster.api import Api
 from cluster.layout import NODE_NAME
 from cluster.netpol import objects
-from cluster.netpol.objects import World
+from cluster.netpol.objects import ObservedObjects
 from cluster.netpol.rules import Rules, Scope, render
 from cluster.watch import Changed, Key, Listed, Watch
 
@@ -40,10 +40,10 @@ class Request:
 
 
 class Enforcer:
-    """Turns events into rules; one thread owns the world."""
+    """Turns events into rules; one thread owns the observed objects."""
 
     def __init__(self, scope: Scope) -> None:
-        self._scope, self._world = scope, World()
+        self._scope, self._observed = scope, ObservedObjects()
         self._applied: Rules | None = None  # None: unknown, so the next change replaces the whole table
         self._waiting: list[Request] = []
         self.events: queue.Queue[Listed | Changed | Request] = queue.Queue()
@@ -54,23 +54,23 @@ class Enforcer:
             while not self.events.empty():
                 batch.append(self.events.get())
             changes = [self._take(event) for event in batch]
-            if any(changes) and self._world.complete:
+            if any(changes) and self._observed.complete:
                 self._enforce()
             self._answer()
 
     def _take(self, event: Listed | Changed | Request) -> bool:
-        """True when the world changed."""
+        """True when the observed objects changed."""
         if isinstance(event, Request):
             self._waiting.append(event)
             if event.verb == "add":
-                self._world.assigned[event.address] = (event.key, event.uid)
+                self._observed.assigned[event.address] = (event.key, event.uid)
             else:
-                self._world.assigned.pop(event.address, None)
+                self._observed.assigned.pop(event.address, None)
             return True
         if isinstance(event, Listed):
-            setattr(self._world, event.kind, event.objects)
+            setattr(self._observed, event.kind, event.objects)
             return True
-        known: dict[Key, Any] = getattr(self._world, event.kind)
+        known: dict[Key, Any] = getattr(self._observed, event.kind)
         before = known.get(event.key)
         if event.value is None:
             known.pop(event.key, None)
@@ -79,7 +79,7 @@ class Enforcer:
         return bool(before != event.value)
 
     def _enforce(self) -> None:
-        start, rules = time.monotonic(), render(self._world)
+        start, rules = time.monotonic(), render(self._observed)
         if rules == self._applied:
             return
         change = rules.change_from(self._applied) if self._applied else None

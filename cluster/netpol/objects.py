@@ -26,7 +26,7 @@ class Policy:
 
 
 @dataclass
-class World:
+class ObservedObjects:
     """The objects seen so far; a kind that was never listed is None."""
 
     pods: dict[Key, Pod] | None = None

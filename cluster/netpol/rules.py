@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cluster.netpol.objects import Pod, Policy, World, applying, selects
+from cluster.netpol.objects import ObservedObjects, Pod, Policy, applying, selects
 from cluster.watch import Json
 
 TABLE = "swerl_netpol"
@@ -56,10 +56,10 @@ class Rules:
 EMPTY = Rules("", frozenset(), {}, {})
 
 
-def render(world: World) -> Rules:
-    """Rules of a complete world."""
-    addresses = dict(sorted(world.addresses().items()))
-    policies = sorted((world.policies or {}).values(), key=lambda each: (each.namespace, each.name))
+def render(observed: ObservedObjects) -> Rules:
+    """Rules of a complete observation."""
+    addresses = dict(sorted(observed.addresses().items()))
+    policies = sorted((observed.policies or {}).values(), key=lambda each: (each.namespace, each.name))
     chains: dict[str, str] = {}
     maps: dict[str, dict[str, str]] = {"Egress": {}, "Ingress": {}}
     for address, pod in addresses.items():
@@ -68,7 +68,7 @@ def render(world: World) -> Rules:
             if isolating:
                 name = _chain_name(direction, pod, isolating)
                 if name not in chains:
-                    chains[name] = _chain(name, _Chain(direction, pod, isolating, world, addresses).lines())
+                    chains[name] = _chain(name, _Chain(direction, pod, isolating, observed, addresses).lines())
                 entries[address] = name
     text = "".join(chains[name] for name in sorted(chains))
     return Rules(text, frozenset(addresses), maps["Egress"], maps["Ingress"])
@@ -81,7 +81,7 @@ class _Chain:
     direction: str
     pod: Pod
     policies: list[Policy]
-    world: World
+    observed: ObservedObjects
     addresses: Mapping[str, Pod]
 
     def lines(self) -> list[str]:
@@ -125,7 +125,7 @@ class _Chain:
 
     def _is_peer(self, pod: Pod, peer: Json) -> bool:
         if peer.get("namespaceSelector") is not None:
-            labels = self.world.namespace_labels(pod.namespace)
+            labels = self.observed.namespace_labels(pod.namespace)
             if labels is None or not selects(peer["namespaceSelector"], labels):
                 return False
         elif pod.namespace != self.pod.namespace:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from images.catalogue import ROOT
-from tests.docker.world import World, install_docker, running_docker
+from tests.docker.daemon import DockerDaemon, install_docker, running_docker
 
 
 @pytest.fixture(scope="module", params=["classic builder", "BuildKit"])
-def docker(request: pytest.FixtureRequest) -> Iterator[World]:
+def docker(request: pytest.FixtureRequest) -> Iterator[DockerDaemon]:
     install_docker()
     buildkit = request.param == "BuildKit"
     with tempfile.TemporaryDirectory(prefix="swerl-docker-") as name:
@@ -25,7 +25,7 @@ def docker(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def checkout(docker: World) -> Path:
+def checkout(docker: DockerDaemon) -> Path:
     """The project with one task of every split."""
     copy = docker.folder / "checkout"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__"))

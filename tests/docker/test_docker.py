@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.docker.world import World
+from tests.docker.daemon import DockerDaemon
 
 OF_CODE = 2  # layers of the operator's image: its code, and that code compiled
 
 
-def pushed(docker: World) -> dict[str, str]:
+def pushed(docker: DockerDaemon) -> dict[str, str]:
     """References of what was pushed, by name."""
     return dict(json.loads((docker.folder / "home/images.json").read_text()))
 
 
-def test_every_image_of_the_demo_reaches_the_registry(docker: World, checkout: Path) -> None:
+def test_every_image_of_the_demo_reaches_the_registry(docker: DockerDaemon, checkout: Path) -> None:
     docker.images(checkout, "operator", "tasks")
     kinds = {"swe-rl/operator", "swe-rl/sandbox-base", "swe-rl/demo-data"}
     assert kinds <= pushed(docker).keys()
@@ -24,12 +24,12 @@ def test_every_image_of_the_demo_reaches_the_registry(docker: World, checkout: P
         assert docker.layers(name, reference.rpartition(":")[2]) == docker.layers(name, "latest")
 
 
-def test_what_is_in_the_registry_is_not_built_again(docker: World, checkout: Path) -> None:
+def test_what_is_in_the_registry_is_not_built_again(docker: DockerDaemon, checkout: Path) -> None:
     lines = docker.images(checkout, "operator", "tasks").splitlines()
     assert [line for line in lines if "present" not in line] == []
 
 
-def test_a_change_of_code_makes_thin_layers_only(docker: World, checkout: Path) -> None:
+def test_a_change_of_code_makes_thin_layers_only(docker: DockerDaemon, checkout: Path) -> None:
     before = docker.layers("swe-rl/operator", "latest")
     with (checkout / "operator/swerl_operator/__main__.py").open("a") as code:
         code.write("# another line\n")
@@ -39,22 +39,22 @@ def test_a_change_of_code_makes_thin_layers_only(docker: World, checkout: Path) 
     assert before[-OF_CODE] != after[-OF_CODE]
 
 
-def test_a_registry_elsewhere_gets_them_below_a_path(docker: World, checkout: Path) -> None:
+def test_a_registry_elsewhere_gets_them_below_a_path(docker: DockerDaemon, checkout: Path) -> None:
     docker.images(checkout, "operator", "--registry", f"{docker.elsewhere}/team")
     assert docker.layers("team/swe-rl/operator", "latest") == docker.layers("swe-rl/operator", "latest")
 
 
-def test_an_image_that_an_index_names_is_there(docker: World, checkout: Path) -> None:
+def test_an_image_that_an_index_names_is_there(docker: DockerDaemon, checkout: Path) -> None:
     tag = pushed(docker)["swe-rl/operator"].rpartition(":")[2]
     docker.put_index("swe-rl/operator", tag)
     assert "present" in docker.images(checkout, "operator")
 
 
-def test_a_pushed_image_runs(docker: World) -> None:
+def test_a_pushed_image_runs(docker: DockerDaemon) -> None:
     image = f"{docker.registry}/swe-rl/operator:latest"
     assert "Kubernetes operator" in docker.run("docker", "run", "--rm", "--pull=always", image, "--help")
 
 
-def test_a_command_runs_in_an_image_with_the_checkout(docker: World, checkout: Path) -> None:
+def test_a_command_runs_in_an_image_with_the_checkout(docker: DockerDaemon, checkout: Path) -> None:
     docker.images(checkout, "sandbox-base", "--", "sh", "-c", "cat Makefile >/cache/kept")
     assert (docker.folder / "home/cache/kept").read_text() == (checkout / "Makefile").read_text()

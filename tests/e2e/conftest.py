@@ -11,7 +11,7 @@ from demo.cluster import Cluster
 from demo.job import Images, needed_manifests
 from demo.setup import install_operator
 from tests.conftest import one_at_a_time
-from tests.e2e.world import World
+from tests.e2e.product_namespace import ProductNamespace
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +25,9 @@ def product(kubeconfig: str) -> tuple[Cluster, Images]:
 
 
 @pytest.fixture(scope="module")
-def world(product: tuple[Cluster, Images], namespace: str) -> Iterator[World]:
+def world(product: tuple[Cluster, Images], namespace: str) -> Iterator[ProductNamespace]:
     cluster, images = product
-    world = World(cluster, images, namespace)
+    world = ProductNamespace(cluster, images, namespace)
     cluster.apply(*needed_manifests(namespace))
     yield world
     cluster.kubectl("delete", "swerljobs,sweevals", "--all", "-n", namespace, "--ignore-not-found")

@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 from demo.cluster import ROOT
-from tests.e2e.world import World
+from tests.e2e.product_namespace import ProductNamespace
 
 Json = dict[str, Any]
 KIND = "sweeval"
 TASKS = 2
 
 
-def manifest(world: World, name: str, model: dict[str, Any]) -> dict[str, Any]:
+def manifest(world: ProductNamespace, name: str, model: dict[str, Any]) -> dict[str, Any]:
     """examples/sweeval-checkpoint.yaml for another model, short, with the images that were built."""
     body: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "sweeval-checkpoint.yaml").read_text())
     body["metadata"] = {"name": name, "namespace": world.namespace}
@@ -30,7 +30,7 @@ def manifest(world: World, name: str, model: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def trained(world: World) -> str:
+def trained(world: ProductNamespace) -> str:
     """A SweRLJob that learned from demonstrations in two steps and wrote the checkpoint."""
     sft = {"data": "demonstrations.jsonl", "steps": 2, "batchSize": 8, "lr": 1e-3}
     name = world.apply(world.manifest("trained", {"name": "sft", "steps": 2, "sft": sft}))
@@ -38,12 +38,12 @@ def trained(world: World) -> str:
     return name
 
 
-def test_a_supervised_job_lowers_its_loss(world: World, trained: str) -> None:
+def test_a_supervised_job_lowers_its_loss(world: ProductNamespace, trained: str) -> None:
     first, second = (row["train/loss"] for row in world.rows("supervised"))
     assert second < first
 
 
-def results_of(world: World, name: str) -> list[Json]:
+def results_of(world: ProductNamespace, name: str) -> list[Json]:
     """Results of the evaluation, which ends with all of them and leaves no object behind."""
     status = world.finish(name, 900, KIND)
     assert (status["total"], status["done"], status["errors"]) == (TASKS, TASKS, 0), status
@@ -57,14 +57,14 @@ def results_of(world: World, name: str) -> list[Json]:
     return results
 
 
-def test_a_models_folder_is_served_and_evaluated(world: World) -> None:
+def test_a_models_folder_is_served_and_evaluated(world: ProductNamespace) -> None:
     source = {"image": {"reference": world.images["demo-data"], "path": "/data/model"}}
     world.cluster.apply(manifest(world, "base", {"source": source, "dtype": "float32"}))
     results = results_of(world, "base")
     assert all((world.output / "base" / result["run_dir"] / "traj.json").is_file() for result in results)
 
 
-def test_a_jobs_newest_checkpoint_is_served_and_evaluated(world: World, trained: str) -> None:
+def test_a_jobs_newest_checkpoint_is_served_and_evaluated(world: ProductNamespace, trained: str) -> None:
     world.cluster.apply(manifest(world, "tuned", {"job": {"name": trained}}))
     results = results_of(world, "tuned")
     assert all((world.output / "tuned" / result["run_dir"] / "traj.json").is_file() for result in results)

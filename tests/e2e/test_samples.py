@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.world import World
+from tests.e2e.product_namespace import ProductNamespace
 
 MINI_SWE_AGENT = """
 agent:
@@ -16,7 +16,7 @@ model:
 """
 
 
-def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(world: World) -> None:
+def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(world: ProductNamespace) -> None:
     metadata = {"name": "mini-swe-agent", "namespace": world.namespace}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": MINI_SWE_AGENT}}
     world.cluster.apply(config)
@@ -30,7 +30,7 @@ def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(world: World
     assert step["train/trainable_tokens"] > 0
 
 
-def test_what_is_trained_can_be_encoded_from_the_text(world: World) -> None:
+def test_what_is_trained_can_be_encoded_from_the_text(world: ProductNamespace) -> None:
     job = world.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 2, "encoding": "text"})
     world.finish(world.apply(job), 600)
     (step,) = world.rows()

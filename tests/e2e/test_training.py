@@ -12,7 +12,7 @@ from typing import Any
 from swerl_trainer.rollout.cursor import TaskOrder
 
 from demo.cluster import ROOT
-from tests.e2e.world import World
+from tests.e2e.product_namespace import ProductNamespace
 
 EPISODE = r"(?P<task>.+)__gg(?P<group>\d+)__i\d+__\d+"
 # What those who come from other frameworks look for.
@@ -48,7 +48,7 @@ def undocumented(row: dict[str, Any]) -> set[str]:
     return {name for name in row if "/" in name and not any(re.fullmatch(each, name) for each in patterns)}
 
 
-def kill_driver(world: World, name: str, attempt: int) -> None:
+def kill_driver(world: ProductNamespace, name: str, attempt: int) -> None:
     """kill -9 the driver's process inside the head Pod."""
     selector = f"swerl.dev/job={name},swerl.dev/attempt={attempt},ray.io/node-type=head"
     head = world.cluster.kubectl("get", "pods", "-n", world.namespace, "-l", selector, "-o", "name").strip()
@@ -69,7 +69,7 @@ def groups(artifacts: Path) -> set[tuple[int, str, str]]:
     return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
 
 
-def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> None:
+def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: ProductNamespace) -> None:
     job = world.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
     name = world.apply(job)
@@ -98,7 +98,7 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: World) -> No
     world.wait("clean-up", lambda: not world.objects(f"swerl.dev/job={name}"), 60)
 
 
-def test_wrong_tasks_fail_a_job_at_once_with_their_line(world: World) -> None:
+def test_wrong_tasks_fail_a_job_at_once_with_their_line(world: ProductNamespace) -> None:
     metadata = {"name": "wrong-tasks", "namespace": world.namespace}
     data = {"tasks.jsonl": '\n{"instance_id": \n'}
     world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})

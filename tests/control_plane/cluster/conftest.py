@@ -7,19 +7,14 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
-
-from world import World, cluster_command  # noqa: E402
-
-from cluster import layout, oci  # noqa: E402
-from cluster.layout import Cluster  # noqa: E402
+from cluster import layout, oci
+from cluster.layout import Cluster
+from tests.control_plane.cluster.probe_namespace import ProbeNamespace, cluster_command
 
 _REPOSITORY = "swe-rl/test-probe"
 
@@ -38,7 +33,7 @@ def running() -> Cluster:
 @pytest.fixture(scope="session")
 def probe_image(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Reference of an image that holds the probe program and nothing else."""
-    source = HERE / "probe"
+    source = Path(__file__).parent / "probe"
     tag = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(source.iterdir()))).hexdigest()[:16]
     registry = oci.Registry(running.registry_port)
     if not registry.has(_REPOSITORY, tag):
@@ -52,13 +47,13 @@ def probe_image(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> s
 
 
 @pytest.fixture(scope="module")
-def world(running: Cluster, probe_image: str, namespace: str) -> World:
+def world(running: Cluster, probe_image: str, namespace: str) -> ProbeNamespace:
     """A fresh namespace of the running cluster."""
-    return World(str(layout.swerl_home() / "bin" / "kubectl"), str(running.kubeconfig), namespace, probe_image)
+    return ProbeNamespace(str(layout.swerl_home() / "bin" / "kubectl"), str(running.kubeconfig), namespace, probe_image)
 
 
 @pytest.fixture(scope="module")
-def elsewhere(world: World) -> Iterator[World]:
+def elsewhere(world: ProbeNamespace) -> Iterator[ProbeNamespace]:
     """A second namespace beside `world`, labelled team=b."""
     other = dataclasses.replace(world, namespace=f"{world.namespace}-b")
     labelled = {"name": other.namespace, "labels": {"team": "b"}}
@@ -71,11 +66,11 @@ def elsewhere(world: World) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def second(running: Cluster, probe_image: str) -> Iterator[World]:
+def second(running: Cluster, probe_image: str) -> Iterator[ProbeNamespace]:
     """Another, bare cluster on the same machine; removed afterwards if a test has not done it."""
     name = f"test-{os.getpid()}"
     cluster_command("--name", name, "up", "--bare")
     made = layout.find(name, layout.swerl_home())
     assert made is not None
-    yield World(str(layout.swerl_home() / "bin" / "kubectl"), str(made.kubeconfig), "default", probe_image)
+    yield ProbeNamespace(str(layout.swerl_home() / "bin" / "kubectl"), str(made.kubeconfig), "default", probe_image)
     cluster_command("--name", name, "down", "--purge")

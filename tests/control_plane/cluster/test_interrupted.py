@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from world import ROOT, eventually
+
+from tests.control_plane.cluster.probe_namespace import ROOT, eventually
 
 
 def processes_of(home: Path) -> dict[int, str]:

@@ -9,21 +9,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from world import World, cluster_command, eventually
 
 from cluster import components, layout
 from cluster.layout import Cluster
+from tests.control_plane.cluster.probe_namespace import ProbeNamespace, cluster_command, eventually
 
 
 @pytest.fixture(scope="module")
-def made(second: World) -> Cluster:
+def made(second: ProbeNamespace) -> Cluster:
     cluster = layout.find(Path(second.kubeconfig).parent.name, layout.swerl_home())
     assert cluster is not None
     return cluster
 
 
 @pytest.fixture(scope="module")
-def pod(second: World, made: Cluster, probe_image: str) -> str:
+def pod(second: ProbeNamespace, made: Cluster, probe_image: str) -> str:
     """A Pod of the second cluster that lives through all that follows."""
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("survivor", "serve", "8080"))
@@ -37,7 +37,7 @@ def test_up_again_changes_nothing(made: Cluster, pod: str) -> None:
     assert _pids(made) == before
 
 
-def test_the_clusters_do_not_meet(running: Cluster, made: Cluster, second: World, pod: str) -> None:
+def test_the_clusters_do_not_meet(running: Cluster, made: Cluster, second: ProbeNamespace, pod: str) -> None:
     reached = second.matrix(
         pod, {"own apiserver": f"tcp:{made.node_ip}:6443", "first apiserver": f"tcp:{running.node_ip}:6443",
               "first dns": f"dns-tcp:{running.dns_ip}:53"})  # fmt: skip
@@ -45,7 +45,7 @@ def test_the_clusters_do_not_meet(running: Cluster, made: Cluster, second: World
 
 
 @pytest.mark.parametrize("component", list(components.ALL))
-def test_a_killed_component_is_repaired(made: Cluster, second: World, pod: str, component: str) -> None:
+def test_a_killed_component_is_repaired(made: Cluster, second: ProbeNamespace, pod: str, component: str) -> None:
     before = _pids(made)
     os.kill(before[component], signal.SIGKILL)
     eventually(lambda: component not in _pids(made), "the component is dead")
@@ -82,7 +82,7 @@ def test_down_leaves_nothing_but_the_image_store(made: Cluster, pod: str) -> Non
     assert [entry.name for entry in made.state.iterdir()] == ["containerd"]
 
 
-def test_a_later_start_is_quick_and_needs_no_pull(made: Cluster, second: World) -> None:
+def test_a_later_start_is_quick_and_needs_no_pull(made: Cluster, second: ProbeNamespace) -> None:
     cluster_command("--name", made.name, "up", "--bare")
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("again", "sleep", "60"))

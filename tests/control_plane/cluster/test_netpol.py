@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from world import Json, World
 
 from cluster.layout import Cluster
 from tests.control_plane import pod_network
+from tests.control_plane.cluster.probe_namespace import Json, ProbeNamespace
 from tests.ports import free_port
 
 _PORTS = [{"name": "web", "containerPort": 8080}]
@@ -24,7 +24,7 @@ _ALL = {"pod", "other port", "other namespace", "apiserver service", "apiserver 
 
 
 @pytest.fixture(scope="module")
-def targets(running: Cluster, world: World, elsewhere: World) -> dict[str, str]:
+def targets(running: Cluster, world: ProbeNamespace, elsewhere: ProbeNamespace) -> dict[str, str]:
     """Everything that a client could reach: target name -> kind:address."""
     world.apply(
         world.pod("client", "sleep", "3600", labels={"role": "sandbox"}),
@@ -46,7 +46,7 @@ def targets(running: Cluster, world: World, elsewhere: World) -> dict[str, str]:
 
 
 @pytest.fixture
-def policies(world: World) -> Iterator[None]:
+def policies(world: ProbeNamespace) -> Iterator[None]:
     yield
     world.kubectl("delete", "networkpolicy", "--all")
 
@@ -55,7 +55,7 @@ def _policy(name: str, **spec: object) -> Json:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec}
 
 
-def reached(world: World, targets: dict[str, str], expected: set[str], seconds: float = 40) -> set[str]:
+def reached(world: ProbeNamespace, targets: dict[str, str], expected: set[str], seconds: float = 40) -> set[str]:
     """Targets that the client reaches, as soon as they are `expected`; a policy takes effect after some tens of ms."""
     deadline = time.monotonic() + seconds
     while True:
@@ -65,12 +65,12 @@ def reached(world: World, targets: dict[str, str], expected: set[str], seconds: 
         time.sleep(0.1)
 
 
-def test_without_policy_everything_of_the_cluster_is_reached(world: World, targets: dict[str, str]) -> None:
+def test_without_policy_everything_of_the_cluster_is_reached(world: ProbeNamespace, targets: dict[str, str]) -> None:
     assert reached(world, targets, _ALL) == _ALL
 
 
 def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listens(
-    running: Cluster, world: World, targets: dict[str, str]
+    running: Cluster, world: ProbeNamespace, targets: dict[str, str]
 ) -> None:
     """Here the node has IPv6 on this one Pod's link: whoever listens on it is reached on any link but the Pod's own."""
     node, port, beside = Path("/run/netns") / running.label, free_port(), f"side{os.getpid()}"
@@ -135,13 +135,13 @@ def _other_end(pod: Path, node: Path) -> str:
 
 
 @pytest.mark.usefixtures("policies")
-def test_deny_all_blocks_everything(world: World, targets: dict[str, str]) -> None:
+def test_deny_all_blocks_everything(world: ProbeNamespace, targets: dict[str, str]) -> None:
     world.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
     assert reached(world, targets, set()) == set()
 
 
 @pytest.mark.usefixtures("policies")
-def test_egress_rules_add_up_and_open_nothing_else(world: World, targets: dict[str, str]) -> None:
+def test_egress_rules_add_up_and_open_nothing_else(world: ProbeNamespace, targets: dict[str, str]) -> None:
     dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
            "podSelector": {"matchLabels": {"app": "coredns"}}}  # fmt: skip
     team = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["b"]}]}}
@@ -154,7 +154,7 @@ def test_egress_rules_add_up_and_open_nothing_else(world: World, targets: dict[s
 
 
 @pytest.mark.usefixtures("policies")
-def test_address_blocks_with_exceptions(running: Cluster, world: World, targets: dict[str, str]) -> None:
+def test_address_blocks_with_exceptions(running: Cluster, world: ProbeNamespace, targets: dict[str, str]) -> None:
     other = targets["other namespace"].split(":")[1]
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [running.link_cidr, f"{other}/32"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}, {"port": 443}, {"port": 6443}]}
@@ -164,7 +164,7 @@ def test_address_blocks_with_exceptions(running: Cluster, world: World, targets:
 
 @pytest.mark.usefixtures("policies")
 def test_ingress_policy_counts_the_source_and_spares_the_node(
-    world: World, elsewhere: World, targets: dict[str, str]
+    world: ProbeNamespace, elsewhere: ProbeNamespace, targets: dict[str, str]
 ) -> None:
     rule = {"from": [_CLIENT], "ports": [{"port": "web"}]}
     world.apply(_policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
@@ -174,7 +174,7 @@ def test_ingress_policy_counts_the_source_and_spares_the_node(
 
 
 @pytest.mark.usefixtures("policies")
-def test_a_new_pod_meets_its_final_rules_with_its_first_packet(world: World, targets: dict[str, str]) -> None:
+def test_a_new_pod_meets_its_final_rules_with_its_first_packet(world: ProbeNamespace, targets: dict[str, str]) -> None:
     world.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
     server = targets["pod"].removeprefix("tcp:")
     denied, free = [f"denied{i}" for i in range(4)], [f"free{i}" for i in range(2)]

@@ -9,14 +9,14 @@ import ssl
 from pathlib import Path
 
 import pytest
-from world import World, cluster_command, eventually
 
 from cluster import process
 from cluster.layout import Cluster
+from tests.control_plane.cluster.probe_namespace import ProbeNamespace, cluster_command, eventually
 
 
 @pytest.fixture(scope="module")
-def server(world: World) -> str:
+def server(world: ProbeNamespace) -> str:
     """Name of a serving Pod behind the Service `web`."""
     service = {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}
     world.apply(
@@ -27,7 +27,7 @@ def server(world: World) -> str:
     return "server"
 
 
-def test_exec_returns_the_exit_code_and_the_input(world: World, server: str) -> None:
+def test_exec_returns_the_exit_code_and_the_input(world: ProbeNamespace, server: str) -> None:
     assert world.exec(server, "exit", "7").returncode == 7
     assert world.exec(server, "cat", stdin="over the wire\n").stdout == "over the wire\n"
 
@@ -45,7 +45,7 @@ def test_daemons_and_pods_share_the_processor_as_groups(running: Cluster) -> Non
         assert groups.get("cpu", groups.get("")) == f"/{running.label}/daemons", groups
 
 
-def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: World, server: str) -> None:
+def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: ProbeNamespace, server: str) -> None:
     tls = ssl.create_default_context(cafile=str(running.pki / "ca.crt"))
     tls.load_cert_chain(running.pki / "admin.crt", running.pki / "admin.key")
     path = f"/api/v1/namespaces/{world.namespace}/pods/{server}/exec?command=/probe&command=exit&command=0&stdout=true"
@@ -62,13 +62,13 @@ def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: World, s
     assert "v5.channel.k8s.io" in answer
 
 
-def test_a_service_is_found_by_name_and_answers(world: World, server: str) -> None:
+def test_a_service_is_found_by_name_and_answers(world: ProbeNamespace, server: str) -> None:
     assert world.exec(server, "lookup", f"web.{world.namespace}.svc.cluster.local").returncode == 0
     services = {"by name": "tcp:web:80", "apiserver": "tcp:kubernetes.default:443"}
     eventually(lambda: all(world.matrix(server, services).values()), "both Services answer", 15)
 
 
-def test_the_machine_reaches_pods_and_services(world: World, server: str) -> None:
+def test_the_machine_reaches_pods_and_services(world: ProbeNamespace, server: str) -> None:
     addresses = {"Pod": (world.get("pod", server)["status"]["podIP"], 8080),
                  "Service": (world.get("service", "web")["spec"]["clusterIP"], 80)}  # fmt: skip
     for kind, address in addresses.items():
@@ -76,7 +76,7 @@ def test_the_machine_reaches_pods_and_services(world: World, server: str) -> Non
             assert connection.recv(64).startswith(b"served by"), kind
 
 
-def test_a_job_runs_to_its_end(world: World) -> None:
+def test_a_job_runs_to_its_end(world: ProbeNamespace) -> None:
     pod = world.pod("once", "lookup", "kubernetes.default.svc.cluster.local", restartPolicy="Never")
     spec = {"backoffLimit": 0, "template": {"spec": pod["spec"]}}
     world.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": spec})
@@ -84,7 +84,7 @@ def test_a_job_runs_to_its_end(world: World) -> None:
     assert world.kubectl("logs", "job/once").stdout.strip()
 
 
-def test_user_namespaces_map_root_to_nobody_of_the_machine(world: World) -> None:
+def test_user_namespaces_map_root_to_nobody_of_the_machine(world: ProbeNamespace) -> None:
     world.apply(world.pod("mapped", "sleep", "600", hostUsers=False))
     world.wait_running("mapped")
     inside, outside, count = world.exec("mapped", "cat", "/proc/self/uid_map").stdout.split()
@@ -101,7 +101,7 @@ def test_status_is_readable_and_healthy(running: Cluster) -> None:
     assert str(running.kubeconfig) in said
 
 
-def test_a_claim_gets_a_folder_that_goes_with_it(running: Cluster, world: World) -> None:
+def test_a_claim_gets_a_folder_that_goes_with_it(running: Cluster, world: ProbeNamespace) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     world.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"}, "spec": claim})
     eventually(lambda: world.get("pvc", "kept")["status"].get("phase") == "Bound", "the claim is bound", 15)

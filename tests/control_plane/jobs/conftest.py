@@ -20,7 +20,7 @@ IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-b
 Body = dict[str, Any]
 
 
-class World:
+class JobNamespace:
     """One namespace of one cluster, seen through kubectl; waits are bounded and show what was last seen."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
@@ -62,13 +62,13 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(kubeconfig: str, namespace: str, crds: None) -> World:
+def world(kubeconfig: str, namespace: str, crds: None) -> JobNamespace:
     """The cluster with this checkout's CRDs."""
-    return World(kubeconfig, namespace)
+    return JobNamespace(kubeconfig, namespace)
 
 
 @pytest.fixture(scope="module")
-def release(world: World) -> Iterator[str]:
+def release(world: JobNamespace) -> Iterator[str]:
     """The chart of this checkout for this namespace alone, its rights without its process."""
     name = f"r{os.getpid()}-{os.urandom(2).hex()}"
     values = ["--set", "replicas=0", "--set", f"namespaces={{{world.namespace}}}", "--skip-crds"]
@@ -79,7 +79,7 @@ def release(world: World) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def operator(world: World, release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+def operator(world: JobNamespace, release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """The operator of this namespace, leading, with the rights of the chart and no others."""
     home = tmp_path_factory.mktemp("operator")
     config = json.loads(world.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
@@ -98,7 +98,7 @@ def operator(world: World, release: str, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def job(world: World, request: pytest.FixtureRequest) -> Iterator[Body]:
+def job(world: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
     """A job that needs nothing but IMAGE, small enough to be scheduled anywhere; deleted after the test."""
     small = {"requests": {"cpu": "10m", "memory": "16Mi"}}
     image = {"image": {"reference": IMAGE, "path": "/etc"}}

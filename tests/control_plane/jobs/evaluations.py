@@ -20,7 +20,7 @@ from tests.scripted_engine import block
 from tests.unit.agent.episode.conftest import PLAIN, make_tokenizer
 
 from . import engine_in_a_pod
-from .conftest import Body, World
+from .conftest import Body, JobNamespace
 
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 KIND = "sweeval"
@@ -34,7 +34,7 @@ GRADING = {"timeoutSeconds": 60, "maxConcurrent": 2, "resources": SMALL.model_du
 class EngineInAPod:
     """The scripted engine, and what it counted."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: JobNamespace, name: str) -> None:
         self._world, self._name = world, name
         self.url = f"http://{self._ip()}:{engine_in_a_pod.PORT}"
 
@@ -49,13 +49,13 @@ class EngineInAPod:
         return self._world.kubectl("get", "pod", self._name, "-o", "jsonpath={.status.podIP}")
 
 
-def config_map(world: World, name: str, data: dict[str, str]) -> None:
+def config_map(world: JobNamespace, name: str, data: dict[str, str]) -> None:
     metadata = {"name": name, "namespace": world.namespace}
     world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 @pytest.fixture(scope="module")
-def tokenizer(world: World, tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
+def tokenizer(world: JobNamespace, tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
     """A tokenizer; its files are in the ConfigMap `tokenizer`."""
     folder = make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN)
     config_map(world, "tokenizer", {path.name: path.read_text() for path in folder.iterdir()})
@@ -63,7 +63,7 @@ def tokenizer(world: World, tmp_path_factory: pytest.TempPathFactory) -> HFToken
 
 
 @pytest.fixture(scope="module")
-def engine(world: World, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
+def engine(world: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
     def said(*commands: str) -> list[list[int]]:
         both = [f"{block(command)}\n\n```mswea_bash_command\n{command}\n```" for command in commands]  # either agent's
         return [[*tokenizer.encode(text), tokenizer.turn_end_id] for text in both]
@@ -88,7 +88,7 @@ def engine(world: World, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
 
 
 @pytest.fixture(scope="module")
-def tasks(world: World, task: Task) -> list[str]:
+def tasks(world: JobNamespace, task: Task) -> list[str]:
     """Ids of the tasks in the ConfigMap `tasks`."""
     same = [replace(task, instance_id=f"calc__calc-{number}") for number in range(TASKS)]
     rows = [visible_columns(one) | grading_columns(one) for one in same]
@@ -97,7 +97,7 @@ def tasks(world: World, task: Task) -> list[str]:
 
 
 @pytest.fixture
-def evaluation(world: World, request: pytest.FixtureRequest) -> Iterator[Body]:
+def evaluation(world: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
     """An evaluation that needs `engine` and `tasks`; deleted after the test."""
     name = f"e{abs(hash(request.node.name)) % 10**6}"
     body: Body = {
@@ -119,7 +119,7 @@ def evaluation(world: World, request: pytest.FixtureRequest) -> Iterator[Body]:
     world.kubectl("delete", KIND, name, "--ignore-not-found", check=False)
 
 
-def results(world: World, name: str) -> list[Body]:
+def results(world: JobNamespace, name: str) -> list[Body]:
     """Every line that a shard has written."""
     files = (Path("/tmp") / world.namespace / name).glob("shard-*/results.jsonl")
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
@@ -129,7 +129,7 @@ def trials(lines: list[Body]) -> Counter[tuple[str, int]]:
     return Counter((line["instance_id"], line["sample"]) for line in lines if line["valid"])
 
 
-def finished(world: World, name: str) -> Body:
+def finished(world: JobNamespace, name: str) -> Body:
     phases = ("Complete", "Failed")
     world.until(lambda: world.status(name, KIND), lambda status: status.get("phase") in phases, 400)
     status = world.status(name, KIND)
@@ -137,6 +137,6 @@ def finished(world: World, name: str) -> Body:
     return status
 
 
-def made_for(world: World, name: str) -> list[str]:
+def made_for(world: JobNamespace, name: str) -> list[str]:
     kinds = "pods,jobs,swesandboxes,rayclusters"  # the Lease of a killed process goes with the evaluation
     return world.kubectl("get", kinds, "-l", f"swerl.dev/evaluation={name}", "-o", "name").split()

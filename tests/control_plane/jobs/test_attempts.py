@@ -6,14 +6,14 @@ import json
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import Body, World
+from .conftest import Body, JobNamespace
 
 
-def _until_cluster(world: World, name: str, cluster: str) -> None:
+def _until_cluster(world: JobNamespace, name: str, cluster: str) -> None:
     world.until(lambda: world.status(name).get("rayCluster"), lambda seen: seen == cluster, 150)
 
 
-def test_a_job_creates_one_cluster_is_suspended_and_resumed(world: World, operator: Operator, job: Body) -> None:
+def test_a_job_creates_one_cluster_is_suspended_and_resumed(world: JobNamespace, operator: Operator, job: Body) -> None:
     name = job["metadata"]["name"]
     world.apply(job)
     world.until_condition(name, "ImagesReady", "ImagesPulled", 120)
@@ -39,7 +39,7 @@ def test_a_job_creates_one_cluster_is_suspended_and_resumed(world: World, operat
 
 
 def test_a_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
-    world: World, operator: Operator, job: Body
+    world: JobNamespace, operator: Operator, job: Body
 ) -> None:
     name = job["metadata"]["name"]
     job["spec"]["retries"] = 1
@@ -52,7 +52,7 @@ def test_a_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
     world.until(lambda: world.names("rayclusters,pods"), lambda left: left == [], 60)
 
 
-def test_a_restarted_operator_creates_nothing_twice(world: World, operator: Operator, job: Body) -> None:
+def test_a_restarted_operator_creates_nothing_twice(world: JobNamespace, operator: Operator, job: Body) -> None:
     name = job["metadata"]["name"]
     world.apply(job)
     _until_cluster(world, name, f"{name}-1")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import Body, World
+from .conftest import Body, JobNamespace
 from .evaluations import (
     TASKS,
     EngineInAPod,
@@ -25,7 +25,7 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 def test_mini_swe_agent_runs_the_samples(
-    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url

@@ -9,7 +9,7 @@ import pytest
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import Body, World
+from .conftest import Body, JobNamespace
 from .evaluations import (
     KEY,
     KIND,
@@ -30,7 +30,7 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 @pytest.fixture(scope="module")
-def endpoint(world: World, engine: EngineInAPod) -> Body:
+def endpoint(world: JobNamespace, engine: EngineInAPod) -> Body:
     """The engine's chat completions, its key in a Secret."""
     world.kubectl("create", "secret", "generic", "api", f"--from-literal=token={KEY}")
     secret = {"name": "api", "key": "token"}
@@ -38,7 +38,7 @@ def endpoint(world: World, engine: EngineInAPod) -> Body:
 
 
 def test_the_endpoint_gets_the_key_and_no_file_does(
-    world: World, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"] = {"endpoint": endpoint}
@@ -56,7 +56,7 @@ def test_the_endpoint_gets_the_key_and_no_file_does(
 
 
 def test_a_model_unknown_to_the_endpoint_fails_the_evaluation_at_once(
-    world: World, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     evaluation["spec"]["model"] = {"endpoint": endpoint | {"model": "policy-8b"}}
     world.apply(evaluation)

@@ -10,7 +10,7 @@ import yaml
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import IMAGE, Body, World
+from .conftest import IMAGE, Body, JobNamespace
 from .evaluations import (
     KIND,
     TASKS,
@@ -30,7 +30,7 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 def test_all_missing_objects_are_reported_together_and_nothing_starts(
-    world: World, operator: Operator, evaluation: Body
+    world: JobNamespace, operator: Operator, evaluation: Body
 ) -> None:
     spec = evaluation["spec"]
     spec["model"] = {"job": {"name": "no-job"}}
@@ -47,7 +47,7 @@ def test_all_missing_objects_are_reported_together_and_nothing_starts(
 
 
 def test_a_job_without_checkpoint_is_waited_for(
-    world: World, operator: Operator, job: Body, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, job: Body, tasks: list[str], evaluation: Body
 ) -> None:
     job["spec"]["suspend"] = True
     world.apply(job)
@@ -59,7 +59,7 @@ def test_a_job_without_checkpoint_is_waited_for(
 
 
 def test_a_missing_key_is_reported_before_anything_starts(
-    world: World, operator: Operator, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, tasks: list[str], evaluation: Body
 ) -> None:
     chat = {"url": "http://engine:1/v1", "api": "chat-completions", "model": "policy"}
     evaluation["spec"]["model"] = {"endpoint": chat | {"apiKeySecret": {"name": "no-such-secret", "key": "token"}}}
@@ -72,7 +72,7 @@ def test_a_missing_key_is_reported_before_anything_starts(
 
 
 def test_wrong_input_fails_at_once_with_its_message(
-    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
     evaluation["spec"]["tasks"]["filter"] = "no-such-task"
@@ -83,7 +83,7 @@ def test_wrong_input_fails_at_once_with_its_message(
 
 
 def test_an_invalid_prompt_fails_the_evaluation_with_template_and_line_and_keeps_results(
-    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     broken = "{% if output.timeout > 1 %}\n{{ output.output.nope }}\n{% endif %}"  # that of no output it is tried with
@@ -110,7 +110,7 @@ def test_an_invalid_prompt_fails_the_evaluation_with_template_and_line_and_keeps
 
 
 def test_engines_start_and_end_with_the_evaluation(
-    world: World, operator: Operator, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, tasks: list[str], evaluation: Body
 ) -> None:
     """The image has no Ray, so the engines never serve and no shard ever runs."""
     name, small = evaluation["metadata"]["name"], {"requests": {"cpu": "10m", "memory": "16Mi"}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import Body, World
+from .conftest import Body, JobNamespace
 from .evaluations import (
     KIND,
     TASKS,
@@ -25,7 +25,7 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 def test_an_evaluation_is_suspended_resumed_and_cleaned_up(
-    world: World, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+    world: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url

@@ -6,19 +6,19 @@ import pytest
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import IMAGE, Body, World
+from .conftest import IMAGE, Body, JobNamespace
 
 
 def _name(job: Body) -> str:
     return str(job["metadata"]["name"])
 
 
-def _no_cluster(world: World) -> None:
+def _no_cluster(world: JobNamespace) -> None:
     assert world.names("rayclusters") == []
     assert [pod for pod in world.names("pods") if "preflight" not in pod] == []
 
 
-def test_all_missing_objects_are_reported_together(world: World, operator: Operator, job: Body) -> None:
+def test_all_missing_objects_are_reported_together(world: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
     job["spec"]["evaluation"] = {"source": {"persistentVolumeClaim": {"claimName": "no-claim"}}}
     job["spec"]["sandbox"] = {"runtimeClassName": "no-runtime"}
@@ -33,7 +33,7 @@ def test_all_missing_objects_are_reported_together(world: World, operator: Opera
     assert "ConfigMapMissing" in world.kubectl("describe", "swerl", _name(job))
 
 
-def test_a_job_continues_when_a_missing_object_appears(world: World, operator: Operator, job: Body) -> None:
+def test_a_job_continues_when_a_missing_object_appears(world: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "late-tasks"}}}
     job["spec"]["trainer"]["image"] = f"{IMAGE}-not-there"
     world.apply(job)
@@ -43,7 +43,7 @@ def test_a_job_continues_when_a_missing_object_appears(world: World, operator: O
     assert world.until_condition(_name(job), "Validated", "Valid")["status"] == "True"
 
 
-def test_impossible_resources_create_no_cluster(world: World, operator: Operator, job: Body) -> None:
+def test_impossible_resources_create_no_cluster(world: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["trainer"] |= {"gpus": 8}
     job["spec"]["rollout"] |= {"gpusPerEngine": 8}
     world.apply(job)
@@ -53,7 +53,9 @@ def test_impossible_resources_create_no_cluster(world: World, operator: Operator
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
-def test_episodes_that_fit_no_node_create_no_cluster(world: World, operator: Operator, job: Body, kind: str) -> None:
+def test_episodes_that_fit_no_node_create_no_cluster(
+    world: JobNamespace, operator: Operator, job: Body, kind: str
+) -> None:
     job["spec"][kind] = {"resources": {"requests": {"memory": "9Ti"}, "limits": {"memory": "9Ti"}}}
     world.apply(job)
     found = world.until_condition(_name(job), "Validated", "InsufficientResources")
@@ -63,7 +65,7 @@ def test_episodes_that_fit_no_node_create_no_cluster(world: World, operator: Ope
     _no_cluster(world)
 
 
-def test_a_missing_image_creates_no_cluster(world: World, operator: Operator, job: Body) -> None:
+def test_a_missing_image_creates_no_cluster(world: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["trainer"]["image"] = f"{IMAGE}-missing"
     world.apply(job)
     found = world.until_condition(_name(job), "ImagesReady", "ImagePullFailed", 120)
@@ -71,7 +73,7 @@ def test_a_missing_image_creates_no_cluster(world: World, operator: Operator, jo
     _no_cluster(world)
 
 
-def test_a_missing_path_in_an_image_is_reported(world: World, operator: Operator, job: Body) -> None:
+def test_a_missing_path_in_an_image_is_reported(world: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"]["source"] = {"image": {"reference": IMAGE, "path": "/no/such/folder"}}
     world.apply(job)
     found = world.until_condition(_name(job), "ImagesReady", "SourceMissing", 120)
@@ -79,7 +81,7 @@ def test_a_missing_path_in_an_image_is_reported(world: World, operator: Operator
     _no_cluster(world)
 
 
-def test_the_operator_serves_health_and_metrics(world: World, operator: Operator, job: Body) -> None:
+def test_the_operator_serves_health_and_metrics(world: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
     world.apply(job)
     world.until_condition(_name(job), "Validated", "ConfigMapMissing")

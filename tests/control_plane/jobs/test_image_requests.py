@@ -10,7 +10,7 @@ from swerl_agent.cli import main
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import World
+from .conftest import JobNamespace
 from .counted_registry import counted_registry
 from .test_image_sets import KIND, declare
 
@@ -20,7 +20,7 @@ SECONDS = 240
 
 
 def test_requests_stay_below_public_rate_limits_and_missing_images_are_listed(
-    world: World, operator: Operator, capsys: pytest.CaptureFixture[str]
+    world: JobNamespace, operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with counted_registry(f"counted-{os.getpid()}.swerl:5000") as registry:
         there = [registry.push(f"image-{number:02}") for number in range(PRESENT)]
@@ -42,7 +42,7 @@ def test_requests_stay_below_public_rate_limits_and_missing_images_are_listed(
     print(f"{asked} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")
 
 
-def test_a_present_image_needs_no_registry(world: World, operator: Operator) -> None:
+def test_a_present_image_needs_no_registry(world: JobNamespace, operator: Operator) -> None:
     with counted_registry(f"gone-{os.getpid()}.swerl:5000") as registry:
         image = registry.push("latest")  # which would be asked for each time if nothing were said
         declare(world, "before", images=[image])

@@ -6,18 +6,18 @@ from typing import Any
 
 from tests.control_plane.operator_process import Operator
 
-from .conftest import IMAGE, Body, World
+from .conftest import IMAGE, Body, JobNamespace
 
 OTHER = IMAGE.replace("sandbox-base", "operator")
 KIND = "sweimg"
 
 
-def declare(world: World, name: str, **spec: Any) -> None:
+def declare(world: JobNamespace, name: str, **spec: Any) -> None:
     body = {"apiVersion": "swerl.dev/v1alpha1", "kind": "SweImageSet", "metadata": {"name": name}, "spec": spec}
     world.apply(body | {"metadata": {"name": name, "namespace": world.namespace}})
 
 
-def test_every_image_is_pulled_on_every_node_and_the_pods_are_deleted(world: World, operator: Operator) -> None:
+def test_every_image_is_pulled_on_every_node_and_the_pods_are_deleted(world: JobNamespace, operator: Operator) -> None:
     prefix = {"prefix": "example.test/", "replacement": f"{IMAGE.partition('/')[0]}/"}
     rewritten = f"example.test/{IMAGE.partition('/')[2]}"
     declare(world, "two", images=[rewritten, OTHER, IMAGE], registryRewrite=[prefix])
@@ -28,7 +28,9 @@ def test_every_image_is_pulled_on_every_node_and_the_pods_are_deleted(world: Wor
     world.until(lambda: [pod for pod in world.names("pods") if "sweimg-two" in pod], lambda pods: pods == [])
 
 
-def test_an_image_that_cannot_be_pulled_is_reported_and_the_others_are_pulled(world: World, operator: Operator) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_and_the_others_are_pulled(
+    world: JobNamespace, operator: Operator
+) -> None:
     declare(world, "half", images=[f"{IMAGE}-absent", OTHER], retries=0)
     found = world.until_condition("half", "Ready", "PullFailed", kind=KIND)
     assert f"{IMAGE}-absent" in found["message"]
@@ -37,7 +39,7 @@ def test_an_image_that_cannot_be_pulled_is_reported_and_the_others_are_pulled(wo
     world.until_condition("half", "Ready", "AllPresent", kind=KIND)
 
 
-def test_images_from_a_list_are_pulled(world: World, operator: Operator) -> None:
+def test_images_from_a_list_are_pulled(world: JobNamespace, operator: Operator) -> None:
     declare(world, "listed", imagesFrom={"configMap": "later"})
     assert "'later'" in world.until_condition("listed", "Ready", "ListMissing", kind=KIND)["message"]
     metadata = {"name": "later", "namespace": world.namespace}
@@ -46,7 +48,9 @@ def test_images_from_a_list_are_pulled(world: World, operator: Operator) -> None
     world.until_condition("listed", "Ready", "AllPresent", kind=KIND)
 
 
-def test_a_job_creates_no_cluster_before_its_images_are_present(world: World, operator: Operator, job: Body) -> None:
+def test_a_job_creates_no_cluster_before_its_images_are_present(
+    world: JobNamespace, operator: Operator, job: Body
+) -> None:
     job["spec"].setdefault("sandbox", {})["imageSet"] = "coming"
     world.apply(job)
     name = str(job["metadata"]["name"])

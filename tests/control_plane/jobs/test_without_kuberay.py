@@ -13,13 +13,13 @@ import pytest
 from tests.control_plane.operator_process import Operator
 from tests.ports import free_port
 
-from .conftest import ROOT, Body, World
+from .conftest import ROOT, Body, JobNamespace
 
 TOKEN = "test-token"
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobNamespace]:
     """etcd and kube-apiserver on ports of their own, gone afterwards."""
     home = tmp_path_factory.mktemp("bare")
     subprocess.run(["openssl", "genrsa", "-out", home / "sa.key", "2048"], check=True, capture_output=True)
@@ -48,7 +48,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for command in commands:
             log = (home / f"{Path(command[0]).name}.log").open("wb")
             processes.append(subprocess.Popen(command, stdout=log, stderr=log))
-        yield _ready(World(str(_kubeconfig(home, port)), "default"), home)
+        yield _ready(JobNamespace(str(_kubeconfig(home, port)), "default"), home)
     finally:
         for process in reversed(processes):
             process.terminate()
@@ -77,7 +77,7 @@ current-context: bare
     return path
 
 
-def _ready(world: World, home: Path) -> World:
+def _ready(world: JobNamespace, home: Path) -> JobNamespace:
     deadline = time.monotonic() + 120
     while world.kubectl("get", "--raw", "/readyz", check=False) != "ok":
         assert time.monotonic() < deadline, (home / "kube-apiserver.log").read_text()[-4000:]
@@ -85,7 +85,7 @@ def _ready(world: World, home: Path) -> World:
     return world
 
 
-def test_the_operator_waits_for_crds_and_names_what_is_missing(bare: World, job: Body, tmp_path: Path) -> None:
+def test_the_operator_waits_for_crds_and_names_what_is_missing(bare: JobNamespace, job: Body, tmp_path: Path) -> None:
     with Operator(bare.kubeconfig, tmp_path / "log", namespaces="default") as operator:
         bare.until(lambda: operator.log.read_text(), lambda log: "CRDs not installed" in log)
         bare.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.netpol import objects
-from cluster.netpol.objects import World, selects
+from cluster.netpol.objects import ObservedObjects, selects
 from cluster.netpol.rules import EMPTY, Rules, Scope, render
 
 _SCOPE = Scope("10.244.0.0/16", "10.200.0.1", "uplink")
@@ -22,10 +22,10 @@ def _pod(name: str, ip: str, namespace: str = "a", phase: str = "Running", **lab
     }
 
 
-def _world(pods: list[dict[str, Any]], **policies: dict[str, Any]) -> World:
+def _observed(pods: list[dict[str, Any]], **policies: dict[str, Any]) -> ObservedObjects:
     taken = [objects.pod(item) for item in pods]
     specs = [objects.policy({"metadata": {"namespace": "a", "name": n}, "spec": s}) for n, s in policies.items()]
-    return World(
+    return ObservedObjects(
         pods={(pod.namespace, pod.name): pod for pod in taken if pod},
         namespaces={("", "a"): {}, ("", "b"): {"team": "b"}},
         policies={(each.namespace, each.name): each for each in specs},
@@ -47,13 +47,13 @@ def test_before_anything_is_known_every_pod_address_is_dropped() -> None:
 
 
 def test_a_pod_without_policy_is_known_and_in_no_chain() -> None:
-    rules = render(_world([_pod("x", "10.244.0.2")]))
+    rules = render(_observed([_pod("x", "10.244.0.2")]))
     assert rules == Rules("", frozenset({"10.244.0.2"}), {}, {})
 
 
 def test_equal_pods_share_one_chain() -> None:
     rules = render(
-        _world([_pod(f"x{i}", f"10.244.0.{i}") for i in range(2, 130)], deny={**_DENY, "policyTypes": ["Egress"]})
+        _observed([_pod(f"x{i}", f"10.244.0.{i}") for i in range(2, 130)], deny={**_DENY, "policyTypes": ["Egress"]})
     )
     assert len(rules.egress) == 128
     assert len(set(rules.egress.values())) == 1
@@ -61,13 +61,13 @@ def test_equal_pods_share_one_chain() -> None:
 
 
 def test_a_finished_pod_gives_its_address_back() -> None:
-    assert render(_world([_pod("x", "10.244.0.2", phase="Succeeded")])).known == frozenset()
+    assert render(_observed([_pod("x", "10.244.0.2", phase="Succeeded")])).known == frozenset()
 
 
 def test_a_named_port_is_the_number_of_each_target() -> None:
     rule = {"to": [{"namespaceSelector": {"matchLabels": {"team": "b"}}}], "ports": [{"port": "web"}]}
     policy = {"podSelector": {"matchLabels": {"role": "s"}}, "policyTypes": ["Egress"], "egress": [rule]}
-    rules = render(_world([_pod("x", "10.244.0.2", role="s"), _pod("y", "10.244.0.3", "b")], p=policy))
+    rules = render(_observed([_pod("x", "10.244.0.2", role="s"), _pod("y", "10.244.0.3", "b")], p=policy))
     assert _only_chain(rules) == ["ip daddr 10.244.0.3 tcp dport 8080 return", "counter drop"]
 
 
@@ -75,35 +75,35 @@ def test_an_address_block_keeps_its_exceptions_and_port_ranges() -> None:
     block = {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}]}
     rules = render(
-        _world([_pod("x", "10.244.0.2")], p={"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]})
+        _observed([_pod("x", "10.244.0.2")], p={"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]})
     )
     assert _only_chain(rules)[0] == "ip daddr 10.0.0.0/8 ip daddr != 10.1.0.0/16 tcp dport 8000-8080 return"
 
 
 def test_an_empty_rule_allows_everything_and_no_rule_nothing() -> None:
     allow = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}
-    assert _only_chain(render(_world([_pod("x", "10.244.0.2")], p=allow)))[0] == "return"
-    assert _only_chain(render(_world([_pod("x", "10.244.0.2")], p={"podSelector": {}})))[0] == "counter drop"
+    assert _only_chain(render(_observed([_pod("x", "10.244.0.2")], p=allow)))[0] == "return"
+    assert _only_chain(render(_observed([_pod("x", "10.244.0.2")], p={"podSelector": {}})))[0] == "counter drop"
 
 
 def test_the_cni_chain_makes_an_address_known_before_the_kubelet_does() -> None:
-    world = _world([_pod("x", "")], deny=_DENY)
-    assert render(world).known == frozenset()
-    world.assigned["10.244.0.9"] = (("a", "x"), "uid-x")
-    rules = render(world)
+    observed = _observed([_pod("x", "")], deny=_DENY)
+    assert render(observed).known == frozenset()
+    observed.assigned["10.244.0.9"] = (("a", "x"), "uid-x")
+    rules = render(observed)
     assert rules.known == {"10.244.0.9"}
     assert set(rules.egress) == set(rules.ingress) == {"10.244.0.9"}
 
 
 def test_an_assignment_to_an_earlier_pod_of_the_same_name_is_void() -> None:
-    world = _world([_pod("x", "")])
-    world.assigned["10.244.0.9"] = (("a", "x"), "uid-of-its-predecessor")
-    assert render(world).known == frozenset()
+    observed = _observed([_pod("x", "")])
+    observed.assigned["10.244.0.9"] = (("a", "x"), "uid-of-its-predecessor")
+    assert render(observed).known == frozenset()
 
 
 def test_one_more_pod_changes_elements_only() -> None:
-    before = render(_world([_pod("x", "10.244.0.2")], deny=_DENY))
-    after = render(_world([_pod("x", "10.244.0.2"), _pod("y", "10.244.0.3")], deny=_DENY))
+    before = render(_observed([_pod("x", "10.244.0.2")], deny=_DENY))
+    after = render(_observed([_pod("x", "10.244.0.2"), _pod("y", "10.244.0.3")], deny=_DENY))
     change = after.change_from(before)
     assert change is not None
     assert "add element inet swerl_netpol known { 10.244.0.3 }" in change
@@ -111,8 +111,8 @@ def test_one_more_pod_changes_elements_only() -> None:
 
 
 def test_a_new_policy_replaces_the_table() -> None:
-    before = render(_world([_pod("x", "10.244.0.2")]))
-    assert render(_world([_pod("x", "10.244.0.2")], deny=_DENY)).change_from(before) is None
+    before = render(_observed([_pod("x", "10.244.0.2")]))
+    assert render(_observed([_pod("x", "10.244.0.2")], deny=_DENY)).change_from(before) is None
 
 
 @pytest.mark.parametrize(

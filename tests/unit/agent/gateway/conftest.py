@@ -59,7 +59,7 @@ class Held(Script):
 
 
 @dataclass
-class World:
+class GatewayEpisode:
     """An episode at a gateway, and a client of it."""
 
     client: Any  # AsyncOpenAI, told things that its types rule out
@@ -74,7 +74,7 @@ class World:
         return await self.client.chat.completions.create(model="any", messages=list(messages), **options)
 
 
-Open = Callable[..., AbstractAsyncContextManager[World]]
+Open = Callable[..., AbstractAsyncContextManager[GatewayEpisode]]
 
 
 @pytest.fixture(scope="session")
@@ -99,14 +99,14 @@ def opened(plain: HFTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         kind: type[Script] = Script,
         temperature: float = 0.7,
         **limits: Any,
-    ) -> AsyncIterator[World]:
+    ) -> AsyncIterator[GatewayEpisode]:
         shown = HFTokenizer(make_tokenizer(tmp_path, template)) if template else tokenizer
         engine = kind(Spelling(shown), answers)  # type: ignore[arg-type]
         spec = agent_spec(**limits)
         async with Gateway(engine, shown) as gateway:
             with gateway.episode(spec, routing_key="g/t", temperature=temperature) as (endpoint, recording):
                 async with AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0) as client:
-                    yield World(client, endpoint, recording, engine, shown, gateway)
+                    yield GatewayEpisode(client, endpoint, recording, engine, shown, gateway)
 
     return opened
 

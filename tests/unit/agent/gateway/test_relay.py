@@ -30,7 +30,7 @@ TEXT, TOOLS = "mini-swe-agent-2", "mini-swe-agent-2-tools"
 
 
 @dataclass
-class World:
+class RelayedEpisode:
     """An episode at a relay, and a client of it."""
 
     client: Any  # AsyncOpenAI
@@ -41,7 +41,7 @@ class World:
         return await self.client.chat.completions.create(model="any", messages=list(messages), **options)
 
 
-Open = Callable[..., AbstractAsyncContextManager[World]]
+Open = Callable[..., AbstractAsyncContextManager[RelayedEpisode]]
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def opened() -> Open:
     @asynccontextmanager
-    async def opened(server: ChatServer, **limits: Any) -> AsyncIterator[World]:
+    async def opened(server: ChatServer, **limits: Any) -> AsyncIterator[RelayedEpisode]:
         spec = agent_spec(**limits)
         async with serving(server), aiohttp.ClientSession() as http:
             chat = ChatCompletions(server.url, http, model=MODEL, api_key=KEY)
@@ -62,7 +62,7 @@ def opened() -> Open:
                 with relay.episode(spec, routing_key="g/t", temperature=0.7) as (endpoint, recording):
                     options = {"base_url": endpoint.base_url, "api_key": endpoint.api_key, "max_retries": 0}
                     async with AsyncOpenAI(**options) as client:
-                        yield World(client, recording, server)
+                        yield RelayedEpisode(client, recording, server)
 
     return opened
 

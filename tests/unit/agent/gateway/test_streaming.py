@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.episode import EngineError
 from swerl_agent.gateway import streaming
 
-from .conftest import Held, Open, World, check, user
+from .conftest import GatewayEpisode, Held, Open, check, user
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
 
 
-async def lines(world: World) -> AsyncIterator[str]:
+async def lines(world: GatewayEpisode) -> AsyncIterator[str]:
     """The lines of a stream that are not empty, as they come; from the first comment on the engine goes on."""
     assert isinstance(world.engine, Held)
     question = {"messages": [user("Hi")], "stream": True}

@@ -92,7 +92,7 @@ class ProcessChannel:
 
 
 @dataclass
-class World:
+class ImageFolder:
     """A folder of programs standing for an image."""
 
     path: Path
@@ -171,7 +171,7 @@ def _populate_busybox(folder: Path, *, without: Sequence[str] = ()) -> None:
 
 
 @pytest.fixture(params=["dash", "bash", "busybox", "bare"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> ImageFolder:
     """dash: Debian; bash: sh is bash, as on Fedora; busybox: Alpine; bare: busybox without setsid."""
     path, home = tmp_path / "bin", tmp_path / "home"
     home.mkdir()
@@ -181,7 +181,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     else:
         shell = shutil.which("dash") or "/bin/dash" if request.param == "dash" else shutil.which("bash") or "/bin/bash"
         _populate(path, shell, ["bash", "setsid"])
-    return World(path, request.param, home)
+    return ImageFolder(path, request.param, home)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def settings() -> SessionSettings:
 
 
 @pytest.fixture
-async def session(world: World, settings: SessionSettings) -> AsyncIterator[Session]:
+async def session(world: ImageFolder, settings: SessionSettings) -> AsyncIterator[Session]:
     """An open session in `world`; everything it started is gone afterwards."""
     session = Session(world, settings=settings)
     yield session

@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.sandbox import FileError, Session, SessionSettings, TransferFailed
 
 if TYPE_CHECKING:
-    from .conftest import World
+    from .conftest import ImageFolder
 
 EVERY_BYTE = bytes(range(256))
 
@@ -34,13 +34,13 @@ async def test_unread_stdin_is_no_error(session: Session) -> None:
     assert (await session.run("exit 4", timeout=20, stdin=EVERY_BYTE * 9000)).exit_code == 4
 
 
-async def test_stdin_file_is_removed(session: Session, world: World) -> None:
+async def test_stdin_file_is_removed(session: Session, world: ImageFolder) -> None:
     await session.run("true", timeout=20, stdin=bytes(100_000))
     [folder] = world.state(session)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1000
 
 
-async def test_files_of_long_commands_are_removed(session: Session, world: World) -> None:
+async def test_files_of_long_commands_are_removed(session: Session, world: ImageFolder) -> None:
     for n in range(70):
         text = f"echo {n}; # {'x' * 5000}"
         assert (await session.run(text, timeout=20, login=False)).stdout == f"{n}\n".encode()
@@ -49,7 +49,9 @@ async def test_files_of_long_commands_are_removed(session: Session, world: World
 
 
 @pytest.mark.parametrize("settings", [SessionSettings(chunk_bytes=1000)], ids=[""])
-async def test_incomplete_stdin_is_sent_again(session: Session, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_incomplete_stdin_is_sent_again(
+    session: Session, world: ImageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await session.run("true", timeout=20)
     channel = world.channel
     send, shortened = channel.send, asyncio.Event()
@@ -68,7 +70,7 @@ async def test_incomplete_stdin_is_sent_again(session: Session, world: World, mo
     assert shortened.is_set() and int(result.stdout) == 2000
 
 
-async def test_stdin_that_stays_incomplete_raises(session: Session, world: World, tmp_path: Path) -> None:
+async def test_stdin_that_stays_incomplete_raises(session: Session, world: ImageFolder, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     (world.path / "wc").unlink()
     (world.path / "wc").write_text("#!/bin/sh\necho 5\n")
@@ -99,7 +101,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 @pytest.mark.parametrize("world", ["dash"], indirect=True)
 @pytest.mark.parametrize(("wrong", "kind", "message"), WRONG)
 async def test_invalid_arguments_raise_before_anything_is_sent(
-    session: Session, world: World, wrong: dict[str, Any], kind: type[Exception], message: str
+    session: Session, world: ImageFolder, wrong: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     await session.run("true", timeout=20)
     sent = len(world.channel.sent)
@@ -111,7 +113,7 @@ async def test_invalid_arguments_raise_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("world", ["dash"], indirect=True)
-async def test_full_disk_raises_for_stdin(session: Session, world: World, tmp_path: Path) -> None:
+async def test_full_disk_raises_for_stdin(session: Session, world: ImageFolder, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     (world.path / "head").unlink()
     (world.path / "head").write_text("#!/bin/sh\ncat >/dev/null & exit 1\n")

@@ -12,7 +12,7 @@ import pytest
 from swerl_agent.sandbox import FileError, Session, TransferFailed
 
 if TYPE_CHECKING:
-    from .conftest import World
+    from .conftest import ImageFolder
 
 
 async def test_result_has_exit_code_and_both_outputs(session: Session) -> None:
@@ -66,7 +66,7 @@ async def test_loop_variables_do_not_leak(session: Session, login: bool) -> None
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["dd", "no dd"])
-async def test_long_output_is_complete(world: World, session: Session, blocks: bool) -> None:
+async def test_long_output_is_complete(world: ImageFolder, session: Session, blocks: bool) -> None:
     if not blocks:
         (world.path / "dd").unlink()
     for last in (10_000, 100_000):  # below one piece of what is sent at once, and nine of them
@@ -75,7 +75,7 @@ async def test_long_output_is_complete(world: World, session: Session, blocks: b
 
 
 @pytest.mark.parametrize("login", [None, True, False])
-async def test_login_option_of_a_command_overrides_the_sessions(world: World, login: bool | None) -> None:
+async def test_login_option_of_a_command_overrides_the_sessions(world: ImageFolder, login: bool | None) -> None:
     (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }\n")
     long = "#" * 10_000
     async with Session(world, login=False) as session:
@@ -86,7 +86,7 @@ async def test_login_option_of_a_command_overrides_the_sessions(world: World, lo
     world.forget(session)
 
 
-async def test_login_profile_is_read_for_every_command(session: Session, world: World) -> None:
+async def test_login_profile_is_read_for_every_command(session: Session, world: ImageFolder) -> None:
     (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }; V=plain\n")
     await session.run("true", timeout=20)
     assert (await session.run("twice $PROFILE; echo $V", timeout=20)).stdout == b"read read\nplain\n"
@@ -95,7 +95,7 @@ async def test_login_profile_is_read_for_every_command(session: Session, world: 
     assert result.stdout == b"changed given\n"
 
 
-async def test_exiting_profile_fails_every_command(session: Session, world: World) -> None:
+async def test_exiting_profile_fails_every_command(session: Session, world: ImageFolder) -> None:
     await session.run("echo 'echo leaving; exit 9' >~/.profile", timeout=20)
     for _ in range(2):
         result = await session.run("echo never", timeout=20)
@@ -106,7 +106,7 @@ async def test_exiting_profile_fails_every_command(session: Session, world: Worl
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_hanging_profile_times_out(session: Session, world: World) -> None:
+async def test_hanging_profile_times_out(session: Session, world: ImageFolder) -> None:
     await session.run("echo 'sleep 1000' >~/.profile", timeout=20)
     result = await session.run("echo never", timeout=1)
     assert result.timed_out and result.stdout == b""
@@ -129,7 +129,7 @@ async def test_invalid_utf8_is_kept_as_bytes_and_replaced_in_text(session: Sessi
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-async def test_short_output_of_any_byte_is_complete(session: Session, world: World, locale: str) -> None:
+async def test_short_output_of_any_byte_is_complete(session: Session, world: ImageFolder, locale: str) -> None:
     world.variables["LC_ALL"] = locale
     for value in (0, 1, 8, 9, 10, 13, 27, 31, 32, 37, 92, 126, 127, 128, 129, 130, 133, 136, 152, 160, 195, 255):
         byte = f"\\{value:03o}"
@@ -137,7 +137,7 @@ async def test_short_output_of_any_byte_is_complete(session: Session, world: Wor
         assert (each.stdout, each.stderr) == (b"a%cb%c\n\n" % (value, value), b"%c" % value)
 
 
-async def test_short_plain_output_needs_no_program(session: Session, world: World) -> None:
+async def test_short_plain_output_needs_no_program(session: Session, world: ImageFolder) -> None:
     await session.open()
     for name in ("wc", "head", "tail"):
         (world.path / name).unlink()
@@ -176,7 +176,7 @@ async def test_megabyte_of_output(session: Session) -> None:
     assert result.stdout == b"x" * (1 << 20)
 
 
-async def test_daemon_with_open_outputs_does_not_delay_the_result(session: Session, world: World) -> None:
+async def test_daemon_with_open_outputs_does_not_delay_the_result(session: Session, world: ImageFolder) -> None:
     started = time.monotonic()
     result = await session.run("(sleep 30; echo late) & echo now", timeout=25)
     assert result.stdout == b"now\n" and time.monotonic() - started < 10
@@ -191,7 +191,7 @@ async def test_timeout_kills_the_command_and_keeps_its_output(session: Session) 
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_kill_reaches_every_process_of_the_command(session: Session, world: World) -> None:
+async def test_kill_reaches_every_process_of_the_command(session: Session, world: ImageFolder) -> None:
     inner = "trap '' TERM; while :; do sleep 1; done"
     nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # nobody else on this machine sleeps as long
     await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=3)
@@ -221,7 +221,7 @@ async def test_standard_input_is_empty(session: Session) -> None:
     assert (await session.run("cat; echo end", timeout=20)).stdout == b"end\n"
 
 
-async def test_many_commands_leave_few_files(session: Session, world: World) -> None:
+async def test_many_commands_leave_few_files(session: Session, world: ImageFolder) -> None:
     for n in range(70):
         assert (await session.run(f"echo {n}", timeout=20, login=False)).stdout == f"{n}\n".encode()
     [folder], [notes] = world.state(session), world.notes(session)
@@ -260,7 +260,7 @@ async def test_file_errors_name_the_cause(session: Session, tmp_path: Path) -> N
         await session.read_file(str(tmp_path / "big"), limit=99)
 
 
-def digests(world: World, first: str) -> None:
+def digests(world: ImageFolder, first: str) -> None:
     """Give the image a sha256sum that does `first`."""
     (world.home / ".profile").write_text(f"PATH={world.path}\n")  # /etc/profile of this machine has its own programs
     (world.path / "sha256sum").unlink()
@@ -268,21 +268,21 @@ def digests(world: World, first: str) -> None:
     (world.path / "sha256sum").chmod(0o755)
 
 
-async def test_damaged_file_is_fetched_again(session: Session, world: World, tmp_path: Path) -> None:
+async def test_damaged_file_is_fetched_again(session: Session, world: ImageFolder, tmp_path: Path) -> None:
     digests(world, f"[ -e {tmp_path}/told ] || {{ : >{tmp_path}/told; printf '%064d  -\\n' 0; exit; }}")
     (tmp_path / "file").write_bytes(b"content")
     assert await session.read_file(str(tmp_path / "file")) == b"content"
     assert (tmp_path / "told").exists()
 
 
-async def test_file_that_stays_damaged_raises(session: Session, world: World, tmp_path: Path) -> None:
+async def test_file_that_stays_damaged_raises(session: Session, world: ImageFolder, tmp_path: Path) -> None:
     digests(world, "printf '%064d  -\\n' 0; exit")
     (tmp_path / "file").write_bytes(b"content")
     with pytest.raises(TransferFailed, match="7 bytes arrived damaged 3 times"):
         await session.read_file(str(tmp_path / "file"))
 
 
-async def test_without_sha256sum_file_bytes_are_counted(session: Session, world: World, tmp_path: Path) -> None:
+async def test_without_sha256sum_file_bytes_are_counted(session: Session, world: ImageFolder, tmp_path: Path) -> None:
     (world.home / ".profile").write_text(f"PATH={world.path}\n")
     (world.path / "sha256sum").unlink()
     await session.write_file(str(tmp_path / "file"), b"content")

@@ -14,19 +14,19 @@ from swerl_agent.sandbox.stream import Channel
 from .conftest import until
 
 if TYPE_CHECKING:
-    from .conftest import World
+    from .conftest import ImageFolder
 
 pytestmark = pytest.mark.parametrize("world", ["dash", "busybox"], indirect=True)
 
 
 @pytest.fixture
-async def heir(session: Session, world: World) -> AsyncIterator[Session]:
+async def heir(session: Session, world: ImageFolder) -> AsyncIterator[Session]:
     """Another client of the session."""
     async with Session(world, token=session.token) as heir:
         yield heir
 
 
-async def die(session: Session, world: World, task: asyncio.Task[CommandResult] | None = None) -> None:
+async def die(session: Session, world: ImageFolder, task: asyncio.Task[CommandResult] | None = None) -> None:
     """The client is gone as a killed process is: its stream ends, and it says nothing more."""
     world.channel.cut()
     session._link = None
@@ -49,7 +49,9 @@ async def until_begun(file: Path) -> None:
     await until(file.exists)
 
 
-async def test_finished_command_is_not_repeated(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
+async def test_finished_command_is_not_repeated(
+    session: Session, heir: Session, world: ImageFolder, tmp_path: Path
+) -> None:
     first = await run_named(session, tmp_path / "runs", r"printf '\377\0x'; echo err >&2; exit 5")
     await die(session, world)
     again = await run_named(heir, tmp_path / "runs", "echo other text")
@@ -60,7 +62,7 @@ async def test_finished_command_is_not_repeated(session: Session, heir: Session,
 
 @pytest.mark.parametrize("limit", [1 << 20, 70_000])
 async def test_long_output_is_returned_as_it_was_at_the_end(
-    session: Session, heir: Session, world: World, tmp_path: Path, limit: int
+    session: Session, heir: Session, world: ImageFolder, tmp_path: Path, limit: int
 ) -> None:
     text = f"seq 1 20000; (sleep 0.3; echo more; : >{tmp_path}/printed) &"
     first = await run_named(session, tmp_path / "runs", text, max_output=limit)
@@ -72,7 +74,7 @@ async def test_long_output_is_returned_as_it_was_at_the_end(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_running_command_is_awaited(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
+async def test_running_command_is_awaited(session: Session, heir: Session, world: ImageFolder, tmp_path: Path) -> None:
     task = asyncio.create_task(run_named(session, tmp_path / "runs", "sleep 1; echo done; exit 3"))
     await until_begun(tmp_path / "runs")
     await die(session, world, task)
@@ -82,7 +84,7 @@ async def test_running_command_is_awaited(session: Session, heir: Session, world
 
 
 async def test_command_that_never_began_is_started(
-    session: Session, heir: Session, world: World, tmp_path: Path
+    session: Session, heir: Session, world: ImageFolder, tmp_path: Path
 ) -> None:
     await session.run("true", timeout=20)
     await die(session, world)
@@ -90,7 +92,7 @@ async def test_command_that_never_began_is_started(
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_results_with_an_id_stay(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
+async def test_results_with_an_id_stay(session: Session, heir: Session, world: ImageFolder, tmp_path: Path) -> None:
     await run_named(session, tmp_path / "runs", "echo kept")
     for n in range(70):
         await session.run(f"echo {n}", timeout=20, login=False)
@@ -106,7 +108,9 @@ async def test_one_client_may_repeat_an_id(session: Session, tmp_path: Path) -> 
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_repeated_result_keeps_its_timeout(session: Session, heir: Session, world: World, tmp_path: Path) -> None:
+async def test_repeated_result_keeps_its_timeout(
+    session: Session, heir: Session, world: ImageFolder, tmp_path: Path
+) -> None:
     text = f"echo run >>{tmp_path}/runs; echo begun; sleep 60"
     first = await session.run(text, timeout=3, id="slow")
     await die(session, world)
@@ -127,7 +131,7 @@ async def test_concurrent_clients_share_one_run(session: Session, heir: Session,
 
 
 async def test_long_commands_and_stdin_are_taken_over(
-    session: Session, heir: Session, world: World, tmp_path: Path
+    session: Session, heir: Session, world: ImageFolder, tmp_path: Path
 ) -> None:
     rest = f"cat <<'EOF' | wc -c\n{'x' * 50_000}\nEOF\nwc -c; sleep 0.5"
     task = asyncio.create_task(run_named(session, tmp_path / "runs", rest, stdin=bytes(70_000)))
@@ -149,7 +153,7 @@ async def test_command_with_an_id_survives_its_caller(session: Session, tmp_path
 
 
 @pytest.mark.parametrize("settings", [SessionSettings(watchdog_slack=0.0)], ids=[""])
-async def test_pod_kills_the_command_of_a_dead_client(session: Session, world: World, tmp_path: Path) -> None:
+async def test_pod_kills_the_command_of_a_dead_client(session: Session, world: ImageFolder, tmp_path: Path) -> None:
     task = asyncio.create_task(session.run(f"touch {tmp_path}/begun; sleep 1000", timeout=2))
     await until_begun(tmp_path / "begun")
     await die(session, world, task)
@@ -159,7 +163,7 @@ async def test_pod_kills_the_command_of_a_dead_client(session: Session, world: W
     assert b"\nwatchdog " not in world.channels[0].sent
 
 
-async def test_invalid_token_is_refused(world: World) -> None:
+async def test_invalid_token_is_refused(world: ImageFolder) -> None:
     for token in ("", "../x", "a b", "x" * 65):
         with pytest.raises(ValueError, match="not a token of a session"):
             Session(world, token=token)

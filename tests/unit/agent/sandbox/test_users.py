@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.sandbox import Session
 
-from .conftest import BUSYBOX, World, _populate, _populate_busybox
+from .conftest import BUSYBOX, ImageFolder, _populate, _populate_busybox
 
 NOBODY = pwd.getpwnam("nobody")
 WAYS = {"setpriv": "dash", "runuser": "dash", "su": "bash", "su in busybox": "busybox"}
@@ -27,7 +27,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def image(folder: Path, way: str) -> World:
+def image(folder: Path, way: str) -> ImageFolder:
     """An image in which only `way` changes the user."""
     path, home = folder / "bin", folder / "home"
     home.mkdir()
@@ -40,11 +40,11 @@ def image(folder: Path, way: str) -> World:
     else:
         shell = shutil.which(WAYS.get(way, "dash")) or ""
         _populate(path, shell, ["bash", "setsid", "chown", *([way] if way else [])])
-    return World(path, way, home)
+    return ImageFolder(path, way, home)
 
 
 @pytest.fixture(params=WAYS)
-def world(request: pytest.FixtureRequest, open_folder: Path) -> World:
+def world(request: pytest.FixtureRequest, open_folder: Path) -> ImageFolder:
     return image(open_folder, request.param)
 
 

@@ -101,7 +101,7 @@ class Ray:
         return True
 
 
-class World:
+class ReconciledEval:
     """The reconciler over both."""
 
     def __init__(self, spec: Spec, *, capacity_check: str = "off") -> None:
@@ -133,11 +133,11 @@ class World:
 
 
 @pytest.fixture
-def world(spec: Spec) -> World:
-    return World(spec)
+def world(spec: Spec) -> ReconciledEval:
+    return ReconciledEval(spec)
 
 
-async def test_an_evaluation_with_an_endpoint_completes_and_cleans_up(world: World) -> None:
+async def test_an_evaluation_with_an_endpoint_completes_and_cleans_up(world: ReconciledEval) -> None:
     await world.look(2)
     world.pass_preflight()
     await world.look()
@@ -159,7 +159,7 @@ async def test_an_evaluation_with_an_endpoint_completes_and_cleans_up(world: Wor
 
 async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Spec) -> None:
     source = {"image": {"reference": "data:1", "path": "/data/model"}}
-    world = World(engine_spec | {"model": {"source": source}})
+    world = ReconciledEval(engine_spec | {"model": {"source": source}})
     await world.look(2)
     world.pass_preflight()
     await world.look()
@@ -180,7 +180,7 @@ async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Sp
     assert world.api.names("rayclusters") == [] and world.api.names("jobs") == ["nightly-shards", "nightly-merge"]
 
 
-async def test_objects_of_an_earlier_evaluation_are_waited_for(world: World) -> None:
+async def test_objects_of_an_earlier_evaluation_are_waited_for(world: ReconciledEval) -> None:
     old = {"metadata": {"name": "nightly-shards", "ownerReferences": [{"uid": "uid-0"}]}, "status": {}}
     world.api.kept["jobs", "nightly-shards"] = old
     status = await world.look(2)
@@ -190,7 +190,7 @@ async def test_objects_of_an_earlier_evaluation_are_waited_for(world: World) -> 
     assert world.api.names("pods") == ["nightly-preflight"]
 
 
-async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(world: World) -> None:
+async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(world: ReconciledEval) -> None:
     await world.look(2)
     world.pass_preflight()
     await world.look()
@@ -203,7 +203,7 @@ async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(wor
     assert world.api.names("jobs") == ["nightly-shards"]
 
 
-async def test_missing_objects_are_reported_together(world: World) -> None:
+async def test_missing_objects_are_reported_together(world: ReconciledEval) -> None:
     del world.api.kept["persistentvolumeclaims", "models"], world.api.kept["persistentvolumeclaims", "runs"]
     status = await world.look(2)
     (condition,) = status["conditions"]
@@ -217,13 +217,13 @@ async def test_missing_objects_are_reported_together(world: World) -> None:
 async def test_without_a_node_that_could_hold_an_episode_nothing_starts(spec: Spec, kind: str) -> None:
     allocatable = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "50Gi", "pods": "110"}
     node = {"metadata": {"name": "node"}, "status": {"allocatable": allocatable}}
-    world = World(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="on")
+    world = ReconciledEval(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="on")
     world.api.kept["nodes", "node"] = node
     status = await world.look(2)
     (condition,) = status["conditions"]
     assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
     assert f"lower spec.{kind}.resources" in condition["message"] and world.api.names("pods") == []
-    fitting = World(spec, capacity_check="on")
+    fitting = ReconciledEval(spec, capacity_check="on")
     fitting.api.kept["nodes", "node"] = node
     await fitting.look(2)
     assert fitting.api.names("pods") == ["nightly-preflight"]

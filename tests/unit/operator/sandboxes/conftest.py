@@ -118,7 +118,7 @@ def record() -> Callable[..., GroupRecord]:
     return build
 
 
-class World:
+class FakeApiServer:
     """An API server in memory: objects, resourceVersions, watch events; it may lose requests and answers.
 
     `created` counts how often each (group UID, ordinal) was created; `peak` is the most Pods ever alive per job.
@@ -268,5 +268,5 @@ class World:
 
 
 @pytest.fixture
-def world() -> Callable[..., World]:
-    return World
+def world() -> Callable[..., FakeApiServer]:
+    return FakeApiServer

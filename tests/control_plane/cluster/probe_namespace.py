@@ -24,7 +24,7 @@ def cluster_command(*arguments: str, check: bool = True) -> subprocess.Completed
 
 
 @dataclass(frozen=True)
-class World:
+class ProbeNamespace:
     """One cluster, one namespace (unless told otherwise)."""
 
     kubectl_path: str

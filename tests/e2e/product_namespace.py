@@ -20,7 +20,7 @@ EVERYTHING = (
 
 
 @dataclass
-class World:
+class ProductNamespace:
     """One namespace of the cluster, ready for a SweRLJob."""
 
     cluster: Cluster

@@ -44,7 +44,7 @@ ENV PIP_CERT=/usr/local/share/machine.pem SSL_CERT_FILE=/usr/local/share/machine
 
 
 @dataclass(frozen=True)
-class World:
+class DockerDaemon:
     """A running docker; what `run` runs meets it, and its registry on the loopback interface it shares with it."""
 
     folder: Path
@@ -109,7 +109,7 @@ def _docker_packages() -> list[str]:
 
 
 @contextmanager
-def running_docker(folder: Path, *, buildkit: bool) -> Iterator[World]:
+def running_docker(folder: Path, *, buildkit: bool) -> Iterator[DockerDaemon]:
     """A docker with everything below `folder`, and in it the Debian image that it cannot be sure to download."""
     port, cgroup = free_port(), f"swerl-docker-{os.getpid()}"
     features = {"containerd-snapshotter": buildkit}  # containerd's image store comes with BuildKit, from docker 24 on
@@ -122,7 +122,7 @@ def running_docker(folder: Path, *, buildkit: bool) -> Iterator[World]:
         start = ["unshare", *own, "sh", "-ec", START, "sh", str(folder), cgroup]
         docker = subprocess.Popen(start, stdout=log, stderr=log, start_new_session=True)
         try:
-            world = World(folder, f"127.0.0.1:{port}", docker.pid, buildkit)
+            world = DockerDaemon(folder, f"127.0.0.1:{port}", docker.pid, buildkit)
             _await_docker(world, docker)
             with _connected(docker.pid, folder):
                 _load_debian(world)
@@ -140,7 +140,7 @@ http: {{addr: "0.0.0.0:{port}"}}
 """
 
 
-def _await_docker(world: World, docker: subprocess.Popen[bytes]) -> None:
+def _await_docker(world: DockerDaemon, docker: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + STARTS_WITHIN_S
     while docker.poll() is None and time.monotonic() < until:
         with contextlib.suppress(AssertionError):
@@ -163,7 +163,7 @@ def _connected(process: int, folder: Path) -> Iterator[None]:
         router.wait()
 
 
-def _load_debian(world: World) -> None:
+def _load_debian(world: DockerDaemon) -> None:
     """The image that docker would download, made from Debian's packages; it trusts whom this machine trusts."""
     archive, context = world.folder / "debian.tar", world.folder / "base"
     buildah = Engine("buildah", world.registry, swerl_home() / "images")
