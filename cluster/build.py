@@ -85,7 +85,7 @@ def _kuberay() -> Target:
 
 
 def _kwok() -> Target:
-    """For benchmarks: nodes and Pods that exist in the API alone."""
+    """For benchmarks: nodes and Pods that exist only in the API."""
     module = "sigs.k8s.io/kwok"
     stages = {f"{module}:kustomize/stage/{kind}/fast/{kind}-*.yaml": f"{kind}-stages" for kind in ("node", "pod")}
     return Target("kwok", (f"{module}/cmd/kwok",), "2 min", copies=stages)

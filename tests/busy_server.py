@@ -1,4 +1,4 @@
-"""An API server over real HTTP that turns its first requests away and says when to come back."""
+"""An API server over real HTTP that refuses its first requests with a Retry-After header."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class BusyServer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((time.monotonic(), request.method, request.path))
-        status, told = self._refusals.pop(0) if self._refusals else OK
+        status, retry_after = self._refusals.pop(0) if self._refusals else OK
         if status != 200:
             text = json.dumps({"kind": "Status", "reason": "TooManyRequests", "message": "too many requests"})
-            return web.Response(status=status, text=text, headers={"Retry-After": told} if told else {})
+            return web.Response(status=status, text=text, headers={"Retry-After": retry_after} if retry_after else {})
         if request.path.endswith("/exec"):
             return await self._exec(request)
         if "watch" in request.query:

@@ -16,7 +16,7 @@ CHARACTERS = 4  # in one of its tokens
 
 
 class ChatServer:
-    """Answers what `reply` says to the body of a request.
+    """Answers each request body with the result of `reply`.
 
     `models` are those it lists (None: it has no list); `key` it wants to be shown; `window` holds prompt and answer.
     """

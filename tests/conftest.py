@@ -1,4 +1,4 @@
-"""Fixtures every suite shares: where the real cluster is, and a namespace that lives as long as its test module."""
+"""Fixtures of all suites: the real cluster's kubeconfig and a namespace per test module."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """While this test process changes what all test processes of the machine share, the others wait."""
+    """Hold the lock under which a test process changes state shared by all test processes of the machine."""
     with (Path(tempfile.gettempdir()) / "swerl-tests.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -71,7 +71,7 @@ def namespace(kubeconfig: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Why a first try failed; the report of pytest-rerunfailures names the test alone."""
+    """Print why a first try failed; the report of pytest-rerunfailures only names the test."""
     for report in terminalreporter.stats.get("rerun", ()):
         terminalreporter.section(f"first try: {report.nodeid}", sep="_")
         terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-60:]))

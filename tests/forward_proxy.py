@@ -1,4 +1,4 @@
-"""A forward proxy that works: whole URLs over HTTP, and CONNECT tunnels; names lead where a test says."""
+"""A forward proxy that works: whole URLs over HTTP, and CONNECT tunnels; a test maps host names to addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that takes no more, for this process alone."""
+"""A full disk, for this process only."""
 
 from __future__ import annotations
 

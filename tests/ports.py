@@ -8,7 +8,7 @@ import socket
 
 
 def free_port() -> int:
-    """A TCP port nobody uses, outside the range from which the kernel hands out ports for connections."""
+    """A free TCP port, outside the range from which the kernel hands out ports for connections."""
     while True:
         port = random.randrange(20_000, 30_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

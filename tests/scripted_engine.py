@@ -69,8 +69,8 @@ async def served(engine: Engine) -> AsyncIterator[str]:
 
     async def generate(request: web.Request) -> web.Response:
         body = await request.json()
-        wish = {name: body["sampling_params"][name] for name in ("max_new_tokens", "temperature", "stop_token_ids")}
-        made = await engine.generate(body["input_ids"], **wish, routing_key=request.headers[ROUTING_HEADER])
+        settings = {name: body["sampling_params"][name] for name in ("max_new_tokens", "temperature", "stop_token_ids")}
+        made = await engine.generate(body["input_ids"], **settings, routing_key=request.headers[ROUTING_HEADER])
         logprobs = [[value, index, None] for value, index in zip(made.logprobs, made.output_ids, strict=True)]
         meta = {"finish_reason": {"type": made.finish_reason}, "output_token_logprobs": logprobs}
         return web.json_response({"output_ids": made.output_ids, "meta_info": meta})

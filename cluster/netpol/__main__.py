@@ -29,7 +29,7 @@ _GATE_PATIENCE = 2.0  # seconds that a Pod's first packet may wait for the rules
 
 @dataclass
 class Request:
-    """The CNI chain says which Pod an address was given to (`add`) or that it was taken back (`del`)."""
+    """Message of the CNI chain: an address was assigned to a Pod (`add`) or released (`del`)."""
 
     verb: str
     address: str

@@ -1,6 +1,6 @@
 """Run while a CPU image is built: removes the CUDA libraries that nothing maps when the trainer's parts are imported.
 
-libtorch links some of them, so those must stay even without a GPU; the others (2 GB) are opened by GPU code alone.
+libtorch links some of them, so those must stay even without a GPU; the others (2 GB) are opened only by GPU code.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a stranger waits for on a bare machine: the first training step of `make demo`, and all of `make test`.
+"""Waiting times of a new user on a bare machine: the first training step of `make demo`, and all of `make test`.
 
 Each of the two commands runs in a clone of the last commit with nothing built and no cache of Go, pip or images;
 Debian's packages alone may be there already. `make test` runs once more with what it has built. Takes one to two
@@ -25,7 +25,7 @@ from tests.bench.figures import QUICK, Figure, conclude
 MINUTE = 60
 
 
-class Stranger:
+class NewUser:
     """A home, a clone and caches of their own, all empty."""
 
     def __init__(self, folder: Path) -> None:
@@ -58,9 +58,9 @@ class Stranger:
 
 
 @contextmanager
-def stranger(name: str) -> Iterator[Stranger]:
+def new_user(name: str) -> Iterator[NewUser]:
     """One on this machine, in the user's home folder, where there is room."""
-    comes = Stranger(Path.home() / f"bare-{name}-{os.getpid()}")
+    comes = NewUser(Path.home() / f"bare-{name}-{os.getpid()}")
     try:
         yield comes
     finally:
@@ -69,7 +69,7 @@ def stranger(name: str) -> Iterator[Stranger]:
 
 def until_the_first_step() -> Figure:
     """Minutes from `make demo` until the first training step was done."""
-    with stranger("demo") as user:
+    with new_user("demo") as user:
         begun = time.time()
         whole = user.types("make demo")
         [first, *_] = metrics_of(user.home / "demo" / "output")
@@ -79,7 +79,7 @@ def until_the_first_step() -> Figure:
 
 def tests() -> list[Figure]:
     """Minutes of `make test`, bare and again."""
-    with stranger("test") as user:
+    with new_user("test") as user:
         bare, again = user.types("make test"), user.types("make test")
     return [Figure("bare_test_min", bare / MINUTE, 60), Figure("warm_test_min", again / MINUTE, 25)]
 

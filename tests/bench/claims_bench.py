@@ -177,7 +177,7 @@ async def claim_ahead(client: KubeClient, namespace: str, block: int, claims: Cl
             sessions.append(await group.claim(ordinal))
             claimed = time.perf_counter()
             await sessions[-1].run("true", timeout=60)
-            if number:  # nobody had the time to prepare the first
+            if number:  # the first could not be prepared ahead
                 claims.waits.append(1e3 * (claimed - started))
                 claims.answers.append(1e3 * (time.perf_counter() - started))
         await asyncio.gather(*(session.run(f"sleep {WORK_SECONDS}", timeout=60) for session in sessions))

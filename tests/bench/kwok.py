@@ -1,4 +1,4 @@
-"""Nodes that exist in the API alone: a KWOK controller plays their kubelet for as long as a context lasts.
+"""Nodes that exist only in the API: a KWOK controller acts as their kubelet for as long as a context lasts.
 
 Guarantees: only Pods that ask for these nodes land there (label and taint); controller and nodes are gone afterwards.
 """

@@ -1,6 +1,6 @@
-"""Ten thousand sandboxes on nodes that exist in the API alone, kept by one real operator process on this machine.
+"""Ten thousand sandboxes on nodes that exist only in the API, kept by one real operator process on this machine.
 
-Five rounds: groups of four of several jobs are declared at once, become Ready, are let go as drivers do it (each Pod,
+Five rounds: groups of four of several jobs are declared at once, become Ready, are released as drivers do it (each Pod,
 then the group). Then a small round in which the leading operator is stopped while it creates Pods. Meanwhile another
 user's requests are timed. QUICK=1 takes a thousand.
 """
@@ -55,7 +55,7 @@ class Round:
 
 @dataclass(frozen=True)
 class HandOver:
-    """From one leader to the next; seconds since the first was told to stop."""
+    """From one leader to the next; seconds since the first received its signal."""
 
     taken: float  # until the Lease names the other
     ready: float  # until all groups that were under way are Ready
@@ -136,7 +136,7 @@ class Drivers:
 
 
 async def one_round(drivers: Drivers, client: KubeClient, operator: Operator, number: int, groups: int) -> Round:
-    """Create, wait, let go."""
+    """Create, wait, delete."""
     names, found = [f"r{number}-g{index}" for index in range(groups)], Round()
     empty_mb, sandboxes = rss_mb(operator.pid), groups * REPLICAS
     before = await api_writes.count(client)

@@ -44,6 +44,6 @@ class Components:
 
     def limit_processes(self, pod_uid: str, number: int) -> None:
         """At most so many processes in that Pod, as the kubelet's podPidsLimit has it for every one."""
-        everywhere = os.walk("/sys/fs/cgroup")  # unlike glob, it bears that other Pods' folders go meanwhile
+        everywhere = os.walk("/sys/fs/cgroup")  # unlike glob, it tolerates folders that vanish meanwhile
         [limit] = [Path(at, "pids.max") for at, _, files in everywhere if at.endswith(pod_uid) and "pids.max" in files]
         limit.write_text(str(number))

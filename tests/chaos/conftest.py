@@ -1,4 +1,4 @@
-"""Worlds to break: an operator of the test's own, Pods, claimed sandboxes, and the cluster's daemons."""
+"""Fixtures for faults: an operator of the test's own, Pods, claimed sandboxes, and the cluster's daemons."""
 
 from __future__ import annotations
 
@@ -42,8 +42,14 @@ def claim(client: KubeClient, namespace: str, kubeconfig: str, operator: Operato
     """Claims sandboxes in the module's namespace, served by the module's operator."""
 
     def claim(count: int = 1, **options: Any) -> Claim:
-        wish = {"client": client, "kubeconfig": kubeconfig, "namespace": namespace, "resources": RESOURCES, **options}
-        return Sandbox.claim(IMAGE, count, **wish)
+        defaults = {
+            "client": client,
+            "kubeconfig": kubeconfig,
+            "namespace": namespace,
+            "resources": RESOURCES,
+            **options,
+        }
+        return Sandbox.claim(IMAGE, count, **defaults)
 
     return claim
 

@@ -1,4 +1,4 @@
-"""Specs that nobody in his right mind would write, drawn from the schema of a CRD and from our examples."""
+"""Random and malformed specs, drawn from the schema of a CRD and from our examples."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _examples(kind: Kind) -> list[Json]:
 
 
 def _plain(schema: Any, left_out: set[str]) -> Any:
-    """The JSON schema that says the same, without the keywords `left_out`."""
+    """The equivalent JSON schema, without the keywords `left_out`."""
     if isinstance(schema, list):
         return [_plain(each, left_out) for each in schema]
     if not isinstance(schema, dict):

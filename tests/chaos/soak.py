@@ -1,6 +1,6 @@
 """SOAK_MINUTES of random churn; then nothing of it may be left, neither in the cluster nor in any process.
 
-`make soak` runs it. It ends by itself: when the time is over, what is under way is finished, everything is let go, and
+`make soak` runs it. It ends by itself: when the time is over, running work finishes, all groups are deleted, and
 objects, file descriptors, sockets, asyncio tasks and processes in a Pod are counted against those before.
 """
 
@@ -151,10 +151,10 @@ class Churn:
 async def report(churn: Churn, operator: Operator, started: float) -> None:
     while True:
         await asyncio.sleep(REPORT)
-        tell(f"{(time.monotonic() - started) / 60:.0f} min", churn, operator)
+        print_state(f"{(time.monotonic() - started) / 60:.0f} min", churn, operator)
 
 
-def tell(when: str, churn: Churn, operator: Operator) -> None:
+def print_state(when: str, churn: Churn, operator: Operator) -> None:
     print(f"{when}: {churn.commands} commands, {dict(churn.done)}; this process {Census.of(os.getpid())},"
           f" {len(asyncio.all_tasks())} tasks; operator {Census.of(operator.pid)}", flush=True)  # fmt: skip
 
@@ -189,7 +189,7 @@ async def test_nothing_is_left(
     with suppress(asyncio.CancelledError):
         await reporter
     await quiet(user, pod)
-    tell("at the end", churn, operator)
+    print_state("at the end", churn, operator)
 
     assert names() == tasks
     assert operator.alive and operator.pid == process, operator.log.read_text()[-4000:]
@@ -205,7 +205,7 @@ def names() -> Counter[Any]:
 
 
 async def quiet(user: User, pod: Json) -> None:
-    """Wait until what was let go is gone; the Pod that stays is not looked for."""
+    """Wait until deleted groups are gone; the remaining Pod is ignored."""
     await nothing_left(user, 120, but={f"pods/{pod['metadata']['name']}"})
     await asyncio.sleep(QUIET)
     gc.collect()

@@ -1,4 +1,4 @@
-"""The API server is killed: commands run exactly once, groups are declared and let go as if it had never been away."""
+"""The API server is killed: commands still run exactly once, and groups are created and deleted."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ async def test_no_command_is_lost_and_none_runs_twice(
 
     await until(all_run, "two hundred commands run")
     half = PODS // 2
-    for master in masters[:half]:  # these commands end while there is nobody to tell
+    for master in masters[:half]:  # these commands end while no server can receive their result
         await master.run(f"(sleep {AWAY / 2}; : >/tmp/gate) >/dev/null 2>&1 &", timeout=60)
     components.kill("apiserver")
     await asyncio.sleep(AWAY)
     await components.start("apiserver")
     await asyncio.gather(*(master.run(": >/tmp/gate", timeout=180) for master in masters[half:]))
 
-    told = await asyncio.wait_for(asyncio.gather(*episodes), 300)
-    assert told == [[f"past {n}\n".encode(), f"on {n}\n".encode()] for n in range(len(sessions))]
+    outputs = await asyncio.wait_for(asyncio.gather(*episodes), 300)
+    assert outputs == [[f"past {n}\n".encode(), f"on {n}\n".encode()] for n in range(len(sessions))]
     for index, master in enumerate(masters):
         numbers = sorted(str(n) for n in range(index * SESSIONS, (index + 1) * SESSIONS))
         assert sorted(await lines(master, "/tmp/runs")) == sorted(await lines(master, "/tmp/again")) == numbers

@@ -66,10 +66,9 @@ async def test_commands_run_once_and_groups_become_ready(
 
 
 async def used(claim: Callable[[], Claim], *, again: bool) -> list[bytes]:
-    """What a command in each sandbox of a claim printed; all of them are let go then.
+    """Output of a command in each sandbox of a claim, which is released afterwards.
 
-    `again`: a container that the runtime was making as it went away may have failed before anything ran in it; then
-    they are claimed anew, once.
+    `again`: claim once more when a container failed before it ran anything, because its runtime was stopped.
     """
 
     async def use(number: int, sandbox: Sandbox) -> bytes:

@@ -1,4 +1,4 @@
-"""An operator dies again and again in the middle of a burst: no Pod too many, nothing left behind."""
+"""An operator is killed repeatedly during a burst of groups: no extra Pod, nothing left behind."""
 
 from __future__ import annotations
 

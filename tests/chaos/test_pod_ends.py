@@ -1,4 +1,4 @@
-"""A Pod ends while a command runs in it: its session says at once, and by type, what became of it."""
+"""A Pod ends while a command runs in it: its session raises the typed error at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.control_plane.exec.conftest import connect
 if TYPE_CHECKING:
     from tests.control_plane.exec.conftest import Json, MakePod
 
-TOLD = 5.0  # seconds from the end of the Pod to the error
+REPORTED = 5.0  # seconds from the end of the Pod to the error
 TIGHT = {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi", "cpu": "1"}}
 EVICTED = 90.0  # seconds the kubelet may take to measure a disk
 
@@ -31,7 +31,7 @@ class Running:
     async def error(self) -> SandboxLost:
         """What the command raised, within the time allowed."""
         with pytest.raises(SandboxLost) as caught:
-            await asyncio.wait_for(self.command, TOLD)
+            await asyncio.wait_for(self.command, REPORTED)
         return caught.value
 
 
@@ -68,11 +68,11 @@ async def test_out_of_memory(client: KubeClient, make_pod: MakePod) -> None:
     async with Session(connect(client, pod)) as session:
         await session.open()
         with pytest.raises(OOMKilled):
-            await asyncio.wait_for(session.run("touch /tmp/go; sleep 120", timeout=150), TOLD)
+            await asyncio.wait_for(session.run("touch /tmp/go; sleep 120", timeout=150), REPORTED)
 
 
 async def test_a_command_out_of_memory_does_not_hang(client: KubeClient, make_pod: MakePod) -> None:
-    """Which process dies of it is the kernel's and the kubelet's to say: the greedy one, or all of the container."""
+    """The kernel or the kubelet chooses the victim: the greedy process, or the whole container."""
     pod = await make_pod(resources=TIGHT)
     async with Session(connect(client, pod)) as session:
         try:
@@ -90,8 +90,8 @@ async def test_evicted_by_the_kubelet_for_its_disk(client: KubeClient, make_pod:
         evicted = asyncio.create_task(when(client, namespace, pod, lambda status: status.get("reason") == "Evicted"))
         with pytest.raises(Evicted):
             await session.run("head -c 67108864 /dev/zero >/tmp/much; sleep 300", timeout=EVICTED)
-        told = time.monotonic()
-        assert told - await asyncio.wait_for(evicted, TOLD) <= TOLD
+        raised = time.monotonic()
+        assert raised - await asyncio.wait_for(evicted, REPORTED) <= REPORTED
 
 
 async def when(client: KubeClient, namespace: str, pod: Json, true: Callable[[Any], bool]) -> float:

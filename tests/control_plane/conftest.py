@@ -1,4 +1,4 @@
-"""These suites run operators of their own: the one of an installed chart would serve their namespaces, too."""
+"""These suites run their own operators; the operator of an installed chart would also serve their namespaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.control_plane.operator_process import Operator
 CRDS = Path(__file__).parents[2] / "crds"
 
 
-def alone(command: list[str]) -> None:
+def run_locked(command: list[str]) -> None:
     """Run a command that changes what all test processes of this machine share, one at a time."""
     with one_at_a_time():
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -25,7 +25,7 @@ def alone(command: list[str]) -> None:
 def no_installed_operator(kubeconfig: str) -> None:
     """Remove the chart's release; `make demo` and the end-to-end suite install it again."""
     command = ["helm", "--kubeconfig", kubeconfig, "uninstall", "swe-rl", "--namespace", "swerl-system"]
-    alone([*command, "--ignore-not-found", "--wait"])
+    run_locked([*command, "--ignore-not-found", "--wait"])
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +34,8 @@ def crds(kubeconfig: str) -> None:
     kubectl = ["kubectl", "--kubeconfig", kubeconfig]
     apply = [*kubectl, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS)]
     wait = [*kubectl, "wait", "--for=condition=Established", "-f", str(CRDS), "--timeout=60s"]
-    alone(apply)
-    alone(wait)
+    run_locked(apply)
+    run_locked(wait)
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,10 @@ from tests.ports import free_port
 
 
 class Operator:
-    """`python -m swerl_operator`; `options` are its command line. Started anew it takes over from a killed one at once.
+    """`python -m swerl_operator` with `options`; when restarted, it takes over from a killed one at once.
 
-    `program`: what Python runs instead, an operator with figures that are no option.
-
-    As a context it starts, and ends with the signal that Kubernetes sends.
+    `program` replaces the module, for an operator whose settings have no option. As a context manager it starts, and
+    ends with the signal that Kubernetes sends.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Operator:
         self._until("leading\n")
 
     def until_standing_by(self) -> None:
-        """Wait until it knows that another one leads; fails with the end of its log."""
+        """Wait until it stands by for another leader; fails with the end of its log."""
         self._until("standby\n")
 
     def _until(self, state: str) -> None:

@@ -1,6 +1,6 @@
 """The network namespace of a local cluster's Pod, and machines on a link of their own with it. Needs root.
 
-Such a link is one more interface of the Pod, which the cluster's network knows nothing of: nothing that other tests
+Such a link is one more interface of the Pod, which the cluster's network does not manage: nothing that other tests
 share is touched, and what is reached over it was not blocked by the Pod's own kernel.
 """
 
@@ -85,7 +85,7 @@ def machine() -> Iterator[Path]:
 
 
 def enable_ipv6(namespace: Path, device: str) -> None:
-    """A link-local address as the hardware implies it, at once: nobody else on the link could have it."""
+    """The link-local address that follows from the hardware address; no other interface on the link has it."""
     settings = {"accept_dad": 0, "addr_gen_mode": 0, "disable_ipv6": 0}
     inside(namespace, "sysctl", "-qw", *(f"net.ipv6.conf.{device}.{name}={value}" for name, value in settings.items()))
 

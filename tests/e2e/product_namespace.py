@@ -1,4 +1,4 @@
-"""One namespace of the real cluster with everything a SweRLJob needs, and what a test asks about it."""
+"""One namespace of the real cluster with everything a SweRLJob needs, and queries of its state."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ProductNamespace:
         return self.jobs[-1]
 
     def rows(self, kind: str = "step") -> list[dict[str, Any]]:
-        """What the newest job wrote of its figures, a row for each step, or for what else `kind` says."""
+        """Metrics that the newest job wrote, one row per step or per other event of `kind`."""
         return metrics_of(self.output / self.jobs[-1], kind)
 
     def status(self, name: str, kind: str = "swerljob") -> dict[str, Any]:

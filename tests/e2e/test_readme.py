@@ -1,4 +1,4 @@
-"""What the README tells a stranger to type, typed: the three commands, and `make demo`, also on a cluster of theirs."""
+"""The README's commands, run as they stand: the three commands, and `make demo`, also on an existing cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shell:
         search = f"{swerl_home() / 'bin'}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": search, **environment}
 
-    def type(self, command: str, timeout: float = 600) -> str:
+    def run(self, command: str, timeout: float = 600) -> str:
         done = subprocess.run(
             command, shell=True, cwd=ROOT, env=self._environment, timeout=timeout, text=True, capture_output=True
         )
@@ -71,17 +71,17 @@ def remove_product(cluster: Cluster) -> None:
 @pytest.mark.alone
 def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace: str) -> None:
     before = everything(shell)
-    shell.type("helm install swe-rl charts/")
+    shell.run("helm install swe-rl charts/")
     installed = owned(shell, namespace)
-    shell.type("kubectl apply -f swerljob.yaml")
-    shell.type("kubectl wait swerl/demo --for=condition=Training --timeout=300s", 320)
-    shell.type("until kubectl get swesandboxes | grep -q Ready; do sleep 1; done", 120)
-    shell.type("kubectl delete -f swerljob.yaml --wait=false")
+    shell.run("kubectl apply -f swerljob.yaml")
+    shell.run("kubectl wait swerl/demo --for=condition=Training --timeout=300s", 320)
+    shell.run("until kubectl get swesandboxes | grep -q Ready; do sleep 1; done", 120)
+    shell.run("kubectl delete -f swerljob.yaml --wait=false")
     gone_by = time.monotonic() + 60
     while left := owned(shell, namespace) - installed:
         assert time.monotonic() < gone_by, f"60 s after the job was deleted there are still {left}"
         time.sleep(1)
-    shell.type("helm uninstall swe-rl --wait")
+    shell.run("helm uninstall swe-rl --wait")
     left = everything(shell) - before
     assert left and all(name.startswith("customresourcedefinition") for name in left), left
 
@@ -90,7 +90,7 @@ def owned(shell: Shell, namespace: str) -> set[str]:
     """Names of the objects in `namespace` of any kind that a job is made of; the operator keeps its own Leases."""
     kinds = "swerl,swesandboxes,pods,jobs,rayclusters,pvc,configmaps,secrets,services,leases,networkpolicies"
     accounts = "serviceaccounts,roles,rolebindings"
-    names = shell.type(f"kubectl get {kinds},{accounts} -n {namespace} -o name").split()
+    names = shell.run(f"kubectl get {kinds},{accounts} -n {namespace} -o name").split()
     return {name for name in names if "swe-rl-operator" not in name}
 
 
@@ -98,8 +98,8 @@ def everything(shell: Shell) -> set[str]:
     """Names of all objects that the product may have made, Pods and Events left out."""
     kinds = "crds,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
     inside = "deployments,services,serviceaccounts,roles,rolebindings,configmaps,secrets,leases,networkpolicies,pvc"
-    cluster_wide = shell.type(f"kubectl get {kinds} -o name").split()
-    listing = json.loads(shell.type(f"kubectl get {inside} -A -o json"))["items"]
+    cluster_wide = shell.run(f"kubectl get {kinds} -o name").split()
+    listing = json.loads(shell.run(f"kubectl get {inside} -A -o json"))["items"]
     names = {f"{o['kind']}/{o['metadata']['namespace']}/{o['metadata']['name']}" for o in listing}
     return names | set(cluster_wide)
 
@@ -111,9 +111,9 @@ def demo_shell(product: tuple[Cluster, Images], tmp_path: Path) -> Shell:
 
 
 def test_make_demo(demo_shell: Shell, product: tuple[Cluster, Images], tmp_path: Path) -> None:
-    said = demo_shell.type("make demo", 900)
+    output = demo_shell.run("make demo", 900)
     for words in ("held-out tasks resolved", "reward curve", "summary", "episodes"):
-        assert words in said, said[-3000:]
+        assert words in output, output[-3000:]
     summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
     assert summary["phase"] == "Complete" and len(summary["rewards"]) == 1
     assert summary["held_out_before"] is not None and summary["held_out_after"] is not None
@@ -121,20 +121,20 @@ def test_make_demo(demo_shell: Shell, product: tuple[Cluster, Images], tmp_path:
     episodes = [path.parent for path in artifacts.rglob("traj.json")]
     assert len(episodes) > 32 and all((episode / "meta.json").is_file() for episode in episodes)
     assert (tmp_path / "demo" / "reward.png").read_bytes().startswith(b"\x89PNG")
-    solved = re.search(r"── a solved episode, in full: (.+) ──", said)
-    assert solved, said[-3000:]
+    solved = re.search(r"── a solved episode, in full: (.+) ──", output)
+    assert solved, output[-3000:]
     for message in json.loads((Path(solved[1]) / "traj.json").read_text())["messages"]:
-        assert message["content"].rstrip() in said
-    assert (Path(solved[1]) / "patch.diff").read_text() in said
+        assert message["content"].rstrip() in output
+    assert (Path(solved[1]) / "patch.diff").read_text() in output
     home = swerl_home()
     export = EXPORT.replace("~/.cache/swerl/cluster", str(state_folder(home, cluster_name())))
     export = export.replace("~/.cache/swerl", str(home))
-    assert "Complete" in demo_shell.type(f"unset KUBECONFIG; {export}; kubectl get swerl -n swerl-demo")
-    demo_shell.type(f"unset KUBECONFIG; {export}; kubectl get swesandboxes -n swerl-demo")
+    assert "Complete" in demo_shell.run(f"unset KUBECONFIG; {export}; kubectl get swerl -n swerl-demo")
+    demo_shell.run(f"unset KUBECONFIG; {export}; kubectl get swesandboxes -n swerl-demo")
     other = fetch_output(replace(product[0], local=False), product[1], tmp_path / "from another cluster")
     assert files(other) == files(tmp_path / "demo" / "output")
-    demo_shell.type("make demo-down")
-    assert "demo" not in demo_shell.type("kubectl get swerl -n swerl-demo")
+    demo_shell.run("make demo-down")
+    assert "demo" not in demo_shell.run("kubectl get swerl -n swerl-demo")
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -145,12 +145,12 @@ def files(folder: Path) -> dict[str, int]:
 def test_an_interrupted_demo_on_an_existing_cluster_leaves_nothing(demo_shell: Shell) -> None:
     existing = f"SWERL_CLUSTER=existing SWERL_REGISTRY={registry()}"
     with demo_shell.start(f"{existing} make demo") as demo:
-        demo_shell.type("until kubectl get swesandboxes -n swerl-demo | grep -q Ready; do sleep 1; done", 240)
+        demo_shell.run("until kubectl get swesandboxes -n swerl-demo | grep -q Ready; do sleep 1; done", 240)
         os.killpg(demo.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
-        said, _ = demo.communicate(timeout=120)
-    assert demo.returncode != 0 and "demo: stopped; the cluster" in said
+        output, _ = demo.communicate(timeout=120)
+    assert demo.returncode != 0 and "demo: stopped; the cluster" in output
     kinds = "swerl,rayclusters,swesandboxes,jobs,pods,leases"
-    assert demo_shell.type(f"kubectl get {kinds} -n swerl-demo -o name") == ""
+    assert demo_shell.run(f"kubectl get {kinds} -n swerl-demo -o name") == ""
 
 
 def test_the_job_file_stands_alone() -> None:

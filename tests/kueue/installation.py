@@ -149,7 +149,7 @@ def _until_ready(kubeconfig: str) -> None:
 
 
 def _gently(kubeconfig: str, *arguments: str, stdin: str | None = None) -> None:
-    """A step of the removal: what it does not manage, a later one does, or `leftovers` tells."""
+    """A step of the removal: a later step removes what it leaves, or `leftovers` reports it."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         kubectl(kubeconfig, *arguments, stdin=stdin, check=False)
 

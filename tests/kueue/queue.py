@@ -55,7 +55,7 @@ class Queue(User):
         await self.until(self.held, lambda found: not found, seconds)
 
     async def held(self) -> list[str]:
-        """Pods of the namespace that bear Kueue's finalizer."""
+        """Pods of the namespace with Kueue's finalizer."""
         pods = await self.api.list("v1", "pods", self.namespace)
         return [p["metadata"]["name"] for p in pods if MANAGED in p["metadata"].get("finalizers", [])]
 

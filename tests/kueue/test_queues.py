@@ -20,21 +20,21 @@ FULL = "insufficient unused quota for pods"  # in Kueue's words
 WAVE = 8  # Pods that the operator lets start at once before it knows the nodes
 
 
-def told(reason: str, text: str = "") -> Callable[[Body], bool]:
+def gated_for(reason: str, text: str = "") -> Callable[[Body], bool]:
     """Whether a status gives this reason, and these words, for not being admitted."""
 
-    def says(status: Body) -> bool:
+    def matches(status: Body) -> bool:
         if not status.get("conditions"):
             return False
         state, why, message = condition(status, "Admitted")
         return (state, why) == ("False", reason) and text in message
 
-    return says
+    return matches
 
 
 async def gated(queue: Queue, group: str, text: str = FULL) -> Body:
-    """The group's status once the queue holds it, and says why."""
-    status: Body = await queue.until(lambda: queue.status(group), told("SchedulingGated", text), 60)
+    """The group's status once the queue holds it for this reason."""
+    status: Body = await queue.until(lambda: queue.status(group), gated_for("SchedulingGated", text), 60)
     assert LOCAL_QUEUE in condition(status, "Admitted")[2] and not await queue.placed(group)
     return status
 

@@ -40,7 +40,7 @@ class Answer:
     exit_code: int | None
     stdout: bytes
     stderr: bytes
-    cuts: int | None = None  # streams that were lost and replaced meanwhile; None: the client does not tell
+    cuts: int | None = None  # streams that were lost and replaced meanwhile; None: the client does not report it
 
 
 class Client(Protocol):

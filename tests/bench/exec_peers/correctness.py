@@ -76,7 +76,7 @@ CHECKS: dict[str, Callable[[Client], Awaitable[bool]]] = {
     "killed on timeout": killed_on_timeout,
     "API server killed": api_server_killed,
 }
-KILLED = "API server killed"  # whoever asks for this check kills it
+KILLED = "API server killed"  # the caller of this check kills it
 
 
 async def check(client: Client, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.exec_peers.worker CLIENT PLACE`: one client in a process of its own, told what to do by lines.
+"""`python -m tests.bench.exec_peers.worker CLIENT PLACE`: one client in its own process, driven by lines of input.
 
 One JSON object in, one out. A process each, so that processor time, memory and sockets are the client's alone.
 Ours runs on the event loop of our own programs, the others on asyncio's: on uvloop's `kubernetes_asyncio` loses the end

@@ -1,4 +1,4 @@
-"""Worlds to test in: the running cluster, and a second one made and removed by the tests that break things."""
+"""The running cluster, and a second one that is created and removed by the tests that break things."""
 
 from __future__ import annotations
 

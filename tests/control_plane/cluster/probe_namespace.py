@@ -25,7 +25,7 @@ def cluster_command(*arguments: str, check: bool = True) -> subprocess.Completed
 
 @dataclass(frozen=True)
 class ProbeNamespace:
-    """One cluster, one namespace (unless told otherwise)."""
+    """One namespace of one cluster."""
 
     kubectl_path: str
     kubeconfig: str

@@ -1,4 +1,4 @@
-"""Ctrl-C while a stranger's first command still builds: it ends at once, says so, and leaves no process."""
+"""Ctrl-C while a first command still builds: it ends at once with a message and leaves no process."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def made(second: ProbeNamespace) -> Cluster:
 
 @pytest.fixture(scope="module")
 def pod(second: ProbeNamespace, made: Cluster, probe_image: str) -> str:
-    """A Pod of the second cluster that lives through all that follows."""
+    """A Pod of the second cluster that survives all that follows."""
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("survivor", "serve", "8080"))
     second.wait_running("survivor")
@@ -64,8 +64,8 @@ def test_restart_replaces_one_component(made: Cluster, pod: str) -> None:
     assert changed == {"scheduler"}
 
 
-def test_a_component_started_under_nohup_heeds_a_hang_up(made: Cluster, pod: str) -> None:
-    """What it ignored, the processes of Pods could be born to ignore too, and no terminal would end them."""
+def test_component_started_under_nohup_handles_hangup(made: Cluster, pod: str) -> None:
+    """Processes of Pods could inherit an ignored signal, and no terminal would end them."""
     default = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         cluster_command("--name", made.name, "restart", "scheduler")

@@ -72,7 +72,7 @@ def test_without_policy_everything_of_the_cluster_is_reached(world: ProbeNamespa
 def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listens(
     running: Cluster, world: ProbeNamespace, targets: dict[str, str]
 ) -> None:
-    """Here the node has IPv6 on this one Pod's link: whoever listens on it is reached on any link but the Pod's own."""
+    """Here the node has IPv6 on this one Pod's link: listeners are reached on any link but the Pod's own."""
     node, port, beside = Path("/run/netns") / running.label, free_port(), f"side{os.getpid()}"
     pod = pod_network.pod_namespace(world.get("pod", "client")["metadata"]["uid"])
     device = _other_end(pod, node)
@@ -87,7 +87,7 @@ def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listen
         ways = {
             "beside": f"tcp:[{address}%{beside}]:{port}",
             "own": f"tcp:[{own}%eth0]:{port}",
-            "own, as told by the hardware": f"linklocal:{port}",
+            "own, from the hardware address": f"linklocal:{port}",
         }
         assert {name for name, reached in world.matrix("client", ways).items() if reached} == {"beside"}
         arrived, passed = packets()

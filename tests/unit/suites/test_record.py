@@ -33,18 +33,17 @@ def test_is_skipped():
 """
 
 
-def record_of(tmp_path: Path, *options: str) -> RunRecord:
+def record_of(tmp_path: Path) -> RunRecord:
     sample, file = tmp_path / "test_sample.py", tmp_path / "made" / "sample.json"
     sample.write_text(SAMPLE)
     plugin = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
-    command = [sys.executable, "-m", "pytest", "-q", *plugin, f"--record={file}", "--reruns=1", *options, str(sample)]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin, f"--record={file}", "--reruns=1", "-n1", str(sample)]
     subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120)
     return RunRecord.read(file)
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "xdist"])
-def test_last_outcome_and_reruns_are_recorded(tmp_path: Path, options: tuple[str, ...]) -> None:
-    record = record_of(tmp_path, *options)
+def test_last_outcome_and_reruns_are_recorded(tmp_path: Path) -> None:
+    record = record_of(tmp_path)
     assert record.outcomes == {"passed": 2, "failed": 1, "skipped": 1}
     assert sorted(test.rpartition("::")[2] for test in record.reruns) == ["test_fails", "test_passes_when_rerun"]
     assert len(record.seconds) == 4 and record.wall_seconds > 0
