@@ -91,6 +91,7 @@ class Calibration:
     """The alterations of a task that its reference fix survives, by test."""
 
     usable: Mapping[str, tuple[Alteration, ...]]
+    touched: tuple[str, ...] = ()  # files of the tests that they write to themselves
 
     @property
     def available(self) -> bool:
@@ -99,12 +100,14 @@ class Calibration:
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, which `from_json` reads."""
-        return {test: [asdict(each) for each in usable] for test, usable in self.usable.items()}
+        usable = {test: [asdict(each) for each in usable] for test, usable in self.usable.items()}
+        return {"usable": usable, "touched": list(self.touched)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Calibration:
         """What `as_json` gave."""
-        return cls({test: tuple(Alteration(**each) for each in usable) for test, usable in content.items()})
+        usable = {test: tuple(Alteration(**each) for each in found) for test, found in content["usable"].items()}
+        return cls(usable, tuple(content["touched"]))
 
 
 class TestFiles:
@@ -214,13 +217,13 @@ def calibrating(files: TestFiles) -> AlteredRun | None:
     return files.altered(chosen, random.SystemRandom())
 
 
-def calibrated(run: AlteredRun, seen: Callable[[str], Seen]) -> Calibration:
+def calibrated(run: AlteredRun, seen: Callable[[str], Seen], touched: Sequence[str] = ()) -> Calibration:
     """The alterations of `run` that had the expected outcome."""
     usable: dict[str, tuple[Alteration, ...]] = {}
     for each in run.expected:
         if each.met(seen(each.test_id)):
             usable[each.target] = (*usable.get(each.target, ()), each.alteration)
-    return Calibration(usable)
+    return Calibration(usable, tuple(touched))
 
 
 def contrasting(files: TestFiles, calibration: Calibration, chance: random.Random) -> AlteredRun | None:

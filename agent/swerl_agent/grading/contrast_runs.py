@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from swerl_agent.tasks import Task
@@ -27,8 +27,9 @@ from .contrast import (
 )
 from .framing import Report
 from .job import Outcome
+from .log_reader import LogReader, Unreadable
 from .verdict import Verdict
-from .verdict_rules import after_contrast, outcomes
+from .verdict_rules import after_contrast, outcomes, touched_files, written
 
 TRIES = 2  # altered runs until an outcome that is not as expected counts
 Execute = Callable[[Task, str, AlteredRun], Awaitable[Outcome]]
@@ -37,8 +38,8 @@ Execute = Callable[[Task, str, AlteredRun], Awaitable[Outcome]]
 class ContrastRuns:
     """Contrast for one Grader; `execute` runs a patch of a task with altered tests."""
 
-    def __init__(self, execute: Execute, cache: VerdictCache, version: str) -> None:
-        self._execute, self._cache, self._version = execute, cache, version
+    def __init__(self, execute: Execute, logs: LogReader, cache: VerdictCache, version: str) -> None:
+        self._execute, self._logs, self._cache, self._version = execute, logs, cache, version
         self._running: dict[str, asyncio.Task[Calibration]] = {}
 
     async def confirmed(self, task: Task, patch: str, verdict: Verdict, report: Report) -> Verdict:
@@ -53,7 +54,8 @@ class ContrastRuns:
                 return after_contrast(verdict, "unavailable", why=_reason(files, calibration))
             missed = await self._missed(task, patch, run)
             if not missed:
-                return after_contrast(verdict, "held")
+                foreign = [path for path in verdict.report.get("touched", []) if path not in calibration.touched]
+                return after_contrast(verdict, "failed" if foreign else "held", [written(path) for path in foreign])
             if _decided(missed):
                 break
         findings = [each.words for each, seen in missed if seen != "absent"]
@@ -62,8 +64,15 @@ class ContrastRuns:
 
     async def _missed(self, task: Task, patch: str, run: AlteredRun) -> list[tuple[Expectation, Seen]]:
         outcome = await self._execute(task, patch, run)
-        found = await asyncio.to_thread(outcomes, task, outcome, [each.test_id for each in run.expected])
+        found = await self._outcomes(task, outcome, run)
         return [(each, found[each.test_id]) for each in broken(run, found.__getitem__)]
+
+    async def _outcomes(self, task: Task, outcome: Outcome, run: AlteredRun) -> Mapping[str, Seen]:
+        tests = [each.test_id for each in run.expected]
+        try:
+            return await self._logs.call(outcomes, task, outcome, tests)
+        except Unreadable:
+            return dict.fromkeys(tests, "absent")
 
     async def _calibration(self, task: Task, files: TestFiles) -> Calibration:
         key = cache_key([self._version, task.image, task.base_commit, *criteria(task.evaluation), *_content(files)])
@@ -84,8 +93,9 @@ class ContrastRuns:
         if run is None:
             return Calibration({})
         outcome = await self._execute(task, task.evaluation.patch, run)
-        found = await asyncio.to_thread(outcomes, task, outcome, [each.test_id for each in run.expected])
-        calibration = calibrated(run, found.__getitem__)
+        found = await self._outcomes(task, outcome, run)
+        touched = await asyncio.to_thread(touched_files, task, outcome)
+        calibration = calibrated(run, found.__getitem__, touched)
         await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
         return calibration
 

@@ -14,6 +14,7 @@ START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"
 EXIT_CODE = ">>>>> Test Exit Code"
 _OUTCOMES = ("PASSED", "FAILED")
+MAX_LINES = 500_000  # different ones of a log
 _VARIABLE = "SWEBENCH_TEST_EXIT_CODE"
 
 # What makes test runs load the witness; it is put right before the tests, after whatever the script sets itself.
@@ -95,7 +96,7 @@ def exit_code(output: str) -> int | None:
 def without_contradictions(region: str, parse: Parser) -> str:
     """`region` without the lines that report as passed a test which another line reports as failed."""
     lines = region.split("\n")
-    reported = [parse(line) if line.strip() else {} for line in lines]
+    reported = _reported(lines, parse)
     doubtful = _contradicted(reported)
     if not doubtful:
         return region
@@ -105,7 +106,18 @@ def without_contradictions(region: str, parse: Parser) -> str:
 
 def contradicted(output: str, parse: Parser) -> set[str]:
     """Tests that lines of `output` report both as passed and as failed."""
-    return _contradicted([parse(line) for line in output.split("\n") if line.strip()])
+    return _contradicted(_reported(output.split("\n"), parse))
+
+
+def _reported(lines: Sequence[str], parse: Parser) -> list[Mapping[str, str]]:
+    """What each line reports by itself; raises ValueError for more different lines than a test run prints."""
+    known: dict[str, Mapping[str, str]] = {}
+    for line in lines:
+        if line not in known:
+            known[line] = parse(line) if line.strip() else {}
+        if len(known) > MAX_LINES:
+            raise ValueError(f"it has more than {MAX_LINES} different lines")
+    return [known[line] for line in lines]
 
 
 def _contradicted(reported: Sequence[Mapping[str, str]]) -> set[str]:

@@ -170,6 +170,7 @@ for ((number = 0; number < sessions; number++)); do
   read -r "keys[$number]" < /proc/sys/kernel/random/uuid
 done
 facts > "$scratch/witness/facts"
+test_folders > "$scratch/witness/tests" 2>> "$scratch/git"
 place_overlay 2>> "$scratch/git" || failed restore_failed 1
 shield=(setpriv --bounding-set=-setpcap)
 "${shield[@]}" true 2> /dev/null || { shield=() && note unshielded; }

@@ -30,6 +30,7 @@ from .contrast import AlteredRun
 from .contrast_runs import ContrastRuns
 from .framing import Report
 from .job import Infrastructure, JobRun, NoReport, Outcome, run_job
+from .log_reader import LogReader, Unreadable
 from .manifests import (
     GRADER_LABEL,
     PULL_ALLOWANCE,
@@ -43,7 +44,7 @@ from .payload import grading_payload
 from .pods import PodWatch
 from .policy import asks_which_test_runs, forbidden, steers_the_tests
 from .swebench_report import check_parser, library
-from .verdict import Verdict
+from .verdict import Unfinished, Verdict
 from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
 
 __all__ = ["Grader", "GradingError", "Placement"]
@@ -53,14 +54,6 @@ DEADLINE_SLACK = 30  # seconds after Kubernetes' own deadline
 
 
 T = TypeVar("T")
-
-
-class Unfinished(Exception):
-    """No Job came to its end; `verdict` says so."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.detail)
-        self.verdict = verdict
 
 
 class GradingError(Exception):
@@ -104,7 +97,8 @@ class Grader:
         self._cache = VerdictCache(cache_directory) if settings.cache else None
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
-        self._contrast = ContrastRuns(self._altered, VerdictCache(cache_directory), judge_version())
+        self._logs = LogReader()
+        self._contrast = ContrastRuns(self._altered, self._logs, VerdictCache(cache_directory), judge_version())
 
     @property
     def pending(self) -> int:
@@ -125,6 +119,7 @@ class Grader:
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
         await self._contrast.close()
+        await self._logs.close()
         await self._watch.close()
         await self._remove_policy()
 
@@ -200,7 +195,10 @@ class Grader:
             if self._keep_log and isinstance(run.outcome, Report):
                 await asyncio.to_thread(self._keep_log, task, patch, run.outcome.log)
             allow = self._settings.allow_unshielded
-            verdict = await asyncio.to_thread(verdict_of, task, run.outcome, failures, allow_unshielded=allow)
+            try:
+                verdict = await self._logs.call(verdict_of, task, run.outcome, failures, allow_unshielded=allow)
+            except Unreadable as error:
+                verdict = Verdict("unresolved", {"retries": failures}, detail=str(error))
             return replace(verdict, image=run.image), run
 
         verdict, run = await self._with_retries(task, files, {}, first)
@@ -273,7 +271,7 @@ class Grader:
 
     async def _prepare(self) -> None:
         loading = asyncio.to_thread(library)
-        await asyncio.gather(self._ensure_policy(), loading)
+        await asyncio.gather(self._ensure_policy(), loading, self._logs.prepare())
 
     async def _ensure_policy(self) -> None:
         policy = deny_all_policy(self._policy, self._labels, self._id, self._owners)

@@ -46,6 +46,13 @@ PROTECTED = (
     # the interpreter's start-up hooks
     "sitecustomize.py", "*/sitecustomize.py", "usercustomize.py", "*/usercustomize.py", "*.pth",
 )  # fmt: skip
+# Helpers of tests and what starts them, in many repositories; in some the code to fix: a glob of these that matches a
+# path of the reference fix protects nothing.
+USUALLY_PROTECTED = (
+    "test/*", "*/test/*", "testing/*", "*/testing/*", "_testing/*", "*/_testing/*",
+    "Makefile", "makefile", "GNUmakefile", "noxfile.py", "tasks.py", "dodo.py", "fabfile.py", "justfile", "Justfile",
+    "Taskfile.yml", "run_tests.py", "run_tests.sh", "runtests.sh", "test.sh", "Rakefile", ".pre-commit-config.yaml",
+)  # fmt: skip
 # Modules at the top that would shadow a runner's own, by the project that they are of: there they are the code to fix.
 RUNNERS = (("pytest", "_pytest"), ("pluggy",), ("iniconfig",), ("unittest",))
 # What runners and their usual plugins import besides the standard library, and what that once held.
@@ -138,7 +145,7 @@ def asks_which_test_runs(patch: str, evaluation: Evaluation, repo: str = "") -> 
 
 def _kept_lines(patch: str, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """The lines that `patch` adds to files that are not put back."""
-    protected = _matching([*PROTECTED, *_shadows(evaluation)])
+    protected = _matching([*PROTECTED, *_usually_protected(evaluation), *_shadows(evaluation)])
     exempt = exempt_paths(evaluation)
     return ((path, line) for path, line in added_lines(patch) if path in exempt or not protected.match(path))
 
@@ -153,7 +160,12 @@ def protected_globs(evaluation: Evaluation, extra: Sequence[str], hidden: Sequen
     """Globs of files that the patch cannot change; `hidden`: where in the work tree an image holds the task's tests."""
     tests = [_GLOB.sub(r"\\\1", path) for path in changed_paths(evaluation.test_patch)]
     held = [_GLOB.sub(r"\\\1", path) for path in hidden]
-    return [*PROTECTED, *_shadows(evaluation), *extra, *tests, *held, *(f"{path}/*" for path in held)]
+    usual = _usually_protected(evaluation)
+    return [*PROTECTED, *usual, *_shadows(evaluation), *extra, *tests, *held, *(f"{path}/*" for path in held)]
+
+
+def _usually_protected(evaluation: Evaluation) -> list[str]:
+    return [glob for glob in USUALLY_PROTECTED if not _changes(evaluation, _matching([glob]))]
 
 
 def exempt_paths(evaluation: Evaluation, hidden: Sequence[str] = ()) -> list[str]:

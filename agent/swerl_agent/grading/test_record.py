@@ -33,6 +33,7 @@ class Session:
     names: dict[str, str] = field(default_factory=dict)  # that unittest prints for a test
     alarms: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)  # what contrast confirms or clears
+    touched: list[str] = field(default_factory=list)  # files of the tests that were written to while they ran
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class TestRecord:
     sessions: tuple[Session, ...]
     alarms: tuple[str, ...]
     suspicions: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
 
     @property
     def log(self) -> str:
@@ -70,7 +72,9 @@ def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished:
             alarms.append("the test session was cut short before its runner's end")
     if required and finished and not seen:
         alarms.append(f"{required} was run without its witness")
-    return TestRecord(tuple(seen), tuple(alarms), tuple(dict.fromkeys(each for s in seen for each in s.suspicions)))
+    suspicions = dict.fromkeys(each for session in seen for each in session.suspicions)
+    touched = dict.fromkeys(path for session in seen for path in session.touched)
+    return TestRecord(tuple(seen), tuple(alarms), tuple(suspicions), tuple(touched))
 
 
 def _read(text: bytes, keys: Sequence[str], sessions: Sequence[Session]) -> bool:
@@ -114,6 +118,8 @@ def _add(session: Session, content: Sequence[Any]) -> None:
         session.alarms.append(str(rest[0]))
     elif kind == "suspicion":
         session.suspicions.append(str(rest[0]))
+    elif kind == "touched":
+        session.touched += [str(path) for path in rest[0]]
     elif kind == "end":
         session.ended = True
     elif kind == "exit":

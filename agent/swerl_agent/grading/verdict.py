@@ -39,6 +39,14 @@ class Verdict:
         return without
 
 
+class Unfinished(Exception):
+    """No Job came to its end; `verdict` says so."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.detail)
+        self.verdict = verdict
+
+
 NO_PATCH = Verdict("unresolved", {"patch_is_None": True}, detail="no patch")
 
 

@@ -96,6 +96,8 @@ def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
         report |= {"resolved": False} | ({"tampering": tampering} if tampering else {})
     elif witness.suspicions:
         report["suspicions"] = list(witness.suspicions)
+    if witness.touched:
+        report["touched"] = list(witness.touched)
     return Verdict(_status(report, outcome), report, detail=_detail(report, outcome, ending))
 
 
@@ -103,6 +105,8 @@ def after_contrast(verdict: Verdict, contrast: Contrast, findings: Sequence[str]
     """A resolved verdict as contrast leaves it; `findings`: what was not as it must be; `why` there was no contrast."""
     report = {**verdict.report, "contrast": contrast}
     suspicions = report.pop("suspicions", [])
+    if contrast in ("unavailable", "off"):
+        suspicions = [*suspicions, *(written(path) for path in report.get("touched", []))]
     if contrast == "held":
         return replace(verdict, report=report | ({"cleared": suspicions} if suspicions else {}))
     found = [*(f"contrast: {each}" for each in findings), *suspicions]
@@ -114,6 +118,16 @@ def after_contrast(verdict: Verdict, contrast: Contrast, findings: Sequence[str]
         return replace(verdict, status="unresolved", report=report, detail=f"contrast: {why}")
     detail = verdict.detail if contrast == "off" else f"{verdict.detail}, contrast: unavailable"
     return replace(verdict, report=report | ({"contrast_reason": why} if why else {}), detail=detail)
+
+
+def written(path: str) -> str:
+    """What is said of a file of the tests that the patch's code wrote to."""
+    return f"{path} was written to while the tests ran"
+
+
+def touched_files(task: Task, outcome: Outcome) -> tuple[str, ...]:
+    """Files of the tests that a run wrote to, by the witness's record."""
+    return () if isinstance(outcome, Exhausted) else _witness(task, outcome).touched
 
 
 def outcomes(task: Task, outcome: Outcome, tests: Sequence[str]) -> dict[str, Literal["passed", "failed", "absent"]]:

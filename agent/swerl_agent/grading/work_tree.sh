@@ -42,6 +42,14 @@ report_test_files() {
   rm -rf "$folder"
 }
 
+# Files that git knows in the folders of the task's tests, for the witness to watch.
+test_folders() {
+  local pattern
+  while IFS= read -r pattern; do
+    [[ $pattern == *'*'* || $pattern == /* || $pattern != */* ]] || printf '%s\0' "${pattern%/*}"
+  done < "$scratch/targets" | sort -zu | xargs -0 -r "${git[@]}" ls-files -z -- | head -c 1000000
+}
+
 # What git and patch(1) may not change in the repository's own folder.
 git_state() {
   local store

@@ -11,9 +11,13 @@ from swerl_agent.grading import Grader, Verdict
 from swerl_agent.tasks import Task
 from swerl_kube import KubeClient
 
-from .cheats import CHEATS, Cheat
+from .cheats import CHEATS as FORGERIES
+from .cheats import Cheat
+from .cheats_by_contrast import CONTRASTED
 from .conftest import settings
 from .task_image import FIXED, Repository
+
+CHEATS = {**FORGERIES, **CONTRASTED}
 
 
 def patch_of(repository: Repository, cheat: Cheat) -> str:
@@ -29,7 +33,7 @@ def patch_of(repository: Repository, cheat: Cheat) -> str:
                 f"diff --git a/{inside} b/{inside}\nnew file mode 100644\n--- /dev/null\n+++ b/{inside}\n"
                 "@@ -0,0 +1 @@\n+1 / 0\n"
             )
-    return patch
+    return patch + cheat.raw
 
 
 def task_of(task: Task, cheat: Cheat) -> Task:

@@ -15,7 +15,7 @@ import os
 import select
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 KEY_WAIT = 10.0  # seconds until a session that gets no key goes on unwitnessed
@@ -145,6 +145,35 @@ def replaced(before: "list[tuple[Any, str, Any, types.CodeType]]", facts: Facts)
         if facts.blames(path) or not os.path.exists(path or "<none>"):
             name = getattr(owner, "__qualname__", owner.__name__) + "." + attribute
             yield (facts.short(path) if path else "something") + " replaced " + name
+
+
+def loaded_before(facts: Facts) -> "list[str]":
+    """Files of the patch that are modules already."""
+    paths = [str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())]
+    return sorted({path for path in paths if facts.blames(path)})
+
+
+def test_files(facts: Facts, stat: "Callable[[str], Any]" = os.stat) -> "Callable[[], list[str]]":
+    """A function that gives the files of the tests that were written to since now, even if they were put back."""
+
+    def state(path: str) -> "tuple[int, ...]":
+        try:
+            found = stat(os.path.join(facts.tree, path))
+        except OSError:
+            return ()
+        return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino
+
+    try:
+        with open(facts.folder + "/tests", encoding="utf-8", errors="surrogateescape") as file:
+            before = {path: state(path) for path in file.read().split("\0") if path}
+    except OSError:
+        before = {}
+    return lambda: [path for path in before if state(path) != before[path]]
+
+
+def touched(files: "Callable[[], list[str]]") -> "list[str]":
+    """The first few of those files."""
+    return [path.encode("utf-8", "replace").decode() for path in files()[:20]]
 
 
 def fresh_machinery(packages: "Sequence[str]", facts: Facts) -> "Iterator[str]":

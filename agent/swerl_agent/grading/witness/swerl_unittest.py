@@ -20,10 +20,13 @@ from swerl_record import (
     fresh_machinery,
     inner,
     listen,
+    loaded_before,
     machinery,
     opened_record,
     replaced,
     summoned,
+    test_files,
+    touched,
 )
 
 MACHINERY = ("unittest",)
@@ -131,6 +134,7 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
 
     def outermost(self: Any, test: Any) -> Any:
         record.write("begin")
+        files = test_files(facts)
         runs.result = None
         cases = list(test_cases(test))
         functions = [(case.id(), defined_in(case), function_of(case)) for case in cases]
@@ -146,6 +150,7 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
         passed += [probe for probe in probes_like(None) if remote and passes_elsewhere(probe, remote)]
         if passed:
             record.write("alarm", "a test that must fail passed")
+        record.write("touched", touched(files))
         record.write("end")
         return result
 
@@ -208,6 +213,8 @@ def witness(folder: str, record: Record) -> None:
     setattr(result, "addSubTest", written_subtest(result.addSubTest, runs, record))
     setattr(runner, "_makeResult", remembered_result(runner._makeResult, runs))
     setattr(runner, "run", watched_run(runner.run, runs, record, facts))
+    for path in loaded_before(facts):
+        record.write("suspicion", facts.short(path) + " was loaded before the witness")
     listen(facts, record)
 
 

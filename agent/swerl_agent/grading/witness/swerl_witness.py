@@ -9,25 +9,33 @@ saw of tampering, and the end, without which a run counts for nothing. It change
 
 import os
 import sys
-import types
-import unittest
-from collections.abc import Iterator
-from typing import Any
 
-import _pytest
-import pytest
-from swerl_record import (
+_PATH = sys.path[:]  # nothing of the repository is imported here, whatever its name
+sys.path[:] = [p for p in _PATH if p not in ("", os.getcwd()) and os.path.realpath(p) != os.path.realpath(os.getcwd())]
+import types  # noqa: E402
+import unittest  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from typing import Any  # noqa: E402
+
+import _pytest  # noqa: E402
+import pytest  # noqa: E402
+from swerl_record import (  # noqa: E402
     Facts,
     Record,
     code_file,
     fresh_machinery,
     inner,
     listen,
+    loaded_before,
     machinery,
     opened_record,
     replaced,
     summoned,
+    test_files,
+    touched,
 )
+
+sys.path[:] = _PATH
 
 MACHINERY = ("_pytest", "pytest", "pluggy", unittest.__name__)
 INSIDE = os.path.dirname(os.path.realpath(str(_pytest.__file__))) + os.sep
@@ -97,6 +105,7 @@ def raised_by_patch(error: Any, facts: Facts) -> "str | None":
 def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     """Hooks that tell what is not at the session's end as it was at its beginning."""
     before: list[tuple[Any, str, Any, types.CodeType]] = []
+    files = test_files(facts)
     known: set[int] = set()
     tests: list[tuple[str, Any, types.CodeType]] = []
 
@@ -127,6 +136,7 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     def pytest_sessionfinish(session: Any) -> "Iterator[None]":
         yield
         audit(session.config)
+        record.write("touched", touched(files))
         record.write("end", int(session.exitstatus))
 
     return locals()
@@ -172,6 +182,9 @@ def hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     """The plugin's hooks by name; what they share lives in their closures alone."""
     found = {**audit_hooks(record, facts), **result_hooks(record, facts)}
     record.write("hello", {"python": list(sys.version_info[:3]), "pytest": pytest.__version__})
+    for path in loaded_before(facts):
+        if blamed(path, facts):
+            record.write("suspicion", facts.short(path) + " was loaded before the witness")
     listen(facts, record)
     return {name: hook for name, hook in found.items() if name.startswith("pytest_")}
 
