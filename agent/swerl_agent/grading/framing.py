@@ -50,6 +50,7 @@ class Report:
     test_record: bytes = b""  # what the witness wrote
     scrubbed: str = ""  # what became of objects later than HEAD, in the words of `scrub_history.sh`
     applied: str = ""  # the program that applied the patch
+    isolation: str = ""  # proved | unproved | unknown | reached <targets>
     oom_kills: int = 0  # processes of the Pod that the kernel killed at its memory limit
     files: Mapping[str, TestFile] = field(default_factory=dict)  # of the task's tests, by path
 
@@ -106,6 +107,7 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         test_record=_decoded(_body(signed, b"test_record")),
         scrubbed="".join(_words(signed, b"scrubbed ")),
         applied="".join(_words(signed, b"applied ")),
+        isolation="".join(_words(signed, b"isolation ")),
         oom_kills=int(digits) if (digits := "".join(_words(signed, b"oom "))).isdecimal() else 0,
         files=_files(signed),
     )

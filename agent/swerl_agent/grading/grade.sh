@@ -10,7 +10,8 @@
 # into parts <name>.NNN, and the witness under witness/). SWERL_OVERLAY_*: lines of a path and a file's content (gzip,
 # base64) that lies there while the tests run; in the environment, since only that of this process is closed to them.
 set -u
-overlay=
+overlay= await_probe=${SWERL_AWAIT_PROBE:-}
+unset SWERL_AWAIT_PROBE
 for name in "${!SWERL_OVERLAY_@}"; do
   overlay+=${!name}
   unset "$name"
@@ -21,7 +22,7 @@ printf 'swerl-grading %s\n' "$nonce"
 base=$1 tree=$2 limit=$3 sessions=$4 payload=$5
 scratch=$(mktemp -d)
 began=0 ended=0 start=${EPOCHREALTIME/,/.}
-for name in eval.sh patch.diff tests.diff targets protected reserved exempt named; do cat "$payload/$name".* > "$scratch/$name"; done
+for name in eval.sh patch.diff tests.diff targets protected reserved exempt named probe; do cat "$payload/$name".* > "$scratch/$name"; done
 mapfile -t globs < <(grep -v '[()|]' "$scratch/protected")
 mapfile -t odd < <(grep '[()|]' "$scratch/protected")
 printf -v any '|%s' "${globs[@]}"
@@ -103,10 +104,35 @@ finish() { # stage, exit code
   ((total <= 8388608)) || section tail "$tail"
   for key in "${keys[@]}"; do printf 'swerl-grading %s key %s\n' "$nonce" "$key"; done
   section test_record "$test_record"
+  printf 'swerl-grading %s isolation %s\n' "$nonce" "$isolation"
   printf 'swerl-grading %s oom %s\n' "$nonce" "$(out_of_memory)"
   printf 'swerl-grading %s end stage=%s exit=%s began=%s ended=%s total=%s\n' \
     "$nonce" "$1" "$2" "${began/,/.}" "${ended/,/.}" "$total"
   exit 0
+}
+
+# Tries to reach what no grading Pod may reach, with no more rights than the tests, while the rest goes on.
+isolation=unknown
+start_probe() {
+  local words
+  mapfile -t words < "$scratch/probe"
+  exec {probing}< <(
+    ((${#words[@]})) || exit
+    exec {output}>&- {record}>&- {done}<&- {head}<&- {tail}<&- {test_record}<&-
+    exec "${shield[@]}" bash -c 'bash "$@"; echo "end $?"' probe "$payload/probe.sh.000" "${words[@]}" 2> /dev/null
+  )
+}
+
+read_probe() { # seconds to wait for its next line
+  local line reached=
+  while read -rt "$1" -u "$probing" line; do
+    case $line in
+      "end 0") isolation=${reached:-proved} && return ;;
+      "end "*) isolation=${reached:-unproved} && return ;;
+      *) reached="${reached:-reached}${reached:+,} $line" ;;
+    esac
+  done
+  isolation=${reached:-$isolation}
 }
 
 out_of_memory() { # how many processes of the Pod the kernel killed for it
@@ -125,8 +151,15 @@ failed() { # stage, exit code
   finish "$@"
 }
 
+shield=(setpriv --bounding-set=-setpcap)
+"${shield[@]}" true 2> /dev/null || { shield=() && note unshielded; }
 keys=() pipes=()
 keep
+# On a busy node a keeper may begin later than all this; one that is not known by now would be killed with the rest.
+for ((number = 0; number < 4; number++)); do read -rt 60 <&"$there" || note "a keeper of the output is missing"; done
+exec {there}>&-
+for path in /proc/[0-9]*; do keepers[${path##*/}]=1; done
+start_probe
 : > "$scratch/git"
 cd "$tree" || finish no_work_tree 1
 repo merge-base --is-ancestor "$base" HEAD >> "$scratch/git" 2>&1 || failed wrong_base $?
@@ -172,12 +205,7 @@ done
 facts > "$scratch/witness/facts"
 test_folders > "$scratch/witness/tests" 2>> "$scratch/git"
 place_overlay 2>> "$scratch/git" || failed restore_failed 1
-shield=(setpriv --bounding-set=-setpcap)
-"${shield[@]}" true 2> /dev/null || { shield=() && note unshielded; }
-# On a busy node a keeper may begin later than all this; one that is not known by now would be killed with the rest.
-for ((number = 0; number < 4; number++)); do read -rt 60 <&"$there" || note "a keeper of the output is missing"; done
-exec {there}>&-
-for path in /proc/[0-9]*; do keepers[${path##*/}]=1; done
+[ -z "$await_probe" ] || read_probe 30
 for number in "${!keys[@]}"; do # one pipe per session: what reads it has that session's key, and no other
   exec {pipe}<> "$scratch/witness/key.$number"
   echo "$number ${keys[$number]}" >&"$pipe"
@@ -188,10 +216,11 @@ export TZ=UTC PYTHONHASHSEED=0 SWERL_WITNESS_FOLDER=$scratch/witness SWERL_WITNE
 began=$EPOCHREALTIME
 (
   exec 1>&"$output" 2>&1 < /dev/null {output}>&- {record}>&- {done}<&- {head}<&- {tail}<&- {test_record}<&-
-  for pipe in "${pipes[@]}"; do exec {pipe}<&-; done
+  for pipe in "${pipes[@]}" "$probing"; do exec {pipe}<&-; done
   exec timeout -k 5 "$limit" "${shield[@]}" bash "$scratch/eval.sh"
 )
 code=$?
 ended=$EPOCHREALTIME
+[ "$isolation" != unknown ] || read_probe 0.01
 kill_the_rest
 finish eval "$code"

@@ -12,15 +12,15 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from swerl_api import GradingSpec
+from swerl_api.isolation import probe_arguments
 from swerl_api.names import GRADING_PREFIX
-from swerl_kube import Conflict, Forbidden, KubeClient, KubeError, NotFound
+from swerl_kube import KubeClient
 
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_agent.tasks import Task
@@ -40,6 +40,7 @@ from .manifests import (
     grading_labels,
     payload_maps,
 )
+from .network_policy import GradingError, NetworkPolicy
 from .payload import grading_payload
 from .pods import PodWatch
 from .policy import asks_which_test_runs, forbidden, steers_the_tests
@@ -49,15 +50,10 @@ from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
 
 __all__ = ["Grader", "GradingError", "Placement"]
 
-POLICIES = ("networking.k8s.io/v1", "networkpolicies")
 DEADLINE_SLACK = 30  # seconds after Kubernetes' own deadline
 
 
 T = TypeVar("T")
-
-
-class GradingError(Exception):
-    """Grading cannot work here at all: no permission, unknown parser. The message says what to change."""
 
 
 class Grader:
@@ -91,12 +87,15 @@ class Grader:
         self._placement = placement or Placement()
         self._keep_log = keep_log
         self._id = os.urandom(6).hex()
-        self._policy = f"{GRADING_PREFIX}{self._id}"
+        policy = deny_all_policy(f"{GRADING_PREFIX}{self._id}", self._labels, self._id, self._owners)
+        self._network = NetworkPolicy(client, namespace, policy)
         self._watch = PodWatch(client, namespace, f"{GRADER_LABEL}={self._id}")
         self._slots = asyncio.Semaphore(settings.max_concurrent)
         self._cache = VerdictCache(cache_directory) if settings.cache else None
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
+        self._probe = probe_arguments([]) if self._placement.check_isolation else []
+        self._isolated = not self._probe  # a Pod has shown that it reaches no network
         self._logs = LogReader()
         self._contrast = ContrastRuns(self._altered, self._logs, VerdictCache(cache_directory), judge_version())
 
@@ -121,7 +120,9 @@ class Grader:
         await self._contrast.close()
         await self._logs.close()
         await self._watch.close()
-        await self._remove_policy()
+        if self._ready is not None:
+            await asyncio.wait([self._ready])
+            await self._network.remove()
 
     async def grade(self, task: Task, patch: str, *, fresh: bool = False, image: str = "") -> Verdict:
         """The verdict on `patch` (a git diff, '' for no change) for `task`.
@@ -164,7 +165,7 @@ class Grader:
             done.exception()  # every waiter may have gone away
 
     def _payload(self, task: Task, patch: str, altered: AlteredRun | None = None) -> dict[str, bytes]:
-        return grading_payload(task, patch, self._settings, self._placement.workdir, altered)
+        return grading_payload(task, patch, self._settings, self._placement.workdir, altered, self._probe)
 
     async def _grade(
         self,
@@ -194,18 +195,16 @@ class Grader:
         async def first(run: JobRun, failures: int) -> tuple[Verdict, JobRun]:
             if self._keep_log and isinstance(run.outcome, Report):
                 await asyncio.to_thread(self._keep_log, task, patch, run.outcome.log)
-            allow = self._settings.allow_unshielded
+            options = {"allow_unshielded": self._settings.allow_unshielded}
             try:
-                verdict = await self._logs.call(verdict_of, task, run.outcome, failures, allow_unshielded=allow)
+                verdict = await self._logs.call(verdict_of, task, run.outcome, failures, **options)
             except Unreadable as error:
                 verdict = Verdict("unresolved", {"retries": failures}, detail=str(error))
             return replace(verdict, image=run.image), run
 
         verdict, run = await self._with_retries(task, files, {}, first)
-        if not verdict.resolved or not isinstance(run.outcome, Report):
-            return verdict
-        if self._settings.contrast == "never":
-            return after_contrast(verdict, "off")
+        if not verdict.resolved or not isinstance(run.outcome, Report) or self._settings.contrast == "never":
+            return after_contrast(verdict, "off") if verdict.resolved else verdict
         verdict = await self._contrast.confirmed(task, patch, verdict, run.outcome)
         aware = asks_which_test_runs(patch, task.evaluation, task.repo)
         if aware and verdict.report["contrast"] == "unavailable":
@@ -215,13 +214,10 @@ class Grader:
     async def _altered(self, task: Task, patch: str, altered: AlteredRun) -> Outcome:
         """What a run with altered tests reported."""
 
-        async def checked(run: JobRun, failures: int) -> Outcome:
-            if isinstance(run.outcome, Report) and run.outcome.stage != "eval":
-                raise Infrastructure(f"image {task.image}: a run with altered tests ended with {run.outcome.stage}")
+        async def reported(run: JobRun, failures: int) -> Outcome:
             return run.outcome
 
-        files = await asyncio.to_thread(self._payload, task, patch, altered)
-        return await self._with_retries(task, files, altered.overlay, checked)
+        return await self._with_retries(task, self._payload(task, patch, altered), altered.overlay, reported)
 
     async def _with_retries(
         self,
@@ -237,31 +233,39 @@ class Grader:
                 return await use(await self._run(task, files, overlay), len(failures))
             except Infrastructure as error:
                 failures.append(error)
-        count = {"attempts": len(failures)}
-        if all(isinstance(error, NoReport) for error in failures):
-            raise Unfinished(Verdict("unresolved", count, detail=f"every try was cut short: {failures[-1]}"))
-        raise Unfinished(Verdict("infra_error", count, detail=str(failures[-1])))
+        cut_short = all(isinstance(error, NoReport) for error in failures)
+        detail = f"every try was cut short: {failures[-1]}" if cut_short else str(failures[-1])
+        raise Unfinished(
+            Verdict("unresolved" if cut_short else "infra_error", {"attempts": len(failures)}, detail=detail)
+        )
 
     async def _run(self, task: Task, files: Mapping[str, bytes], overlay: Mapping[str, str]) -> JobRun:
         name = GRADING_PREFIX + cache_key([*files.values(), os.urandom(16)])[:12]
         labels = grading_labels(self._labels, self._id, task.instance_id)
         maps = payload_maps(name, files, labels, self._owners)
-        timeout = self._settings.timeout_seconds
         job = grading_job(
             name,
             task.image,
-            [task.base_commit, self._placement.workdir, str(timeout), str(witnessed_sessions(task))],
+            [
+                task.base_commit,
+                self._placement.workdir,
+                str(self._settings.timeout_seconds),
+                str(witnessed_sessions(task)),
+            ],
             [payload["metadata"]["name"] for payload in maps],
             settings=self._settings,
             placement=self._placement,
             labels=labels,
             owners=self._owners,
             overlay=overlay,
+            await_probe=not self._isolated,
         )
-        deadline = timeout + PULL_ALLOWANCE + DEADLINE_SLACK
+        deadline = self._settings.timeout_seconds + PULL_ALLOWANCE + DEADLINE_SLACK
         if self._lease:
             await self._lease.wait_until_safe()
-        return await run_job(self._client, self._watch, self._namespace, job, maps, deadline=deadline)
+        run = await run_job(self._client, self._watch, self._namespace, job, maps, deadline=deadline)
+        self._isolated |= isinstance(run.outcome, Report) and run.outcome.isolation == "proved"
+        return run
 
     async def _make_ready(self) -> None:
         """Ensure the network policy, and load swebench meanwhile; once per Grader."""
@@ -270,28 +274,4 @@ class Grader:
         await asyncio.shield(self._ready)
 
     async def _prepare(self) -> None:
-        loading = asyncio.to_thread(library)
-        await asyncio.gather(self._ensure_policy(), loading, self._logs.prepare())
-
-    async def _ensure_policy(self) -> None:
-        policy = deny_all_policy(self._policy, self._labels, self._id, self._owners)
-        try:
-            await self._client.create(POLICIES[1], policy, namespace=self._namespace)
-        except Conflict:
-            pass
-        except NotFound as error:
-            raise GradingError(f"namespace {self._namespace} does not exist; create it or choose another") from error
-        except Forbidden as error:
-            raise GradingError(
-                f"cannot create NetworkPolicy {self._namespace}/{self._policy}, without which patches would run with"
-                f" network: {error}; let this account create and delete networkpolicies there"
-            ) from error
-        except KubeError as error:
-            raise GradingError(f"cannot create NetworkPolicy {self._namespace}/{self._policy}: {error}") from error
-
-    async def _remove_policy(self) -> None:
-        if self._ready is None:
-            return
-        await asyncio.wait([self._ready])
-        with suppress(KubeError):  # it belongs to the job, and selects nothing any more
-            await self._client.delete(*POLICIES, self._namespace, self._policy)
+        await asyncio.gather(self._network.close_off(), asyncio.to_thread(library), self._logs.prepare())

@@ -39,6 +39,7 @@ class Placement:
     pull_secrets: Sequence[str] = ()
     pull_policy: PullPolicy = "IfNotPresent"
     workdir: str = "/testbed"
+    check_isolation: bool = True  # whether a Pod tries that it reaches no network
     host_users: bool | None = None  # False: a user namespace of the Pod's own; None: as the cluster does
 
     @classmethod
@@ -51,6 +52,7 @@ class Placement:
             pull_secrets=list(sandbox.pull_secrets),
             pull_policy=sandbox.image_pull_policy,
             workdir=sandbox.workdir,
+            check_isolation=sandbox.egress != "allow",
             host_users=sandbox.host_users,
         )
 
@@ -114,12 +116,15 @@ def grading_job(
     labels: Mapping[str, str],
     owners: Sequence[Manifest],
     overlay: Mapping[str, str] | None = None,
+    await_probe: bool = False,
 ) -> Manifest:
     """The Job that runs `grade.sh` with `arguments` on the payload of the ConfigMaps named `maps`.
 
-    `overlay`: text by path of files that lie in the image while the tests run.
+    `overlay`: text by path of files that lie in the image while the tests run. `await_probe`: no test runs before the
+    Pod's isolation is known.
     """
     deadline = settings.timeout_seconds + PULL_ALLOWANCE
+    environment = _environment(overlay or {}, await_probe=await_probe)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -130,18 +135,19 @@ def grading_job(
             "ttlSecondsAfterFinished": TTL_SECONDS,
             "template": {
                 "metadata": {"labels": dict(labels)},
-                "spec": _pod(image, arguments, maps, settings, placement, _environment(overlay or {})),
+                "spec": _pod(image, arguments, maps, settings, placement, environment),
             },
         },
     }
 
 
-def _environment(overlay: Mapping[str, str]) -> list[Manifest]:
-    """The overlay in variables, each short enough for the kernel."""
+def _environment(overlay: Mapping[str, str], *, await_probe: bool) -> list[Manifest]:
+    """Variables that only process 1 can read; those of the overlay are each short enough for the kernel."""
     packed = {path: base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode() for path, text in overlay.items()}
     lines = "".join(f"{path} {content}\n" for path, content in packed.items())
     parts = [lines[at : at + VARIABLE_CHARS] for at in range(0, len(lines), VARIABLE_CHARS)]
-    return [{"name": f"SWERL_OVERLAY_{number:03}", "value": part} for number, part in enumerate(parts)]
+    found = [{"name": f"SWERL_OVERLAY_{number:03}", "value": part} for number, part in enumerate(parts)]
+    return [*found, *([{"name": "SWERL_AWAIT_PROBE", "value": "1"}] if await_probe else [])]
 
 
 def _pod(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
 from swerl_api import GradingSpec
+from swerl_api.isolation import SCRIPT
 
 from swerl_agent.tasks import Task
 
@@ -24,13 +26,22 @@ def programs() -> dict[str, bytes]:
     """What runs in every Pod."""
     package = resources.files(__package__)
     scripts = {name: package.joinpath(name).read_bytes() for name in SCRIPTS}
+    scripts["probe.sh"] = SCRIPT.encode()
     return scripts | {name: package.joinpath(path).read_bytes() for name, path in WITNESS.items()}
 
 
 def grading_payload(
-    task: Task, patch: str, settings: GradingSpec, workdir: str, altered: AlteredRun | None = None
+    task: Task,
+    patch: str,
+    settings: GradingSpec,
+    workdir: str,
+    altered: AlteredRun | None = None,
+    probe: Sequence[str] = (),
 ) -> dict[str, bytes]:
-    """The files for `patch`, with altered tests if given; names and forms are the same either way."""
+    """The files for `patch`, with altered tests if given; names and forms are the same either way.
+
+    `probe`: arguments of the isolation probe, none for none.
+    """
     evaluation = task.evaluation
     hidden = paths_within(workdir, task.hidden_paths)
     globs = protected_globs(evaluation, settings.protected_paths, hidden)
@@ -43,6 +54,7 @@ def grading_payload(
         "protected": _lines(globs),
         "reserved": _lines(reserved_names(evaluation)),
         "exempt": _lines(exempt_paths(evaluation, hidden)),
+        "probe": _lines(list(probe)),
         "named": as_bytes("".join(path + "\0" for path in named_paths(patch))),
     }
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from swerl_api.isolation import reachability_problem
+
 from swerl_agent.tasks import Task
 
 from .eval_script import exit_code, pytest_runs, unittest_runs
@@ -52,6 +54,9 @@ def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded:
     """The verdict on `outcome`, had after `failures` tries; raises Infrastructure when it says nothing of the patch."""
     if isinstance(outcome, Exhausted):
         return Verdict("unresolved", {"exhausted": outcome.what, "retries": failures}, detail=outcome.message)
+    if outcome.isolation.startswith("reached"):
+        found = outcome.isolation.removeprefix("reached ").split(", ")
+        raise Infrastructure(f"grading Pod: {reachability_problem(chr(10).join(found))}")
     facts = _facts(outcome, failures)
     text = outcome.log.decode("utf-8", "replace")
     if outcome.stage == "apply_failed":
@@ -76,6 +81,7 @@ def _facts(outcome: Report, failures: int) -> dict[str, Any]:
         "log_bytes_left_out": outcome.left_out,
         "protected": [note for note in outcome.notes if note != "unshielded"],
         "shielded": "unshielded" not in outcome.notes,
+        "isolation": outcome.isolation,
         "scrubbed": outcome.scrubbed,
         "applied": outcome.applied,
         "retries": failures,

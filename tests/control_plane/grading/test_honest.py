@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import pytest_asyncio
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.kube import KubeClient
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from .conftest import settings
 from .honest import HONEST, Honest

@@ -49,6 +49,8 @@ class Facts:
         with open(folder + "/facts", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().split("\n")
         self.folder, self.began, self.tree = folder, float(lines[0]), lines[1]
+        with open(folder + "/tests", encoding="utf-8", errors="surrogateescape") as file:
+            self.tests = [path for path in file.read().split("\0") if path]
         self.patched = {os.path.realpath(os.path.join(self.tree, path)) for path in lines[2:] if path}
 
     def blames(self, path: str) -> bool:
@@ -163,11 +165,7 @@ def test_files(facts: Facts, stat: "Callable[[str], Any]" = os.stat) -> "Callabl
             return ()
         return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino
 
-    try:
-        with open(facts.folder + "/tests", encoding="utf-8", errors="surrogateescape") as file:
-            before = {path: state(path) for path in file.read().split("\0") if path}
-    except OSError:
-        before = {}
+    before = {path: state(path) for path in facts.tests}
     return lambda: [path for path in before if state(path) != before[path]]
 
 

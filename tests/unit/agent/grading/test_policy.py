@@ -13,6 +13,7 @@ from swerl_agent.grading.policy import (
     forbidden,
     paths_within,
     protected_globs,
+    reserved_names,
     steers_the_tests,
 )
 
@@ -130,9 +131,39 @@ def test_what_would_shadow_a_runner_is_protected_but_in_the_runners_own_reposito
     assert not protected(f"{name.partition('/')[0].removesuffix('.py')}/other.py")
 
 
-@pytest.mark.parametrize("name", ["django/test/runner.py", "nose2/result.py", "twisted/trial/runner.py"])
+@pytest.mark.parametrize("name", ["django/core/checks.py", "nose2/result.py", "twisted/trial/runner.py"])
 def test_other_runners_code_is_not_protected(name: str) -> None:
     assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
+
+
+@pytest.mark.parametrize(
+    "name", ["mypy/test/helpers.py", "pkg/_testing/a.py", "testing/x.py", "Makefile", "noxfile.py"]
+)
+def test_what_usually_belongs_to_tests_is_protected_unless_the_fix_changes_its_like(name: str) -> None:
+    def protected(fix: str) -> bool:
+        globs = protected_globs(task(patch=added(fix, "x")).evaluation, [])
+        return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+    assert protected("a.py")
+    assert not protected(name)
+
+
+def test_a_module_on_the_path_may_not_replace_one_of_the_library_or_the_runner() -> None:
+    names = reserved_names(task().evaluation)
+    assert {"json", "hmac", "imp", "pytest", "_pytest", "exceptiongroup", "swerl_record"} <= set(names)
+    assert "pluggy" not in reserved_names(task(patch=added("pluggy/x.py", "x")).evaluation)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        '--- "a/\\056git/config"\n+++ "b/\\056git/config"\n',
+        'diff --git "a/x\\057\\056\\056/y" "b/x\\057\\056\\056/y"\n',
+        'rename from x\nrename to "\\056GIT/config"\n',
+    ],
+)
+def test_names_are_read_without_their_escapes(patch: str) -> None:
+    assert "outside the work tree" in (forbidden(patch) or "")
 
 
 def test_code_that_asks_for_the_running_test_is_blocked() -> None:
