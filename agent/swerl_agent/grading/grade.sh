@@ -22,7 +22,7 @@ printf 'swerl-grading %s\n' "$nonce"
 base=$1 tree=$2 limit=$3 sessions=$4 payload=$5
 scratch=$(mktemp -d)
 began=0 ended=0 start=${EPOCHREALTIME/,/.}
-for name in eval.sh patch.diff tests.diff targets protected reserved exempt named probe; do cat "$payload/$name".* > "$scratch/$name"; done
+for name in eval.sh patch.diff tests.diff targets protected reserved exempt named closed; do cat "$payload/$name".* > "$scratch/$name"; done
 mapfile -t globs < <(grep -v '[()|]' "$scratch/protected")
 mapfile -t odd < <(grep '[()|]' "$scratch/protected")
 printf -v any '|%s' "${globs[@]}"
@@ -115,7 +115,7 @@ finish() { # stage, exit code
 isolation=unknown
 start_probe() {
   local words
-  mapfile -t words < "$scratch/probe"
+  mapfile -t words < "$scratch/closed"
   exec {probing}< <(
     ((${#words[@]})) || exit
     exec {output}>&- {record}>&- {done}<&- {head}<&- {tail}<&- {test_record}<&-

@@ -54,7 +54,7 @@ def grading_payload(
         "protected": _lines(globs),
         "reserved": _lines(reserved_names(evaluation)),
         "exempt": _lines(exempt_paths(evaluation, hidden)),
-        "probe": _lines(list(probe)),
+        "closed": _lines(list(probe)),
         "named": as_bytes("".join(path + "\0" for path in named_paths(patch))),
     }
 

@@ -141,7 +141,8 @@ def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None
     git(other, "init", "-q")
     (tmp_path / "p").mkdir()
     shutil.copy(WRAPPER.with_name("work_tree.sh"), tmp_path / "p" / "work_tree.sh.000")
-    for name in ("eval.sh", "patch.diff", "tests.diff", "targets", "protected", "reserved", "exempt", "named", "probe"):
+    names = "eval.sh patch.diff tests.diff targets protected reserved exempt named closed"
+    for name in names.split():
         (tmp_path / "p" / f"{name}.000").write_text("")
     for folder, stage in ((other, "wrong_base"), (tmp_path / "nowhere", "no_work_tree")):
         command = ["bash", str(WRAPPER), "a" * 40, str(folder), "5", "1", str(tmp_path / "p")]

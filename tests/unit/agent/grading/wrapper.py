@@ -39,7 +39,7 @@ def grade(
         "reserved": "".join(name + "\n" for name in reserved_names(evaluation)),
         "tests.diff": "",
         "targets": "",
-        "probe": "",
+        "closed": "",
         "named": "".join(path + "\0" for path in named_paths(patch)),
     }
     for path in WITNESS.values():
