@@ -56,7 +56,7 @@ class AgentSpec(ApiModel):
     """builtin: the agent of this project; mini-swe-agent: the unmodified package of that name, answered by an endpoint
     that records the tokens."""
     prompt_templates: PromptTemplates | None = None
-    """Own prompts; absent means the built-in ones."""
+    """Custom prompts; absent means the built-in ones."""
     protocol: ProtocolName = "mini-swe-agent-1"
     """How the model names its command. mini-swe-agent-1: exactly one block fenced as bash; first-block: the first such
     block; mini-swe-agent-2: exactly one fenced as mswea_bash_command, at most three answers in a row without, and no
@@ -68,19 +68,19 @@ class AgentSpec(ApiModel):
     """Times in a row the same command may run; the last ends the episode. 0 means no limit, absent the protocol's.
     Of kind builtin alone."""
     step_limit: Positive = 20
-    """Turns of one episode at most."""
+    """Maximum turns of one episode."""
     command_timeout_seconds: Seconds = 180
     """Seconds one command may run before its process group is killed and the partial output returned."""
     episode_timeout_seconds: Seconds = 1800
     """Seconds one episode may take, from its sandbox being ready to its end."""
     context_tokens: int = Field(default=16_384, ge=64)
-    """Tokens of prompt and answer together; what happens beyond it says contextPolicy."""
+    """Maximum tokens of prompt and answer together; contextPolicy decides what happens beyond it."""
     context_policy: ContextPolicy = "omit"
     """What becomes of a conversation that leaves no room for an answer of maxTokensPerTurn. omit: turns between the
     first and the last ones are left out; stop: the episode ends as context_overflow, so that it is one unbroken
     sequence of tokens. Of kind builtin alone: mini-swe-agent's conversations end when nothing fits any more."""
     max_tokens_per_turn: int = Field(default=4_096, ge=1)
-    """Tokens of one answer at most."""
+    """Maximum tokens of one answer."""
     observation: ObservationSpec = Field(default_factory=ObservationSpec)
     """Cutting of command output."""
     head_ratio: Fraction = 0.3
@@ -101,17 +101,17 @@ class AgentSpec(ApiModel):
         ),
         Rule(
             "self.kind != 'mini-swe-agent' || self.protocol.startsWith('mini-swe-agent-2')",
-            "agent.kind mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools",
+            "agent.kind mini-swe-agent needs agent.protocol mini-swe-agent-2 or mini-swe-agent-2-tools",
             ".protocol",
         ),
         Rule(
             "self.kind != 'mini-swe-agent' || !has(self.repeatLimit) || self.repeatLimit == 0",
-            "agent.repeatLimit is of agent.kind builtin; mini-swe-agent lets commands be repeated",
+            "agent.repeatLimit applies only to agent.kind builtin; mini-swe-agent has no such limit",
             ".repeatLimit",
         ),
         Rule(
             "self.kind != 'mini-swe-agent' || self.contextPolicy == 'omit'",
-            "agent.contextPolicy is of agent.kind builtin; a full window ends conversations of mini-swe-agent anyway",
+            "agent.contextPolicy applies only to agent.kind builtin; mini-swe-agent always ends at a full window",
             ".contextPolicy",
         ),
     )

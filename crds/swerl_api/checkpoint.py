@@ -11,7 +11,7 @@ from .volumes import OutputVolume
 
 
 class CheckpointSpec(ApiModel):
-    """What survives a lost attempt."""
+    """What a later attempt resumes from."""
 
     volume: OutputVolume = Field(json_schema_extra=immutable("checkpoint.volume"))
     """Where all that the job writes goes, into a folder of its own with the job's name: checkpoints, figures, episode
@@ -22,5 +22,5 @@ class CheckpointSpec(ApiModel):
     """Complete checkpoints kept; older ones are removed."""
     resume: Literal["auto", "never"] = "auto"
     """auto: an attempt starts from the newest complete checkpoint of this object's earlier attempts, if there is one;
-    never: from the model. A job that was deleted and made anew starts from its model, too: its driver first sets the
-    old job's folder aside as `<name>.<first 8 characters of the old uid>`."""
+    never: from the model. A job that was deleted and created again starts from its model, too: its driver first
+    renames the old job's folder to `<name>.<first 8 characters of the old uid>`."""

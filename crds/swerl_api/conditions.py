@@ -31,7 +31,7 @@ class Condition(StatusModel):
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
     """When `status` last changed, RFC 3339 UTC."""
     observed_generation: int | None = None
-    """metadata.generation the condition speaks of."""
+    """metadata.generation that the condition describes."""
 
 
 class JobCondition:

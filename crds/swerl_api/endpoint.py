@@ -1,4 +1,4 @@
-"""A model that somebody serves already, and how it is spoken to."""
+"""A model that is already served, and the API it is requested with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SecretKey(ApiModel):
 
 
 class EndpointSpec(ApiModel):
-    """A server that runs already."""
+    """A running server."""
 
     url: Annotated[str, Field(max_length=512, pattern=r"^https?://[^/]+")]
     """Address as the shards' Pods reach it: for generate an SGLang server or router, e.g. http://router.serving:30000;
@@ -41,7 +41,7 @@ class EndpointSpec(ApiModel):
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.tokenizer) == (self.api == 'generate')",
-            "give model.endpoint.tokenizer with api generate, which speaks in tokens, and only then",
+            "give model.endpoint.tokenizer with api generate, which exchanges tokens, and only then",
             ".tokenizer",
         ),
         Rule(
@@ -51,7 +51,7 @@ class EndpointSpec(ApiModel):
         ),
         Rule(
             "!has(self.apiKeySecret) || self.api == 'chat-completions'",
-            "model.endpoint.apiKeySecret is of api chat-completions; generate is asked without a key",
+            "model.endpoint.apiKeySecret needs api chat-completions; requests to generate carry no key",
             ".apiKeySecret",
         ),
     )

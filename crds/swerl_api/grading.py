@@ -15,7 +15,7 @@ class GradingSpec(ApiModel):
     timeout_seconds: Seconds = 600
     """Seconds the tests of one patch may run; then the verdict is `timeout`."""
     retries: int = Field(default=2, ge=0, le=10)
-    """Further tries after an infrastructure failure; failed tests are never retried."""
+    """Retries after an infrastructure failure; failed tests are never retried."""
     resources: Resources = Field(
         default_factory=lambda: Resources(requests={"cpu": "1", "memory": "2Gi"}, limits={"cpu": "1", "memory": "2Gi"})
     )
@@ -34,7 +34,7 @@ class GradingSpec(ApiModel):
     """Accept verdicts of images without setpriv, where code of the patch may read the memory of the process that
     reports. Otherwise such a grading is an infrastructure failure."""
     max_concurrent: Positive = 32
-    """Grading Jobs of this job alive at once."""
+    """Grading Jobs of this job at the same time."""
 
 
 class TrainingGradingSpec(GradingSpec):
@@ -42,4 +42,4 @@ class TrainingGradingSpec(GradingSpec):
 
     gold_canary_every: NonNegative = 10
     """Training steps between two gradings of a task's reference fix, which must pass; 0 means none. The metric
-    sandbox/gold_canary_pass_rate tells how many did, so that broken grading is seen."""
+    sandbox/gold_canary_pass_rate is the share that passed; it shows broken grading."""

@@ -1,4 +1,4 @@
-"""Image references, their rewriting, and what the kubelet says of them: the same for everything that names an image."""
+"""Image references, their rewriting, and the kubelet's reasons for failed pulls."""
 
 from __future__ import annotations
 

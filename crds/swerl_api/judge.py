@@ -14,13 +14,13 @@ class JudgeView(ApiModel):
     """How much of an episode the judge sees of the step it scores, and of those before."""
 
     history_steps: NonNegative = 8
-    """Steps before it."""
+    """Steps before the scored step."""
     problem_chars: Positive = 8_000
-    """Characters of the problem statement at most."""
+    """Maximum characters of the problem statement."""
     output_chars: int = Field(default=4_000, ge=1, le=4_000)
-    """Characters of its commands' outputs at most, each."""
+    """Maximum characters of each command output in the scored step."""
     history_output_chars: int = Field(default=1_000, ge=0, le=4_000)
-    """Characters of the outputs before it at most, each."""
+    """Maximum characters of each command output in earlier steps."""
 
 
 class JudgeSpec(ApiModel):
@@ -31,7 +31,7 @@ class JudgeSpec(ApiModel):
     votes: int = Field(default=3, ge=1, le=32)
     """Votes per step; those that give no score are left out, a step without any is unscored."""
     aggregation: Literal["mean", "majority"] = "mean"
-    """A step's score: the mean of its valid votes, or what most of them say (0 when tied)."""
+    """A step's score: the mean of its valid votes, or their majority (0 when tied)."""
     engines: Positive = 1
     """Inference engines of the judge."""
     gpus_per_engine: NonNegative = 0
@@ -39,14 +39,14 @@ class JudgeSpec(ApiModel):
     temperature: float = Field(default=1.0, ge=0, le=10)
     """Sampling temperature of votes."""
     max_tokens: Positive = 4096
-    """Tokens of one vote at most."""
+    """Maximum tokens of one vote."""
     context_tokens: int = Field(default=32_768, ge=64)
     """Tokens of the judge's prompt and vote together."""
     max_concurrent: Positive = 32
-    """Votes asked for at once, over all episodes of the job."""
+    """Votes requested at the same time, over all episodes of the job."""
     skip_submit: bool = True
-    """Leave the step that submits unscored: the tests judge it."""
+    """Leave the step that submits unscored; the tests decide about it."""
     view: JudgeView = Field(default_factory=JudgeView)
-    """What it is shown."""
+    """What the judge reads."""
     timeout_seconds: Seconds = 300
     """Seconds one vote may take, and all open votes once their episode has ended; steps not scored by then stay so."""

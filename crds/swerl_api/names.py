@@ -50,7 +50,7 @@ EVALUATION_FILE = "evaluation.json"
 PROGRESS_KEY = "progress.json"
 ROUTER_PORT = 30000  # of an evaluation's router, on the head Pod
 API_KEY_VARIABLE = "SWERL_API_KEY"  # in the shards of an evaluation: the key of the endpoint's API
-ERROR_PREFIX = "SWERL-ERROR:"  # of the last line of a driver that failed; what follows is told in the status
+ERROR_PREFIX = "SWERL-ERROR:"  # starts the last line of a failed driver; the status contains the rest of that line
 
 # Custom Ray resources. A train Pod carries one unit of TRAIN_RESOURCE per rank; an engine Pod (or a colocated train
 # Pod) one unit of ENGINE_RESOURCE per engine; a judge Pod one of JUDGE_RESOURCE; the head one of ROLLOUT_RESOURCE per

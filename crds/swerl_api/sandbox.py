@@ -1,4 +1,4 @@
-"""The Pods that episodes act in."""
+"""The Pods in which episodes run commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RegistryRewrite(ApiModel):
 
 
 class SandboxSpec(ApiModel):
-    """The Pods that episodes act in."""
+    """The Pods in which episodes run commands."""
 
     resources: Resources = Field(
         default_factory=lambda: Resources(
@@ -58,15 +58,15 @@ class SandboxSpec(ApiModel):
     runtime_class_name: Name | None = None
     """RuntimeClass of sandbox and grading Pods, e.g. gvisor; absent means the cluster's default."""
     host_users: bool | None = None
-    """false: each sandbox has a user namespace of its own; absent means what the operator was told."""
+    """false: each sandbox has its own user namespace; absent means the operator's setting."""
     queue_name: LabelValue | None = None
     """Kueue LocalQueue that admits each group of sandboxes as a unit; absent means no queue. Apart from the job's own
     queueName: sandboxes in the queue that admitted the trainer could wait for quota that the trainer holds."""
     max_concurrent: Positive = 128
-    """Sandbox Pods of this job alive at once; further groups wait, first come first served."""
+    """Sandbox Pods of this job at the same time; further groups wait in the order of their creation."""
     prefetch: int = Field(default=1, ge=0, le=64)
-    """Groups declared ahead of the one being worked on, as far as maxConcurrent leaves room for one more; a group that
-    waited so long that its lifetime could end before its episode is replaced."""
+    """Groups created ahead of the current one, as far as maxConcurrent has room for one more. A group whose lifetime
+    could end before its episode is replaced."""
     registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
     """Rewrites of task image references; the first match counts."""
     image_set: Name | None = None
@@ -87,4 +87,4 @@ class SandboxSpec(ApiModel):
     tolerations: Tolerations = Field(default_factory=list)
     """Taints that sandbox and grading Pods tolerate."""
     lifetime_seconds: Seconds = 3600
-    """Seconds a sandbox Pod lives at most, even with nobody left to delete it."""
+    """Maximum lifetime of a sandbox Pod in seconds; it holds even when no operator runs."""

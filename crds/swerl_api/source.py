@@ -51,7 +51,7 @@ class HuggingFaceSource(ApiModel):
 
 
 class SourceSpec(ApiModel):
-    """Exactly one place to read from."""
+    """Exactly one source."""
 
     persistent_volume_claim: VolumeClaimSource | None = None
     """A folder of a PersistentVolumeClaim."""

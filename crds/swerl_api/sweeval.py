@@ -1,4 +1,4 @@
-"""SweEval: how many tasks a model solves, as one object, and what its processes are told and tell."""
+"""SweEval: how many tasks a model solves, as one object; the configuration and progress of its processes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class EvaluatedModel(ApiModel):
     """What is evaluated: exactly one of endpoint, source, job."""
 
     endpoint: EndpointSpec | None = None
-    """A server that runs already; nothing is started."""
+    """A running server; nothing is started."""
     source: SourceSpec | None = None
     """Folder in Hugging Face format; engines for it are started on Ray."""
     job: TrainedModel | None = None
@@ -60,7 +60,7 @@ class EvaluatedModel(ApiModel):
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     """Number format of the engines for `source`; those for `job` have the job's, an endpoint its own."""
     name: Text | None = None
-    """What predictions and summary call the model; absent means the evaluation's name."""
+    """Name of the model in predictions and summary; absent means the evaluation's name."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -77,10 +77,10 @@ class EvaluatedModel(ApiModel):
 
 
 class EvaluatedTasks(TaskSelection):
-    """The tasks that are attempted: filtered, shuffled, sliced, in this order."""
+    """The tasks that are sampled: filtered, shuffled, sliced, in this order."""
 
     shuffle: bool = False
-    """Bring the tasks into the order of `seed` before they are sliced and shared out."""
+    """Shuffle the tasks with `seed` before they are sliced and divided among shards."""
     seed: NonNegative = 42
     """Seed of the shuffle."""
 
@@ -98,20 +98,20 @@ class ResultsSpec(ApiModel):
 
 
 class SweEvalSpec(PodSettings):
-    """The wish. What may change and describes Pods counts when they are asked for anew, as after `suspend`."""
+    """Desired state. A changed field that describes Pods applies to Pods created later, e.g. after `suspend`."""
 
     model: EvaluatedModel = Field(json_schema_extra=immutable("model"))
     """The model that is evaluated."""
     tasks: EvaluatedTasks = Field(json_schema_extra=immutable("tasks"))
-    """The tasks it attempts."""
+    """The tasks it samples."""
     agent: AgentSpec = Field(default_factory=AgentSpec, json_schema_extra=immutable("agent"))
     """Kind, limits and prompts of the agent."""
     sandbox: SandboxSpec = Field(default_factory=SandboxSpec)
-    """The Pods attempts act in; maxConcurrent holds for all shards together."""
+    """The Pods in which samples run commands; maxConcurrent applies to all shards together."""
     grading: GradingSpec = Field(default_factory=GradingSpec)
-    """The Jobs that grade patches; maxConcurrent holds for each shard."""
+    """The Jobs that grade patches; maxConcurrent applies to each shard."""
     samples: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, json_schema_extra=immutable("samples"))
-    """Attempts per task."""
+    """Samples per task."""
     temperature: float = Field(default=0.0, ge=0, le=10, json_schema_extra=immutable("temperature"))
     """Sampling temperature; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=immutable("topP"))
@@ -119,13 +119,13 @@ class SweEvalSpec(PodSettings):
     top_k: NonNegative = Field(default=0, json_schema_extra=immutable("topK"))
     """Likeliest tokens that are sampled from; 0 means all."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
-    """Attempts that one shard makes at the same time."""
+    """Samples that one shard runs at the same time."""
     shards: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, json_schema_extra=immutable("shards"))
     """Equal parts of the tasks; each is one index of an Indexed Job."""
     parallelism: Positive | None = None
-    """Shards at work at the same time; absent means all."""
+    """Shards that run at the same time; absent means all."""
     redo: Literal["unresolved", "all"] | None = Field(default=None, json_schema_extra=immutable("redo"))
-    """Make these attempts again, once, of those that an earlier evaluation of this name left in the output folder."""
+    """Repeat these samples, once, of those that an earlier evaluation of this name left in the output folder."""
     output: ResultsSpec = Field(json_schema_extra=immutable("output"))
     """Where results are kept."""
     rollout: ServedEngines | None = None
@@ -135,9 +135,9 @@ class SweEvalSpec(PodSettings):
     resources: Resources = Field(default_factory=lambda: Resources(requests={"cpu": "500m", "memory": "1Gi"}))
     """Resources of one shard's Pod."""
     retries: int = Field(default=3, ge=0, le=100)
-    """Further tries of a shard whose Pod failed, and of engines that were lost; lost nodes do not count."""
+    """Retries of a shard whose Pod failed, and of lost engines; lost nodes do not count."""
     suspend: bool = False
-    """True stops shards and engines and keeps the results; false again goes on with what is left."""
+    """True stops shards and engines and keeps the results; false again continues with the remaining samples."""
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
     """Seconds from the start after which the evaluation fails; its results stay. Absent means never."""
     ttl_seconds_after_finished: NonNegative | None = None
@@ -151,13 +151,13 @@ class SweEvalSpec(PodSettings):
         ),
         Rule(
             f"{_IN_TOKENS} || self.agent.kind != 'builtin' || self.agent.protocol != 'mini-swe-agent-2-tools'",
-            "with model.endpoint.api chat-completions, calls of tools are of agent.kind mini-swe-agent; the builtin "
-            "agent speaks the protocols with blocks",
+            "with model.endpoint.api chat-completions, tool calls need agent.kind mini-swe-agent; the builtin "
+            "agent uses the protocols with blocks",
             ".agent.protocol",
         ),
         Rule(
             f"{_IN_TOKENS} || !has(self.agent.chatTemplate)",
-            "agent.chatTemplate is of no use with model.endpoint.api chat-completions: the server applies its own",
+            "agent.chatTemplate has no effect with model.endpoint.api chat-completions: the server applies its own",
             ".agent.chatTemplate",
         ),
         Rule("has(self.redo) == has(oldSelf.redo)", "redo cannot be added or removed", ".redo"),
@@ -169,18 +169,18 @@ class EvalProgress(StatusModel):
     """How far an evaluation, or one shard of it, is."""
 
     total: int | None = None
-    """Attempts of the whole evaluation: tasks times samples."""
+    """Samples of the whole evaluation: tasks times `samples`."""
     done: int | None = None
-    """Attempts with a result."""
+    """Samples with a result."""
     resolved: int | None = None
-    """Attempts whose patch passed."""
+    """Samples whose patch passed."""
     errors: int | None = None
-    """Attempts without a result: those that infrastructure ended are made again, those whose prompt does not render
-    are not."""
+    """Samples without a result. Those that infrastructure ended are retried; those whose prompt does not render are
+    not."""
     rate: Fraction | None = None
-    """Resolved attempts of those with a result; at the end the mean over tasks, 0 to 1."""
+    """Share of resolved samples among those with a result; at the end the mean over tasks, 0 to 1."""
     pass_at_k: Annotated[dict[str, float], Field(max_length=16)] | None = None
-    """At the end: probability that one of k attempts at a task is resolved (Chen et al. 2021, eq. 1), by k."""
+    """At the end: probability that one of k samples of a task is resolved (Chen et al. 2021, eq. 1), by k."""
     progress: str | None = None
     """`done/total`, for the printer column; filled from the two numbers."""
 
@@ -192,20 +192,20 @@ class EvalProgress(StatusModel):
 
 
 class SweEvalStatus(EvalProgress):
-    """What is; written by the operator."""
+    """Observed state, written by the operator."""
 
     phase: EvalPhase | None = None
-    """One word for the printer column; the conditions say more."""
+    """Summary for the printer column; the conditions give the reasons."""
     conditions: list[Condition] = Field(default_factory=list)
     """Validated, ImagesReady, ModelReady, Running, Complete, Failed, Suspended."""
     observed_generation: int | None = None
-    """metadata.generation this status speaks of."""
+    """metadata.generation that this status describes."""
     shards_done: int | None = None
-    """Shards that have ended well."""
+    """Shards that succeeded."""
     checkpoint: str | None = None
     """Path of the evaluated checkpoint on the volume of its SweRLJob; chosen once."""
     submission: str | None = None
-    """Ray Jobs submission id of the process that keeps the engines, once it was accepted."""
+    """Ray Jobs submission id of the process that runs the engines, once accepted."""
     failures: int | None = None
     """Times the engines were lost."""
     start_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
@@ -215,7 +215,7 @@ class SweEvalStatus(EvalProgress):
 
 
 class EvaluationFile(ApiModel):
-    """What the processes of an evaluation are told, as a file (names.EVALUATION_FILE)."""
+    """Configuration of an evaluation's processes, as a file (names.EVALUATION_FILE)."""
 
     name: str
     """Of the SweEval."""
@@ -245,7 +245,7 @@ class EvaluationFile(ApiModel):
 
     @property
     def model(self) -> str:
-        """What predictions and summary call the model."""
+        """Name of the model in predictions and summary."""
         return self.spec.model.name or self.name
 
     @property

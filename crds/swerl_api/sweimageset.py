@@ -1,4 +1,4 @@
-"""SweImageSet: task images brought to the nodes before anything waits for them."""
+"""SweImageSet: task images pulled to the nodes before they are needed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ImageList(ApiModel):
 
 
 class SweImageSetSpec(ApiModel):
-    """Which images, on which nodes, and how gently."""
+    """Desired state: which images, on which nodes, at which pace."""
 
     images: Annotated[list[ImageReference], Field(max_length=MAX_IMAGES)] = Field(default_factory=list)
     """Image references."""
     images_from: ImageList | None = None
-    """A list of further references, read again when it is looked at."""
+    """A list of further references; it is read again at each reconciliation."""
     registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
     """Rewrites of the references; the first match counts. Give the same ones as the job's `sandbox.registryRewrite`."""
     node_selector: NodeSelector = Field(default_factory=dict)
@@ -48,7 +48,7 @@ class SweImageSetSpec(ApiModel):
     """Pulls of this set started in a minute, over all nodes; sets that pull at the same time share it. Each asks for
     about three manifests, apart from its layers; public registries refuse more than about 100 requests a minute."""
     retries: int = Field(default=5, ge=0, le=100)
-    """Further tries, each after a longer pause, before a pull counts as failed; failed ones are tried on, slowly."""
+    """Retries, each after a longer pause, before a pull counts as failed; failed pulls are still retried, slowly."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.images.size() > 0 || has(self.imagesFrom)", "give images or imagesFrom"),
@@ -62,16 +62,16 @@ class SweImageSetSpec(ApiModel):
 
 
 class NodeImages(StatusModel):
-    """What one node has of the set."""
+    """The set's images on one node."""
 
     name: str
     """The node."""
     present: int
-    """Images that are there."""
+    """Images present."""
     missing: int
-    """Images that are not."""
+    """Images missing."""
     pulled: str = ""
-    """The images that are there as a hexadecimal number: bit n stands for image n of the set, in the order given."""
+    """The present images as a hexadecimal number: bit n stands for image n of the set, in the order given."""
 
     def there(self, references: Sequence[str]) -> list[str]:
         """Those of the set's `references` that are there."""
@@ -80,47 +80,47 @@ class NodeImages(StatusModel):
 
 
 class FailedPull(StatusModel):
-    """An image that a node could not get."""
+    """An image that a node could not pull."""
 
     image: str
     """Reference, rewritten."""
     node: str
     """The node."""
-    attempts: int
-    """Tries so far."""
+    tries: int
+    """Pulls tried so far."""
     message: str
-    """What the node said."""
+    """The node's error message."""
 
 
 class SweImageSetStatus(StatusModel):
-    """What is; written by the operator."""
+    """Observed state, written by the operator."""
 
     phase: ImageSetPhase | None = None
-    """One word for the printer column; the condition says more."""
+    """Summary for the printer column; the condition gives the reason."""
     images: int | None = None
     """Different images of the set."""
     nodes: int | None = None
     """Nodes that need them."""
     present: int | None = None
-    """Images that are there, summed over the nodes."""
+    """Images present, summed over the nodes."""
     missing: int | None = None
-    """Images that are not, summed over the nodes."""
+    """Images missing, summed over the nodes."""
     failed: int | None = None
-    """Pulls given up for now, summed over the nodes."""
+    """Pulls that failed and are retried slowly, summed over the nodes."""
     per_node: list[NodeImages] = Field(default_factory=list)
-    """The same node by node."""
+    """The same counts by node."""
     failures: list[FailedPull] = Field(default_factory=list)
     """The first 50 pulls that fail."""
     missing_images: list[str] = Field(default_factory=list)
     """The first 100 images that some node lacks, in the order given; `swerl images missing` prints all of them."""
     list_hash: str | None = None
-    """Of the list that `perNode.pulled` speaks of."""
+    """Hash of the list that `perNode.pulled` refers to."""
     conditions: list[Condition] = Field(default_factory=list)
     """Ready."""
     observed_generation: int | None = None
-    """metadata.generation this status speaks of."""
+    """metadata.generation that this status describes."""
 
 
 def list_hash(references: Sequence[str]) -> str:
-    """Of a set's images in their order."""
+    """Hash of a set's images in their order."""
     return hashlib.sha256("\n".join(references).encode()).hexdigest()[:16]

@@ -24,7 +24,7 @@ MAX_JOB_NAME = 40  # leaves room for `-<attempt>` and for what KubeRay and Kuber
 
 
 class SweRLJobSpec(ApiModel):
-    """The wish. A field that may change takes effect at the next attempt unless it says otherwise."""
+    """Desired state. A field that may change takes effect at the next attempt, unless stated otherwise."""
 
     model: ModelSpec = Field(json_schema_extra=immutable("model"))
     """The model that is trained."""
@@ -35,7 +35,7 @@ class SweRLJobSpec(ApiModel):
     agent: AgentSpec = Field(default_factory=AgentSpec)
     """Kind, limits and prompts of the agent."""
     sandbox: SandboxSpec = Field(default_factory=SandboxSpec)
-    """The Pods episodes act in."""
+    """The Pods in which episodes run commands."""
     grading: TrainingGradingSpec = Field(default_factory=TrainingGradingSpec)
     """The Jobs that grade patches."""
     judge: JudgeSpec | None = Field(default=None, json_schema_extra=immutable("judge"))
@@ -51,7 +51,7 @@ class SweRLJobSpec(ApiModel):
     evaluation: HeldOutSpec | None = Field(default=None, json_schema_extra=immutable("evaluation"))
     """Held-out tasks; absent means no evaluation."""
     retries: int = Field(default=3, ge=0, le=100)
-    """Attempts after the first when the driver fails or the head Pod is lost; takes effect at once."""
+    """Attempts after the first, when the driver fails or the head Pod is lost. A change takes effect at once."""
     suspend: bool = False
     """True deletes the running attempt's cluster and keeps its checkpoints; false again starts the next attempt."""
     queue_name: LabelValue | None = Field(default=None, json_schema_extra=immutable("queueName"))
@@ -139,7 +139,7 @@ class GradingCounts(StatusModel):
     """Grading Jobs of the running attempt."""
 
     pending: int = 0
-    """Patches waiting for their verdict."""
+    """Patches that wait for a verdict."""
 
 
 class JobProgress(StatusModel):
@@ -180,14 +180,14 @@ class JobProgress(StatusModel):
 
 
 class SweRLJobStatus(JobProgress):
-    """What is. The operator writes the fields below, the driver those of Progress."""
+    """Observed state. The operator writes the fields below, the driver those of JobProgress."""
 
     phase: JobPhase | None = None
-    """One word for the printer column; the conditions say more."""
+    """Summary for the printer column; the conditions give the reasons."""
     conditions: list[Condition] = Field(default_factory=list)
     """Validated, CapacityMatched, ImagesReady, ClusterReady, Training, Complete, Failed, Suspended."""
     observed_generation: int | None = None
-    """metadata.generation this status speaks of."""
+    """metadata.generation that this status describes."""
     attempt: int | None = None
     """Number of the current attempt, from 1."""
     ray_cluster: str | None = None
@@ -201,11 +201,11 @@ class SweRLJobStatus(JobProgress):
     completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
     """When the job became Complete or Failed."""
     submission: str | None = None
-    """Ray Jobs submission id of the current attempt's driver, once it was accepted."""
+    """Ray Jobs submission id of the current attempt's driver, once accepted."""
 
 
 def duration_words(seconds: int) -> str:
-    """`seconds` as a person says it: 40s, 12m, 1h05m."""
+    """`seconds` in short form: 40s, 12m, 1h05m."""
     if seconds < 60:
         return f"{max(0, seconds)}s"
     if seconds < 3600:

@@ -1,4 +1,4 @@
-"""SweSandbox: the group of Pods that the rollouts of one prompt need, created together or not at all."""
+"""SweSandbox: the group of Pods for the rollouts of one prompt; all are created, or none."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MAX_SANDBOX_NAME = 48  # `swesb-<name>-<ordinal>` stays within a host name's 63 
 
 
 class SweSandboxSpec(ApiModel):
-    """The wish; nothing of it can change. Its Pods are single-use: a lost one is never made again."""
+    """Desired state; immutable. Pods are single-use: a lost Pod is never recreated."""
 
     image: ImageReference
-    """Task image; it needs `sh` with the tools of coreutils or busybox and, unless egress is allowed, bash, python3 or
-    nc, with which it proves its isolation."""
+    """Task image; it needs `sh` with the tools of coreutils or busybox. Unless egress is allowed, the isolation check
+    needs bash, python3 or nc in it."""
     replicas: int = Field(default=1, ge=1, le=1024)
     """Pods of the group, named `swesb-<name>-<ordinal>` with ordinals from 0."""
     workdir: AbsolutePath = "/testbed"
@@ -43,21 +43,20 @@ class SweSandboxSpec(ApiModel):
     runtime_class_name: Name | None = None
     """RuntimeClass of the Pods; absent means the cluster's default."""
     host_users: bool | None = None
-    """false: each Pod has a user namespace of its own, in which its root is nobody on the node; absent means what the
-    operator was told."""
+    """false: each Pod has its own user namespace, in which root is an unprivileged user of the node; absent means the
+    operator's setting."""
     env: TextMap = Field(default_factory=dict)
     """Environment of the container, by name."""
     egress: Literal["none", "allow"] = "none"
-    """none: no network in or out, verified from inside before a client is given the sandbox; allow: the cluster's
-    default."""
+    """none: no network in or out, verified from inside before the sandbox is claimed; allow: the cluster's default."""
     lifetime_seconds: int = Field(default=3600, ge=1, le=604_800)
-    """Seconds each Pod lives at most from when its node takes it up (activeDeadlineSeconds), even with no operator
-    running; until it has a node it waits for as long as it takes."""
+    """Maximum seconds of each Pod from its start on a node (activeDeadlineSeconds), even when no operator runs. The
+    wait for a node is not limited."""
     owner: Name | None = None
     """Lease, in the same namespace, of the driver that uses the group; when it expires the group is deleted.
     Absent means that only its Pods' lifetime ends it, and nothing while it waits for room or for a node."""
     scrub_git: bool = True
-    """Remove git history after the base commit, remotes and reflogs before a client is given the sandbox."""
+    """Remove git history after the base commit, remotes and reflogs before the sandbox is claimed."""
     node_selector: NodeSelector = Field(default_factory=dict)
     """Nodes that may run the Pods."""
     tolerations: Tolerations = Field(default_factory=list)
@@ -100,10 +99,10 @@ class SandboxWaits(StatusModel):
 
 
 class SweSandboxStatus(StatusModel):
-    """What is; written by the operator."""
+    """Observed state, written by the operator."""
 
     phase: SandboxPhase | None = None
-    """One word for the printer column; the conditions say more."""
+    """Summary for the printer column; the conditions give the reasons."""
     replicas: int | None = None
     """Pods created so far."""
     ready: int | None = None
@@ -111,7 +110,7 @@ class SweSandboxStatus(StatusModel):
     running: int | None = None
     """Pods whose container runs, ready or not yet."""
     finished: int | None = None
-    """Pods that ended as their client wished: deleted with grace period 0, or exited with 0."""
+    """Pods that their client ended: deleted with grace period 0, or exited with 0."""
     failed: int | None = None
     """Pods that were lost: evicted, preempted, out of memory, node gone, image not pulled, deadline, deleted by hand;
     the condition Degraded says why."""
@@ -124,4 +123,4 @@ class SweSandboxStatus(StatusModel):
     conditions: list[Condition] = Field(default_factory=list)
     """Admitted, Ready, Degraded (Pods were lost, and why), Finished."""
     observed_generation: int | None = None
-    """metadata.generation this status speaks of."""
+    """metadata.generation that this status describes."""

@@ -22,7 +22,7 @@ class HostPathVolume(ApiModel):
     path: AbsolutePath
     """Absolute path on the node."""
     type: Literal["", "Directory", "DirectoryOrCreate"] = "DirectoryOrCreate"
-    """What must exist there."""
+    """What the path must be, or becomes."""
 
 
 class NfsVolume(ApiModel):
@@ -40,7 +40,7 @@ class CsiVolume(ApiModel):
     driver: Text
     """Name of the driver."""
     volume_attributes: TextMap = Field(default_factory=dict)
-    """What the driver needs to know."""
+    """Attributes that the driver reads."""
 
 
 class OutputVolume(ApiModel):

@@ -1,7 +1,7 @@
 """A process in a container, over one WebSocket of the Kubernetes exec API.
 
 Guarantees: the handshake has its own timeout and is the only thing ever repeated (nothing ran before it succeeded);
-frames are at most 1 MiB; the two ends of a stream are told apart: the process ended (`ExitStatus`), the link was lost.
+frames are at most 1 MiB; the two ends of a stream differ: the process ended (`ExitStatus`), or the connection was lost.
 
 Of the two protocols v4 is asked for first: the API server passes it through, while it takes v5 apart and translates it
 for the kubelet. v5 adds only the closing of stdin, which a framed protocol does not need.

@@ -56,7 +56,7 @@ def build_status(
             "failed": len(exhausted),
             "per_node": per_node,
             "failures": [
-                FailedPull(image=target[1], node=target[0], attempts=failures.count, message=failures.message[:1000])
+                FailedPull(image=target[1], node=target[0], tries=failures.count, message=failures.message[:1000])
                 for target, failures in sorted(failing.items())[:MAX_LISTED_FAILURES]
             ],
             "missing_images": [image for image in images if image in missing_somewhere][:MAX_LISTED_IMAGES],
