@@ -123,6 +123,6 @@ def _models_by_name(model: type[ApiModel]) -> dict[str, type[ApiModel]]:
     while pending:
         for subclass in pending.pop().__subclasses__():
             if found.setdefault(subclass.__name__, subclass) is not subclass:
-                raise ValueError(f"two API models are named {subclass.__name__}; the schema cannot tell them apart")
+                raise ValueError(f"two API models are named {subclass.__name__}; the schema cannot distinguish them")
             pending.append(subclass)
     return found

@@ -45,7 +45,7 @@ class HandshakeError(KubeError):
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How the process ended, as the runtime tells it."""
+    """How the process ended, as the runtime reports it."""
 
     code: int | None  # None when the runtime failed before there was a code
     message: str
@@ -79,7 +79,7 @@ class ExecChannel:
         await self._frame(RESIZE, json.dumps({"Width": columns, "Height": rows}).encode())
 
     async def receive(self) -> Data | None:
-        """The next bytes; None at the end, when `status` tells whether the process ended (else the link was lost)."""
+        """The next bytes; None at the end. Then `status` is set if the process ended; else the stream was lost."""
         while True:
             message = await self._socket.receive()
             if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):

@@ -38,9 +38,9 @@ def artifact_prefix(episode: Episode) -> str:
 
 @asynccontextmanager
 async def written_on_exit(write: Callable[[Episode], object]) -> AsyncIterator[list[Episode]]:
-    """Episodes that ended and that nobody wrote: put there by `on_end`, taken out by who is about to write them.
+    """Ended episodes that are not written yet: `on_end` adds them, the caller removes those that it writes.
 
-    Whatever ends the block, `write` gets each that is left, in a thread; that the disk refuses is logged.
+    However the block ends, a thread passes each remaining episode to `write`; an error of the disk is logged.
     """
     left: list[Episode] = []
     try:

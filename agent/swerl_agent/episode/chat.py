@@ -1,8 +1,8 @@
-"""An OpenAI-compatible server, spoken to in messages: vLLM, SGLang's /v1, a hosted API with a key.
+"""An OpenAI-compatible server with a chat API: vLLM, SGLang's /v1, a hosted API with a key.
 
-Guarantees: what the model says comes back as the server gave it; a full context window is told apart from every other
-refusal; the API key goes to the server and into no message; whatever still fails after the retries of `patiently`, or
-is no chat completion, is an EngineError. Token ids and log-probs are unknown: nothing here can be trained on.
+Guarantees: the model's answer is returned as the server gave it; a full context window is distinguished from every
+other refusal; the API key goes to the server and into no message; a request that still fails after the retries of
+`patiently`, or returns no chat completion, is an EngineError. Token ids and log-probs are unknown: no training.
 """
 
 from __future__ import annotations

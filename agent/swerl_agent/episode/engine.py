@@ -35,7 +35,7 @@ USAGE = {
 }
 
 ALL_TOKENS = -1  # what SGLang calls a top_k that leaves none out
-SEED_BITS = 62  # of a seed nobody chose; without one a deterministic server would give all of a group the same answer
+SEED_BITS = 62  # of a random seed; without one a deterministic server would give a whole group the same answer
 RETRIES = 8
 FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
 LAST_DELAY = 15.0

@@ -21,7 +21,7 @@ class Answer:
     """One answer."""
 
     text: str  # all that was sampled
-    message: Message  # what the client is told
+    message: Message  # what the client gets
     call_ids: list[str]  # of its calls
     finish_reason: str  # stop | length | tool_calls
     generation: Generation

@@ -24,7 +24,7 @@ class Refusal(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """What the client is told."""
+        """The response body."""
         return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
 
 

@@ -1,7 +1,7 @@
-"""One episode as the gateway sees it: its limits, what the model answered in it, and how it was cut short.
+"""One episode as the gateway sees it: its limits, the model's answers, and how it was cut short.
 
-Guarantees: what the model answered is recorded, also when nobody waits for it any more; after `close` nothing is asked
-of it and every request is refused; a lost engine is told apart from all that the agent or the model does.
+Guarantees: an answer of the model is recorded, also when its client has disconnected; after `close` every request is
+refused; a lost engine is distinguished from every failure of the agent or the model.
 """
 
 from __future__ import annotations

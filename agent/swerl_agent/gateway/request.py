@@ -148,7 +148,7 @@ class ChatRequest(BaseModel):
 
     @property
     def shown_tools(self) -> list[dict[str, Any]]:
-        """Tools the model is told of."""
+        """Tools in the model's prompt."""
         return (self.tools or []) if self.tool_choice != "none" else []
 
     @property

@@ -77,7 +77,7 @@ class Tree:
         return Context(ids, place, tuple(map(_as_text, request.messages)))
 
     def record(self, context: Context, generation: Generation, answer: Message, text: str) -> None:
-        """Keep an answer: its tokens, what the client is told of it, and its whole text."""
+        """Keep an answer: its tokens, the client's message, and its whole text."""
         segment = self._begun(context.ids)
         if segment is None:
             segment = TokenSegment(prompt_length=len(context.ids))

@@ -1,4 +1,4 @@
-"""Which of mini-swe-agent's templates did not render, as told by what was raised."""
+"""Which of mini-swe-agent's templates did not render, from the exception."""
 
 from __future__ import annotations
 

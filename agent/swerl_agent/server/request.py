@@ -17,7 +17,7 @@ from swerl_agent.tasks import Task, TaskError
 from swerl_agent.tasks.importing import ImportRequest, import_one
 from swerl_agent.tasks.records import Record
 
-# Sampling parameters that do not bear on tokens, and those that change nothing with this value.
+# Sampling parameters that do not affect tokens, and those that change nothing with this value.
 TEXT_ONLY = frozenset({"no_stop_trim", "skip_special_tokens", "spaces_between_special_tokens"})
 NEUTRAL = {"frequency_penalty": 0, "min_p": 0, "n": 1, "presence_penalty": 0, "repetition_penalty": 1}
 

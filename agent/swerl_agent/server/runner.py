@@ -95,7 +95,7 @@ class GoldenRunner:
         self._grader = grader
 
     async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
-        """See Runner; nothing is done that could be told."""
+        """See the protocol; there is no episode, so `on_end` is not called."""
         task = request.task
         patch = task.evaluation.patch
         episode = Episode(

@@ -1,6 +1,6 @@
-"""Which tasks results are published on.
+"""Tasks of published benchmarks.
 
-Guarantee: whoever reads tasks for training never gets one of these, unless its import was told to allow it.
+Guarantee: a training never gets one of these, unless the import allowed it explicitly.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ MEASURED = frozenset(  # repositories of the tasks of SWE-bench, its Lite and Ve
 
 
 def is_benchmark(data_source: str, split: str, repo: str) -> bool:
-    """Whether a task is one to measure with: by its data source and split, by its repository where nobody names them.
+    """Whether a task belongs to a benchmark: by its data source and split, or by its repository without a source.
 
-    A SWE-bench set of unknown split counts as one to measure with.
+    A SWE-bench set of unknown split counts as a benchmark.
     """
     if not data_source:
         return repo in MEASURED

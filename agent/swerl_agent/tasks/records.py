@@ -20,7 +20,7 @@ from .task import Task, TaskError, task_from_row
 
 SUFFIXES = (".jsonl", ".parquet")
 GRADING_SUFFIX = ".grading.jsonl"
-QUARANTINE = "quarantine.jsonl"  # tasks not to be used, beside them or where `swerl tasks check` was told to write
+QUARANTINE = "quarantine.jsonl"  # tasks not to be used; beside them, or in the output of `swerl tasks check`
 
 Columns = Mapping[str, Any]
 

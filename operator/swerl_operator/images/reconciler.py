@@ -1,6 +1,6 @@
 """Reconciles SweImageSets: read the set, its nodes and its Pods, decide, delete and create Pods, write the status.
 
-Guarantees: after a restart the status tells which images are pulled, and failures count from zero; an unchanged status
+Guarantees: after a restart the status names the pulled images, and failures count from zero; an unchanged status
 is not written; pulls on all nodes together stay below `pullsPerMinute`, shared by the sets that pull at the same time.
 """
 

@@ -23,7 +23,7 @@ TOTAL_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
 RETRIABLE_ANNOTATION = "kueue.x-k8s.io/retriable-in-group"
 OWNER_LABEL = "kueue.x-k8s.io/job-uid"  # of the Workload of a single Pod
 WORKLOAD_VERSIONS = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")  # since Kueue 0.15, and before
-UID_LENGTH = 8  # characters of it in the name, to tell groups of one name apart
+UID_LENGTH = 8  # characters of it in the name, to distinguish groups of one name
 LABEL_LENGTH = 63
 
 
