@@ -1,14 +1,16 @@
-"""Pages are plain technical English: none of the banned words, no long sentence."""
+"""Pages and code are plain technical English: none of the banned words, in pages no long sentence."""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .pages import name, pages, prose
+from .pages import ROOT, name, pages, prose
 
 # Words of literature, and what they mostly replaced (docs/decisions/names.md).
 BANNED = re.compile(
@@ -16,6 +18,8 @@ BANNED = re.compile(
     r"what is said|doubts?|doomed|condemned|objections?|testimony|last words|fate|made ahead|gone astray)\b",
     re.IGNORECASE,
 )
+CODE = ("agent", "cluster", "crds", "demo", "images", "operator", "tasks", "tiny_model")
+DATA = {"packages", "grading"}  # of tasks; grading is rewritten next
 LONGEST = 34  # words; the aim is 25, an enumeration may need more
 SPAN = re.compile(r"`[^`]*`")
 END = re.compile(r"[.:;?!](?:\s|$)|\s[–—]\s")
@@ -39,3 +43,23 @@ def test_a_page_uses_plain_words(page: Path) -> None:
 def test_sentences_are_short(page: Path) -> None:
     long = [sentence for sentence in sentences(page.read_text()) if len(sentence.split()) > LONGEST]
     assert long == []
+
+
+def texts(module: Path) -> Iterator[tuple[int, str]]:
+    """Lines of a module's comments, docstrings and messages with their numbers; one-word strings are data."""
+    kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+    for token in tokenize.generate_tokens(io.StringIO(module.read_text()).readline):
+        if token.type in kinds and " " in token.string:
+            yield from enumerate(SPAN.sub("", token.string).splitlines(), token.start[0])
+
+
+@pytest.mark.parametrize("folder", CODE)
+def test_code_uses_plain_words(folder: str) -> None:
+    modules = [path for path in (ROOT / folder).rglob("*.py") if not DATA & set(path.parts)]
+    found = [
+        f"{module.relative_to(ROOT)}:{number}: {line.strip()}"
+        for module in modules
+        for number, line in texts(module)
+        if BANNED.search(line)
+    ]
+    assert modules and found == []
