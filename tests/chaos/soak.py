@@ -117,8 +117,8 @@ class Churn:
         """Sessions in a Pod that stays, their streams cut."""
         async with Session(connect(self._client, self._pod)) as session:
             await self._commands(session)
-            assert session._link is not None
-            await session._link.close()
+            assert session._stream is not None
+            await session._stream.close()
             await self._commands(session)
 
     async def die(self) -> None:

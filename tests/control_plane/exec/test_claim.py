@@ -31,7 +31,7 @@ async def until_nothing_is_left(client: KubeClient, namespace: str, seconds: flo
         await asyncio.sleep(0.5)
 
 
-async def test_a_claim_serves_commands_files_and_folders(
+async def test_claim_runs_commands_and_copies_files(
     client: KubeClient, namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
@@ -59,7 +59,7 @@ async def test_a_claim_serves_commands_files_and_folders(
     await until_nothing_is_left(client, namespace, 15)
 
 
-async def test_nothing_leads_out_of_a_download(
+async def test_download_stays_inside_its_target(
     namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
 ) -> None:
     async with Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as (one,):
@@ -68,14 +68,14 @@ async def test_nothing_leads_out_of_a_download(
             await one.download("/srv/bad", tmp_path / "bad")
 
 
-async def test_a_claim_that_cannot_be_met_says_why(namespace: str, kubeconfig: str, operator: Operator) -> None:
+async def test_impossible_claim_names_the_cause(namespace: str, kubeconfig: str, operator: Operator) -> None:
     wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 5}
     with pytest.raises(NotReady, match=r"(?i)pull|image"):
         async with Sandbox.claim("registry.swerl:5000/swe-rl/no-such-image:1", 2, **wish):
             pass
 
 
-async def test_a_claim_that_must_not_pull_fails_at_once(namespace: str, kubeconfig: str, operator: Operator) -> None:
+async def test_claim_with_pull_policy_never_fails_at_once(namespace: str, kubeconfig: str, operator: Operator) -> None:
     wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 300}
     absent, started = "registry.swerl:5000/swe-rl/never-pulled:1", time.monotonic()
     with pytest.raises(ImagePullFailed, match=r"never-pulled.*Never"):
@@ -84,21 +84,21 @@ async def test_a_claim_that_must_not_pull_fails_at_once(namespace: str, kubeconf
     assert time.monotonic() - started < 25  # with time to spare for a busy node; a pull would be tried for 30 s
 
 
-async def test_a_claim_can_do_without_the_login_profile(namespace: str, kubeconfig: str, operator: Operator) -> None:
+async def test_claim_without_login_profile(namespace: str, kubeconfig: str, operator: Operator) -> None:
     wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL}
     async with Sandbox.claim(IMAGE, login=False, **wish) as (one,):
         await one.write("/etc/profile.d/seen.sh", "export SEEN=1\n")
         assert [(await one.run("echo $SEEN", login=login)).stdout for login in (None, True)] == [b"\n", b"1\n"]
 
 
-def test_the_blocking_face(namespace: str, kubeconfig: str, operator: Operator) -> None:
+def test_blocking_calls(namespace: str, kubeconfig: str, operator: Operator) -> None:
     with blocking.BlockingSandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
         group[0].write("/srv/x", b"1")
         result = group[0].run("cat x; sleep 60", cwd="/srv", timeout=1)
         assert result.timed_out and result.stdout == b"1"
 
 
-async def test_the_blocking_face_works_inside_a_running_event_loop(
+async def test_blocking_calls_work_inside_a_running_event_loop(
     namespace: str, kubeconfig: str, operator: Operator
 ) -> None:
     """As in a notebook, whose cells run in a loop."""
@@ -110,7 +110,7 @@ async def test_the_blocking_face_works_inside_a_running_event_loop(
         one.run("true")
 
 
-async def test_a_killed_program_leaves_nothing(
+async def test_killed_program_leaves_no_sandbox(
     client: KubeClient, namespace: str, kubeconfig: str, operator: Operator
 ) -> None:
     program = (

@@ -25,33 +25,33 @@ async def test_commands_files_and_bytes(session: Session) -> None:
     assert await session.read_file("/testbed/deep/file.bin") == data
 
 
-async def test_a_hundred_megabytes_cost_only_what_travels(session: Session) -> None:
+async def test_truncated_output_of_a_hundred_megabytes(session: Session) -> None:
     result = await session.run("head -c 104857600 /dev/zero | tr '\\0' x; echo end", timeout=120)
     assert result.stdout_bytes == 104857604 and len(result.stdout) == 256 << 10
     assert result.stdout.endswith(b"xend\n") and "bytes left out" in result.output
 
 
-async def test_a_command_without_end_and_its_daemon(session: Session) -> None:
+async def test_timeout_kills_a_command_and_its_daemon(session: Session) -> None:
     started = time.monotonic()
     result = await session.run("(setsid sh -c 'sleep 300' &) ; echo begun; sleep 600", timeout=3)
     assert result.timed_out and result.stdout == b"begun\n" and time.monotonic() - started < 30
     assert (await session.run("sleep 300 & echo here", timeout=30)).stdout == b"here\n"
 
 
-async def test_a_deleted_working_directory(session: Session) -> None:
+async def test_deleted_working_directory(session: Session) -> None:
     await session.run("mkdir -p /testbed; rm -rf /testbed", timeout=30)
     assert (await session.run("true", timeout=30, cwd="/testbed")).exit_code == 126
     assert (await session.run("mkdir /testbed", timeout=30, cwd="/")).exit_code == 0
     assert (await session.run("pwd", timeout=30, cwd="/testbed")).stdout == b"/testbed\n"
 
 
-async def test_a_command_that_kills_everything_in_the_pod(session: Session) -> None:
+async def test_command_that_kills_all_processes(session: Session) -> None:
     result = await session.run("echo begun; kill -9 -1; echo on; sleep 1", timeout=60)
     assert result.exit_code == 137 and result.stdout == b"begun\non\n"  # `kill -1` spares the one who calls it
     assert (await session.run("echo on", timeout=60)).stdout == b"on\n"
 
 
-async def test_another_pod_of_the_same_name_is_not_mistaken(
+async def test_other_pod_of_the_same_name_raises(
     session: Session, client: KubeClient, namespace: str, pod: Json, make_pod: MakePod
 ) -> None:
     await session.run("true", timeout=60)
@@ -63,8 +63,8 @@ async def test_another_pod_of_the_same_name_is_not_mistaken(
 
     await until(gone, f"{name} is gone")
     await make_pod(name)
-    assert session._link is not None
-    await session._link.close()
+    assert session._stream is not None
+    await session._stream.close()
     with pytest.raises(PodReplaced, match="replaced by another Pod"):
         await session.run("true", timeout=60)
 
@@ -76,28 +76,28 @@ async def test_twenty_sessions_at_once(client: KubeClient, pod: Json) -> None:
     await asyncio.gather(*(s.close() for s in sessions))
 
 
-async def test_the_stream_speaks_v4_when_the_server_does(session: Session, kubeconfig: str) -> None:
+async def test_stream_speaks_v4_if_the_server_does(session: Session, kubeconfig: str) -> None:
     await session.open()
-    assert session._link is not None
-    channel = session._link.channel
+    assert session._stream is not None
+    channel = session._stream.channel
     assert getattr(channel, "protocol", None) == "v4.channel.k8s.io"
     assert "Server Version" in kubectl(kubeconfig, "version")
 
 
-async def test_ten_megabytes_travel_whole_both_ways(session: Session) -> None:
+async def test_ten_megabytes_are_complete_both_ways(session: Session) -> None:
     data = bytes(range(256)) * (10 << 12)
     result = await session.run("tee /dev/stderr", timeout=60, stdin=data, max_output=len(data))
     assert result.stdout == data and result.stderr == data and not result.truncated
 
 
-async def test_what_is_cut_is_the_middle_and_the_counts_are_true(session: Session) -> None:
+async def test_truncation_removes_the_middle(session: Session) -> None:
     result = await session.run("seq 1 2000000; seq 1 9 >&2", timeout=60, max_output=101)
     assert (result.stdout_bytes, result.stderr_bytes, len(result.stdout)) == (14888896, 18, 101)
     assert result.stdout.startswith(b"1\n2\n3\n") and result.stdout.endswith(b"1999999\n2000000\n")
     assert "[14888795 bytes left out]" in result.output
 
 
-async def test_a_command_as_another_user(session: Session) -> None:
+async def test_command_as_another_user(session: Session) -> None:
     text = "id -un; echo $HOME; echo err >>/dev/stderr; cat; touch /root/x; exit 7"
     result = await session.run(text, timeout=30, user="nobody", stdin=b"in\0put\n", cwd="/tmp")
     assert (result.exit_code, result.stdout) == (7, b"nobody\n/nonexistent\nin\0put\n")

@@ -59,9 +59,7 @@ async def declare(client: KubeClient, namespace: str, operator: Operator) -> Asy
         await group.delete()
 
 
-async def test_a_claimed_sandbox_is_isolated_and_shows_no_future(
-    declare: Any, client: KubeClient, namespace: str
-) -> None:
+async def test_claimed_sandbox_is_isolated_and_scrubbed(declare: Any, client: KubeClient, namespace: str) -> None:
     group = await declare("claimed", replicas=2)
     sessions = await asyncio.gather(*(group.claim(ordinal) for ordinal in range(2)))
     for session in sessions:
@@ -76,15 +74,15 @@ async def test_a_claimed_sandbox_is_isolated_and_shows_no_future(
     assert (await client.get("v1", "pods", namespace, "swesb-claimed-1"))["status"]["phase"] == "Running"
 
 
-async def test_allowed_egress_is_not_probed_but_can_be(declare: Any, client: KubeClient) -> None:
+async def test_allowed_egress_skips_the_isolation_check(declare: Any, client: KubeClient) -> None:
     group = await declare("open", egress="allow", scrubGit=False)
     session = await group.claim(0, timeout=120)
     assert (await session.run("git tag", timeout=60, cwd="/testbed")).stdout == b"fixed\n"
     with pytest.raises(NotIsolated, match=r"tcp .*6443"):
-        await check_isolation(session, await api_addresses(client), patience=0)
+        await check_isolation(session, await api_addresses(client), settle=0)
 
 
-async def started_again(client: KubeClient, namespace: str, group: SandboxGroup) -> None:
+async def restarted(client: KubeClient, namespace: str, group: SandboxGroup) -> None:
     """Have the Pod's status say what a kubelet says whose runtime was away when the container began."""
     name = group.pod_name(0)
 
@@ -98,31 +96,29 @@ async def started_again(client: KubeClient, namespace: str, group: SandboxGroup)
         await asyncio.sleep(0.5)  # for the watch
         return restarts_of(group._watch.pod(name) or pod) == 1
 
-    await until(told, "the container was started again")
+    await until(told, "the container was restarted")
 
 
-async def test_a_container_started_again_is_blank_only_after_somebody_used_it(
-    declare: Any, client: KubeClient, namespace: str
-) -> None:
+async def test_restart_before_the_first_use_loses_nothing(declare: Any, client: KubeClient, namespace: str) -> None:
     group = await declare("again", egress="allow", scrubGit=False)
-    await started_again(client, namespace, group)
+    await restarted(client, namespace, group)
     session = await group.claim(0, timeout=60)
     assert (await session.run("echo served", timeout=60)).stdout == b"served\n"
     later = await SandboxGroup.adopt(client, name="again", spec=group.spec, labels=LABELS, namespace=namespace)
     assert later is not None
-    await started_again(client, namespace, later)
-    with pytest.raises(PodReplaced, match="started again"):
+    await restarted(client, namespace, later)
+    with pytest.raises(PodReplaced, match="was restarted"):
         await later.claim(0, timeout=60)
 
 
-async def test_a_pod_without_policy_is_not_handed_out(client: KubeClient, make_pod: MakePod, kubeconfig: str) -> None:
+async def test_pod_without_policy_is_not_isolated(client: KubeClient, make_pod: MakePod, kubeconfig: str) -> None:
     async with Session(connect(client, await make_pod())) as session:
         with pytest.raises(NotIsolated) as caught:
-            await check_isolation(session, await api_addresses(client), patience=0)
+            await check_isolation(session, await api_addresses(client), settle=0)
     assert "NetworkPolicy" in str(caught.value) and "dns" in str(caught.value)
 
 
-async def test_a_claim_that_cannot_be_met_says_why(declare: Any) -> None:
+async def test_impossible_claim_names_the_cause(declare: Any) -> None:
     group = await declare("missing", image="registry.swerl:5000/swe-rl/no-such-image:1")
     with pytest.raises((ImagePullFailed, NotReady), match=r"(?i)pull|image"):
         await group.claim(0, timeout=30)
@@ -131,11 +127,11 @@ async def test_a_claim_that_cannot_be_met_says_why(declare: Any) -> None:
         await huge.claim(0, timeout=5)
 
 
-async def test_what_is_prepared_is_claimed_at_once(declare: Any, client: KubeClient, namespace: str) -> None:
+async def test_prefetched_sandbox_is_claimed_at_once(declare: Any, client: KubeClient, namespace: str) -> None:
     group = await declare("ahead", replicas=3)
     group.prefetch()
     first = await group.claim(0)
-    await asyncio.wait(list(group._claims.values()), timeout=60)
+    await asyncio.wait(list(group._prefetched.values()), timeout=60)
     second = await at_once(group.claim(1))
     for session in (first, second):
         assert (await session.run("git -C /testbed log --oneline --all | wc -l", timeout=30)).stdout == b"1\n"
@@ -145,14 +141,14 @@ async def test_what_is_prepared_is_claimed_at_once(declare: Any, client: KubeCli
     assert alive == {"swesb-ahead-0", "swesb-ahead-1"}
 
 
-async def test_what_cannot_be_prepared_is_told_by_its_claim(declare: Any) -> None:
+async def test_failed_prefetch_is_raised_by_its_claim(declare: Any) -> None:
     group = await declare("vain", image="registry.swerl:5000/swe-rl/no-such-image:1", replicas=2)
     group.prefetch(timeout=20)
     with pytest.raises((ImagePullFailed, NotReady), match=r"(?i)pull|image"):
         await group.claim(0)
 
 
-async def test_a_group_deleted_while_waiting_ends_the_claim(declare: Any, client: KubeClient) -> None:
+async def test_deleted_group_ends_the_claim(declare: Any, client: KubeClient) -> None:
     group = await declare("dying", replicas=1)
     session = await group.claim(0, timeout=120)
     running = asyncio.create_task(session.run("sleep 300", timeout=400))
@@ -162,7 +158,7 @@ async def test_a_group_deleted_while_waiting_ends_the_claim(declare: Any, client
         await asyncio.wait_for(running, 60)
 
 
-async def test_a_declaration_that_is_cancelled_leaves_nothing(client: KubeClient, namespace: str) -> None:
+async def test_cancelled_declaration_leaves_no_group(client: KubeClient, namespace: str) -> None:
     spec = SweSandboxSpec.model_validate({"image": IMAGE, "resources": RESOURCES})
     cut = 0
     for number in range(40):

@@ -75,7 +75,7 @@ async def test_a_neighbour_is_noticed_until_it_is_closed(
         await check_isolation(session, targets)
         neighbour: Neighbour = request.getfixturevalue("neighbour")
         with pytest.raises(NotIsolated) as caught:
-            await check_isolation(session, targets, api_port=PORT, patience=0)
+            await check_isolation(session, targets, api_port=PORT, settle=0)
         said = re.search(rf"the sandbox reached tcp (\S+)%{DEVICE} {PORT};", str(caught.value))
         assert said and ip_address(said[1]) == ip_address(neighbour.address), caught.value
         neighbour.close()

@@ -32,7 +32,7 @@ def noted(command: str) -> str:
     return f"echo run >>/tmp/runs; {command}"
 
 
-async def test_a_proxy_that_drops_idle_connections_costs_nothing(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
+async def test_dropped_idle_connections_lose_nothing(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
     async with Proxy(kubeconfig, idle=3) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")
         async with KubeClient.from_environment(config) as client, Session(connect(client, pod)) as session:
@@ -45,7 +45,7 @@ async def test_a_proxy_that_drops_idle_connections_costs_nothing(kubeconfig: str
             assert await runs_in(session) == b"run\n" * 3
 
 
-async def test_frames_keep_an_idle_stream_alive(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
+async def test_keep_alive_frames_keep_an_idle_stream_open(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
     settings = SessionSettings(keep_alive=1.0)
     async with Proxy(kubeconfig, idle=3) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")
@@ -59,7 +59,7 @@ async def test_frames_keep_an_idle_stream_alive(kubeconfig: str, pod: Json, tmp_
             assert (proxy.connections, proxy.dropped) == (1, 0)
 
 
-async def test_a_black_hole_is_noticed_and_the_command_ran_once(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
+async def test_black_hole_is_detected_and_the_command_runs_once(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
     settings = SessionSettings(first_ping=1.0, next_ping=3.0, chunk_timeout=3.0)
     async with Proxy(kubeconfig) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")
@@ -85,7 +85,7 @@ async def test_a_black_hole_is_noticed_and_the_command_ran_once(kubeconfig: str,
 @pytest.mark.parametrize(
     ("offered", "spoken"), [([V4, V5], V4), ([V5, V4], V5), (["v9.channel.k8s.io", V4], V4), ([V5], V5)]
 )
-async def test_the_next_protocol_is_asked_for_when_one_is_refused(
+async def test_refused_protocol_falls_back_to_the_next(
     client: KubeClient, pod: Json, monkeypatch: pytest.MonkeyPatch, offered: list[str], spoken: str
 ) -> None:
     monkeypatch.setattr(protocol, "PROTOCOLS", tuple(offered))
@@ -122,7 +122,7 @@ class Account:
         self._kubectl("delete", "secret", secret)
 
 
-async def test_a_token_that_changes_is_read_again(kubeconfig: str, namespace: str, pod: Json, tmp_path: Path) -> None:
+async def test_rotated_token_is_read_again(kubeconfig: str, namespace: str, pod: Json, tmp_path: Path) -> None:
     account = Account(kubeconfig, namespace, tmp_path / "token")
     account.give("first")
     async with Proxy(kubeconfig) as proxy:
@@ -143,9 +143,7 @@ async def test_a_token_that_changes_is_read_again(kubeconfig: str, namespace: st
             assert await runs_in(session) == b"run\n" * 3
 
 
-async def test_a_missing_right_is_said_and_not_waited_out(
-    kubeconfig: str, namespace: str, pod: Json, tmp_path: Path
-) -> None:
+async def test_missing_permission_raises_early(kubeconfig: str, namespace: str, pod: Json, tmp_path: Path) -> None:
     settings = SessionSettings(refused_window=2.0)
     kubectl(kubeconfig, "-n", namespace, "create", "serviceaccount", "looker")
     kubectl(kubeconfig, "-n", namespace, "create", "role", "looker", "--verb=get", "--resource=pods")
@@ -162,7 +160,7 @@ async def test_a_missing_right_is_said_and_not_waited_out(
                 await asyncio.wait_for(session.run("true", timeout=60), 30)
 
 
-async def test_a_container_that_the_pod_has_not_is_named(client: KubeClient, pod: Json) -> None:
+async def test_missing_container_is_named(client: KubeClient, pod: Json) -> None:
     settings = SessionSettings(refused_window=2.0)
     metadata = pod["metadata"]
     place = PodConnector(client, metadata["namespace"], metadata["name"], uid=metadata["uid"], container="absent")
@@ -212,7 +210,7 @@ async def slow(client: KubeClient, pod: Json) -> AsyncIterator[tuple[SlowConnect
         yield connector, session
 
 
-async def test_a_reader_that_stops_loses_nothing_and_holds_up_nobody(
+async def test_stopped_reader_loses_nothing_and_blocks_no_other(
     slow: tuple[SlowConnector, Session], session: Session
 ) -> None:
     connector, reader = slow
@@ -236,7 +234,7 @@ async def test_a_reader_that_stops_loses_nothing_and_holds_up_nobody(
     assert await runs_in(session) == b"run\n"
 
 
-async def test_a_client_that_stands_still_loses_nothing(session: Session) -> None:
+async def test_blocked_event_loop_loses_nothing(session: Session) -> None:
     running = asyncio.create_task(session.run(noted("seq 1 1000000; seq 1 5 >&2"), timeout=60, max_output=10 << 20))
     await asyncio.sleep(0.3)
     time.sleep(5)  # noqa: ASYNC251  # the whole event loop stands still

@@ -76,7 +76,7 @@ async def shell(runtime: SandboxRuntime) -> AsyncIterator[Shell]:
     await runtime.close_session(CLOSE)
 
 
-async def test_a_deployment_lives_from_start_to_stop(fields: dict[str, Any], kubeconfig: str, namespace: str) -> None:
+async def test_deployment_starts_and_stops(fields: dict[str, Any], kubeconfig: str, namespace: str) -> None:
     deployment = get_deployment(SandboxDeploymentConfig(**fields))
     with pytest.raises(DeploymentNotStartedError):
         await deployment.is_alive()
@@ -90,12 +90,12 @@ async def test_a_deployment_lives_from_start_to_stop(fields: dict[str, Any], kub
     kubectl(kubeconfig, "-n", namespace, "wait", "--for=delete", f"pod/{name}", "--timeout=60s")
 
 
-async def test_a_sandbox_that_cannot_be_had_is_an_error_of_the_start(fields: dict[str, Any]) -> None:
+async def test_unavailable_sandbox_fails_the_start(fields: dict[str, Any]) -> None:
     with pytest.raises(DeploymentStartupError, match="resources"):
         await SandboxDeployment(**fields | {"sandbox": {"resources": 1}}).start()
 
 
-async def test_a_session_keeps_its_state(shell: Shell) -> None:
+async def test_session_keeps_its_state(shell: Shell) -> None:
     await shell.run(
         "cd /tmp; export COLOUR=green; plain=1; greet() { echo hello $1; }; shopt -s extglob; declare -i n=4"
     )
@@ -108,7 +108,7 @@ async def test_a_session_keeps_its_state(shell: Shell) -> None:
     assert await shell.says("echo $?") == "7\n"
 
 
-def test_every_call_may_come_from_another_event_loop(runtime: SandboxRuntime) -> None:
+def test_calls_may_come_from_any_event_loop(runtime: SandboxRuntime) -> None:
     asyncio.run(runtime.create_session(CreateBashSessionRequest(session="loops")))
     asyncio.run(runtime.run_in_session(BashAction(command="x=5", session="loops", timeout=20)))
     seen = asyncio.run(runtime.run_in_session(BashAction(command="echo $x", session="loops", timeout=20)))
@@ -116,54 +116,54 @@ def test_every_call_may_come_from_another_event_loop(runtime: SandboxRuntime) ->
     asyncio.run(runtime.close_session(CloseBashSessionRequest(session="loops")))
 
 
-async def test_a_session_has_its_name_once(shell: Shell) -> None:
+async def test_session_name_is_unique(shell: Shell) -> None:
     with pytest.raises(SessionExistsError):
         await shell.runtime.create_session(SESSION)
 
 
-async def test_the_exit_code_is_checked_as_asked(shell: Shell) -> None:
+async def test_check_controls_exit_code_errors(shell: Shell) -> None:
     assert (await shell.run("echo out; false\n(exit 3)", check="silent")).exit_code == 3
     assert (await shell.run("exit_code_is_not_asked=1; false", check="ignore")).exit_code is None
     with pytest.raises(NonZeroExitCodeError, match=r"^while counting: .*exit code 4"):
         await shell.run("(exit 4)", error_msg="while counting")
 
 
-async def test_a_command_arrives_as_it_is(shell: Shell) -> None:
+async def test_command_arrives_unchanged(shell: Shell) -> None:
     odd = "tab\there !! !x \\n \"two\" 'one' $HOME `id` \x01\x03\x04\x1a\x7f ünï \N{SNOWMAN} %s"
     text = odd + "\n" + "\n".join(f"{number} {'x' * 90}" for number in range(1500)) + "\n"
     await shell.run(f"cat >/tmp/odd <<'END'\n{text}END")
     assert (await shell.runtime.read_file(ReadFileRequest(path="/tmp/odd"))).content == text
 
 
-async def test_what_bash_cannot_parse_is_not_run_at_all(shell: Shell) -> None:
+async def test_syntax_error_runs_nothing(shell: Shell) -> None:
     with pytest.raises(BashIncorrectSyntaxError) as caught:
         await shell.run("touch /tmp/never\nif then")
     assert "syntax error" in caught.value.extra_info["bash_stderr"]
     assert await shell.says("ls /tmp/never 2>/dev/null || echo none") == "none\n"
 
 
-async def test_output_has_neither_escapes_nor_carriage_returns(shell: Shell) -> None:
+async def test_output_has_no_escapes_or_carriage_returns(shell: Shell) -> None:
     assert await shell.says("printf '\\033[1;31mred\\033[0m\\r\\n  x'; echo err >&2") == "red\r\n  xerr\n"
     assert len(await shell.says("head -c 3000000 /dev/zero | tr '\\0' z")) == 3_000_000
 
 
-async def test_a_command_that_takes_too_long_is_interrupted(shell: Shell) -> None:
+async def test_timed_out_command_can_be_interrupted(shell: Shell) -> None:
     with pytest.raises(CommandTimeoutError):
         await shell.run("echo begun; sleep 100; echo never", timeout=1)
-    with pytest.raises(CommandTimeoutError, match="former command"):
+    with pytest.raises(CommandTimeoutError, match="earlier command"):
         await shell.run("echo too early", timeout=1)
     done = await shell.runtime.run_in_session(BashInterruptAction(timeout=5))
     assert done.output == "begun" and done.exit_code == 0
     assert await shell.says("echo goes on") == "goes on\n"
 
 
-async def test_a_late_command_is_waited_for(shell: Shell) -> None:
+async def test_next_action_waits_for_a_late_command(shell: Shell) -> None:
     with pytest.raises(CommandTimeoutError):
         await shell.run("sleep 3; echo late", timeout=1)
     assert await shell.says("echo next") == "next\n"
 
 
-async def test_a_program_that_ignores_the_interrupt_is_killed(shell: Shell) -> None:
+async def test_program_that_ignores_the_interrupt_is_killed(shell: Shell) -> None:
     stubborn = "import signal, time\nfor n in 2, 20: signal.signal(n, 1)\nprint('here', flush=True)\ntime.sleep(99)"
     with pytest.raises(CommandTimeoutError):
         await shell.run(f'stty raw; python3 -c "{stubborn}"', timeout=2)
@@ -171,7 +171,7 @@ async def test_a_program_that_ignores_the_interrupt_is_killed(shell: Shell) -> N
     assert "goes on\n" in await shell.says("stty sane -echo; echo goes on")
 
 
-async def test_an_interrupt_may_come_beside_a_command(shell: Shell) -> None:
+async def test_interrupt_during_a_command(shell: Shell) -> None:
     running = asyncio.create_task(shell.run("echo begun; sleep 100", check="silent", timeout=60))
     await asyncio.sleep(1)
     await shell.runtime.run_in_session(BashInterruptAction(timeout=5))
@@ -179,7 +179,7 @@ async def test_an_interrupt_may_come_beside_a_command(shell: Shell) -> None:
     assert (ended.output.strip(), ended.exit_code) == ("begun", 130)
 
 
-async def test_talk_with_a_program(shell: Shell) -> None:
+async def test_interactive_program(shell: Shell) -> None:
     begun = await shell.run("python3", is_interactive_command=True, expect=["[>]{3} "])
     assert begun.expect_string == "[>]{3} " and "Python 3" in begun.output
     said = await shell.run("print(6 * 7)", is_interactive_command=True, expect=[">>> "])
@@ -203,7 +203,7 @@ async def test_startup_files_may_change_the_prompt(runtime: SandboxRuntime) -> N
     await runtime.close_session(CLOSE)
 
 
-async def test_a_shell_that_ends_is_said(runtime: SandboxRuntime) -> None:
+async def test_ended_shell_raises(runtime: SandboxRuntime) -> None:
     await runtime.create_session(SESSION)
     for command in ("exit 3", "echo more"):
         with pytest.raises(ShellLost, match="exit code 3"):
@@ -214,17 +214,17 @@ async def test_a_shell_that_ends_is_said(runtime: SandboxRuntime) -> None:
     await runtime.close_session(CLOSE)
 
 
-async def test_a_stream_that_is_cut_is_said(runtime: SandboxRuntime) -> None:
+async def test_lost_stream_raises(runtime: SandboxRuntime) -> None:
     await runtime.create_session(SESSION)
     channel = runtime._shells["default"]._open_channel()
     await runtime._loop.run(channel.close())
-    with pytest.raises(ShellLost, match="cut"):
+    with pytest.raises(ShellLost, match="stream to the session was lost"):
         await Shell(runtime).run("true")
     assert await runtime.is_alive()
     await runtime.close_session(CLOSE)
 
 
-async def test_closing_a_session_ends_what_runs_in_it(runtime: SandboxRuntime) -> None:
+async def test_closing_a_session_kills_its_programs(runtime: SandboxRuntime) -> None:
     await runtime.create_session(SESSION)
     with pytest.raises(CommandTimeoutError):
         await Shell(runtime).run("sleep 98765", timeout=1)
@@ -233,7 +233,7 @@ async def test_closing_a_session_ends_what_runs_in_it(runtime: SandboxRuntime) -
     assert (await runtime.execute(Command(command=gone, shell=True, timeout=20))).exit_code == 0
 
 
-async def test_a_command_of_its_own(runtime: SandboxRuntime) -> None:
+async def test_execute(runtime: SandboxRuntime) -> None:
     async def run(command: str | list[str], **options: Any) -> tuple[str, str, int | None]:
         done = await runtime.execute(Command(command=command, timeout=20, **options))
         return done.stdout, done.stderr, done.exit_code
@@ -249,7 +249,7 @@ async def test_a_command_of_its_own(runtime: SandboxRuntime) -> None:
         await run("exit 1", shell=True, check=True, error_msg="why")
 
 
-async def test_files_are_read_and_written_as_python_does(runtime: SandboxRuntime, tmp_path: Path) -> None:
+async def test_files_are_read_and_written_as_in_python(runtime: SandboxRuntime, tmp_path: Path) -> None:
     setup = "cd /tmp; echo old >tool; chmod 751 tool; ln -s tool link; printf 'caf\\351\\r\\nb' >latin; mkdir -p folder"
     await runtime.execute(Command(command=setup, shell=True, check=True, timeout=20))
     await runtime.write_file(WriteFileRequest(path="/tmp/link", content="né\n"))
@@ -271,7 +271,7 @@ async def test_files_are_read_and_written_as_python_does(runtime: SandboxRuntime
         await runtime.upload(UploadRequest(source_path=str(tmp_path / "none"), target_path="/tmp/x"))
 
 
-async def test_a_lost_sandbox_is_said(fields: dict[str, Any], kubeconfig: str, namespace: str) -> None:
+async def test_lost_sandbox_raises(fields: dict[str, Any], kubeconfig: str, namespace: str) -> None:
     deployment = SandboxDeployment(**fields)
     await deployment.start()
     try:
@@ -286,7 +286,7 @@ async def test_a_lost_sandbox_is_said(fields: dict[str, Any], kubeconfig: str, n
         await deployment.stop()
 
 
-def test_an_agent_written_for_docker_deployments(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_for_docker_deployments_works(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swerex_docker, "DockerDeployment", SandboxDeployment)
     image = fields.pop("image")
     environment = swerex_docker.SwerexDockerEnvironment(image=image, deployment_extra_kwargs=fields)

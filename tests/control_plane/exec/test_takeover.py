@@ -1,4 +1,4 @@
-"""Programs that are killed and started again go on where they were; what bears an id ran once."""
+"""Killed and restarted programs continue their work; a command with an id runs once."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def first_line(process: asyncio.subprocess.Process) -> str:
     return (await asyncio.wait_for(process.stdout.readline(), 120)).decode().strip()
 
 
-async def test_another_process_takes_a_session_over(
+async def test_session_is_taken_over_by_another_process(
     client: KubeClient, namespace: str, kubeconfig: str, pod: Json
 ) -> None:
     metadata = pod["metadata"]
@@ -93,7 +93,7 @@ async def test_another_process_takes_a_session_over(
             assert await session.read_file("/tmp/runs") == b"prepare\nbuild\ntest\n"
 
 
-async def test_a_program_that_was_overtaken_lets_go(client: KubeClient, namespace: str, kubeconfig: str) -> None:
+async def test_overtaken_program_releases_the_lease(client: KubeClient, namespace: str, kubeconfig: str) -> None:
     first, second = (
         LeaseKeeper(namespace, "shared", holder=who, kubeconfig=kubeconfig, interval=0.5) for who in ("one", "two")
     )
@@ -111,7 +111,7 @@ async def test_a_program_that_was_overtaken_lets_go(client: KubeClient, namespac
     await asyncio.to_thread(second.stop)
 
 
-async def test_a_program_that_is_started_again_gets_its_sandboxes_back(
+async def test_restarted_program_gets_its_sandboxes_back(
     client: KubeClient, namespace: str, kubeconfig: str, operator: Operator
 ) -> None:
     where: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL}

@@ -29,7 +29,7 @@ async def heir(session: Session, world: ImageFolder) -> AsyncIterator[Session]:
 async def die(session: Session, world: ImageFolder, task: asyncio.Task[CommandResult] | None = None) -> None:
     """The client is gone as a killed process is: its stream ends, and it says nothing more."""
     world.channel.cut()
-    session._link = None
+    session._stream = None
     if task is not None:
         session._connector = _Nowhere()
         task.cancel()
@@ -152,7 +152,7 @@ async def test_command_with_an_id_survives_its_caller(session: Session, tmp_path
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-@pytest.mark.parametrize("settings", [SessionSettings(watchdog_slack=0.0)], ids=[""])
+@pytest.mark.parametrize("settings", [SessionSettings(watchdog_after=60.0, watchdog_slack=0.0)], ids=[""])
 async def test_pod_kills_the_command_of_a_dead_client(session: Session, world: ImageFolder, tmp_path: Path) -> None:
     task = asyncio.create_task(session.run(f"touch {tmp_path}/begun; sleep 1000", timeout=2))
     await until_begun(tmp_path / "begun")
