@@ -1,7 +1,7 @@
-"""What an episode leaves on disk.
+"""The artifacts of an episode on disk.
 
-Guarantees: one folder per episode; files appear whole or not at all; nothing of the task's Evaluation is among them;
-an episode that ended inside `written_on_exit` is written, whatever came after it.
+Guarantees: one folder per episode. Files appear whole or not at all and hold nothing of the task's ground truth. An
+episode that ended inside `written_on_exit` is written, whatever follows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def write_artifacts(
     folder = directory / artifact_name(episode)
     folder.mkdir(parents=True)
     found = findings(executed(episode.steps)) if audit is None else audit
-    told = _told(episode, verdict, found)
+    public = _public_verdict(episode, verdict, found)
     info = {
         "instance_id": episode.instance_id,
         "group": episode.group,
@@ -89,8 +89,8 @@ def write_artifacts(
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,
         "reward": None,
-        "verdict": told,
-        "eval_result": told,
+        "verdict": public,
+        "eval_result": public,
         "audit": [asdict(finding) for finding in found],
         "timings": episode.timings,
         "usage": episode.usage,
@@ -111,7 +111,7 @@ def write_artifacts(
     return folder
 
 
-def _told(episode: Episode, verdict: Verdict | None, found: Collection[Finding]) -> dict[str, Any] | None:
+def _public_verdict(episode: Episode, verdict: Verdict | None, found: Collection[Finding]) -> dict[str, Any] | None:
     """The verdict with the rules of what was found; None where a patch was not graded, or an error kept it away."""
     if verdict is None and episode.patch is None and not episode.error_code:
         verdict = NO_PATCH

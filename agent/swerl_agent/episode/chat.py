@@ -2,7 +2,7 @@
 
 Guarantees: the model's answer is returned as the server gave it; a full context window is distinguished from every
 other refusal; the API key goes to the server and into no message; a request that still fails after the retries of
-`patiently`, or returns no chat completion, is an EngineError. Token ids and log-probs are unknown: no training.
+`with_retries`, or returns no chat completion, is an EngineError. Token ids and log-probs are unknown: no training.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import aiohttp
 
-from .engine import ROUTING_HEADER, EndpointError, EngineError, Transient, patiently, raise_if_transient
+from .engine import ROUTING_HEADER, EndpointError, EngineError, Transient, raise_if_transient, with_retries
 from .proxy import Proxy
 
 Message = Mapping[str, Any]  # as OpenAI's API has it
@@ -100,13 +100,13 @@ class ChatCompletions:
 
         Raises EndpointError for what must be changed, EngineError when there is no answer in CHECK_SECONDS.
         """
-        wish: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        optional: dict[str, Any] = {"tools": list(tools)} if tools else {}
         ask = partial(
             self.complete,
             [{"role": "user", "content": "Reply with OK."}],
             max_tokens=max_tokens,
             temperature=temperature,
-            **wish,
+            **optional,
         )
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -147,7 +147,7 @@ class ChatCompletions:
             **self._sampling,
             **more,
         }
-        return await patiently(self._url, partial(self._complete_once, request, routing_key))
+        return await with_retries(self._url, partial(self._complete_once, request, routing_key))
 
     async def _complete_once(self, request: Mapping[str, Any], routing_key: str) -> Completion:
         headers = {ROUTING_HEADER: routing_key} if routing_key else {}
@@ -165,7 +165,7 @@ class ChatCompletions:
 
     async def _find_model(self) -> None:
         """Raises EndpointError when the server lists its models and ours is not among them."""
-        status, text = await patiently(self._base, partial(self._ask, "GET", f"{self._base}/models", {}))
+        status, text = await with_retries(self._base, partial(self._ask, "GET", f"{self._base}/models", {}))
         if status in (401, 403):
             self._refuse(status, text)
         try:

@@ -1,4 +1,4 @@
-"""Inference engines, spoken to in tokens.
+"""Inference engines with token input and output.
 
 Guarantees: ids and log-probs of a `Generation` have equal length and belong together, and each log-prob is a number; an
 answer that the server aborted (for a weight update, say) is continued from the tokens it has, and the spans say which
@@ -39,7 +39,7 @@ SEED_BITS = 62  # of a random seed; without one a deterministic server would giv
 RETRIES = 8
 FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
 LAST_DELAY = 15.0
-LONGEST_WAIT = 600.0  # seconds; a server that asks for a longer pause is as good as gone
+LONGEST_WAIT = 600.0  # seconds; a longer Retry-After is an EngineError
 FINISHES = ("stop", "length", "abort")
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ class SGLangEngine:
         return replace(whole, finish_reason="length")
 
     async def _post(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
-        return await patiently(self._url, partial(self._post_once, input_ids, sampling, routing_key))
+        return await with_retries(self._url, partial(self._post_once, input_ids, sampling, routing_key))
 
     async def _post_once(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
         request = {
@@ -176,15 +176,15 @@ class SGLangEngine:
 
 
 class Transient(Exception):
-    """An answer that another try may better; `after`: seconds that the server wants to be left alone, if it says so."""
+    """An answer that a retry may improve; `after`: seconds of the server's Retry-After, 0 without one."""
 
     def __init__(self, message: str, after: float = 0.0) -> None:
         super().__init__(message)
         self.after = after
 
 
-async def patiently(url: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """What `ask` gives, tried again while the server at `url` is busy or gone; raises EngineError in the end."""
+async def with_retries(url: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """The result of `ask`, retried while the server at `url` is busy or down; raises EngineError in the end."""
     for attempt in range(RETRIES + 1):
         try:
             return await ask()

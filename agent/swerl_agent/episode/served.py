@@ -1,7 +1,7 @@
-"""Which model an SGLang server or router says that it serves, and whether it is the one that is meant.
+"""Checks that an SGLang server or router serves the intended model.
 
-Guarantee: only what the server itself says otherwise is an error; one that says nothing, or does not answer, is
-believed, and the attempts will show.
+Guarantee: only a contradicting report of the server is an error. If the server reports nothing, or does not answer, the
+check is skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHANGE_TOKENIZER = "--tokenizer, or model.endpoint.tokenizer of a SweEval"
 
 @dataclass(frozen=True)
 class Served:
-    """What a server says of its model; empty where it says nothing."""
+    """A server's report of its model; empty fields were not reported."""
 
     names: tuple[str, ...] = ()  # names and paths, each once
     kind: str = ""  # model_type of its config.json
@@ -46,7 +46,7 @@ async def check_served(base_url: str, http: aiohttp.ClientSession, *, model: str
 
 
 async def served(base_url: str, http: aiohttp.ClientSession) -> Served:
-    """What the server at `base_url` says."""
+    """The report of the server at `base_url`."""
     base = base_url.rstrip("/")
     info: Mapping[str, Any] = {}
     for path in INFO:

@@ -1,8 +1,7 @@
-"""Agents that know nothing of tokens: an OpenAI-compatible endpoint per episode that records what training needs.
+"""Agents without token access: an OpenAI-compatible endpoint per episode that records the data for training.
 
-Guarantees: an agent's requests are answered by the policy, and its samples are the tokens as they were read and
-sampled, with their log-probs and weight versions (`Gateway`); before a server that is spoken to in messages, there are
-none (`Relay`). The agent is not changed.
+Guarantees: the policy answers an agent's requests. A `Gateway` records the tokens as they were read and sampled, with
+log-probs and weight versions; a `Relay` to a chat completions server records no tokens. The agent is unmodified.
 """
 
 from .application import Endpoint, Endpoints, Gateway, Relay

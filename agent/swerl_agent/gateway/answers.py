@@ -1,4 +1,4 @@
-"""What a generation says to the client: text, tool calls, why it ended. Pure."""
+"""From a generation to the client's answer: text, tool calls, finish reason. Pure."""
 
 from __future__ import annotations
 

@@ -34,17 +34,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the agent of one episode finds its model."""
+    """The model's endpoint for the agent of one episode."""
 
     base_url: str  # ends with /v1
-    api_key: str  # alone enough at the gateway's own /v1; at base_url it is not looked at
+    api_key: str  # identifies the episode at the gateway's own /v1; ignored at base_url
     model: str
 
 
 class Endpoints(ABC):
-    """Endpoints for any number of episodes; a context that listens.
+    """Endpoints for any number of episodes; listens while its context is open.
 
-    `port` 0 is any free one. `address` is how agents reach the host when that is not the one it listens on.
+    `port` 0 picks a free one. `address` is the host name for agents where it differs from `host`.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Endpoints(ABC):
 
     @abstractmethod
     def _record(self, spec: AgentSpec, *, routing_key: str, temperature: float) -> Recording:
-        """What answers and records one episode from now on."""
+        """The recording that answers one episode."""
 
     @property
     def url(self) -> str:
-        """Where it listens, for clients with the key as their API key: the base URL is this with /v1."""
+        """The listening address; with /v1 it is the base URL for clients that use the key as their API key."""
         return f"http://{self._address}:{self._port}"
 
     async def __aenter__(self) -> Self:
@@ -80,7 +80,7 @@ class Endpoints(ABC):
 
     @contextlib.contextmanager
     def episode(self, spec: AgentSpec, *, routing_key: str, temperature: float) -> Iterator[tuple[Endpoint, Recording]]:
-        """An endpoint that ends with the context, and what comes through it.
+        """An endpoint that closes with the context, and its recording.
 
         `routing_key` keeps episodes of one prompt on one engine; `temperature` is for requests that name none.
         """
@@ -128,7 +128,7 @@ class Endpoints(ABC):
 
 
 class Gateway(Endpoints):
-    """Endpoints before an engine; what comes through them is recorded in tokens."""
+    """Endpoints in front of an engine; requests are recorded in tokens."""
 
     def __init__(self, engine: Engine, tokenizer: HFTokenizer, **place: Any) -> None:
         super().__init__(**place)
@@ -139,7 +139,7 @@ class Gateway(Endpoints):
 
 
 class Relay(Endpoints):
-    """Endpoints before an OpenAI-compatible server; what comes through them is recorded in messages alone."""
+    """Endpoints in front of an OpenAI-compatible server; requests are recorded in messages alone."""
 
     def __init__(self, server: ChatCompletions, **place: Any) -> None:
         super().__init__(**place)

@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Refusal(Exception):
-    """A request that is not answered; `param` names the field at fault."""
+    """A refused request; `param` names the invalid field."""
 
     status: int  # of HTTP
     kind: str
@@ -34,16 +34,16 @@ def invalid(message: str, param: str | None, *, code: str | None = None) -> Refu
 
 
 def ended(code: str, message: str) -> Refusal:
-    """A limit of the episode is reached; as after its end, clients do not try again."""
+    """A limit of the episode is reached; clients do not retry."""
     return Refusal(404, "invalid_request_error", code, message)
 
 
 def closed() -> Refusal:
-    """The episode is over, or never was."""
+    """The episode has ended or does not exist."""
     return Refusal(404, "invalid_request_error", "episode_not_found", "no such episode, or it has ended")
 
 
 def internal(error: Exception) -> Refusal:
-    """The gateway itself has failed, which is logged."""
+    """The gateway itself failed; the error is logged."""
     logger.error("a request for a chat completion failed", exc_info=error)
     return Refusal(500, "server_error", "internal", f"{type(error).__name__}: {error}")

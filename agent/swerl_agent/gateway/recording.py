@@ -24,7 +24,7 @@ Work = Callable[[], Awaitable[Body]]
 
 
 class Recording(ABC):
-    """Answers the requests of one episode, at any number at once, until its limits; time begins now."""
+    """Answers the concurrent requests of one episode within its limits; its time starts now."""
 
     segments: list[TokenSegment]
     """The tokens of the episode; the list grows with it, and stays empty where only text is known."""
@@ -33,12 +33,12 @@ class Recording(ABC):
         self._spec = spec
         self._deadline = asyncio.get_running_loop().time() + spec.episode_timeout_seconds
         self._asked: set[asyncio.Task[Body]] = set()
-        self._calls = 0  # that were let in
+        self._calls = 0  # admitted
         self._closed = False
-        self.refused: str | None = None  # exit status of an Episode that ends for the newest refusal
+        self.refused: str | None = None  # exit status that the newest refusal gives the Episode
         self.usage: dict[str, float] = {}  # sums of what the engine said of its requests, see Generation
         self.seconds = 0.0  # spent waiting for the engine, of all requests together
-        self.lost: asyncio.Future[EngineError] = asyncio.get_running_loop().create_future()  # what ended the engine
+        self.lost: asyncio.Future[EngineError] = asyncio.get_running_loop().create_future()  # the engine's loss
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class Recording(ABC):
 
     @abstractmethod
     def _begin(self, request: ChatRequest, body: Body) -> Work:
-        """The work of asking the model and recording its answer; raises Refusal for what it cannot be asked.
+        """The work of querying the model and recording its answer; raises Refusal for an invalid request.
 
         The work raises Refusal and EngineError.
         """
@@ -65,7 +65,7 @@ class Recording(ABC):
         asking = asyncio.create_task(self._in_time(work))
         self._asked.add(asking)
         asking.add_done_callback(self._asked.discard)
-        await asyncio.wait({asking})  # who goes away meanwhile does not end it
+        await asyncio.wait({asking})  # a disconnected client does not cancel it
         if asking.cancelled():
             raise closed()
         self.refused = None if asking.exception() is None else self.refused
