@@ -62,7 +62,10 @@ def _pack(folder: Path) -> bytes:
 def _unpack(packed: bytes, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:  # a compressed one may be of any size
+            size = sum(member.size for member in archive.getmembers())
+            if size > FOLDER_LIMIT:
+                raise FileError(f"the archive from the sandbox holds {size} bytes, the limit is {FOLDER_LIMIT}")
             archive.extractall(folder, filter="data")
     except tarfile.TarError as error:
         raise FileError(f"the archive from the sandbox for {folder} is refused: {error}") from error

@@ -8,6 +8,7 @@ Guarantees:
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -230,8 +231,10 @@ class Reader:
             token, word, id, *numbers = line.split(b" ")
             exit_code, timed_out, out, err = map(int, numbers[:-2])
             began, ended = map(float, numbers[-2:])
+            name = id.decode()
         except ValueError:
             raise ProtocolError(f"not a result line: {line[:80]!r}") from None
-        if token != self._token or word != b"result":
+        sane = math.isfinite(began) and math.isfinite(ended) and min(out, err) >= 0
+        if token != self._token or word != b"result" or not sane:
             raise ProtocolError(f"not a result line: {line[:80]!r}")
-        return id.decode(), exit_code, timed_out, out, err, ended - began if began and ended else None
+        return name, exit_code, timed_out, out, err, ended - began if began and ended else None

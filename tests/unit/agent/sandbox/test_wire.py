@@ -35,7 +35,18 @@ def test_output_that_resembles_a_result_is_output() -> None:
 
 
 @pytest.mark.parametrize(
-    "noise", [b"noise\n", b"other result c1 0 0 0 0 0 0\n", b"tok result c1 x 0 0 0 0 0\n", b"x" * 5000]
+    "noise",
+    [
+        b"noise\n",
+        b"other result c1 0 0 0 0 0 0\n",
+        b"tok result c1 x 0 0 0 0 0\n",
+        b"tok result c1 0 0 -5 0 1 2\n",
+        b"tok result c1 0 0 0 -1 1 2\n",
+        b"tok result c1 0 0 0 0 nan 2\n",
+        b"tok result c1 0 0 0 0 1 inf\n",
+        b"tok result \xff 0 0 0 0 1 2\n",
+        b"x" * 5000,
+    ],
 )
 def test_other_bytes_are_a_protocol_error(noise: bytes) -> None:
     reader = Reader("tok")

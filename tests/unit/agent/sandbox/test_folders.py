@@ -1,0 +1,38 @@
+"""Archives from a sandbox, whose content is the model's choice."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from swerl_agent.sandbox import folders
+from swerl_agent.sandbox.errors import FileError
+
+
+def archive(*members: tuple[str, int]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as opened:
+        for name, size in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = size
+            opened.addfile(entry, io.BytesIO(bytes(size)))
+    return packed.getvalue()
+
+
+def test_a_plain_archive_is_unpacked(tmp_path: Path) -> None:
+    folders._unpack(archive(("a/b", 3)), tmp_path / "to")
+    assert (tmp_path / "to/a/b").read_bytes() == bytes(3)
+
+
+def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError):
+        folders._unpack(gzip.compress(archive(("a", 1))), tmp_path)
+
+
+def test_an_archive_of_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "FOLDER_LIMIT", 5)
+    with pytest.raises(FileError, match="holds 6 bytes"):
+        folders._unpack(archive(("a", 3), ("b", 3)), tmp_path)
