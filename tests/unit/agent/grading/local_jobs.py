@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from swerl_agent.grading import Grader
 from swerl_agent.grading.framing import Framer
 from swerl_agent.grading.job import JobRun, NoReport
 from swerl_agent.grading.manifests import WITNESS, Placement
+from swerl_agent.tasks import Task
 from swerl_api import GradingSpec
 
 from .wrapper import ALONE
@@ -31,6 +33,12 @@ class Cluster:
         return {}
 
     async def delete(self, *what: Any, **how: Any) -> None: ...
+
+
+def at(task: Task, tree: Path) -> Task:
+    """The task with its work tree elsewhere."""
+    script = task.evaluation.eval_script.replace("/testbed", str(tree))
+    return replace(task, evaluation=replace(task.evaluation, eval_script=script))
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from swerl_agent.grading.contrast import Alteration
 
 from tests.control_plane.grading.task_image import SOURCE, Repository
 
-from .local_jobs import local_grader
+from .local_jobs import at, local_grader
 
 WRONG = "    return max(low, value)"
 FRAME = "    import sys\n    frame = sys._getframe(1).f_code\n"
@@ -29,9 +29,10 @@ async def verdicts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patches: dict[str, str], **changes: object
 ) -> dict[str, Verdict]:
     repository = Repository(tmp_path / "calc")
-    task = repository.task("image")
+    tree = tmp_path / "tree"
+    task = at(repository.task("image"), tree)
     files = {name: repository.patch({"calc.py": SOURCE.replace(WRONG, code)}) for name, code in patches.items()}
-    async with local_grader(monkeypatch, repository.folder, Path("/testbed"), **changes) as grader:
+    async with local_grader(monkeypatch, repository.folder, tree, **changes) as grader:
         files["gold"] = task.evaluation.patch
         return {name: await grader.grade(task, patch) for name, patch in files.items()}
 
