@@ -85,7 +85,7 @@ async def _run(
             keep_log=partial(_keep_log, options.output / LOGS),
         ) as grader,
     ):
-        await check(grader, tasks, journal, repeat=options.repeat, tell=tell)
+        await check(grader, tasks, journal, repeat=options.repeat, report=tell)
 
 
 def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:

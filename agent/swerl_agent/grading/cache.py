@@ -1,7 +1,7 @@
 """Verdicts by content: the same patch on the same image under the same script and policy is graded once.
 
-An image that is named by a tag may be another one tomorrow: a verdict tells the digest that its Job ran, and is of no
-use to those who know that it is another now.
+An image that is named by a tag may be another one tomorrow: a verdict holds the digest that its Job ran, and is
+not used where the tag is known to mean another one now.
 
 Guarantees: a verdict that says nothing about the patch (infra_error) is never kept; any number of processes may share a
 folder; a folder that cannot be read or written (full disk, damaged file) costs a warning and a grading, never a

@@ -1,6 +1,6 @@
 """Verdicts by contrast: a patch that passes is run once more with tests whose outcome an honest one cannot change.
 
-Code that decides outcomes otherwise than by doing its work cannot have the known outcome, because nothing tells it
+Code that decides outcomes otherwise than by doing its work cannot have the known outcome, because it cannot know
 which run counts: paths, environment and command are those of every run, and each run has a Pod of its own.
 
 Guarantees: only alterations that the reference fix survives as expected are used (`calibrated`); which of them a run

@@ -50,7 +50,7 @@ class JobRun:
     """A Job that is over."""
 
     outcome: Outcome
-    image: str  # that it ran, as the node resolved it; empty where that was not told
+    image: str  # that it ran, as the node resolved it; empty where that is not known
 
 
 async def run_job(

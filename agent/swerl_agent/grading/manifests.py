@@ -26,7 +26,7 @@ GRADER_LABEL = "swerl.dev/grader"  # which Grader made it
 PART_BYTES = 700_000  # of payload per ConfigMap; base64 makes a third more of it, the limit is 1 MiB
 PULL_ALLOWANCE = 600  # seconds for scheduling and pulling, besides the eval script's own limit
 VARIABLE_CHARS = 100_000  # of the overlay per variable of the environment; the kernel takes 128 KiB
-TTL_SECONDS = 300  # a finished Job that nobody deleted
+TTL_SECONDS = 300  # a finished Job that was not deleted
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _pod(
                 "resources": _guaranteed(settings),
                 "volumeMounts": [{"name": "payload", "mountPath": PAYLOAD, "readOnly": True}],
                 "securityContext": {
-                    "runAsUser": 0,  # whoever the image names: scripts install, and write where they like
+                    "runAsUser": 0,  # whatever user the image names: scripts install, and write anywhere
                     "runAsGroup": 0,
                     "allowPrivilegeEscalation": False,
                     "capabilities": {

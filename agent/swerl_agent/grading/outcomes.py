@@ -32,7 +32,7 @@ def outcome_map(log: str) -> dict[str, str]:
 def outcome_report(task: Task, log: bytes) -> dict[str, Any]:
     """A report as swebench gives one, on a task that names every test's outcome.
 
-    Tests run on an applied patch alone, so it is told as applied.
+    Tests run on an applied patch alone, so the report says applied.
     """
     found = outcome_map(log.decode("utf-8", "replace"))
     expected = dict(task.evaluation.expected_output)

@@ -2,7 +2,7 @@
 
 Guarantees: a patch that names git's own files or a path outside the repository is never applied, nor one with an
 indented diff, which patch(1) alone reads, nor one whose code asks which test runs or reaches into pytest (unless the
-repository is pytest's or works with its inside), nor one that tells the runner what to load in a file that is left to
+repository is pytest's or works with its inside), nor one that sets what the runner loads in a file that is left to
 it (unless the reference fix does the same). Files that decide how tests run (the task's tests, other existing tests,
 pytest and interpreter hooks, test configuration), wherever they lie, are put back to the image's state after the patch,
 new ones removed; only paths that the reference fix itself changes are exempt.
@@ -68,7 +68,7 @@ IMPORTED = frozenset((
 FORMER_LIBRARY = frozenset(("asynchat", "asyncore", "binhex", "distutils", "formatter", "imp", "parser", "symbol"))
 
 # Lines from which git or patch takes a file's name, also where a hunk's counts claim them for its content: counts may
-# lie, so these are looked for everywhere, and by marks that honest content hardly has. `headers` tells of all others.
+# lie, so these are looked for everywhere, and by marks that honest content hardly has. `headers` yields all others.
 _HEADER = re.compile(
     r"^(?:diff --git |rename (?:from|to) |copy (?:from|to) |Index: |--- (?=.*\n\+\+\+ )|(?<=\n)\+\+\+ )(.*)$",
     re.MULTILINE,
@@ -111,7 +111,7 @@ def _shown(header: str) -> str:
 
 
 def steers_the_tests(patch: str, evaluation: Evaluation) -> str | None:
-    """Where `patch` tells the runner what to load, in a file that is left to it, or None.
+    """Where `patch` sets what the runner loads, in a file that is left to it, or None.
 
     None of it counts where the reference fix does the same.
     """
@@ -126,8 +126,8 @@ def steers_the_tests(patch: str, evaluation: Evaluation) -> str | None:
 def asks_which_test_runs(patch: str, evaluation: Evaluation, repo: str = "") -> str | None:
     """Where the code of `patch`, for a task of `repo`, asks which test runs or reaches into pytest, or None.
 
-    Counts only where contrast cannot tell. None of it counts in files that are put back, nor where the reference fix
-    does the same. Code of pytest itself knows which test runs, and code of its plugins reaches into it.
+    Counts only where contrast is off or unavailable, and neither in files that are put back nor where the reference
+    fix does the same. Code of pytest itself knows which test runs, and code of its plugins reaches into it.
     """
     allowed = {match for _, line in added_lines(evaluation.patch) for match in _AWARE.findall(line)}
     lines = {line.strip() for _, line in added_lines(evaluation.patch)}

@@ -140,7 +140,7 @@ def instance_report(patch: str, verdict: Verdict) -> dict[str, Any]:
 
 
 def summary(reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> dict[str, Any]:
-    """Counts and ids over an instance's reports; `unknown` are predictions whose task nobody has."""
+    """Counts and ids over an instance's reports; `unknown` are predictions without a known task."""
     ids = {
         "resolved_ids": [name for name, report in reports.items() if report["resolved"]],
         "unresolved_ids": [name for name, report in reports.items() if not report["resolved"] and _graded(report)],

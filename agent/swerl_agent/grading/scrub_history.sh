@@ -3,11 +3,11 @@
 #
 # Prints what it found and did: `clean` (nothing was there), `removed` (the store holds what HEAD reaches, whole),
 # `thinned` (of a history of more than $3 objects the commits and tags remain, files and folders only of HEAD, of $2, the
-# base commit, and of their parents: packing all of it anew takes longer than most tests) or `failed` and why. A store of
+# base commit, and of their parents: packing all of it again takes longer than most tests) or `failed` and why. A store of
 # more than $3 objects is clean when it has no later commit.
 set -u -o pipefail
 tree=$1 base=$2
-whole=${3:-100000} # objects up to which the store is compared object by object, and packed anew as it is
+whole=${3:-100000} # objects up to which the store is compared object by object, and packed again as it is
 
 repo() {
   git -c safe.directory='*' -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 "$@"

@@ -171,16 +171,16 @@ async def check(
     journal: ValidationJournal,
     *,
     repeat: int,
-    tell: Callable[[TaskValidation], None],
+    report: Callable[[TaskValidation], None],
 ) -> list[TaskValidation]:
-    """Every task with `repeat` runs of each kind, less where the infrastructure fails; `tell` gets each as it is known.
+    """Every task with `repeat` runs of each kind, less where the infrastructure fails; `report` gets each at once.
 
     Raises GradingError, KubeError and TaskError of the first task that has one; the others then end.
     """
 
     async def one(task: Task) -> TaskValidation:
         checked = await _checked(grader, task, journal, repeat)
-        tell(checked)
+        report(checked)
         return checked
 
     await asyncio.to_thread(library)  # once, before threads ask for it at the same time

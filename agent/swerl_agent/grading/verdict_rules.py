@@ -127,7 +127,7 @@ def after_contrast(verdict: Verdict, contrast: Contrast, findings: Sequence[str]
 
 
 def written(path: str) -> str:
-    """What is said of a file of the tests that the patch's code wrote to."""
+    """The finding on a file of the tests that the patch's code wrote to."""
     return f"{path} was written to while the tests ran"
 
 
@@ -191,7 +191,7 @@ def _two_tests(test: str, task: Task, witness: TestRecord) -> bool:
 def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole: bool) -> list[str]:
     """Where log and witness contradict each other; `whole`: nothing of the log was left out."""
     if witness.log and not report.get("tests_status"):
-        return ["the log does not tell of the test run that the witness saw"] if whole else []
+        return ["the log does not report the test run that the witness saw"] if whole else []
     if task.evaluation.eval_type == "fail_only":
         forged = _failed_unsaid(task, report, recorded_statuses(task, witness.log))
     else:
@@ -224,5 +224,5 @@ def _detail(report: Mapping[str, Any], outcome: Report, ending: str) -> str:
     if not status:
         return f"no readable test result; the eval script ended with {outcome.exit_code}"
     counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]
-    told = [f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts]
-    return ", ".join([*told, *(["by the log alone"] if report["resolved"] and not report["witnessed"] else [])])
+    parts = [f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts]
+    return ", ".join([*parts, *(["by the log alone"] if report["resolved"] and not report["witnessed"] else [])])

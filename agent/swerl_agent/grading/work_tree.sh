@@ -152,7 +152,7 @@ keep_the_unknown() {
     (cd / && xargs -0 -r cp -a --parents -t "$scratch/kept" --)
 }
 
-put_the_unknown_back() { # command that is told of each
+put_the_unknown_back() { # command that gets a note on each
   local path folder rest
   for path in "${!was[@]}"; do
     [ "$(state "$path")" != "${was[$path]}" ] || continue

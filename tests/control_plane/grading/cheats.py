@@ -248,8 +248,8 @@ CHEATS = {
     "exits after result lines": imported(EXIT, "cut short"),
     "exits at the end": imported(AT_EXIT, "both as passed and as failed"),
     "prints markers of its own": imported(MARKERS, "both as passed and as failed"),
-    "replaces stdout": imported(STDOUT, "does not tell of the test run"),
-    "daemon that rewrites the log": imported(DAEMON, "both as passed and as failed|does not tell of the test run"),
+    "replaces stdout": imported(STDOUT, "does not report the test run"),
+    "daemon that rewrites the log": imported(DAEMON, "both as passed and as failed|does not report the test run"),
     "signs a report of its own": imported(SIGNS, "cut short"),
     # pytest from inside
     "tests that do not run": imported(NO_RUN, "calc.py replaced Function.runtest"),

@@ -80,7 +80,7 @@ def summoned() -> str:
 
 
 def _own_pipe(folder: str) -> str:
-    """The pipe of this session's key, '' when there is none left: whoever renames it first has it."""
+    """The pipe of this session's key, '' when there is none left: the first process that renames it has it."""
     for name in sorted(name for name in os.listdir(folder) if name.startswith("key.")):
         try:
             os.rename(folder + "/" + name, folder + "/taken" + name)
@@ -186,7 +186,7 @@ def fresh_machinery(packages: "Sequence[str]", facts: Facts) -> "Iterator[str]":
 
 
 def listen(facts: Facts, record: Record) -> None:
-    """From now on tell of code that looks for what belongs to grading (Python 3.8 or newer)."""
+    """From now on report code that looks for what belongs to grading (Python 3.8 or newer)."""
     if hasattr(sys, "addaudithook"):
         private = (os.path.dirname(facts.folder) + os.sep, os.path.dirname(HERE) + os.sep)
         sys.addaudithook(functools.partial(_watch, facts, record, private))

@@ -111,16 +111,16 @@ def passes(probe: unittest.TestCase) -> bool:
 
 
 def passes_elsewhere(probe: unittest.TestCase, runner: Any) -> bool:
-    """Whether `runner`, Django's for parallel processes, tells of a test that must fail as of one that passed."""
+    """Whether `runner`, Django's for parallel processes, reports a test that must fail as passed."""
     try:
         events = [event[0] for event in runner().run(unittest.TestSuite([probe])).events]
-    except Exception:  # as of a failure that cannot be told to another process
+    except Exception:  # as of a failure that cannot be sent to another process
         return False
     return not {"addFailure", "addError", "addSubTest"}.intersection(events)
 
 
 def audit(run: "Sequence[tuple[str, str, Any, types.CodeType]]", record: Record, facts: Facts) -> None:
-    """Tell of tests that the patch made, and of those that are not at a run's end as they were at its beginning."""
+    """Report tests that the patch made, and of those that are not at a run's end as they were at its beginning."""
     for name, file, function, code in run:
         if function.__code__ is not code:
             record.write("suspicion", "the code of " + name + " was replaced")
@@ -129,7 +129,7 @@ def audit(run: "Sequence[tuple[str, str, Any, types.CodeType]]", record: Record,
 
 
 def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Facts) -> "Callable[..., Any]":
-    """A runner's `run` that tells of the outermost one's beginning and end."""
+    """A runner's `run` that reports the beginning and end of the outermost one."""
     before = machinery(MACHINERY)
 
     def outermost(self: Any, test: Any) -> Any:
@@ -140,7 +140,7 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
         functions = [(case.id(), defined_in(case), function_of(case)) for case in cases]
         known = [(*named, function, function.__code__) for *named, function in functions if function]
         last = cases[-1:]
-        del cases  # unittest lets go of each test once it has run
+        del cases  # unittest releases each test once it has run
         result = run(self, test)
         for each in replaced(before, facts):
             record.write("suspicion", each)

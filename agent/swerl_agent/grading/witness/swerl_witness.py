@@ -70,7 +70,7 @@ def status_of(report: Any) -> "str | None":
 
 
 def failing_test_passes(item: Any) -> "bool | None":
-    """Whether a test that must fail, run by the same machinery as `item`, passes; None when it cannot be told."""
+    """Whether a test that must fail, run by the same machinery as `item`, passes; None when that is not known."""
     from _pytest import python, runner
 
     def test() -> None:
@@ -103,7 +103,7 @@ def raised_by_patch(error: Any, facts: Facts) -> "str | None":
 
 
 def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
-    """Hooks that tell what is not at the session's end as it was at its beginning."""
+    """Hooks that report what is not at the session's end as it was at its beginning."""
     before: list[tuple[Any, str, Any, types.CodeType]] = []
     files = test_files(facts)
     known: set[int] = set()
