@@ -122,6 +122,14 @@ def test_reference_fixes_that_pass_are_a_rate() -> None:
     assert canary_figures(0, 0) == {}
 
 
+def test_verdicts_without_contrast_are_a_share_of_the_resolved_ones() -> None:
+    plain = rollout()
+    uncontrasted = replace(plain, resolved=True, verdict="resolved", uncontrasted=True)
+    others = [replace(plain, resolved=True, verdict="resolved"), replace(plain, resolved=False, verdict="unresolved")]
+    assert rollout_figures([uncontrasted, *others])["sandbox/uncontrasted_rate"] == 0.5
+    assert "sandbox/uncontrasted_rate" not in rollout_figures(others[1:])
+
+
 def test_every_figure_is_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     known = {name.strip("`") for name in re.findall(r"`[a-z]+/[^`]+`", page)}

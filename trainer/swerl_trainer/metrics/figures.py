@@ -259,5 +259,8 @@ def _grading(rollouts: Sequence[Rollout]) -> Figures:
     figures["sandbox/patch_apply_fail_rate"] = verdicts["patch_apply_failed"] / len(graded)
     figures["sandbox/policy_blocked_rate"] = verdicts["policy_blocked"] / len(graded)
     figures["sandbox/eval_infra_failure"] = verdicts["infra_error"] / len(graded)
+    resolved = [rollout for rollout in graded if rollout.resolved]
+    if resolved:
+        figures["sandbox/uncontrasted_rate"] = fmean(rollout.uncontrasted for rollout in resolved)
     latencies = [r.seconds["grading"] for r in graded if "grading" in r.seconds and not r.cached]
     return figures | ({"sandbox/eval_latency": fmean(latencies)} if latencies else {})

@@ -43,6 +43,7 @@ class Rollout:
     error: str = ""
     error_code: str = ""
     cached: bool = False  # the verdict came from the cache
+    uncontrasted: bool = False  # resolved by a task whose tests have no alteration that could confirm it
     segments: Sequence[TokenSegment] = ()  # the tokens, anew from each point where turns were left out of the context
     turns: int = 0
     steps: int = 0  # commands

@@ -63,6 +63,7 @@ def rollout_of(
         error=episode.error or (verdict.detail if verdict and infrastructure else ""),
         error_code=_error_code(episode) if infrastructure else "",
         cached=bool(verdict and verdict.cached),
+        uncontrasted=resolved and verdict is not None and verdict.report.get("contrast") == "unavailable",
         segments=episode.segments,
         turns=episode.turns,
         steps=len(episode.steps),
