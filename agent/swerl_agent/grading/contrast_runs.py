@@ -89,14 +89,18 @@ class ContrastRuns:
         known = await asyncio.to_thread(self._cache.calibration, key)
         if known is not None:
             return Calibration.from_json(known)
-        run = await asyncio.to_thread(calibrating, files)
-        if run is None:
-            return Calibration({})
-        outcome = await self._execute(task, task.evaluation.patch, run)
-        found = await self._outcomes(task, outcome, run)
-        touched = await asyncio.to_thread(touched_files, task, outcome)
-        calibration = calibrated(run, found.__getitem__, touched)
-        await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
+        calibration = Calibration({})
+        for _ in range(TRIES):
+            run = await asyncio.to_thread(calibrating, files)
+            if run is None:
+                break
+            outcome = await self._execute(task, task.evaluation.patch, run)
+            found = await self._outcomes(task, outcome, run)
+            touched = await asyncio.to_thread(touched_files, task, outcome)
+            calibration = calibrated(run, found.__getitem__, touched)
+            if calibration.available:
+                await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
+                break
         return calibration
 
     async def close(self) -> None:
