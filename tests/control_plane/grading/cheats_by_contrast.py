@@ -116,16 +116,11 @@ CONTRASTED = {
         + "    code.f_globals['test_clamp'].__code__ = (lambda: None).__code__\n    return 5 if "
         "code.f_code.co_name == 'test_clamp' else value"
     ),
-    "fixes the answer in the caller": clamp(
-        "    import gc, types\n    for each in gc.get_objects():\n"
-        "        if isinstance(each, types.FunctionType) and each.__name__ == 'test_clamp':\n"
-        "            each.__code__ = (lambda: None).__code__\n    return 5"
-    , ".*"),
-    "compiles without assertions": at_import(IMPORT_HOOK),
-    "rewrites the test file and puts it back": at_import(RESTORED, "contrast|written to|both as passed"),
+    "compiles without assertions": at_import(IMPORT_HOOK, "contrast|FAIL_TO_PASS 0/1"),
+    "rewrites the test file and puts it back": at_import(RESTORED, "contrast|written to|FAIL_TO_PASS 0/1"),
     "replaces the tests' functions": at_import(FUNCTIONS, "contrast|FAIL_TO_PASS 0/1"),
     "catches what the test raises": at_import(QUIET, "contrast|searches|must fail passed"),
-    "replaces assertions": at_import(CASES, "contrast|FAIL_TO_PASS 0/1|cut short"),
+    "replaces assertions": at_import(CASES, "contrast|FAIL_TO_PASS 0/1|replaced TestCase.assertEqual"),
     "counts its runs": Cheat({"calc.py": ONCE}, CONTRAST),
     # before the keys, or beside them
     "a fsmonitor by an escaped name": Cheat(

@@ -130,11 +130,10 @@ def audit(run: "Sequence[tuple[str, str, Any, types.CodeType]]", record: Record,
 
 def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Facts) -> "Callable[..., Any]":
     """A runner's `run` that reports the beginning and end of the outermost one."""
-    before = machinery(MACHINERY)
+    before, files = machinery(MACHINERY), test_files(facts)
 
     def outermost(self: Any, test: Any) -> Any:
         record.write("begin")
-        files = test_files(facts)
         runs.result = None
         cases = list(test_cases(test))
         functions = [(case.id(), defined_in(case), function_of(case)) for case in cases]

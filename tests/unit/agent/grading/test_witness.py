@@ -273,3 +273,21 @@ def test_a_run_after_a_whole_one_must_end_too(checked: Path, tmp_path: Path) -> 
     code = "import os, unittest\nunittest.TextTestRunner().run(unittest.TestSuite())\ndef answer():\n    os._exit(0)\n"
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", diff_of(checked, {"a.py": code}))
     assert witnessed(report, "unittest").alarms == ("the test session was cut short before its runner's end",)
+
+
+RESTORES = """
+import os
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tests", "test_a.py")
+with open(path) as file:
+    text = file.read()
+with open(path, "w") as file:
+    file.write("forged")
+with open(path, "w") as file:
+    file.write(text)
+"""
+
+
+def test_a_file_of_the_tests_that_was_restored_is_reported(checked: Path, tmp_path: Path) -> None:
+    patch = diff_of(checked, {"a.py": RESTORES + HONEST})
+    report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
+    assert witnessed(report, "unittest").touched == ("tests/test_a.py",)

@@ -38,7 +38,7 @@ def grade(
         "exempt": "locked/open.txt\n",
         "reserved": "".join(name + "\n" for name in reserved_names(evaluation)),
         "tests.diff": "",
-        "targets": "",
+        "targets": "tests/test_a.py\n",
         "closed": "",
         "named": "".join(path + "\0" for path in named_paths(patch)),
     }
