@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from swerl_agent.tasks import Task
@@ -48,11 +49,15 @@ class ContrastRuns:
         calibration = await self._calibration(task, files)
         chance = random.SystemRandom()
         missed: list[tuple[Expectation, Seen]] = []
+        spent = 0.0  # seconds of the tests' own
         for _ in range(TRIES):
             run = await asyncio.to_thread(contrasting, files, calibration, chance)
             if run is None:
                 return after_contrast(verdict, "unavailable", why=_reason(files, calibration))
-            missed = await self._missed(task, patch, run)
+            outcome = await self._execute(task, patch, run)
+            spent += outcome.seconds if isinstance(outcome, Report) else 0.0
+            verdict = replace(verdict, report={**verdict.report, "contrast_seconds": round(spent, 3)})
+            missed = await self._missed(task, outcome, run)
             if not missed:
                 foreign = [path for path in verdict.report.get("touched", []) if path not in calibration.touched]
                 return after_contrast(verdict, "failed" if foreign else "held", [written(path) for path in foreign])
@@ -62,8 +67,7 @@ class ContrastRuns:
         why = "a run with altered tests did not report " + ", ".join(each.target for each, _ in missed)
         return after_contrast(verdict, "failed", list(dict.fromkeys(findings)), why)
 
-    async def _missed(self, task: Task, patch: str, run: AlteredRun) -> list[tuple[Expectation, Seen]]:
-        outcome = await self._execute(task, patch, run)
+    async def _missed(self, task: Task, outcome: Outcome, run: AlteredRun) -> list[tuple[Expectation, Seen]]:
         found = await self._outcomes(task, outcome, run)
         return [(each, found[each.test_id]) for each in broken(run, found.__getitem__)]
 
