@@ -26,7 +26,7 @@ _SUMMON = (
     " TOX_TESTENV_PASSENV='PYTHONPATH PYTEST_ADDOPTS SWERL_*'"
     " TOX_OVERRIDE='testenv.pass_env+=PYTHONPATH,PYTEST_ADDOPTS,SWERL_*'"
 )
-_LINE = r"^\s*(?:\w+=\S*\s+)*"  # variables of the command
+_LINE = r"(?:^|;|&&|\|\|)\s*(?:\w+=\S*\s+)*"  # where a command begins, and its variables
 _PYTHON = r"\S*python[\d.]*\s+(?:(?!-m\s)\S+\s+)*?"  # with its options
 _PYTEST = re.compile(rf"{_LINE}(?:{_PYTHON}-m\s+)?(?:\S*/)?(?:pytest|py\.test|tox)(?=\s|$)", re.MULTILINE)
 _UNITTEST = re.compile(

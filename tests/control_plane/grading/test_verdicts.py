@@ -22,7 +22,7 @@ async def test_the_reference_fix_passes_soon_after_its_tests(grader: Grader, tas
         assert verdict.resolved, verdict
         assert verdict.report["tests_status"]["FAIL_TO_PASS"]["success"] == ["tests/test_calc.py::test_clamp"]
     own = [verdict.report["seconds"] + verdict.report["contrast_seconds"] for verdict in verdicts]
-    assert min(each.duration - spent for each, spent in zip(verdicts, own, strict=True)) <= 4.0  # the least disturbed
+    assert min(each.duration - spent for each, spent in zip(verdicts, own, strict=True)) <= 8.0  # the least disturbed
 
 
 async def test_no_change_fails(grader: Grader, task: Task) -> None:

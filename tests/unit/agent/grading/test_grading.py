@@ -127,6 +127,7 @@ def test_the_status_of_a_scripts_last_command_decides_nothing(tmp_path: Path, se
         ("LANG=C pytest tests", 1),
         ("tox --current-env -epy39 -v -- tests", 1),
         ("py.test a\npytest b", 2),
+        ("pytest a; LANG=C pytest b && python3 -m pytest c", 3),
         ("./tests/runtests.py --verbosity 2 x", 0),
         ("bin/test -C --verbose x", 0),
         ("pip install pytest", 0),
