@@ -1,4 +1,4 @@
-"""`python3 -m demo`: the demo, started by any Python >= 3.11; `python3 -m demo down` removes what it left.
+"""`python3 -m demo`: the demo, started by any Python >= 3.11; `python3 -m demo down` removes its objects.
 
 Exit status: 0 only if the job Completed; 1 if a step failed; 130 after Ctrl-C.
 """
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return stopped("the same command goes on where it stopped")
+        return stopped("run the same command to resume")
     from demo.run import demo
     from demo.setup import remove_job
     from demo.steps import StepFailed
@@ -39,12 +39,12 @@ def main(arguments: list[str]) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return stopped(f"the cluster, if it was started, still runs ({stop} stops it)")
+        return stopped(f"if the cluster was started, it still runs ({stop} stops it)")
 
 
-def stopped(what_now: str) -> int:
+def stopped(hint: str) -> int:
     """Exit status after Ctrl-C."""
-    print(f"demo: stopped; {what_now}", file=sys.stderr)
+    print(f"demo: stopped; {hint}", file=sys.stderr)
     return 130
 
 

@@ -1,6 +1,6 @@
 """kubectl and helm against the demo's cluster: the local one, or the user's own with SWERL_CLUSTER=existing.
 
-Guarantees: nothing is ever sent to another cluster than the one named at the start.
+Guarantees: every command goes to the cluster that was chosen at the start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Cluster:
         return cls(state_folder(swerl_home(), cluster_name()) / "kubeconfig", local=True)
 
     def start(self) -> None:
-        """Start or repair the local cluster; a user's own must answer."""
+        """Start or repair the local cluster; a user's own must respond."""
         if self.local:
             run(["make", "--no-print-directory", "-C", str(ROOT), "cluster"], show=True)
         self.kubectl("version", "--request-timeout=15s")
@@ -55,13 +55,13 @@ class Cluster:
 
     def get(self, *what: str) -> dict[str, Any]:
         """One object (or list) as a dict; empty when it does not exist."""
-        answer = self.kubectl("get", *what, "--ignore-not-found", "-o", "json")
-        return dict(json.loads(answer)) if answer.strip() else {}
+        output = self.kubectl("get", *what, "--ignore-not-found", "-o", "json")
+        return dict(json.loads(output)) if output.strip() else {}
 
     def wait_gone(self, timeout: float, *what: str) -> None:
-        """Wait until `kubectl get` of `what` finds nothing; StepFailed after `timeout` seconds."""
+        """Wait until `kubectl get` of `what` returns nothing; StepFailed after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.kubectl("get", *what, "--ignore-not-found", "-o", "name").strip():
             if time.monotonic() > deadline:
-                raise StepFailed(f"`kubectl get {' '.join(what)}` still finds something after {timeout:.0f} s")
+                raise StepFailed(f"`kubectl get {' '.join(what)}` still returns objects after {timeout:.0f} s")
             time.sleep(1)

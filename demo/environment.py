@@ -1,7 +1,7 @@
 """`python3 -m demo.environment VENV REQUIREMENTS`: the light Python environment, from the standard library alone.
 
-Guarantees: an environment whose pins did not change is left as it is; one that failed half-way is completed next time;
-a command that any Python >= 3.11 may start goes on in it, replaced at most once.
+Guarantees: an environment whose pins did not change stays unchanged; an incomplete one is completed the next time;
+a command started by any Python >= 3.11 re-executes itself in it at most once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ STAMP = ".requirements"
 
 
 def enter(module: str, arguments: Sequence[str]) -> None:
-    """Go on as `python -m module` with these arguments in the light environment, which is made first if need be;
-    returns where this process already runs in it. Raises SystemExit as `ensure` does."""
+    """Re-execute as `python -m module` with these arguments in the light environment, which is created if it is
+    missing; returns if this process already runs in it. Raises SystemExit as `ensure` does."""
     home = swerl_home()
     venv = home / "venv"
     python = ensure(venv, ROOT / "requirements" / "dev.txt")
@@ -59,7 +59,7 @@ def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) ->
 
 
 def _make(interpreter: str, venv: Path) -> None:
-    """Debian's Python lacks what makes environments until its package is there."""
+    """Create the environment; Debian's Python needs the package python3-venv for it."""
     command = [interpreter, "-m", "venv", "--clear", str(venv)]
     try:
         _run(command)
@@ -85,4 +85,4 @@ if __name__ == "__main__":
     try:
         ensure(Path(sys.argv[1]), Path(sys.argv[2]))
     except KeyboardInterrupt:
-        sys.exit("interrupted; the same command goes on where it stopped")
+        sys.exit("interrupted; run the same command to resume")

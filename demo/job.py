@@ -21,7 +21,7 @@ CLAIM = "demo-output"
 
 @dataclass(frozen=True)
 class Images:
-    """References inside the cluster, by image name, as the image build wrote them."""
+    """References inside the cluster, by image name, as the image build recorded them."""
 
     references: dict[str, str]
 
@@ -34,15 +34,15 @@ class Images:
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """What swerljob.yaml holds, by kind."""
+    """The objects of swerljob.yaml, by kind."""
     return {document["kind"]: document for document in yaml.safe_load_all((ROOT / "swerljob.yaml").read_text())}
 
 
 def job_manifest(
     images: Images, *, name: str = JOB, namespace: str = NAMESPACE, seed: int | None = None
 ) -> dict[str, Any]:
-    """The job of swerljob.yaml with the references that were built, `seed` when given, and, when they are set, $STEPS
-    steps and $SAMPLES episodes for each held-out task."""
+    """The job of swerljob.yaml with the built image references, `seed` if given, and, if they are set, $STEPS steps and
+    $SAMPLES episodes per held-out task."""
     job = documents()["SweRLJob"]
     job["metadata"] |= {"name": name, "namespace": namespace}
     spec = job["spec"]
@@ -61,7 +61,7 @@ def job_manifest(
 
 
 def needed_manifests(namespace: str = NAMESPACE) -> list[dict[str, Any]]:
-    """What the job of swerljob.yaml needs beside itself: its prompts and its volume."""
+    """The other objects that the job needs: its prompts and its volume."""
     needed = [document for kind, document in documents().items() if kind != "SweRLJob"]
     for document in needed:
         document["metadata"]["namespace"] = namespace
@@ -75,5 +75,5 @@ def namespace_manifest(namespace: str = NAMESPACE) -> dict[str, Any]:
 
 
 def volume_folder(namespace: str = NAMESPACE) -> Path:
-    """Where the local cluster keeps the job's volume on this machine."""
+    """The folder of the job's volume on this machine, in the local cluster."""
     return state_folder(swerl_home(), cluster_name()) / "volumes" / namespace / CLAIM

@@ -1,4 +1,4 @@
-"""What the demo leaves behind: summary.json, the reward curve, one solved trajectory in full."""
+"""The output of the demo: summary.json, the reward curve, one solved trajectory in full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib import pyplot
 
 
 def metrics_of(output: Path, kind: str = "step") -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl in order: of the training steps, or of what else `kind` says."""
+    """The rows of metrics.jsonl in order: those of training steps, or of another `kind`."""
     path = output / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
     return [row for row in rows if row["kind"] == kind]
@@ -39,7 +39,7 @@ def write_summary(
 
 
 def draw_curve(path: Path, summary: dict[str, Any]) -> None:
-    """Reward mean and resolved rate per step, held-out rates as levels, as a PNG."""
+    """Reward mean and resolved rate per step, held-out rates as lines, as a PNG."""
     rewards, rates = summary["rewards"], summary["resolved_rates"]
     steps = range(1, len(rewards) + 1)
     figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=120)
@@ -72,7 +72,7 @@ def solved_trajectory(artifacts: Path) -> Path | None:
 
 
 def print_trajectory(folder: Path) -> None:
-    """Every message of one episode, as the model saw and wrote it, and its patch."""
+    """Every message of one episode, and its patch."""
     trajectory = json.loads((folder / "traj.json").read_text())
     print(f"\n── a solved episode, in full: {folder} ──")
     for message in trajectory["messages"]:

@@ -1,4 +1,4 @@
-"""One run of the demo: apply the job, watch it, fetch what it wrote, say what came of it."""
+"""One run of the demo: apply the job, follow it, fetch its output, print the result."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from demo.job import CLAIM, JOB, NAMESPACE, Images, job_manifest, volume_folder
 from demo.report import draw_curve, metrics_of, print_trajectory, solved_trajectory, write_summary
 from demo.setup import prepare
 from demo.steps import StepFailed, Steps
-from demo.view import Watch
+from demo.view import RESPONSE_TIMEOUT, JobView
 
 TIME_LIMIT = 3600.0
-READER = "demo-reader"  # Pod that brings the output from another cluster
+READER = "demo-reader"  # Pod that the output is copied from on another cluster
 
 
 def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
@@ -29,43 +29,46 @@ def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     folder = folder or Path(os.environ.get("SWERL_DEMO_FOLDER") or swerl_home() / "demo")
     started = time.monotonic()
     images = prepare(cluster, steps)
-    status, watch = train(cluster, job_manifest(images, seed=seed))
-    steps.seconds |= {f"job_{name.lower()}": seconds for name, seconds in watch.phases.items()}
+    status, view = train(cluster, job_manifest(images, seed=seed))
+    steps.seconds |= {f"job_{name.lower()}": seconds for name, seconds in view.phases.items()}
     steps.seconds["total"] = round(time.monotonic() - started, 1)
     output = fetch_output(cluster, images, folder)
     summary = write_summary(folder, status, steps.seconds, metrics_of(output))
-    tell(summary, folder, output)
+    print_result(summary, folder, output)
     return summary
 
 
-def train(cluster: Cluster, job: dict[str, Any]) -> tuple[dict[str, Any], Watch]:
-    """Apply the job and follow it to its end; if that fails, or after Ctrl-C, it is deleted with all it made."""
+def train(
+    cluster: Cluster, job: dict[str, Any], *, response_timeout: float = RESPONSE_TIMEOUT
+) -> tuple[dict[str, Any], JobView]:
+    """Apply the job and follow it to its end; after a failure or Ctrl-C, delete it with its Pods."""
     print(f"• kubectl apply -f swerljob.yaml   (watch it yourself: kubectl get swerl,swesandboxes -n {NAMESPACE} -w)")
-    watch = Watch(lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE))
+    view = JobView(lambda: cluster.get("swerljob", JOB, "--namespace", NAMESPACE), response_timeout=response_timeout)
     try:
         cluster.apply(job)
-        status = watch.follow(TIME_LIMIT)
+        status = view.follow(TIME_LIMIT)
     except (KeyboardInterrupt, TimeoutError, StepFailed):
-        print("\nstopping: deleting the job and everything it made ...", flush=True)
+        print("\nstopping: deleting the job and its Pods ...", flush=True)
         cluster.kubectl("delete", "swerljob", JOB, "--namespace", NAMESPACE, "--ignore-not-found")
         cluster.wait_gone(90, "pods", "--namespace", NAMESPACE)
         raise
-    print(f"  {status['phase']} after {watch.elapsed().strip()}")
+    print(f"  {status['phase']} after {view.elapsed().strip()}")
     if status["phase"] == "Failed":
-        print(f"  {watch.waiting_for()}")
-    return status, watch
+        print(f"  {view.waiting_for()}")
+    return status, view
 
 
 def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
-    """A copy of the job's folder below `folder`, without the checkpoints; from another cluster it comes by a Pod.
+    """A copy of the job's folder below `folder`, without the checkpoints; on another cluster a Pod
+    gives it.
 
-    Raises StepFailed where there is none.
+    Raises StepFailed when the job wrote nothing.
     """
     target = folder / "output"
     shutil.rmtree(target, ignore_errors=True)
     if cluster.local:
         if not (written := volume_folder() / JOB).is_dir():
-            raise StepFailed("the job wrote nothing: it failed before it had its volume; see what it says above")
+            raise StepFailed("the job wrote nothing: it failed before it had its volume; see the conditions above")
         return Path(shutil.copytree(written, target, ignore=shutil.ignore_patterns("checkpoints")))
     pod = {
         "apiVersion": "v1",
@@ -103,8 +106,8 @@ def _read(cluster: Cluster, target: Path) -> None:
         archive.extractall(target, filter="data")
 
 
-def tell(summary: dict[str, Any], folder: Path, output: Path) -> None:
-    """The end of the demo: rates, curve, where things lie, one solved episode, how to look further."""
+def print_result(summary: dict[str, Any], folder: Path, output: Path) -> None:
+    """The result: a solved episode, rates, the curve, paths of the output, commands for more."""
     curve = folder / "reward.png"
     draw_curve(curve, summary)
     if solved := solved_trajectory(output / "artifacts"):
@@ -123,10 +126,10 @@ def tell(summary: dict[str, Any], folder: Path, output: Path) -> None:
     print(f"reward curve              {curve}")
     print(f"summary                   {folder / 'summary.json'}")
     print(f"episodes                  {output / 'artifacts'}  (traj.json, patch.diff, meta.json each)")
-    print("── look further ──")
+    print("── more ──")
     print(f"export KUBECONFIG={Cluster.chosen().kubeconfig}")
     print(f"kubectl get swerl {JOB} -n {NAMESPACE} -o yaml")
     print(f"kubectl get swesandboxes -n {NAMESPACE}")
     print(f"kubectl describe swerl {JOB} -n {NAMESPACE}")
     clean, remove = (make_command(target, cluster_name()) for target in ("demo-down", "cluster-down"))
-    print(f"{clean}      # remove the demo, keep the cluster;  {remove} removes that, too")
+    print(f"{clean}      # remove the demo, keep the cluster;  {remove} removes the cluster too")

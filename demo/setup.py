@@ -1,4 +1,4 @@
-"""Everything that must stand before the job is applied: cluster, images, operator, the job's namespace."""
+"""The set-up before the job is applied: cluster, images, operator, the job's namespace."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ RELEASE = "swe-rl"
 
 
 def prepare(cluster: Cluster, steps: Steps) -> Images:
-    """Set everything up, step by step; what stands already is left as it is. Raises StepFailed."""
+    """Set up what is missing, step by step. Raises StepFailed."""
     if not cluster.local and not os.environ.get("SWERL_REGISTRY"):
         raise StepFailed(
             "SWERL_CLUSTER=existing needs SWERL_REGISTRY (host/path that this machine and the nodes reach)"
         )
     with steps.step("cluster", "Kubernetes" if cluster.local else f"Kubernetes of {cluster.kubeconfig}"):
         cluster.start()
-    with steps.step("images", "container images: build what changed, push it to the registry"):
+    with steps.step("images", "container images: build those that changed, push them to the registry"):
         run([sys.executable, "-m", "images"], show=True)
     images = Images.built()
     with steps.step("operator", f"helm upgrade --install {RELEASE} charts/ --namespace {SYSTEM_NAMESPACE}"):
@@ -43,6 +43,6 @@ def install_operator(cluster: Cluster, images: Images) -> None:
 
 
 def remove_job(cluster: Cluster) -> None:
-    """Delete the demo's namespace of an earlier run, with all that hangs on it."""
+    """Delete the demo's namespace of an earlier run, with everything in it."""
     cluster.kubectl("delete", "swerljobs.swerl.dev", "--all", "--namespace", NAMESPACE, "--ignore-not-found")
     cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")

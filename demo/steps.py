@@ -1,4 +1,4 @@
-"""Timed steps: what is being done, how long it took, and one clear line when it failed."""
+"""Timed steps: each prints its title, its duration, and one clear line on failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 
 class StepFailed(RuntimeError):
-    """A step could not be done; the message says what failed and what to do."""
+    """A step failed; the message says what failed and what to do."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Steps:
 
 
 def run(command: Sequence[str], *, stdin: str | None = None, show: bool = False, timeout: float = 3600) -> str:
-    """Standard output of `command` (with `show`: to the terminal). Raises StepFailed with its last output."""
+    """Standard output of `command` (with `show`: to the terminal). Raises StepFailed with the end of its output."""
     try:
         done = subprocess.run(
             command, input=stdin, text=True, timeout=timeout, stdout=None if show else subprocess.PIPE,
@@ -41,6 +41,6 @@ def run(command: Sequence[str], *, stdin: str | None = None, show: bool = False,
     except subprocess.TimeoutExpired as error:
         raise StepFailed(f"`{' '.join(command[:5])}` took longer than {timeout:.0f} s") from error
     if done.returncode:
-        words = (done.stderr or done.stdout or "see above").strip()
-        raise StepFailed(f"`{' '.join(command[:5])}` exited {done.returncode}: {words[-2000:]}")
+        output = (done.stderr or done.stdout or "see above").strip()
+        raise StepFailed(f"`{' '.join(command[:5])}` exited {done.returncode}: {output[-2000:]}")
     return done.stdout or ""

@@ -1,6 +1,6 @@
-"""The live view of a SweRLJob: what `kubectl get swerl` says, with the steps so far.
+"""The live view of a SweRLJob: the columns of `kubectl get swerl` and the steps so far.
 
-Guarantees: it only reads; an API server that gives no answer for a while does not end it. On a terminal it redraws in
+Guarantees: it only reads, and tolerates an API server that does not respond for a while. On a terminal it redraws in
 place; elsewhere it prints a line when step or phase change.
 """
 
@@ -19,27 +19,29 @@ from rich.text import Text
 
 from demo.steps import StepFailed
 
-PATIENCE = 60.0  # seconds without an answer
+RESPONSE_TIMEOUT = 60.0  # seconds without a response of the API server
 FINAL = {"Complete", "Failed"}
 BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass
-class Watch:
+class JobView:
     """Follows one job's status until it is final; keeps what each step reported."""
 
     read: Callable[[], dict[str, Any]]
     console: Console = field(default_factory=Console)
-    interval: float = 4.0  # seconds; each reading is a program that starts, on the machine that trains
+    interval: float = 4.0  # seconds; each reading starts a process on the machine that trains
+    response_timeout: float = RESPONSE_TIMEOUT
     started: float = field(default_factory=time.monotonic)
     phases: dict[str, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
     rates: dict[int, float] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
-    answered: float = field(default_factory=time.monotonic)  # when there was an answer last
+    answered: float = field(default_factory=time.monotonic)  # time of the last response
 
     def follow(self, timeout: float) -> dict[str, Any]:
-        """The final status; raises TimeoutError after `timeout` seconds, StepFailed after PATIENCE of silence."""
+        """The final status; raises TimeoutError after `timeout`, StepFailed after `response_timeout` without a
+        response."""
         live = Live(console=self.console, auto_refresh=False, transient=True) if self.console.is_terminal else None
         if live:
             live.start()
@@ -63,11 +65,11 @@ class Watch:
         return self.status
 
     def reading(self) -> dict[str, Any]:
-        """The job as it is now, or as it was seen last."""
+        """The job as it is now, or the last reading if the API server does not respond."""
         try:
             job = self.read()
         except StepFailed:
-            if time.monotonic() - self.answered > PATIENCE:
+            if time.monotonic() - self.answered > self.response_timeout:
                 raise
             return {"status": self.status}
         self.answered = time.monotonic()
@@ -89,7 +91,7 @@ class Watch:
         return f"{minutes:2d}:{seconds:02d}"
 
     def headline(self) -> str:
-        """Phase and step in one line; changes only when something worth a line happened."""
+        """Phase and step in one line; changes only when a new line should be printed."""
         status = self.status
         words = [f"{status.get('phase') or 'Pending':9}"]
         if status.get("steps"):
@@ -103,7 +105,7 @@ class Watch:
         return "  ".join(words)
 
     def details(self) -> str:
-        """What of a running job changes all the time; sandboxes as pending/ready."""
+        """The frequently changing values of a running job; sandboxes as pending/ready."""
         status = self.status
         if status.get("phase") != "Training" or not status.get("step"):
             return ""
@@ -115,7 +117,7 @@ class Watch:
         return f"  {tokens} tokens/s  {counts}  ETA {status.get('eta') or '-'}"
 
     def waiting_for(self) -> str:
-        """The message of the condition that is not true yet, in the order things happen."""
+        """The message of the first condition that is not true yet."""
         conditions = {condition["type"]: condition for condition in self.status.get("conditions") or []}
         for kind in ("Failed", "Validated", "ImagesReady", "ClusterReady", "Training"):
             condition = conditions.get(kind)

@@ -160,7 +160,7 @@ def _generate(folder: Path, shape: Shape) -> list[float]:
 def _update(folder: Path, shape: Shape) -> float:
     """Seconds of the median update; the first opens the engine's view of the rank's memory."""
     from swerl_api import AlgorithmSpec, TrainerSpec
-    from swerl_trainer.engines.weights import TensorLink
+    from swerl_trainer.engines.weights import CudaIpcLink
     from swerl_trainer.megatron.config import RankConfig
     from swerl_trainer.megatron.trainer import MegatronTrainer
 
@@ -173,7 +173,7 @@ def _update(folder: Path, shape: Shape) -> float:
         async with engine_of(model, folder / f"update-{shape.name}.log", share_gpu=True) as engine:
             config = RankConfig(str(model), "bfloat16", TrainerSpec(image="trainer"), AlgorithmSpec())
             trainer = MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port())
-            link = TensorLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
+            link = CudaIpcLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
             seconds = []
             for version in range(1 + RUNS):
                 began = time.perf_counter()

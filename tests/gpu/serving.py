@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 from swerl_trainer.engines.client import EngineClient
-from swerl_trainer.engines.handle import EngineOwner
+from swerl_trainer.engines.handle import LocalEngine
 from swerl_trainer.engines.server import ServerSettings
 from swerl_trainer.location import Location
 
@@ -70,7 +70,7 @@ async def engine_of(
         share_gpu=share_gpu,
         arguments={"mem-fraction-static": memory, "skip-tokenizer-init": True} | kernel_arguments(),
     )
-    owner = EngineOwner(settings, log, "127.0.0.1", [HERE])
+    owner = LocalEngine(settings, log, "127.0.0.1", [HERE])
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:
         try:
             yield Engine(EngineClient(await owner.start(), http, locations=owner.locations), http)

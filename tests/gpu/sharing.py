@@ -21,8 +21,8 @@ class OneRank:
     async def weight_buckets(self, max_bytes: int = 2**28) -> list[WeightBucket]:
         return self.trainer.weight_buckets(max_bytes)
 
-    async def share_bucket(self, number: int) -> list[str]:
-        return [self.trainer.share_bucket(number)]
+    async def export_bucket(self, number: int) -> list[str]:
+        return [self.trainer.export_bucket(number)]
 
     async def release_bucket(self) -> None:
         self.trainer.release_bucket()

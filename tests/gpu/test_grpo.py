@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from swerl_api import AlgorithmSpec, TrainerSpec
 from swerl_trainer.algorithm import TrainingSample, policy_batch
-from swerl_trainer.engines.weights import TensorLink
+from swerl_trainer.engines.weights import CudaIpcLink
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
 
@@ -62,7 +62,7 @@ def training_sample(group: int, prompt: list[int], answer: Answer, index: int) -
 async def test_reward_rises_over_three_steps(model: Path, trainer: MegatronTrainer, tmp_path: Path) -> None:
     means = []
     async with engine_of(model, tmp_path / "engine.log", share_gpu=True) as engine:
-        link = TensorLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
+        link = CudaIpcLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
         for step in range(STEPS + 1):
             await link.send(step)
             sampled = await rollouts(engine)

@@ -10,7 +10,7 @@ import pytest_asyncio
 import torch
 from swerl_api import AlgorithmSpec, TrainerSpec
 from swerl_trainer.algorithm import TrainingSample, demonstration_batch
-from swerl_trainer.engines.weights import TensorLink
+from swerl_trainer.engines.weights import CudaIpcLink
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
 
@@ -32,7 +32,7 @@ class World:
     def __init__(self, engine: Engine, trainer: MegatronTrainer) -> None:
         self.engine = engine
         self.trainer = trainer
-        self.link = TensorLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
+        self.link = CudaIpcLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
 
     async def answer(self) -> Answer:
         return await self.engine.generate(64)

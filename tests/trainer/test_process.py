@@ -9,7 +9,7 @@ import pytest
 from ray.exceptions import RayTaskError
 from swerl_agent.episode import PromptError
 from swerl_agent.tasks import TaskError
-from swerl_trainer.driver.__main__ import main, wrong_input
+from swerl_trainer.driver.__main__ import main, permanent_errors
 from swerl_trainer.process import NO_RETRY, run_to_end
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
 
@@ -46,13 +46,17 @@ async def failing(error: BaseException) -> None:
 def test_the_last_line_says_what_failed_and_wrong_input_is_not_tried_again(
     capsys: pytest.CaptureFixture[str], error: Exception, said: str, code: int
 ) -> None:
-    assert run_to_end(failing(error), hopeless=wrong_input()) == code
+    assert run_to_end(failing(error), permanent_errors=permanent_errors()) == code
     assert capsys.readouterr().out.splitlines()[-1] == f"SWERL-ERROR: {said}"
 
 
 def test_a_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--job", "/nowhere/job.json"]) == NO_RETRY
-    assert capsys.readouterr().out.splitlines()[-1].startswith("SWERL-ERROR: JobError: /nowhere/job.json is no job")
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .startswith("SWERL-ERROR: JobError: /nowhere/job.json is not a job description")
+    )
 
 
 # A Ray that never lets go, and work in it.
@@ -76,5 +80,5 @@ sys.exit(process.run_to_end(work()))
 def test_a_process_that_ray_holds_ends_as_its_work_did(what: str, code: int, said: str) -> None:
     ended = subprocess.run([sys.executable, "-c", HELD.format(what=what)], capture_output=True, text=True, timeout=50)
     assert ended.returncode == code, ended.stderr
-    assert "Ray did not let go in 0.2 s" in ended.stdout
+    assert "Ray did not shut down in 0.2 s" in ended.stdout
     assert said in ended.stdout.splitlines() and (code == 0 or ended.stdout.splitlines()[-1] == said)

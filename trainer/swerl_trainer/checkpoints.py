@@ -1,10 +1,10 @@
-"""Checkpoints of a job on a folder that outlives its Pods.
+"""Checkpoints of a job in a folder that outlives its Pods.
 
-Guarantees: a checkpoint is seen by `newest` only when everything in it is on disk (the marker is written last, after
-fsync, and the folder gets its name by one rename); a half-written one is never loaded, is reported, and is removed by
-the next write; the newest complete checkpoint is never pruned.
+Guarantees: `newest` returns a checkpoint only when everything in it is on disk (the marker is written last, after
+fsync, and the folder gets its name by one rename); an incomplete one is never loaded, is logged, and is removed by the
+next write; the newest complete checkpoint is never pruned.
 
-Layout: `<root>/step-0000012/{COMPLETE, state.json, ...}`; what is being written: `<root>/.writing-0000012-<pid>`.
+Layout: `<root>/step-0000012/{COMPLETE, state.json, ...}`; in progress: `<root>/.writing-0000012-<pid>`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Checkpoint:
 
     folder: Path
     step: int
-    state: dict[str, Any]  # what the driver gave to `write`
+    state: dict[str, Any]  # the driver's part, as given to `write`
 
 
 class CheckpointStore:
@@ -65,8 +65,8 @@ class CheckpointStore:
     async def write(self, step: int, state: Mapping[str, Any]) -> AsyncIterator[Path]:
         """A folder to fill with the ranks' files; the checkpoint exists when the block ends without an exception.
 
-        `state` is the driver's part (data cursor, buffer, attempt), JSON-able. Raises CheckpointError when the volume
-        refuses; a checkpoint of the same step is replaced.
+        `state` is the driver's part (data cursor, buffer, attempt), JSON-able. Raises CheckpointError when the write
+        fails; a checkpoint of the same step is replaced.
         """
         try:
             folder = self._begin(step)
@@ -77,9 +77,9 @@ class CheckpointStore:
 
     def _begin(self, step: int) -> Path:
         self.root.mkdir(parents=True, exist_ok=True)
-        for left in self.root.glob(f"{_WRITING}*"):
-            logger.warning("removing half-written checkpoint %s", left)
-            shutil.rmtree(left, ignore_errors=True)
+        for incomplete in self.root.glob(f"{_WRITING}*"):
+            logger.warning("removing incomplete checkpoint %s", incomplete)
+            shutil.rmtree(incomplete, ignore_errors=True)
         folder = self.root / f"{_WRITING}{step:07d}-{os.getpid()}"
         folder.mkdir()
         return folder
@@ -87,22 +87,22 @@ class CheckpointStore:
     def _finish(self, folder: Path, step: int, state: Mapping[str, Any]) -> None:
         (folder / STATE).write_text(json.dumps(dict(state), indent=1))
         for path in sorted(folder.rglob("*"), reverse=True):
-            sync(path)
+            fsync_path(path)
         (folder / MARKER).write_text(f"{step}\n")
-        sync(folder / MARKER)
-        sync(folder)
+        fsync_path(folder / MARKER)
+        fsync_path(folder)
         final = self.root / checkpoint_name(step)
         if final.exists():
             shutil.rmtree(final)
         folder.rename(final)
-        sync(self.root)
+        fsync_path(self.root)
         self._prune()
 
     def _prune(self) -> None:
         if not self.keep_last:
             return
         for old in self.complete()[: -self.keep_last]:
-            (old.folder / MARKER).unlink()  # first no longer complete, then gone
+            (old.folder / MARKER).unlink()  # incomplete before it is removed
             shutil.rmtree(old.folder)
 
     def _folders(self) -> list[Path]:
@@ -114,13 +114,13 @@ class CheckpointStore:
 def _step(folder: Path) -> int:
     match = _NAME.match(folder.name)
     if match is None:
-        raise CheckpointError(f"{folder} is not named as a checkpoint")
+        raise CheckpointError(f"{folder} does not have the name of a checkpoint")
     return int(match[1])
 
 
 def _read(folder: Path) -> Checkpoint | None:
     if not (folder / MARKER).is_file():
-        logger.warning("ignoring half-written checkpoint %s: it has no %s", folder, MARKER)
+        logger.warning("ignoring incomplete checkpoint %s: it has no %s", folder, MARKER)
         return None
     try:
         state = json.loads((folder / STATE).read_text())
@@ -130,8 +130,8 @@ def _read(folder: Path) -> Checkpoint | None:
     return Checkpoint(folder=folder, step=_step(folder), state=state)
 
 
-def sync(path: Path) -> None:
-    """Have a file, or a folder's list of names, on disk."""
+def fsync_path(path: Path) -> None:
+    """Flush a file, or a folder's entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Processes that do a part of the work beside the caller's event loop."""
+"""Child processes that work beside the caller's event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 
 async def run_child(command: Sequence[str], env: Mapping[str, str], *, stderr: int | None = None) -> tuple[int, str]:
-    """Exit code and standard output of `command`; it is killed when the caller is cancelled.
+    """Exit code and standard output of `command`; the process is killed when the caller is cancelled.
 
     `stderr` as in asyncio's subprocesses; by default it is the caller's own.
     """

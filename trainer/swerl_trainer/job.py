@@ -30,7 +30,7 @@ class Paths:
     judge: Path = Path(names.JUDGE_PATH)
 
     def of(self, spec: SweRLJobSpec) -> Paths:
-        """With models that are downloaded where all Ray Pods find them: on the output volume."""
+        """The paths with downloaded models on the output volume, which all Ray Pods mount."""
         sources = {"model": spec.model.source, "judge": spec.judge.model if spec.judge else None}
         hubs = {name: source.hugging_face for name, source in sources.items() if source and source.hugging_face}
         folders = {name: self.output / names.model_folder(hub.id, hub.revision) for name, hub in hubs.items()}
@@ -65,21 +65,21 @@ class Job:
                 paths=(paths or Paths()).of(spec),
             )
         except (OSError, ValueError, KeyError, ValidationError) as error:
-            raise JobError(f"{path} is no job description: {error!r}") from error
+            raise JobError(f"{path} is not a job description: {error!r}") from error
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of everything this attempt makes."""
+        """Labels of every object of this attempt."""
         return {names.JOB_LABEL: self.name, names.ATTEMPT_LABEL: str(self.attempt)}
 
     @property
     def selector(self) -> str:
-        """Label selector of everything this attempt made."""
+        """Label selector of every object of this attempt."""
         return ",".join(f"{key}={value}" for key, value in self.labels.items())
 
     @property
     def folder(self) -> Path:
-        """All that the job writes, of all attempts; see `ownership`."""
+        """The output of all attempts of the job; see `driver.ownership`."""
         return self.paths.output / names.job_folder(self.name)
 
     @property
@@ -93,7 +93,7 @@ class Job:
         return self.folder / "logs" / str(self.attempt)
 
     def sandbox_name(self, group: str) -> str:
-        """Name of the SweSandbox of a group (or of a further try of it), unique in the namespace."""
+        """Name of the SweSandbox of a group or of its retry, unique in the namespace."""
         stem = self.name
         if len(stem) > NAME_LENGTH:
             stem = f"{stem[: NAME_LENGTH - 5]}-{hashlib.sha256(stem.encode()).hexdigest()[:4]}"

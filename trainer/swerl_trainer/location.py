@@ -1,4 +1,4 @@
-"""Where a process computes."""
+"""The device that a process computes on."""
 
 from __future__ import annotations
 

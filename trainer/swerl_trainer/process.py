@@ -1,7 +1,7 @@
-"""What every process that the operator starts on Ray has in common: its log, its end, its signal.
+"""The frame of every process that the operator starts on Ray: log, exit code, signals.
 
-Guarantee: whatever ends it early is one last line `SWERL-ERROR: <what failed>` on standard output, for the operator's
-status.
+Guarantee: an error that ends the process early is its last line on standard output, `SWERL-ERROR: <what failed>`, for
+the operator's status.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from swerl_agent.event_loop import run
 from swerl_api.names import ERROR_PREFIX
 
 INTERRUPTED = 143  # exit code after SIGTERM
-LONGEST_ERROR = 1000  # characters of the last line; Ray's own messages go on for pages
-SHUTDOWN_SECONDS = 30.0  # for Ray to let a process go whose work has ended
-NO_RETRY = 78  # sysexits EX_CONFIG: tells the operator that another try would fail the same way
+MAX_ERROR_LENGTH = 1000  # characters of the last line; Ray's messages can be pages long
+SHUTDOWN_SECONDS = 30.0  # for Ray to disconnect a process whose work has ended
+NO_RETRY = 78  # sysexits EX_CONFIG: another attempt would fail the same way
 
 
-def run_to_end(work: Coroutine[Any, Any, None], *, hopeless: tuple[type[BaseException], ...] = ()) -> int:
-    """Run `work`; the process's exit code, NO_RETRY when one of `hopeless` ended it."""
+def run_to_end(work: Coroutine[Any, Any, None], *, permanent_errors: tuple[type[BaseException], ...] = ()) -> int:
+    """Run `work`; returns the process's exit code, NO_RETRY when one of `permanent_errors` ended it."""
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         run(work)
     except BaseException as error:
-        return _told(error, hopeless)
+        return _report(error, permanent_errors)
     return 0
 
 
-def _told(error: BaseException, hopeless: tuple[type[BaseException], ...] = ()) -> int:
-    """Say in the last line what ended the work; the exit code."""
+def _report(error: BaseException, permanent_errors: tuple[type[BaseException], ...] = ()) -> int:
+    """Print the last line about what ended the work; returns the exit code."""
     if isinstance(error, asyncio.CancelledError):
         print(f"{ERROR_PREFIX} interrupted by SIGTERM", flush=True)
         return INTERRUPTED
-    logging.getLogger("swerl_trainer").error("the work failed", exc_info=error)
-    first = root(error)
+    logging.getLogger("swerl_trainer").error("the process failed", exc_info=error)
+    first = root_cause(error)
     text = " ".join(str(first).split()) or "no message"
-    print(f"{ERROR_PREFIX} {type(first).__name__}: {text[:LONGEST_ERROR]}", flush=True)
-    return NO_RETRY if isinstance(first, hopeless) else 1
+    print(f"{ERROR_PREFIX} {type(first).__name__}: {text[:MAX_ERROR_LENGTH]}", flush=True)
+    return NO_RETRY if isinstance(first, permanent_errors) else 1
 
 
-def root(error: BaseException) -> BaseException:
-    """What went wrong: of several errors at once the first, of an actor's error what was raised there."""
+def root_cause(error: BaseException) -> BaseException:
+    """The cause of an error: the first of an exception group, the exception in the actor for a Ray error."""
     while True:
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -65,28 +65,28 @@ async def on_ray() -> AsyncIterator[None]:
 
     ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=True, logging_level=logging.WARNING)
     task = asyncio.current_task()
-    if task is not None:  # after ray.init, which puts a handler of its own
+    if task is not None:  # after ray.init, which installs its own handler
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         yield
     finally:
-        with _at_most(SHUTDOWN_SECONDS, sys.exception()):
+        with _time_limit(SHUTDOWN_SECONDS, sys.exception()):
             ray.shutdown()
 
 
 @contextmanager
-def _at_most(seconds: float, error: BaseException | None) -> Iterator[None]:
-    """What is inside gets `seconds`; then the process ends, saying `error` if there is one, as it would have after it.
+def _time_limit(seconds: float, error: BaseException | None) -> Iterator[None]:
+    """Exit the process, reporting `error` if there is one, when the block takes longer than `seconds`.
 
-    Its exit code does not tell wrong input from other failures, so that the operator tries once more. Ray waits for
-    threads of its own where no signal reaches it.
+    The exit code then does not distinguish invalid input, so the operator retries once. Ray may wait for threads of its
+    own where no signal interrupts it.
     """
 
-    def leave() -> None:
-        logging.getLogger("swerl_trainer").warning("Ray did not let go in %g s; leaving without its farewell", seconds)
-        os._exit(0 if error is None else _told(error))
+    def exit_now() -> None:
+        logging.getLogger("swerl_trainer").warning("Ray did not shut down in %g s; exiting without it", seconds)
+        os._exit(0 if error is None else _report(error))
 
-    timer = threading.Timer(seconds, leave)
+    timer = threading.Timer(seconds, exit_now)
     timer.daemon = True
     timer.start()
     try:

@@ -15,7 +15,7 @@ from swerl_agent.tasks import Evaluation, Task
 from swerl_api import API_VERSION, SweRLJobSpec
 from swerl_kube import KubeClient
 from swerl_trainer.job import Job
-from swerl_trainer.rollout.cluster import Declared, KubernetesSandboxes
+from swerl_trainer.rollout.cluster import CountedGroup, KubernetesSandboxes
 
 from tests.control_plane.exec.conftest import IMAGE, at_once
 from tests.control_plane.operator_process import Operator
@@ -56,7 +56,7 @@ def sandboxes(client: KubeClient, job: Job) -> KubernetesSandboxes:
     return KubernetesSandboxes(client, job)
 
 
-async def ready(group: Declared) -> None:
+async def ready(group: CountedGroup) -> None:
     """Wait until both sandboxes of the group wait to be asked for."""
     deadline = time.monotonic() + 90
     while len(group._group._ready_since) < 2:

@@ -11,7 +11,7 @@ from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
 from swerl_trainer.algorithm import (
     AlgorithmError,
     TrainingSample,
-    advantage_figures,
+    advantage_metrics,
     demonstration_batch,
     minibatches,
     policy_batch,
@@ -66,9 +66,9 @@ def test_sequence_weights_give_every_trajectory_the_same_share() -> None:
 
 def test_the_figures_of_a_batch_are_means_over_trajectories_and_over_tokens() -> None:
     good, bad = sample(12, reward=1.0), sample(4, reward=-1.0, index=1)  # 10 and 2 trained tokens
-    figures = advantage_figures(policy_batch([good, bad], AlgorithmSpec(advantage_normalisation="none")))
+    figures = advantage_metrics(policy_batch([good, bad], AlgorithmSpec(advantage_normalisation="none")))
     assert figures == pytest.approx({"rewards": 0.0, "advantages": 8 / 12, "returns": 8 / 12})
-    assert advantage_figures(policy_batch([], AlgorithmSpec(advantage_normalisation="none"))) == {}
+    assert advantage_metrics(policy_batch([], AlgorithmSpec(advantage_normalisation="none"))) == {}
 
 
 def test_no_group_with_signal_makes_an_empty_batch() -> None:

@@ -24,7 +24,7 @@ from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks import Evaluation, Task
 from swerl_trainer.engines.server import free_port
 from swerl_trainer.job import Job
-from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.worker import Worker
 
 RAY_START = Path(__file__).parents[3] / "trainer" / "swerl_trainer" / "ray_start"
@@ -105,7 +105,7 @@ def local_worker(job: Job, router: str, sandboxes: LocalSandboxes, http: aiohttp
     """A rollout worker in this process."""
     engine = SGLangEngine(router, http)
     return Worker(
-        WorkerParts(
+        WorkerDependencies(
             tasks={"train": [task(i) for i in range(TASKS)], "evaluation": [task(100)]},
             sandboxes=sandboxes,
             grading=LocalGrading(),

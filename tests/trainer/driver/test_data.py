@@ -14,7 +14,7 @@ from swerl_agent.episode.transcript import Transcript
 from swerl_api import AgentSpec
 from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
 from swerl_trainer.algorithm import TrainingSample
-from swerl_trainer.driver.state import Pace, TrainingState
+from swerl_trainer.driver.state import TimeEstimate, TrainingState
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
 from swerl_trainer.driver.training_samples import training_samples
 from swerl_trainer.job import Job, JobError
@@ -190,8 +190,8 @@ def test_the_state_survives_json() -> None:
 
 
 def test_the_time_left_follows_recent_steps() -> None:
-    pace = Pace()
-    assert pace.left(3) is None
+    estimate = TimeEstimate()
+    assert estimate.remaining(3) is None
     for seconds in (100.0, 1.0, 1.0, 1.0, 1.0, 1.0):
-        pace.add(seconds)
-    assert pace.left(10) == 10
+        estimate.add(seconds)
+    assert estimate.remaining(10) == 10

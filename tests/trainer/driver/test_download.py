@@ -170,6 +170,7 @@ async def test_without_network_the_field_and_what_to_check_are_named(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     job = make_job(model={"source": {"huggingFace": MODEL}})
-    with pytest.raises(JobError, match=r"model\.source: Qwen/Qwen3-4B@refs/pr/1 cannot be had .* HF_TOKEN") as failure:
+    expected = r"model\.source: Qwen/Qwen3-4B@refs/pr/1 cannot be downloaded .* HF_TOKEN"
+    with pytest.raises(JobError, match=expected) as error:
         await download(job)
-    assert "offline" not in str(failure.value).lower(), "the child process may use the network"
+    assert "offline" not in str(error.value).lower(), "the child process may use the network"

@@ -1,4 +1,4 @@
-"""Figures of a step."""
+"""Metrics of a step."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import TokenSegment
-from swerl_trainer.metrics.figures import (
+from swerl_trainer.metrics.step_metrics import (
     TRAIN_NAMES,
-    canary_figures,
-    group_figures,
-    loss_figures,
-    rollout_figures,
-    staleness_figures,
-    train_figures,
-    waste_figures,
+    canary_metrics,
+    group_metrics,
+    lost_episode_metrics,
+    rollout_metrics,
+    staleness_metrics,
+    train_metrics,
+    unused_prefetch_metrics,
 )
-from swerl_trainer.rollout.group import Rollout, Waste
+from swerl_trainer.rollout.group import Rollout, UnusedPrefetch
 
 
 def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, float] | None = None) -> Rollout:
@@ -31,7 +31,7 @@ def rollout(reward: float = 1.0, *, valid: bool = True, seconds: Mapping[str, fl
 
 
 def test_means_leave_out_what_infrastructure_ended() -> None:
-    figures = rollout_figures([rollout(1.0), rollout(-1.0), rollout(-1.0, valid=False)])
+    figures = rollout_metrics([rollout(1.0), rollout(-1.0), rollout(-1.0, valid=False)])
     assert figures["rollout/raw_reward"] == 0.0
     assert figures["rollout/resolved_rate"] == 0.5
     assert figures["sandbox/infra_failed_rate"] == pytest.approx(1 / 3)
@@ -40,7 +40,7 @@ def test_means_leave_out_what_infrastructure_ended() -> None:
 
 def test_an_absent_time_is_no_zero() -> None:
     times = {"total": 10.0, "model": 6.0, "environment": 2.0, "grading": 5.0, "exec": 0.1}
-    figures = rollout_figures([rollout(seconds=times), rollout()])
+    figures = rollout_metrics([rollout(seconds=times), rollout()])
     assert figures["sandbox/exec_overhead_ratio"] == 0.01
     assert figures["agent/agent_run_time_mean"] == 10.0
     assert figures["agent/eval_time_mean"] == 5.0
@@ -54,7 +54,7 @@ def test_shares_and_times_of_a_turn_are_means_of_the_episodes_own() -> None:
     long = replace(rollout(seconds={"total": 90.0, "model": 9.0, "environment": 45.0, "grading": 10.0}), turns=9)
     short = replace(rollout(seconds={"total": 2.0, "model": 1.0, "environment": 0.5}), turns=1)
     silent = replace(rollout(seconds={"total": 3.0, "model": 0.0, "environment": 0.0}), turns=0)
-    figures = rollout_figures([long, short, silent, rollout()])
+    figures = rollout_metrics([long, short, silent, rollout()])
     assert figures["agent/time_per_turn"] == pytest.approx((10.0 + 2.0) / 2)
     assert figures["agent/model_query_time_avg"] == pytest.approx((1.0 + 1.0) / 2)
     assert figures["agent/env_execution_time_avg"] == pytest.approx((5.0 + 0.5) / 2)
@@ -67,25 +67,25 @@ def test_shares_and_times_of_a_turn_are_means_of_the_episodes_own() -> None:
 
 def test_episodes_with_suspicious_commands_are_counted_by_rule() -> None:
     looked = replace(rollout(), suspicions=frozenset({"network", "git-all"}))
-    figures = rollout_figures([looked, replace(rollout(), suspicions=frozenset({"network"})), rollout()])
+    figures = rollout_metrics([looked, replace(rollout(), suspicions=frozenset({"network"})), rollout()])
     assert (figures["agent/suspicion/network"], figures["agent/suspicion/git-all"]) == (2, 1)
 
 
 def test_what_engines_say_of_their_requests() -> None:
     usage = {"requests": 4.0, "prompt_tokens": 100.0, "cached_tokens": 75.0, "completion_tokens": 30.0, "latency": 8.0}
-    figures = rollout_figures([replace(rollout(), usage=usage), rollout()])
+    figures = rollout_metrics([replace(rollout(), usage=usage), rollout()])
     assert (figures["perf/request/count"], figures["perf/request/latency_mean"]) == (4.0, 2.0)
     assert (figures["rollout/prefix_cache_hit_rate"], figures["rollout/avg_cached_tokens_per_sample"]) == (0.75, 75.0)
     assert not [name for name in figures if name.startswith(("perf/prefill", "perf/decode"))], "it was not measured"
     measured = usage | {"queue": 1.0, "first_token": 2.0}
-    figures = rollout_figures([replace(rollout(), usage=measured)])
+    figures = rollout_metrics([replace(rollout(), usage=measured)])
     assert (figures["perf/request/queue_time_mean"], figures["perf/prefill/first_token_latency_mean"]) == (0.25, 0.5)
     assert figures["perf/decode/tokens_per_sec"] == 5.0
 
 
 def test_faults_on_the_way_into_sandboxes_are_counted_of_lost_episodes_too() -> None:
     broken = replace(rollout(valid=False), timeouts=1, exec_retries=2, handshake_errors=3)
-    figures = rollout_figures([broken, replace(rollout(), timeouts=1)])
+    figures = rollout_metrics([broken, replace(rollout(), timeouts=1)])
     names = ("sandbox/exec_timeouts", "sandbox/exec_retries", "sandbox/ws_handshake_errors")
     assert [figures[name] for name in names] == [2, 2, 3]
 
@@ -93,18 +93,18 @@ def test_faults_on_the_way_into_sandboxes_are_counted_of_lost_episodes_too() -> 
 def test_the_parts_of_a_sandboxs_start_add_up() -> None:
     started = replace(rollout(), waits={"queue": 1.0, "schedule": 0.5, "pull": 2.5})
     unheard = replace(rollout(), waits={"queue": 3.0, "schedule": 0.5, "start": 0.5})
-    figures = rollout_figures([started, unheard, rollout()])
+    figures = rollout_metrics([started, unheard, rollout()])
     assert figures["sandbox/create_latency_mean"] == 4.0
     assert figures["sandbox/create_latency/queue_mean"] == 2.0
     assert figures["sandbox/create_latency/pull_mean"] == 2.5, "a pull that is not known is none of 0 s"
-    assert not [name for name in rollout_figures([rollout()]) if "create_latency" in name]
+    assert not [name for name in rollout_metrics([rollout()]) if "create_latency" in name]
 
 
 def test_losses_are_of_all_episodes_those_made_again_included() -> None:
-    figures = loss_figures(8, {"pod_evicted": 2, "engine_lost": 1})
+    figures = lost_episode_metrics(8, {"pod_evicted": 2, "engine_lost": 1})
     assert figures["sandbox/infra_failed_rate"] == 3 / 8
     assert (figures["sandbox/episodes"], figures["sandbox/infra_failed/pod_evicted"]) == (8, 2)
-    assert loss_figures(0, {})["sandbox/infra_failed_rate"] == 0
+    assert lost_episode_metrics(0, {})["sandbox/infra_failed_rate"] == 0
 
 
 def test_staleness_is_that_of_the_oldest_weights() -> None:
@@ -112,22 +112,22 @@ def test_staleness_is_that_of_the_oldest_weights() -> None:
         spans = [(version, 1, 2) for version in versions]
         return replace(rollout(), segments=[TokenSegment([5, 6], [0, 1], weight_versions=spans)])
 
-    figures = staleness_figures([sampled("3", "5"), sampled("5"), rollout()], 5)
+    figures = staleness_metrics([sampled("3", "5"), sampled("5"), rollout()], 5)
     assert figures == {"rollout/weight_staleness/mean": 1.0, "rollout/weight_staleness/max": 2.0}
-    assert staleness_figures([sampled("default")], 5) == {}
+    assert staleness_metrics([sampled("default")], 5) == {}
 
 
 def test_reference_fixes_that_pass_are_a_rate() -> None:
-    assert canary_figures(3, 1) == {"sandbox/gold_canary_pass_rate": 0.75, "sandbox/gold_canaries": 4}
-    assert canary_figures(0, 0) == {}
+    assert canary_metrics(3, 1) == {"sandbox/gold_canary_pass_rate": 0.75, "sandbox/gold_canaries": 4}
+    assert canary_metrics(0, 0) == {}
 
 
 def test_verdicts_without_contrast_are_a_share_of_the_resolved_ones() -> None:
     plain = rollout()
     uncontrasted = replace(plain, resolved=True, verdict="resolved", uncontrasted=True)
     others = [replace(plain, resolved=True, verdict="resolved"), replace(plain, resolved=False, verdict="unresolved")]
-    assert rollout_figures([uncontrasted, *others])["sandbox/uncontrasted_rate"] == 0.5
-    assert "sandbox/uncontrasted_rate" not in rollout_figures(others[1:])
+    assert rollout_metrics([uncontrasted, *others])["sandbox/uncontrasted_rate"] == 0.5
+    assert "sandbox/uncontrasted_rate" not in rollout_metrics(others[1:])
 
 
 def test_every_figure_is_in_the_docs() -> None:
@@ -141,8 +141,8 @@ def test_every_figure_is_in_the_docs() -> None:
         step_scores={0: 1.0},
         segments=[TokenSegment([5, 6], [0, 1], weight_versions=[("1", 1, 2)])],
     )
-    given = rollout_figures([whole, rollout(valid=False)]) | group_figures([[whole, whole]], {"stale": 1})
-    given |= staleness_figures([whole], 1) | waste_figures(Waste()) | canary_figures(1, 0)
+    given = rollout_metrics([whole, rollout(valid=False)]) | group_metrics([[whole, whole]], {"stale": 1})
+    given |= staleness_metrics([whole], 1) | unused_prefetch_metrics(UnusedPrefetch()) | canary_metrics(1, 0)
     given |= dict.fromkeys(TRAIN_NAMES.values(), 0.0)
     families = ("exit_status", "patch_source", "verdict", "infra_failed", "count_", "drop_")  # one name per value
     missing = [name for name in given if name not in known and not any(family in name for family in families)]
@@ -177,7 +177,7 @@ def test_the_agents_figures_have_the_names_that_dashboards_know_and_the_docs_lis
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     listed = set(re.findall(r"`agent/([^`]+)`", page))
     seconds = dict.fromkeys(("total", "model", "environment", "grading", "exec"), 1.0)
-    given = {name.removeprefix("agent/") for name in rollout_figures([rollout(seconds=seconds)]) if "agent/" in name}
+    given = {name.removeprefix("agent/") for name in rollout_metrics([rollout(seconds=seconds)]) if "agent/" in name}
     assert set(AGENT_FIGURES) <= listed & given
     families = {name.partition("/")[0] for name in listed if "<" in name}
     ours = {"format_error_rate", "context_omitted_turns_mean"}
@@ -186,19 +186,19 @@ def test_the_agents_figures_have_the_names_that_dashboards_know_and_the_docs_lis
 
 
 def test_sandboxes_that_were_ready_are_hits() -> None:
-    figures = rollout_figures([rollout(seconds={"wait": wait}) for wait in (0.0, 0.04, 2.0, 4.0)])
+    figures = rollout_metrics([rollout(seconds={"wait": wait}) for wait in (0.0, 0.04, 2.0, 4.0)])
     assert figures["sandbox/prefetch_hit_rate"] == 0.5
     assert (figures["sandbox/prefetch_hits"], figures["sandbox/prefetch_misses"]) == (2, 2)
     assert figures["sandbox/queue_wait_max"] == 4.0
 
 
 def test_sandboxes_made_in_vain_are_told() -> None:
-    figures = waste_figures(Waste(1, 30.0) + Waste(2, 12.5))
-    assert figures == {"sandbox/prefetch_wasted_groups": 3.0, "sandbox/prefetch_wasted_pod_seconds": 42.5}
+    figures = unused_prefetch_metrics(UnusedPrefetch(1, 30.0) + UnusedPrefetch(2, 12.5))
+    assert figures == {"sandbox/prefetch_unused_groups": 3.0, "sandbox/prefetch_unused_pod_seconds": 42.5}
 
 
 def test_turns_count_answers_without_a_command() -> None:
-    figures = rollout_figures([rollout()])
+    figures = rollout_metrics([rollout()])
     assert (figures["agent/turns_mean"], figures["agent/tool_calls_mean"]) == (4, 3)
     assert figures["agent/format_error_rate"] == 0.25
     assert figures["rollout/response_len/mean"] == 2
@@ -208,37 +208,37 @@ def test_a_rate_is_the_mean_of_the_episodes_own() -> None:
     wordy = replace(rollout(seconds={"total": 10.0, "exec": 1.0}), turns=9, steps=8, format_errors=9)
     short = replace(rollout(seconds={"total": 10.0, "exec": 0.5}), turns=1, steps=1, format_errors=0)
     silent = replace(rollout(seconds={"total": 1.0}), turns=0, steps=0, format_errors=0)
-    figures = rollout_figures([wordy, short, silent])
+    figures = rollout_metrics([wordy, short, silent])
     assert figures["agent/format_error_rate"] == 0.5
     assert figures["sandbox/exec_overhead_ratio"] == pytest.approx((0.1 + 0.05) / 2)
     assert figures["sandbox/exec_overhead_per_turn"] == pytest.approx(1.5 / 10), "a mean over the turns"
     assert figures["sandbox/exec_latency_mean"] == pytest.approx(1.5 / 9), "a mean over the commands"
-    assert "agent/format_error_rate" not in rollout_figures([silent])
+    assert "agent/format_error_rate" not in rollout_metrics([silent])
 
 
 def test_endings_count_what_infrastructure_ended_too() -> None:
-    figures = rollout_figures([rollout(), rollout(valid=False)])
+    figures = rollout_metrics([rollout(), rollout(valid=False)])
     assert figures["agent/exit_status/submitted"] == 2
     assert figures["agent/turns_sum"] == 4
 
 
 def test_steps_without_a_score_are_counted_and_left_out_of_the_mean() -> None:
     judged = replace(rollout(), step_scores={0: 1.0, 2: -0.5}, unscored_steps=2)
-    figures = rollout_figures([judged, rollout()])
+    figures = rollout_metrics([judged, rollout()])
     assert figures["judge/step_score_mean"] == 0.25
     assert figures["judge/unscored_rate"] == 0.5
-    assert "judge/unscored_rate" not in rollout_figures([rollout()])
+    assert "judge/unscored_rate" not in rollout_metrics([rollout()])
 
 
 def test_no_rollouts_give_no_figures() -> None:
-    assert rollout_figures([]) == {}
-    assert "rollout/raw_reward" not in rollout_figures([rollout(valid=False)])
+    assert rollout_metrics([]) == {}
+    assert "rollout/raw_reward" not in rollout_metrics([rollout(valid=False)])
 
 
 def test_groups_without_spread_are_counted_by_reward() -> None:
-    figures = group_figures([[rollout(), rollout()], [rollout(), rollout(-1.0)]], {"equal_rewards": 2})
+    figures = group_metrics([[rollout(), rollout()], [rollout(), rollout(-1.0)]], {"equal_rewards": 2})
     assert figures == {"rollout/zero_std/count_1": 1, "rollout/dynamic_filter/drop_equal_rewards": 2}
 
 
 def test_training_figures_have_the_fields_names() -> None:
-    assert train_figures({"loss": 1.0, "lr": 2.0}) == {"train/loss": 1.0, "train/lr": 2.0}
+    assert train_metrics({"loss": 1.0, "lr": 2.0}) == {"train/loss": 1.0, "train/lr": 2.0}

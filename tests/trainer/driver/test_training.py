@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from swerl_trainer.checkpoints import CheckpointStore
-from swerl_trainer.driver.ownership import claim
-from swerl_trainer.driver.place import Placement
+from swerl_trainer.driver.components import AttemptComponents
+from swerl_trainer.driver.ownership import take_ownership
 from swerl_trainer.driver.training import Training
 from swerl_trainer.job import Job
 from swerl_trainer.metrics.sinks import rows
@@ -21,7 +21,7 @@ from swerl_trainer.rollout.operations import RolloutWorker
 if TYPE_CHECKING:
     from .conftest import LocalSandboxes, Watcher
 
-DISTANCE = "train/train_rollout_logprob_abs_diff_max"
+LARGEST_MISMATCH = "train/train_rollout_logprob_abs_diff_max"
 WARM_START: dict[str, Any] = {"sft": {"data": "demonstrations.jsonl", "steps": 1, "batchSize": 2, "lr": 5e-4}}
 SUPERVISED: dict[str, Any] = {"name": "sft", "sft": WARM_START["sft"] | {"steps": 2}}
 OLD, NEW, OTHER = "00000000-old", "11111111-new", "22222222-other"  # uids
@@ -45,18 +45,20 @@ async def test_a_job_trains_and_an_attempt_after_it_goes_on(
 ) -> None:
     first = make_job(make_model(0), algorithm=WARM_START)
     write_demonstrations(first)
-    placement = Placement(first, http, time.monotonic(), make_worker=lambda url, number, judge: make_worker(first, url))
-    placement.begin()
+    components = AttemptComponents(
+        first, http, time.monotonic(), make_worker=lambda url, number, judge: make_worker(first, url)
+    )
+    components.begin()
     try:
-        await Training(first, placement, watcher).run()
+        await Training(first, components, watcher).run()
         assert watcher.steps[-1]["step"] == 2
         assert set(watcher.rates) == {"before", "after"}
         assert (first.checkpoints / "step-0000002" / "COMPLETE").is_file()
 
         second = make_job(make_model(0), attempt=2, algorithm=WARM_START | {"steps": 3})
-        await Training(second, placement, watcher).run()
+        await Training(second, components, watcher).run()
     finally:
-        await placement.close()
+        await components.close()
 
     recorded = list(rows(first.folder / "metrics.jsonl"))
     supervised = [row for row in recorded if row["kind"] == "supervised"]
@@ -64,7 +66,7 @@ async def test_a_job_trains_and_an_attempt_after_it_goes_on(
     figures = [row for row in recorded if row["kind"] == "step"]
     assert {row["train/lr"] for row in figures if "train/lr" in row} == {1e-3}
     assert [(row["step"], row["attempt"]) for row in figures] == [(1, 1), (2, 1), (3, 2)]
-    assert all(row[DISTANCE] <= 1e-4 for row in figures)
+    assert all(row[LARGEST_MISMATCH] <= 1e-4 for row in figures)
     assert any(row["train/grad_norm"] > 0 for row in figures if "train/grad_norm" in row)
     trained = [name for name, _ in sandboxes.declared if "-g" in name]
     assert [name.rsplit("-", 1)[1] for name in trained][:6] == ["g0", "g1", "g2", "g3", "g4", "g5"]
@@ -97,17 +99,17 @@ async def test_a_job_made_anew_starts_from_its_model_beside_others(
 
     old = job(OLD)
     write_demonstrations(old)
-    placement = Placement(old, http, time.monotonic(), make_worker=no_worker)
-    placement.begin()
+    components = AttemptComponents(old, http, time.monotonic(), make_worker=no_worker)
+    components.begin()
     begun: list[int] = []
     try:
         for each in (old, job(OTHER, "beside"), job(OLD, attempt=2), job(NEW)):
             told = len(watcher.steps)
-            claim(each)
-            await Training(each, placement, watcher).run()
+            take_ownership(each)
+            await Training(each, components, watcher).run()
             begun.append(watcher.steps[told]["step"])
     finally:
-        await placement.close()
+        await components.close()
 
     assert begun == [0, 0, 2, 0]
     output = old.paths.output

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from swerl_trainer.driver.loop import Parts, TrainingLoop
+from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop
 from swerl_trainer.driver.state import TrainingState
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.dispatcher import StepGroups
@@ -39,7 +39,7 @@ class Recorder:
     def pending(self) -> list[int]:
         return []
 
-    def kick(self) -> None: ...
+    def dispatch(self) -> None: ...
 
 
 @pytest.fixture
@@ -49,8 +49,10 @@ def recorder() -> Recorder:
 
 def make_loop(job: Job, recorder: Any, *, colocate: bool) -> TrainingLoop:
     spec = job.spec.model_copy(update={"colocate": colocate})
-    parts = Parts(spec, recorder, recorder, recorder, recorder, recorder, TrainingState(), asyncio.Lock())
-    loop = TrainingLoop(parts)
+    dependencies = LoopDependencies(
+        spec, recorder, recorder, recorder, recorder, recorder, TrainingState(), asyncio.Lock()
+    )
+    loop = TrainingLoop(dependencies)
     loop.group = recorder
     return loop
 
@@ -58,10 +60,10 @@ def make_loop(job: Job, recorder: Any, *, colocate: bool) -> TrainingLoop:
 async def test_engines_are_quiet_and_asleep_while_ranks_train(make_job: MakeJob, recorder: Recorder) -> None:
     loop = make_loop(make_job(**GPU_JOB), recorder, colocate=True)
     await loop._train(StepGroups((), ()))
-    await loop.renew(1)
+    await loop.update_weights(1)
     assert recorder.calls == [
-        *("drain", "settled", "sleep", "train_step", "release_memory"),
-        *("drain", "settled", "renew"),
+        *("drain", "wait_until_updatable", "sleep", "train_step", "release_memory"),
+        *("drain", "wait_until_updatable", "update_weights"),
     ]
 
 

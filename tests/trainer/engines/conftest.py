@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 import torch
 import torch.distributed as dist
-from swerl_trainer.engines.handle import EngineOwner
+from swerl_trainer.engines.handle import LocalEngine
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
@@ -80,7 +80,7 @@ class HeldModel:
     async def locations(self) -> list[Location]:
         return [HERE]
 
-    async def share_bucket(self, number: int) -> list[str]:
+    async def export_bucket(self, number: int) -> list[str]:
         self._shared = self._flat()
         return [handle_of(self._shared, (await self.weight_buckets())[number])]
 
@@ -108,10 +108,10 @@ class World:
     """One engine behind a router, and the model the training side holds."""
 
     pool: EnginePool
-    owner: EngineOwner
+    owner: LocalEngine
     source: HeldModel
     http: aiohttp.ClientSession
-    turn: asyncio.Lock
+    trainer_lock: asyncio.Lock
     watcher: asyncio.Task[None]
 
     async def generate(self, **settings: object) -> dict[str, object]:
@@ -137,16 +137,16 @@ async def world(make_model: Callable[[int], Path], tmp_path_factory: pytest.Temp
     """A running engine started from one model while the training side holds another."""
     logs = tmp_path_factory.mktemp("logs")
     settings = ServerSettings(model=str(make_model(0)), dtype="float32", context_tokens=4096)
-    owner = EngineOwner(settings, logs / "engine.log", "127.0.0.1")
+    owner = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
     source = HeldModel(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
     async with aiohttp.ClientSession() as http:
         pool = EnginePool([owner], Router.on("127.0.0.1", http, logs / "router.log"), http)
         try:
             await pool.start()
-            turn = asyncio.Lock()
-            await pool.attach(source, 0, turn)
+            trainer_lock = asyncio.Lock()
+            await pool.attach(source, 0, trainer_lock)
             watcher = asyncio.create_task(pool.watch())
-            yield World(pool, owner, source, http, turn, watcher)
+            yield World(pool, owner, source, http, trainer_lock, watcher)
             watcher.cancel()
         finally:
             await pool.close()

@@ -33,9 +33,9 @@ async def scores(world: World, tokens: list[int]) -> list[float | None]:
     }
     async with world.http.post(f"{server.url}/generate", json=body) as response:
         assert response.status == 200, await response.text()
-        entries = (await response.json())["meta_info"]["input_token_logprobs"]
-    assert [entry[1] for entry in entries] == tokens
-    return [entry[0] for entry in entries]
+        parameter_mappings = (await response.json())["meta_info"]["input_token_logprobs"]
+    assert [entry[1] for entry in parameter_mappings] == tokens
+    return [entry[0] for entry in parameter_mappings]
 
 
 async def converse(client: AsyncOpenAI) -> None:

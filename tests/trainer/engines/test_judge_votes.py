@@ -12,10 +12,10 @@ import pytest_asyncio
 import torch
 from swerl_agent.episode import HFTokenizer, SGLangEngine
 from swerl_agent.judge import Judge
-from swerl_trainer.engines.fixed import FixedPool
-from swerl_trainer.engines.handle import EngineOwner
+from swerl_trainer.engines.handle import LocalEngine
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
+from swerl_trainer.engines.static_pool import StaticEnginePool
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.agent_spec import judge_spec
@@ -50,7 +50,7 @@ async def judge(make_model: Callable[[int], Path], tmp_path_factory: pytest.Temp
     server = ServerSettings(model=str(folder), dtype="float32", context_tokens=4096)
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, logs / "judge-router.log")
-        pool = FixedPool([EngineOwner(server, logs / "judge.log", "127.0.0.1")], router, "judge")
+        pool = StaticEnginePool([LocalEngine(server, logs / "judge.log", "127.0.0.1")], router, "judge")
         try:
             await pool.start()
             spec = judge_spec(max_tokens=64, context_tokens=4096, timeout_seconds=60)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.pool import WATCH_SECONDS
-from swerl_trainer.engines.weights import TensorLink
+from swerl_trainer.engines.weights import CudaIpcLink
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -44,8 +44,8 @@ async def test_engine_serves_the_trainers_weights_from_the_start(world: World) -
 async def test_update_gives_new_weights_under_a_new_version(world: World) -> None:
     perturb(world.source.model)
     assert await world.distance() > TOLERANCE
-    async with world.turn:
-        await world.pool.renew(1)
+    async with world.trainer_lock:
+        await world.pool.update_weights(1)
     answer = await world.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)
     assert answer["meta_info"]["weight_version"] == "1"
     assert await world.distance() <= TOLERANCE
@@ -55,8 +55,8 @@ async def test_running_request_goes_on_with_the_new_weights(world: World) -> Non
     running = asyncio.create_task(world.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
     await asyncio.sleep(1.0)
     perturb(world.source.model)
-    async with world.turn:
-        await world.pool.renew(2)
+    async with world.trainer_lock:
+        await world.pool.update_weights(2)
     spans = (await running)["meta_info"]["weight_versions"]
     assert [span["version"] for span in spans] == ["1", "2"]
     assert spans[-1]["end"] == 2000
@@ -66,7 +66,7 @@ async def test_request_during_a_long_update_waits_for_its_end(world: World) -> N
     engine = world.owner._server
     assert engine is not None
     client = EngineClient(engine.url, world.http)
-    async with world.turn:
+    async with world.trainer_lock:
         await client.pause("retract")
         waiting = asyncio.create_task(world.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True))
         await asyncio.sleep(UPDATE_SECONDS)
@@ -103,8 +103,8 @@ async def test_killed_engine_is_replaced_with_the_present_weights(world: World) 
     assert answer["meta_info"]["weight_version"] == "2"
     assert await world.distance() <= TOLERANCE
     perturb(world.source.model)
-    async with world.turn:
-        await world.pool.renew(3)
+    async with world.trainer_lock:
+        await world.pool.update_weights(3)
     assert await world.distance() <= TOLERANCE
 
 
@@ -116,8 +116,8 @@ async def test_engine_beside_the_trainer_reads_its_memory(world: World) -> None:
         engine = world.owner._server
         assert engine is not None
         client = EngineClient(engine.url, world.http, locations=await world.source.locations())
-        async with world.turn:
-            await TensorLink(world.source, [client]).send(4)
+        async with world.trainer_lock:
+            await CudaIpcLink(world.source, [client]).send(4)
     finally:
         torch.multiprocessing.set_sharing_strategy(before)
     answer = await world.generate(max_new_tokens=4, temperature=0.0, ignore_eos=True)

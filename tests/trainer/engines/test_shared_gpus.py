@@ -10,7 +10,7 @@ import pytest
 from swerl_trainer.engines import pool as pools
 from swerl_trainer.engines.client import EngineClient
 from swerl_trainer.engines.errors import EngineError
-from swerl_trainer.engines.handle import shared_places
+from swerl_trainer.engines.handle import shared_gpu_locations
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.weights import Backend, WeightTransferFailed, weight_link
 from swerl_trainer.location import Location
@@ -50,7 +50,7 @@ class Ranks:
     async def weight_buckets(self, max_bytes: int = 0) -> list[WeightBucket]:
         return [BUCKET, BUCKET]
 
-    async def share_bucket(self, number: int) -> list[str]:
+    async def export_bucket(self, number: int) -> list[str]:
         self.shared.append(number)
         return [f"bucket {number} of rank {rank}" for rank in range(4)]
 
@@ -63,7 +63,9 @@ def node(name: str, engines: int, alive: bool = True) -> dict[str, Any]:
 
 
 def test_every_engine_has_gpus_of_its_own() -> None:
-    places = shared_places([node("b", 2), node("head", 0), node("a", 2), node("gone", 2, alive=False)], "engine", 4)
+    places = shared_gpu_locations(
+        [node("b", 2), node("head", 0), node("a", 2), node("gone", 2, alive=False)], "engine", 4
+    )
     assert [(place[0].node, [location.device for location in place]) for place in places] == [
         ("a", [0, 1, 2, 3]),
         ("a", [4, 5, 6, 7]),
@@ -179,11 +181,11 @@ async def test_an_engine_on_the_trainers_gpu_is_not_started_during_a_step(
     monkeypatch: pytest.MonkeyPatch, backend: Backend, starts_during_the_step: int
 ) -> None:
     monkeypatch.setattr(pools, "weight_link", lambda *_: Link())
-    handle, switch, turn = Handle(), Switch(), asyncio.Lock()
+    handle, switch, trainer_lock = Handle(), Switch(), asyncio.Lock()
     pool = EnginePool([handle], switch, None, backend=backend)  # type: ignore[arg-type, list-item]
     await pool.start()
-    await pool.attach(Ranks(), 0, turn)  # type: ignore[arg-type]
-    async with turn:
+    await pool.attach(Ranks(), 0, trainer_lock)  # type: ignore[arg-type]
+    async with trainer_lock:
         replacing = asyncio.create_task(pool._replace(pool._slots[0]))
         for _ in range(10):
             await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from swerl_trainer.algorithm import Batch
-from swerl_trainer.megatron.environment import of_cpu_process
+from swerl_trainer.megatron.environment import cpu_process_environment
 
 if TYPE_CHECKING:
     from .conftest import MakeConfig, RunRanks, Start
@@ -61,7 +61,7 @@ def checkpoints_move_between_layouts(
 def a_checkpoint_alone_gives_the_weights(folder: Path, model: str) -> None:
     """What a process of its own exports from a checkpoint is what the ranks held, bit for bit."""
     command = [sys.executable, "-W", "ignore", "-m", "swerl_trainer.megatron.export", str(folder / "checkpoint"), model]
-    environ = {**of_cpu_process(), "OMP_NUM_THREADS": "1"}
+    environ = {**cpu_process_environment(), "OMP_NUM_THREADS": "1"}
     subprocess.run([*command, str(folder / "again"), "--dtype", "float32"], env=environ, check=True, timeout=300)
     ranks, alone = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
     assert alone.keys() == ranks.keys() and all(torch.equal(alone[name], ranks[name]) for name in ranks)

@@ -30,7 +30,7 @@ def test_the_engine_reads_every_tensor_bit_for_bit(start: Start, make_config: Ma
     received: dict[str, torch.Tensor] = {}
     buckets = trainer.weight_buckets(max_bytes=50_000)
     for number in range(len(buckets)):
-        content = MultiprocessingSerializer.deserialize(trainer.share_bucket(number))
+        content = MultiprocessingSerializer.deserialize(trainer.export_bucket(number))
         bucket = FlattenedTensorBucket(flattened_tensor=content["flattened_tensor"], metadata=content["metadata"])
         received |= {name: tensor.clone() for name, tensor in bucket.reconstruct_tensors()}
     trainer.release_bucket()

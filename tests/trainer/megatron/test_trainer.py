@@ -12,7 +12,7 @@ from swerl_api import TrainerSpec
 from swerl_api.algorithm import CorrectionSpec
 from swerl_trainer.algorithm import Batch, TrainingSequence
 from swerl_trainer.megatron.config import data_parallel_size
-from swerl_trainer.megatron.conversion import entries, from_megatron
+from swerl_trainer.megatron.conversion import from_megatron, parameter_mappings
 from swerl_trainer.megatron.errors import ConversionError, LayoutError
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
@@ -55,7 +55,7 @@ def gradients(trainer: Any) -> dict[str, Tensor]:
     """Gradients of the last step in Hugging Face names."""
     parameters = dict(trainer.model.named_parameters())
     found: dict[str, Tensor] = {}
-    for entry in entries(trainer.architecture, 1):
+    for entry in parameter_mappings(trainer.architecture, 1):
         gradient = next(parameters[name] for name in entry.megatron if name in parameters).main_grad
         found |= dict(from_megatron(entry, [gradient], trainer.architecture))
     return found

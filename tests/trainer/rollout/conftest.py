@@ -14,20 +14,20 @@ from swerl_agent.sandbox import CommandResult, PodGone
 from swerl_agent.tasks import Evaluation, Task
 from swerl_api import AgentSpec
 from swerl_kube import Unreachable
-from swerl_trainer.rollout.group import GroupOrder, Rollout
-from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.dependencies import WorkerDependencies
+from swerl_trainer.rollout.group import GroupRequest, Rollout
 from swerl_trainer.rollout.worker import Worker
 
 PATCH = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
 TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))
-ORDER = GroupOrder("g0", "train", 0, 2, 1, 1.0)
+REQUEST = GroupRequest("g0", "train", 0, 2, 1, 1.0)
 MEMBERS = (0, 1)
 
 
-async def run(worker: Worker, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> Rollout:
+async def run(worker: Worker, request: GroupRequest, members: tuple[int, ...], index: int, retry: int) -> Rollout:
     """One member, from its sandbox to its verdict."""
-    await worker.act(order, members, index, attempt)
-    return await worker.rollout(order, index, attempt)
+    await worker.run_episode(request, members, index, retry)
+    return await worker.rollout(request, index, retry)
 
 
 class Letters:
@@ -147,11 +147,11 @@ def builtin(world: World, **limits: float) -> BuiltinAgent:
 
 
 @pytest.fixture
-def parts(world: World, tmp_path: Path) -> WorkerParts:
+def dependencies(world: World, tmp_path: Path) -> WorkerDependencies:
     tasks = {"train": [TASK], "evaluation": [TASK]}
-    return WorkerParts(tasks, world, world, builtin(world), tmp_path, "x-{}".format)
+    return WorkerDependencies(tasks, world, world, builtin(world), tmp_path, "x-{}".format)
 
 
 @pytest.fixture
-def worker(parts: WorkerParts) -> Worker:
-    return Worker(parts)
+def worker(dependencies: WorkerDependencies) -> Worker:
+    return Worker(dependencies)

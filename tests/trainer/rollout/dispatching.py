@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from swerl_api import AlgorithmSpec, SandboxSpec
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.dispatcher import RETRIES, Dispatcher
-from swerl_trainer.rollout.group import Rollout, Start
+from swerl_trainer.rollout.group import Rollout, StartMembers
 
 ALGORITHM = AlgorithmSpec(steps=4, prompts_per_step=2, group_size=2)
 SANDBOX = SandboxSpec(prefetch=1, max_concurrent=100)
@@ -27,14 +27,14 @@ def dispatcher(tasks: int = 5, *, retries: int = RETRIES, **changes: object) -> 
 
 
 def started(actions: Sequence[object]) -> list[str]:
-    return [action.order.id for action in actions if isinstance(action, Start)]
+    return [action.request.id for action in actions if isinstance(action, StartMembers)]
 
 
 def finish(target: Dispatcher, group: str, rewards: Sequence[float | None]) -> None:
     """End the members of a group; None is a member that infrastructure ended."""
     for index, reward in enumerate(rewards):
         valid = reward is not None
-        target.finished(Rollout(group, index, "t", valid=valid, reward=reward or 0.0))
+        target.graded(Rollout(group, index, "t", valid=valid, reward=reward or 0.0))
 
 
 def mixed(target: Dispatcher, groups: Sequence[str]) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import EngineError, Generation
-from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.worker import Worker
 
 from tests.full_disk import files_end_at
 
-from .conftest import MEMBERS, ORDER, World, builtin, run
+from .conftest import MEMBERS, REQUEST, World, builtin, run
 
 
 async def failed(error: Exception) -> Generation:
@@ -22,13 +22,15 @@ async def failed(error: Exception) -> Generation:
 
 
 async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path) -> None:
-    await run(worker, ORDER, MEMBERS, 0, 0)
+    await run(worker, REQUEST, MEMBERS, 0, 0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
 
 
-async def test_artifacts_have_the_keys_that_other_readers_know(parts: WorkerParts, tmp_path: Path) -> None:
-    await run(Worker(replace(parts, sampling={"top_p": 0.9, "top_k": 20})), ORDER, MEMBERS, 1, 0)
+async def test_artifacts_have_the_keys_that_other_readers_know(
+    dependencies: WorkerDependencies, tmp_path: Path
+) -> None:
+    await run(Worker(replace(dependencies, sampling={"top_p": 0.9, "top_k": 20})), REQUEST, MEMBERS, 1, 0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     info = json.loads((folder / "traj.json").read_text())["info"]
     assert info["sampling_params"] == {"temperature": 1.0, "top_p": 0.9, "top_k": 20}
@@ -41,7 +43,7 @@ async def test_an_episode_that_failed_leaves_its_artifacts_too(
     worker: Worker, world: World, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world, "generate", lambda input_ids, **sampling: failed(error))
-    assert not (await run(worker, ORDER, MEMBERS, 0, 0)).valid
+    assert not (await run(worker, REQUEST, MEMBERS, 0, 0)).valid
     (folder,) = (tmp_path / "step-0001").iterdir()
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["error"] == f"{type(error).__name__}: {error}"
@@ -49,12 +51,12 @@ async def test_an_episode_that_failed_leaves_its_artifacts_too(
 
 
 async def test_an_episode_whose_prompt_fails_is_no_reward_and_leaves_its_artifacts_too(
-    parts: WorkerParts, tmp_path: Path
+    dependencies: WorkerDependencies, tmp_path: Path
 ) -> None:
-    agent = builtin(parts.agent.engine)  # type: ignore[attr-defined]
+    agent = builtin(dependencies.agent.engine)  # type: ignore[attr-defined]
     prompts = replace(agent.prompts, format_error_template="{{ x }}")
-    worker = Worker(replace(parts, agent=replace(agent, prompts=prompts)))
-    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
+    worker = Worker(replace(dependencies, agent=replace(agent, prompts=prompts)))
+    rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.exit_status, rollout.error_code) == (False, "prompt_failed", "prompt_failed")
     assert "agent.format_error_template does not render" in rollout.error
     (folder,) = (tmp_path / "step-0001").iterdir()
@@ -64,10 +66,12 @@ async def test_an_episode_whose_prompt_fails_is_no_reward_and_leaves_its_artifac
 
 
 async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
-    parts: WorkerParts, world: World, tmp_path: Path
+    dependencies: WorkerDependencies, world: World, tmp_path: Path
 ) -> None:
     world.hang = asyncio.Event()
-    rollout = await run(Worker(replace(parts, agent=builtin(world, episode_timeout_seconds=0.1))), ORDER, MEMBERS, 0, 0)
+    rollout = await run(
+        Worker(replace(dependencies, agent=builtin(world, episode_timeout_seconds=0.1))), REQUEST, MEMBERS, 0, 0
+    )
     assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     info = json.loads((folder / "traj.json").read_text())["info"]
@@ -78,22 +82,22 @@ async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
 async def test_a_full_disk_costs_the_artifacts_alone(
     worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await run(worker, ORDER, MEMBERS, 0, 0)
+    await run(worker, REQUEST, MEMBERS, 0, 0)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with files_end_at(16):
-        rollout = await run(worker, ORDER, MEMBERS, 1, 0)
+        rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.resolved, len(rollout.segments)) == (True, True, 1)
-    (said,) = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
-    assert said.startswith("the artifacts of g0/1 are not kept: ") and "File too large" in said
+    (said,) = [record.getMessage() for record in caplog.records if "artifacts" in record.getMessage()]
+    assert said.startswith("cannot write the artifacts of g0/1: ") and "File too large" in said
     assert len(said.splitlines()) == 1
     assert {path: path.read_bytes() for path in before} == before
 
 
 async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, world: World, tmp_path: Path) -> None:
     world.hang = asyncio.Event()
-    running = [asyncio.create_task(run(worker, ORDER, MEMBERS, index, 0)) for index in MEMBERS]
+    running = [asyncio.create_task(run(worker, REQUEST, MEMBERS, index, 0)) for index in MEMBERS]
     await asyncio.sleep(0.05)
-    await worker.discard(ORDER)
+    await worker.discard(REQUEST)
     rollouts = await asyncio.gather(*running)
     assert [(rollout.valid, rollout.error_code) for rollout in rollouts] == [(False, "discarded")] * 2
     assert world.events.count("delete") == 1
@@ -105,10 +109,10 @@ async def test_an_episode_whose_verdict_nobody_waits_for_leaves_its_artifacts_to
     worker: Worker, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world, "grade", lambda task, patch, image: asyncio.sleep(60))
-    running = asyncio.create_task(run(worker, ORDER, MEMBERS, 0, 0))
+    running = asyncio.create_task(run(worker, REQUEST, MEMBERS, 0, 0))
     while "release 0" not in world.events:  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0.01)
-    await worker.discard(ORDER)
+    await worker.discard(REQUEST)
     assert not (await running).valid
     (folder,) = (tmp_path / "step-0001").iterdir()
     meta = json.loads((folder / "meta.json").read_text())

@@ -10,14 +10,14 @@ from swerl_agent.episode import HFTokenizer
 from swerl_agent.evaluation import open_agent
 from swerl_api import AlgorithmSpec
 from swerl_trainer.driver.training_samples import training_samples
-from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.worker import Worker
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
 from tests.unit.agent.episode.conftest import PLAIN, Memory, make_tokenizer
 
-from .conftest import ORDER, TASK, World, run
+from .conftest import REQUEST, TASK, World, run
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
 
@@ -42,8 +42,10 @@ async def test_mini_swe_agent_is_trained_on_the_tokens_that_were_sampled_for_it(
     script = Script(tokenizer, [block("ls"), block(SUBMIT)])
     spec = agent_spec(kind="mini-swe-agent", protocol="mini-swe-agent-2")
     async with open_agent(spec, script, tokenizer, None) as agent:
-        parts = WorkerParts({"train": [TASK]}, Memories(), Memories(), agent, tmp_path / "artifacts", "x-{}".format)  # type: ignore[arg-type]
-        rollout = await run(Worker(parts), ORDER, (0, 1), 0, 0)
+        dependencies = WorkerDependencies(
+            {"train": [TASK]}, Memories(), Memories(), agent, tmp_path / "artifacts", "x-{}".format
+        )  # type: ignore[arg-type]
+        rollout = await run(Worker(dependencies), REQUEST, (0, 1), 0, 0)
     assert (rollout.valid, rollout.resolved, rollout.reward) == (True, True, 1.0)
     assert (rollout.exit_status, rollout.patch_source) == ("submitted", "submission")
     assert (rollout.turns, rollout.steps) == (2, 2)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
-from swerl_trainer.rollout.group import Declare, Discard, Group, Rollout, Start
+from swerl_trainer.rollout.group import DeclareGroup, DiscardGroup, GroupState, Rollout, StartMembers
 
 from .dispatching import dispatcher, finish, mixed, started
 
@@ -19,7 +19,7 @@ def test_a_step_is_made_of_the_next_prompts_in_order() -> None:
     mixed(d, ["g1", "g0"])
     step = d.take()
     assert step is not None
-    assert [group.order.id for group in step.groups] == ["g0", "g1"]
+    assert [group.request.id for group in step.groups] == ["g0", "g1"]
 
 
 def test_on_policy_groups_start_only_with_the_steps_own_weights() -> None:
@@ -34,7 +34,7 @@ def test_on_policy_groups_start_only_with_the_steps_own_weights() -> None:
 
 def test_sandboxes_are_declared_ahead_and_used_by_the_next_step() -> None:
     d = dispatcher(prefetch=2)
-    ahead = [action.order.id for action in d.actions() if isinstance(action, Declare)]
+    ahead = [action.request.id for action in d.actions() if isinstance(action, DeclareGroup)]
     assert ahead == ["g2", "g3"]
     mixed(d, ["g0", "g1"])
     d.take()
@@ -44,21 +44,21 @@ def test_sandboxes_are_declared_ahead_and_used_by_the_next_step() -> None:
 
 def test_nothing_is_declared_beyond_the_last_step() -> None:
     d = dispatcher(steps=1, prefetch=5)
-    assert not [action for action in d.actions() if isinstance(action, Declare)]
+    assert not [action for action in d.actions() if isinstance(action, DeclareGroup)]
 
 
 def test_sandboxes_ahead_leave_room_for_one_more_group() -> None:
     d = dispatcher(prefetch=5, max_concurrent=8)
-    assert len([action for action in d.actions() if isinstance(action, Declare)]) == 1
+    assert len([action for action in d.actions() if isinstance(action, DeclareGroup)]) == 1
 
 
 def test_who_only_waits_for_a_verdict_makes_room_for_sandboxes() -> None:
     d = dispatcher(prefetch=5, max_concurrent=6)
-    assert not [action for action in d.actions() if isinstance(action, Declare)]
-    d.acted("g0", 0)
+    assert not [action for action in d.actions() if isinstance(action, DeclareGroup)]
+    d.episode_ended("g0", 0)
     assert not d.actions()
-    d.acted("g1", 1)
-    assert [action.order.id for action in d.actions() if isinstance(action, Declare)] == ["g2"]
+    d.episode_ended("g1", 1)
+    assert [action.request.id for action in d.actions() if isinstance(action, DeclareGroup)] == ["g2"]
     assert d.load()["train/running"] == 2
 
 
@@ -76,9 +76,9 @@ def test_failed_members_run_again_then_the_group_is_dropped() -> None:
     d = dispatcher(retries=1)
     d.actions()
     finish(d, "g0", [1.0, None])
-    again = [action for action in d.actions() if isinstance(action, Start)]
-    assert [(a.order.id, a.members, a.attempt) for a in again] == [("g0", (1,), 1)]
-    d.finished(Rollout("g0", 1, "t", valid=False))
+    again = [action for action in d.actions() if isinstance(action, StartMembers)]
+    assert [(a.request.id, a.members, a.retry) for a in again] == [("g0", (1,), 1)]
+    d.graded(Rollout("g0", 1, "t", valid=False))
     assert started(d.actions()) == ["g2"]
     mixed(d, ["g1", "g2"])
     step = d.take()
@@ -128,9 +128,9 @@ def test_oversampled_groups_are_stopped_when_the_step_is_full() -> None:
     mixed(d, ["g3", "g1"])
     step = d.take()
     assert step is not None
-    assert [group.order.id for group in step.groups] == ["g1", "g3"]
-    assert [a.order.id for a in d.actions() if isinstance(a, Discard)] == ["g0", "g2"]
-    d.finished(Rollout("g0", 0, "t", valid=True, reward=1.0))
+    assert [group.request.id for group in step.groups] == ["g1", "g3"]
+    assert [a.request.id for a in d.actions() if isinstance(a, DiscardGroup)] == ["g0", "g2"]
+    d.graded(Rollout("g0", 0, "t", valid=True, reward=1.0))
     assert "g0" not in d.groups
 
 
@@ -139,10 +139,10 @@ def test_episodes_that_were_run_again_are_counted_as_lost() -> None:
     d.actions()
     finish(d, "g0", [None, None])
     d.actions()
-    d.finished(Rollout("g0", 0, "t", valid=False, error_code="pod_evicted"))
-    d.finished(Rollout("g0", 1, "t", valid=True, reward=1.0))
+    d.graded(Rollout("g0", 0, "t", valid=False, error_code="pod_evicted"))
+    d.graded(Rollout("g0", 1, "t", valid=True, reward=1.0))
     d.actions()
-    d.finished(Rollout("g0", 0, "t", valid=True, reward=-1.0))
+    d.graded(Rollout("g0", 0, "t", valid=True, reward=-1.0))
     mixed(d, ["g1"])
     step = d.take()
     assert step is not None
@@ -193,7 +193,7 @@ def test_an_evaluation_is_finished_before_the_weights_change() -> None:
     mixed(d, ["ebefore-0"])
     finish(d, "ebefore-1", [1.0, None])
     assert started(d.actions()) == ["ebefore-1"]
-    d.finished(Rollout("ebefore-1", 1, "t", valid=True, reward=-1.0))
+    d.graded(Rollout("ebefore-1", 1, "t", valid=True, reward=-1.0))
     rollouts = d.evaluated()
     assert rollouts is not None
     assert len(rollouts) == 4
@@ -208,7 +208,7 @@ def test_a_resumed_dispatcher_goes_on_in_the_same_order() -> None:
     d.updated(1)
     e = Dispatcher(d.algorithm, d.sandbox, d.order, taken=1, position=d.position, pending=d.pending())
     assert started(e.actions()) == started(d.actions()) == ["g2", "g3"]
-    assert [e.groups[g].order.task for g in ("g2", "g3")] == [2, 0]
+    assert [e.groups[g].request.task for g in ("g2", "g3")] == [2, 0]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -223,7 +223,7 @@ def test_every_group_is_accounted_for(seed: int) -> None:
         partial_rollouts=chance.random() < 0.5,
         prefetch=chance.choice([0, 1, 3]),
     )
-    trained: list[Group] = []
+    trained: list[GroupState] = []
     dropped = 0
     while d.taken < 6:
         d.actions()
@@ -247,11 +247,11 @@ def check_staleness(d: Dispatcher, step: StepGroups) -> None:
 
 def play(d: Dispatcher, chance: random.Random) -> None:
     """End one running member."""
-    running = [(group.order.id, index) for group in d.groups.values() for index in sorted(group.running)]
+    running = [(group.request.id, index) for group in d.groups.values() for index in sorted(group.running)]
     if running:
         group, index = chance.choice(running)
         valid = chance.random() > 0.2
-        d.finished(Rollout(group, index, "t", valid=valid, reward=chance.choice([1.0, -1.0])))
+        d.graded(Rollout(group, index, "t", valid=valid, reward=chance.choice([1.0, -1.0])))
 
 
 def settle(d: Dispatcher, chance: random.Random, reached: Callable[[], bool]) -> None:

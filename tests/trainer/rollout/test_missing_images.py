@@ -11,7 +11,7 @@ from .dispatching import dispatcher, mixed, started
 
 def unpulled(target: Dispatcher, group: str, index: int) -> None:
     """End a member of a group for want of its image."""
-    target.finished(Rollout(group, index, "t", valid=False, error_code="image_pull_failed"))
+    target.graded(Rollout(group, index, "t", valid=False, error_code="image_pull_failed"))
 
 
 def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
@@ -19,21 +19,21 @@ def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
     d.actions()
     for index in (0, 1):
         unpulled(d, "g0", index)
-    assert d.stuck() is None and d.lost_to_nothing_but("image_pull_failed")
+    assert d.stuck() is None and d.only_lost_to("image_pull_failed")
     assert started(d.actions()) == ["g2"]
     mixed(d, ["g1", "g2"])
     step = d.take()
     assert step is not None and step.dropped == {"infrastructure": 1}
-    assert not d.lost_to_nothing_but("image_pull_failed")
+    assert not d.only_lost_to("image_pull_failed")
 
 
 @pytest.mark.parametrize("other", ["pod_evicted", "", None])
 def test_one_episode_that_ends_otherwise_is_remembered(other: str | None) -> None:
     d = dispatcher(retries=0)
     d.actions()
-    assert not d.lost_to_nothing_but("image_pull_failed")
+    assert not d.only_lost_to("image_pull_failed")
     unpulled(d, "g0", 0)
-    assert d.lost_to_nothing_but("image_pull_failed")
-    d.finished(Rollout("g0", 1, "t", valid=other is None, error_code=other or ""))
+    assert d.only_lost_to("image_pull_failed")
+    d.graded(Rollout("g0", 1, "t", valid=other is None, error_code=other or ""))
     unpulled(d, "g1", 0)
-    assert not d.lost_to_nothing_but("image_pull_failed")
+    assert not d.only_lost_to("image_pull_failed")

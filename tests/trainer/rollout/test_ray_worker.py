@@ -8,7 +8,7 @@ import pytest
 from ray.exceptions import RayActorError
 from swerl_trainer.rollout.actor import RayWorker
 
-from .conftest import MEMBERS, ORDER
+from .conftest import MEMBERS, REQUEST
 
 
 class Remote:
@@ -46,9 +46,9 @@ class FakeRayWorker(RayWorker):
 async def test_lost_actor_is_replaced_before_the_next_call() -> None:
     worker = FakeRayWorker()
     with pytest.raises(RayActorError):
-        await worker.act(ORDER, MEMBERS, 0, 0)
-    assert await worker.act(ORDER, MEMBERS, 0, 0) == "result"
-    assert worker.calls == [("call", "act", ORDER, MEMBERS, 0, 0)] * 2
+        await worker.run_episode(REQUEST, MEMBERS, 0, 0)
+    assert await worker.run_episode(REQUEST, MEMBERS, 0, 0) == "result"
+    assert worker.calls == [("call", "run_episode", REQUEST, MEMBERS, 0, 0)] * 2
     assert worker.actors == 2
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from swerl_agent.episode import PromptError
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
-from swerl_trainer.rollout.group import GroupOrder, Rollout
-from swerl_trainer.rollout.runner import Runner
+from swerl_trainer.rollout.group import GroupRequest, Rollout
+from swerl_trainer.rollout.runner import RolloutRunner
 
 from .dispatching import dispatcher
 
@@ -23,16 +23,16 @@ class Failing:
     other: str = ""
     other_code: str = ""  # "": they end well, the first of them resolved
 
-    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None: ...
+    async def declare(self, request: GroupRequest, members: tuple[int, ...], retry: int) -> None: ...
 
-    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None: ...
+    async def run_episode(self, request: GroupRequest, members: tuple[int, ...], index: int, retry: int) -> None: ...
 
-    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
+    async def rollout(self, request: GroupRequest, index: int, retry: int) -> Rollout:
         await asyncio.sleep(0)
-        if order.id == self.other and not self.other_code:
-            return Rollout(order.id, index, "t-2", valid=True, reward=float(index == 0))
-        code = self.other_code if order.id == self.other else self.code
-        return Rollout(order.id, index, "t-1", valid=False, error=self.error, error_code=code)
+        if request.id == self.other and not self.other_code:
+            return Rollout(request.id, index, "t-2", valid=True, reward=float(index == 0))
+        code = self.other_code if request.id == self.other else self.code
+        return Rollout(request.id, index, "t-1", valid=False, error=self.error, error_code=code)
 
 
 async def step(code: str, error: str, *, other: str = "", other_code: str = "") -> None:
@@ -41,7 +41,7 @@ async def step(code: str, error: str, *, other: str = "", other_code: str = "") 
     async def serving() -> None: ...
 
     worker = Failing(code, error, other, other_code)
-    runner = Runner(dispatcher(tasks=4, retries=1), [worker], serving=serving)  # type: ignore[list-item]
+    runner = RolloutRunner(dispatcher(tasks=4, retries=1), [worker], serving=serving)  # type: ignore[list-item]
     try:
         async with asyncio.timeout(20):
             await runner.step()
@@ -51,12 +51,14 @@ async def step(code: str, error: str, *, other: str = "", other_code: str = "") 
 
 async def test_prompts_that_render_nowhere_end_the_job_for_good() -> None:
     text = "agent.instance_template does not render: UndefinedError: 'x' is undefined, in line 2: {{ x }}"
-    with pytest.raises(PromptError, match=rf"a template ended every group lately, for example g\d of task t-1: {text}"):
+    with pytest.raises(
+        PromptError, match=rf"a prompt template failed in every recent group, for example g\d of task t-1: {text}"
+    ):
         await step("prompt_failed", text)
 
 
 async def test_a_broken_cluster_ends_the_attempt() -> None:
-    with pytest.raises(RolloutsFailed, match=r"infrastructure ended every group lately, .* pod_evicted: full"):
+    with pytest.raises(RolloutsFailed, match=r"infrastructure ended every recent group, .* pod_evicted: full"):
         await step("pod_evicted", "full")
 
 
@@ -71,6 +73,6 @@ async def test_tasks_none_of_whose_images_can_be_pulled_end_the_job_with_one_ima
 
 @pytest.mark.parametrize("code", ["", "pod_evicted"])
 async def test_images_that_fail_beside_anything_else_end_the_attempt_alone(code: str) -> None:
-    with pytest.raises(RolloutsFailed, match=r"infrastructure ended every group lately") as caught:
+    with pytest.raises(RolloutsFailed, match=r"infrastructure ended every recent group") as caught:
         await step("image_pull_failed", UNPULLED, other="g1", other_code=code)
     assert not isinstance(caught.value, TaskImagesMissing)

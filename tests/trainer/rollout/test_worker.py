@@ -14,19 +14,19 @@ from swerl_agent.grading import Verdict
 from swerl_agent.judge import Judge
 from swerl_agent.tasks import Task
 from swerl_api.algorithm import AlgorithmSpec, StepwiseSpec
-from swerl_trainer.rollout.group import Waste
-from swerl_trainer.rollout.parts import WorkerParts
+from swerl_trainer.rollout.dependencies import WorkerDependencies
+from swerl_trainer.rollout.group import UnusedPrefetch
 from swerl_trainer.rollout.worker import Worker
 
 from tests.agent_spec import judge_spec
 
-from .conftest import MEMBERS, ORDER, TASK, Letters, World, builtin, run
+from .conftest import MEMBERS, REQUEST, TASK, Letters, World, builtin, run
 
 
 async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, world: World) -> None:
-    first = await run(worker, ORDER, MEMBERS, 0, 0)
+    first = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert world.events == ["declare x-g0 2", "release 0", "grade"]
-    await run(worker, ORDER, MEMBERS, 1, 0)
+    await run(worker, REQUEST, MEMBERS, 1, 0)
     assert world.events[3:] == ["delete", "grade"]
     assert (first.reward, first.resolved, first.valid, first.verdict) == (1.0, True, True, "resolved")
     assert first.seconds["grading"] == 0.5
@@ -38,18 +38,18 @@ async def test_a_member_has_acted_once_its_sandbox_is_removed(
 ) -> None:
     graded = asyncio.Event()
     monkeypatch.setattr(world, "grade", lambda task, patch, image: graded.wait())
-    await worker.act(ORDER, MEMBERS, 0, 0)
+    await worker.run_episode(REQUEST, MEMBERS, 0, 0)
     assert world.events[-1] == "release 0"
-    await worker.discard(ORDER)
-    rollout = await worker.rollout(ORDER, 0, 0)
+    await worker.discard(REQUEST)
+    rollout = await worker.rollout(REQUEST, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "discarded")
 
 
 async def test_removal_of_a_sandbox_completes_when_its_group_is_discarded(worker: Worker, world: World) -> None:
     world.releasing = asyncio.Event()
-    acting = asyncio.create_task(worker.act(ORDER, MEMBERS, 0, 0))
+    acting = asyncio.create_task(worker.run_episode(REQUEST, MEMBERS, 0, 0))
     await asyncio.wait_for(world.release_begun.wait(), 10)
-    discarding = asyncio.create_task(worker.discard(ORDER))
+    discarding = asyncio.create_task(worker.discard(REQUEST))
     await asyncio.sleep(0)
     assert "released 0" not in world.events
     world.releasing.set()
@@ -59,79 +59,83 @@ async def test_removal_of_a_sandbox_completes_when_its_group_is_discarded(worker
 
 
 async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:
-    await worker.declare(ORDER, MEMBERS, 0)
-    await run(worker, ORDER, MEMBERS, 0, 0)
+    await worker.declare(REQUEST, MEMBERS, 0)
+    await run(worker, REQUEST, MEMBERS, 0, 0)
     assert [event for event in world.events if event.startswith("declare")] == ["declare x-g0 2"]
 
 
-async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(world: World, parts: WorkerParts) -> None:
-    worker = Worker(replace(parts, max_age=100.0))
-    await worker.declare(ORDER, MEMBERS, 0)
+async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(
+    world: World, dependencies: WorkerDependencies
+) -> None:
+    worker = Worker(replace(dependencies, max_age=100.0))
+    await worker.declare(REQUEST, MEMBERS, 0)
     await asyncio.sleep(0)
     world.age = 101.0
-    assert (await run(worker, ORDER, MEMBERS, 0, 0)).valid and (await run(worker, ORDER, MEMBERS, 1, 0)).valid
+    assert (await run(worker, REQUEST, MEMBERS, 0, 0)).valid and (await run(worker, REQUEST, MEMBERS, 1, 0)).valid
     asked = [event for event in world.events if event.startswith("declare")]
     assert asked == ["declare x-g0 2", "declare x-g0-n0 2"] and world.events.count("delete") == 2
-    assert await worker.waste() == Waste(1, 7.0)
+    assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
 async def test_sandboxes_nobody_used_are_waste_and_those_in_use_are_not(worker: Worker, world: World) -> None:
-    await worker.declare(ORDER, MEMBERS, 0)
-    await worker.discard(ORDER)
-    assert await worker.waste() == Waste(1, 7.0)
-    await run(worker, ORDER, MEMBERS, 0, 0)
-    await worker.discard(ORDER)
-    assert await worker.waste() == Waste(1, 7.0)
+    await worker.declare(REQUEST, MEMBERS, 0)
+    await worker.discard(REQUEST)
+    assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
+    await run(worker, REQUEST, MEMBERS, 0, 0)
+    await worker.discard(REQUEST)
+    assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
 async def test_a_lost_sandbox_is_no_reward(worker: Worker, world: World) -> None:
     world.lost = {1}
-    rollout = await run(worker, ORDER, MEMBERS, 1, 0)
+    rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.error_code) == (False, "pod_gone")
-    again = await run(worker, ORDER, (1,), 1, 1)
+    again = await run(worker, REQUEST, (1,), 1, 1)
     assert again.valid
     assert "declare x-g0-r1 1" in world.events
 
 
 async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, world: World) -> None:
     world.broken_engine = True
-    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
+    rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "engine_lost")
     assert "grade" not in world.events
 
 
 async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, world: World) -> None:
     world.refused = True
-    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
+    rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "api_error")
 
 
-async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, parts: WorkerParts) -> None:
+async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, dependencies: WorkerDependencies) -> None:
     world.verdict = "unresolved"
-    rollout = await run(Worker(replace(parts, algorithm=AlgorithmSpec(unresolved_reward=0.0))), ORDER, MEMBERS, 0, 0)
+    rollout = await run(
+        Worker(replace(dependencies, algorithm=AlgorithmSpec(unresolved_reward=0.0))), REQUEST, MEMBERS, 0, 0
+    )
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, 0.0, 0.0)
 
 
-async def test_a_reference_fix_is_graded_anew(world: World, parts: WorkerParts) -> None:
+async def test_a_reference_fix_is_graded_anew(world: World, dependencies: WorkerDependencies) -> None:
     fixed = replace(TASK, evaluation=replace(TASK.evaluation, patch="diff"))
-    worker = Worker(replace(parts, tasks={"train": [TASK, fixed]}))
-    verdict = await worker.grade_fix(1)
+    worker = Worker(replace(dependencies, tasks={"train": [TASK, fixed]}))
+    verdict = await worker.grade_reference_fix(1)
     assert verdict is not None and verdict.resolved
-    assert await worker.grade_fix(0) is None, "it has no reference fix"
+    assert await worker.grade_reference_fix(0) is None, "it has no reference fix"
     assert world.events == ["grade anew"]
 
 
 async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, world: World) -> None:
     world.verdict = "infra_error"
-    lost = await run(worker, ORDER, MEMBERS, 0, 0)
+    lost = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (lost.valid, lost.error_code) == (False, "eval_infra_error")
     world.verdict = "timeout"
-    rollout = await run(worker, ORDER, MEMBERS, 1, 0)
+    rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.reward) == (True, -1.0)
 
 
 async def test_grading_may_take_longer_than_the_episode(
-    parts: WorkerParts, world: World, monkeypatch: pytest.MonkeyPatch
+    dependencies: WorkerDependencies, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def grade(task: Task, patch: str, *, image: str) -> Verdict:
         await asyncio.sleep(0.4)
@@ -139,14 +143,16 @@ async def test_grading_may_take_longer_than_the_episode(
 
     monkeypatch.setattr(world, "grade", grade)
     assert (
-        await run(Worker(replace(parts, agent=builtin(world, episode_timeout_seconds=0.2))), ORDER, MEMBERS, 0, 0)
+        await run(
+            Worker(replace(dependencies, agent=builtin(world, episode_timeout_seconds=0.2))), REQUEST, MEMBERS, 0, 0
+        )
     ).resolved
 
 
-async def test_what_is_trained_may_be_encoded_from_the_text(parts: WorkerParts, tmp_path: Path) -> None:
+async def test_what_is_trained_may_be_encoded_from_the_text(dependencies: WorkerDependencies, tmp_path: Path) -> None:
     again = TokenSegment([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
-    worker = Worker(replace(parts, encode=lambda episode: [again]))
-    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
+    worker = Worker(replace(dependencies, encode=lambda episode: [again]))
+    rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.segments, rollout.sampled_tokens) == (True, [again], 2)
     (folder,) = (tmp_path / "step-0001").iterdir()
     (sampled,) = json.loads((folder / "traj.json").read_text())["segments"]
@@ -155,17 +161,17 @@ async def test_what_is_trained_may_be_encoded_from_the_text(parts: WorkerParts, 
 
 async def test_what_an_episode_did_beside_honest_work_is_said(worker: Worker, world: World, tmp_path: Path) -> None:
     world.says = "```bash\ngit log --all\n```"
-    rollout = await run(worker, ORDER, MEMBERS, 0, 0)
+    rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.suspicions) == (True, {"git-all"})
     (folder,) = (tmp_path / "step-0001").iterdir()
     assert [found["rule"] for found in json.loads((folder / "meta.json").read_text())["audit"]] == ["git-all"]
 
 
-async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(parts: WorkerParts) -> None:
+async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(dependencies: WorkerDependencies) -> None:
     def refuse(episode: Episode) -> list[TokenSegment]:
         raise RetokenizationError(f"{len(episode.messages)} messages")
 
-    rollout = await run(Worker(replace(parts, encode=refuse)), ORDER, MEMBERS, 0, 0)
+    rollout = await run(Worker(replace(dependencies, encode=refuse)), REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code, rollout.error) == (False, "not_encoded", "4 messages")
 
 
@@ -180,14 +186,14 @@ class Voting:
 
 
 @pytest.fixture
-def judged_worker(world: World, parts: WorkerParts) -> Worker:
+def judged_worker(world: World, dependencies: WorkerDependencies) -> Worker:
     world.says = "```bash\nls\n```"
     judge = Judge(Voting(world), Letters(), judge_spec(votes=3))
-    return Worker(replace(parts, judge=judge, algorithm=AlgorithmSpec(stepwise=StepwiseSpec(judge_weight=0.5))))
+    return Worker(replace(dependencies, judge=judge, algorithm=AlgorithmSpec(stepwise=StepwiseSpec(judge_weight=0.5))))
 
 
 async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Worker, tmp_path: Path) -> None:
-    rollout = await run(judged_worker, ORDER, MEMBERS, 0, 0)
+    rollout = await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert rollout.step_scores == {0: pytest.approx(1 / 3)}
     assert (rollout.outcome, rollout.reward) == (1.0, pytest.approx(1.0 + 0.5 / 3))
     (folder,) = (tmp_path / "step-0001").iterdir()
@@ -197,15 +203,15 @@ async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Wor
 
 async def test_without_its_judge_an_episode_is_worth_its_outcome(judged_worker: Worker, world: World) -> None:
     world.broken_judge = True
-    rollout = await run(judged_worker, ORDER, MEMBERS, 0, 0)
+    rollout = await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.reward, rollout.unscored_steps) == (True, 1.0, 1)
 
 
 async def test_the_sandbox_is_gone_before_the_judge_is_waited_for(judged_worker: Worker, world: World) -> None:
-    await run(judged_worker, ORDER, MEMBERS, 0, 0)
+    await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert world.events == ["declare x-g0 2", "release 0", "grade"]
 
 
 async def test_held_out_episodes_are_not_judged(judged_worker: Worker, world: World) -> None:
-    await run(judged_worker, replace(ORDER, purpose="evaluation"), MEMBERS, 0, 0)
+    await run(judged_worker, replace(REQUEST, purpose="evaluation"), MEMBERS, 0, 0)
     assert world.votes == 0

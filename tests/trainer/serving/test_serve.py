@@ -13,7 +13,7 @@ from swerl_trainer.process import NO_RETRY
 from swerl_trainer.serving import serve
 from swerl_trainer.serving.__main__ import main
 from swerl_trainer.serving.errors import ServingError
-from swerl_trainer.serving.serve import Paths, served_folder
+from swerl_trainer.serving.serve import ServingPaths, served_folder
 
 
 def evaluation(checkpoint: Path | None = None) -> EvaluationFile:
@@ -34,8 +34,8 @@ def evaluation(checkpoint: Path | None = None) -> EvaluationFile:
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(model=tmp_path / "model", output=tmp_path / "output")
+def paths(tmp_path: Path) -> ServingPaths:
+    return ServingPaths(model=tmp_path / "model", output=tmp_path / "output")
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def complete(folder: Path) -> Path:
     return folder
 
 
-async def test_a_folder_is_served_as_it_is(paths: Paths, conversions: list[Path]) -> None:
+async def test_a_folder_is_served_as_it_is(paths: ServingPaths, conversions: list[Path]) -> None:
     assert await served_folder(evaluation(), paths) == paths.model
     assert conversions == []
 
 
 async def test_a_checkpoint_is_converted_once_and_served_when_it_is_gone(
-    paths: Paths, conversions: list[Path], tmp_path: Path
+    paths: ServingPaths, conversions: list[Path], tmp_path: Path
 ) -> None:
     checkpoint = complete(tmp_path / "checkpoints" / "step-0000012")
     folder = await served_folder(evaluation(checkpoint), paths)
@@ -75,7 +75,7 @@ async def test_a_checkpoint_is_converted_once_and_served_when_it_is_gone(
 
 
 async def test_a_checkpoint_that_is_not_complete_is_named(
-    paths: Paths, conversions: list[Path], tmp_path: Path
+    paths: ServingPaths, conversions: list[Path], tmp_path: Path
 ) -> None:
     (tmp_path / "step-0000003").mkdir()
     with pytest.raises(ServingError, match=r"no complete checkpoint at .*step-0000003"):

@@ -46,11 +46,10 @@ class Recorded(Cluster):
 JOB = {"metadata": {"name": "demo"}}
 
 
-def test_a_job_that_cannot_be_followed_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("demo.view.PATIENCE", -1.0)
+def test_job_that_cannot_be_followed_is_deleted() -> None:
     cluster = Recorded.with_job(StepFailed("connection refused"))
     with pytest.raises(StepFailed, match="connection refused"):
-        run.train(cluster, JOB)
+        run.train(cluster, JOB, response_timeout=-1.0)
     assert [asked[0] for asked in cluster.asked] == ["apply", "delete", "gone"]
 
 

@@ -1,4 +1,4 @@
-"""The demo's view of its job: on a terminal and elsewhere, and while the API server gives no answer."""
+"""The demo's view of its job: on a terminal and elsewhere, and while the API server does not respond."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from demo import view
 from demo.steps import StepFailed
-from demo.view import Watch
+from demo.view import JobView
 
 TRAINING = {
     "phase": "Training",
@@ -38,20 +37,20 @@ def readings(*statuses: dict[str, Any] | StepFailed) -> Callable[[], dict[str, A
     return read
 
 
-def watch(terminal: bool, *statuses: dict[str, Any] | StepFailed) -> tuple[Watch, io.StringIO]:
+def watch(terminal: bool, *statuses: dict[str, Any] | StepFailed) -> tuple[JobView, io.StringIO]:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=terminal, width=120)
-    return Watch(readings(*statuses), console=console, interval=0.0), shown
+    return JobView(readings(*statuses), console=console, interval=0.0), shown
 
 
-def test_a_terminal_shows_all_there_is_to_know() -> None:
+def test_terminal_shows_every_value() -> None:
     watched, shown = watch(True, TRAINING, TRAINING | {"phase": "Complete", "step": 22, "resolvedRate": 1.0})
     assert watched.follow(60)["phase"] == "Complete"
     for word in ("step 3/22", "+0.25", "62 %", "431", "7 pending, 25 ready", "5 patches", "4m", "elapsed", "▆"):
         assert word in shown.getvalue(), word
 
 
-def test_elsewhere_a_line_says_what_changed() -> None:
+def test_line_is_printed_for_each_change_without_a_terminal() -> None:
     waiting = {
         "phase": "Starting",
         "conditions": [{"type": "ClusterReady", "status": "False", "message": "0 of 2 Pods"}],
@@ -66,20 +65,20 @@ def test_elsewhere_a_line_says_what_changed() -> None:
     assert set(watched.phases) == {"Starting", "Training", "FirstStep", "Complete"}
 
 
-def test_a_missed_answer_does_not_end_it() -> None:
+def test_missing_response_is_tolerated() -> None:
     watched, shown = watch(False, TRAINING, StepFailed("connection refused"), TRAINING | {"phase": "Complete"})
     assert watched.follow(60)["phase"] == "Complete"
     assert len(shown.getvalue().splitlines()) == 2
 
 
-def test_no_answer_for_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "PATIENCE", -1.0)
+def test_missing_response_for_too_long_is_an_error() -> None:
     watched, _ = watch(False, TRAINING, StepFailed("connection refused"))
+    watched.response_timeout = -1.0
     with pytest.raises(StepFailed, match="connection refused"):
         watched.follow(60)
 
 
-def test_a_job_that_goes_on_for_too_long_is_an_error() -> None:
+def test_job_over_its_time_limit_is_an_error() -> None:
     watched, _ = watch(False)
     watched.observe({"status": TRAINING})
     with pytest.raises(TimeoutError, match="still Training"):

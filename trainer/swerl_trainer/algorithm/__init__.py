@@ -9,7 +9,7 @@ from swerl_trainer.algorithm.advantages import (
 from swerl_trainer.algorithm.batch import (
     Batch,
     TrainingSequence,
-    advantage_figures,
+    advantage_metrics,
     demonstration_batch,
     minibatches,
     policy_batch,
@@ -22,7 +22,7 @@ __all__ = [
     "Batch",
     "TrainingSample",
     "TrainingSequence",
-    "advantage_figures",
+    "advantage_metrics",
     "answer_advantages",
     "demonstration_batch",
     "group_advantages",

@@ -2,8 +2,8 @@
 
 Guarantees: a rollout ended by infrastructure never moves its group's statistics; a group with fewer than two valid
 rollouts, or with equal rewards, yields no gradient; a trajectory cut into several samples counts once. With rewards per
-answer, an answer is compared with those at the same place in its group; one that no judge scored, or that no other
-rollout reaches, learns from the outcome.
+answer, an answer is compared with those at the same position in its group. An answer that the judge did not score, or
+that no other rollout reaches, gets the advantage of the outcome.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def answer_advantages(
     """
     outcomes = group_advantages(samples, scale_by_std=scale_by_std)
     scored = {
-        place: _Scored(rewards, scale_by_std=scale_by_std) for place, rewards in _rewards_by_answer(samples).items()
+        place: _ScoredAnswers(rewards, scale_by_std=scale_by_std)
+        for place, rewards in _rewards_by_answer(samples).items()
     }
     found: dict[int, list[tuple[int, int, float]]] = {}
     for position, sample in enumerate(samples):
@@ -71,21 +72,21 @@ def groups_with_signal(samples: Iterable[TrainingSample]) -> set[str]:
 def _rewards_by_group(samples: Iterable[TrainingSample]) -> dict[str, dict[int, float]]:
     """Group -> rollout index -> reward, of trajectories all of whose samples are valid."""
     rewards: dict[str, dict[int, float]] = {}
-    spoilt: set[tuple[str, int]] = set()
+    partly_invalid: set[tuple[str, int]] = set()
     for sample in samples:
         if not sample.valid:
-            spoilt.add(sample.trajectory)
+            partly_invalid.add(sample.trajectory)
             continue
         known = rewards.setdefault(sample.group, {}).setdefault(sample.index, sample.reward)
         if known != sample.reward:
             raise AlgorithmError(f"{sample.name}: reward {sample.reward}, other samples of its trajectory {known}")
-    for group, index in spoilt:
+    for group, index in partly_invalid:
         rewards.get(group, {}).pop(index, None)
     return rewards
 
 
-class _Scored:
-    """The rewards of the answers at one place of a group's rollouts, by rollout, and their advantages."""
+class _ScoredAnswers:
+    """Rewards, by rollout, of the answers at one position of a group's rollouts, and their advantages."""
 
     def __init__(self, rewards: Mapping[int, float], *, scale_by_std: bool) -> None:
         self.rewards = rewards

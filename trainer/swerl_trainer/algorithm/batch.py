@@ -1,4 +1,4 @@
-"""A batch: what one optimiser step sees, as tensors that can travel.
+"""A batch: the tensors of one optimiser step.
 
 Guarantees: the `weights` of a batch sum to 1 over its trainable tokens, so the loss is one weighted sum and neither
 micro-batches nor data-parallel ranks can change its scale. Groups whose rewards are all equal count in that sum with
@@ -19,7 +19,7 @@ from swerl_trainer.algorithm.errors import AlgorithmError
 from swerl_trainer.algorithm.training_sample import TrainingSample
 from torch import Tensor
 
-Spans = Sequence[tuple[int, int, float]]  # (first token, end, advantage) of what has a gradient
+Spans = Sequence[tuple[int, int, float]]  # (first token, end, advantage) of the tokens with a gradient
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class TrainingSequence:
     """One sequence of a batch; every tensor is 1-D, token-aligned and as long as `tokens`."""
 
     tokens: Tensor  # int64
-    mask: Tensor  # bool, True where the loss sees the token; never at the first one
+    mask: Tensor  # bool, True at tokens in the loss; never at the first one
     advantages: Tensor  # float32
-    weights: Tensor  # float32, the token's share of the batch's loss, 0 outside the mask
+    weights: Tensor  # float32, the token's weight in the batch's loss, 0 outside the mask
     trajectory: tuple[str, int]
     rollout_logprobs: Tensor | None = None  # float32; None when the sampling probabilities are unknown (SFT)
     old_logprobs: Tensor | None = None  # float32, of the policy that began the step; None: the current policy's
@@ -44,19 +44,19 @@ class Batch:
     """Sequences of one optimiser step, in a fixed order."""
 
     sequences: tuple[TrainingSequence, ...]
-    demonstrations: bool = False  # tokens to imitate: cross entropy, whatever the objective for rollouts is
+    demonstrations: bool = False  # tokens to imitate: cross entropy, independent of algorithm.name
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     @property
     def tokens(self) -> int:
-        """Tokens the forward pass sees."""
+        """Tokens in the forward pass."""
         return sum(len(s) for s in self.sequences)
 
     @property
     def trainable_tokens(self) -> int:
-        """Tokens the loss sees."""
+        """Tokens in the loss."""
         return sum(int(s.mask.sum()) for s in self.sequences)
 
     def with_old_logprobs(self, logprobs: Sequence[Tensor]) -> Batch:
@@ -83,11 +83,11 @@ def policy_batch(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) ->
         spans = {i: [(0, len(samples[i].tokens), advantage)] for i, advantage in advantages.items()}
     if not any(samples[i].trainable_tokens for i in spans):
         return Batch(())
-    spoilt = {sample.trajectory for sample in samples if not sample.valid}
+    partly_invalid = {sample.trajectory for sample in samples if not sample.valid}
     chosen = [
         (sample, spans.get(i, []))
         for i, sample in enumerate(samples)
-        if sample.trainable_tokens and (i in spans or sample.trajectory not in spoilt)
+        if sample.trainable_tokens and (i in spans or sample.trajectory not in partly_invalid)
     ]
     for sample, _ in chosen:
         if algorithm.encoding == "sampled" and not sample.logprobs:
@@ -102,11 +102,11 @@ def demonstration_batch(samples: Iterable[TrainingSample]) -> Batch:
     return replace(_batch(chosen, AlgorithmSpec()), demonstrations=True)
 
 
-def advantage_figures(batch: Batch) -> dict[str, float]:
-    """Means of what `batch` trains with, {} when it is empty.
+def advantage_metrics(batch: Batch) -> dict[str, float]:
+    """Means over `batch`, {} when it is empty.
 
     `rewards`: of the trajectories, normalised in their groups; `advantages` and `returns`: of the tokens, the same,
-    since no value model stands between the two.
+    because there is no value model.
     """
     of: dict[tuple[str, int], list[Tensor]] = {}
     for sequence in batch.sequences:

@@ -10,7 +10,7 @@ import torch
 from swerl_api.algorithm import CorrectionSpec
 from torch import Tensor
 
-MAX_LOG_RATIO = 20.0  # beyond it exp() says nothing but overflow
+MAX_LOG_RATIO = 20.0  # beyond it exp() overflows
 
 
 def correction_weights(
@@ -18,7 +18,7 @@ def correction_weights(
 ) -> tuple[Tensor, Tensor]:
     """Weight per token, detached, and whether a bound changed it; both float32 [n].
 
-    `trainer` and `rollout` are log-probabilities [n], `sequence` [n] (int64) tells whose token it is.
+    `trainer` and `rollout` are log-probabilities [n], `sequence` [n] (int64) is the token's sequence.
     """
     log_ratio = trainer.detach() - rollout
     if correction.mode == "none":

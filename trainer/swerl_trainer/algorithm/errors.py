@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class AlgorithmError(ValueError):
-    """Samples, settings or batches that contradict themselves; the message names the sample or the field."""
+    """Inconsistent samples, settings or batches; the message names the sample or the field."""

@@ -27,7 +27,7 @@ MAXIMA = ("logprob_abs_diff_max",)
 
 @dataclass(frozen=True)
 class TokenTerms:
-    """What the loss knows of the `n` trainable tokens of a micro-batch; tensors are 1-D [n], float32 unless said."""
+    """Inputs of the loss for the `n` trainable tokens of a micro-batch; tensors are 1-D [n], float32 by default."""
 
     logprobs: Tensor  # of the current policy, with graph
     advantages: Tensor
@@ -50,23 +50,23 @@ class LossReport:
 
 
 def micro_batch_loss(terms: TokenTerms, algorithm: AlgorithmSpec) -> LossReport:
-    """Loss and figures of one micro-batch. Raises AlgorithmError when `algorithm` needs a term that is missing."""
+    """Loss and metrics of one micro-batch. Raises AlgorithmError when `algorithm` needs a term that is missing."""
     old = terms.logprobs.detach() if terms.old is None else terms.old
-    figures = _mismatch_figures(terms, old, algorithm)
-    per_token = _policy_loss(terms, old, figures, algorithm)
-    figures["policy_loss"] = per_token
+    metrics = _mismatch_metrics(terms, old, algorithm)
+    per_token = _policy_loss(terms, old, metrics, algorithm)
+    metrics["policy_loss"] = per_token
     if algorithm.kl_coef:
-        figures["kl"] = _reference_kl(terms)
-        per_token = per_token + algorithm.kl_coef * figures["kl"]
+        metrics["kl"] = _reference_kl(terms)
+        per_token = per_token + algorithm.kl_coef * metrics["kl"]
     if terms.entropy is not None:
-        figures["entropy"] = terms.entropy
+        metrics["entropy"] = terms.entropy
     if algorithm.entropy_coef:
         per_token = per_token - algorithm.entropy_coef * _required(terms.entropy, "the entropy", "entropy_coef")
-    figures |= {"loss": per_token, "logprob": terms.logprobs}
-    difference = figures.get("logprob_abs_diff", terms.logprobs.new_zeros(0))
+    metrics |= {"loss": per_token, "logprob": terms.logprobs}
+    difference = metrics.get("logprob_abs_diff", terms.logprobs.new_zeros(0))
     return LossReport(
         loss=(per_token * terms.weights).sum(),
-        sums={name: (values.detach() * terms.weights).sum() for name, values in figures.items()},
+        sums={name: (values.detach() * terms.weights).sum() for name, values in metrics.items()},
         maxima={"logprob_abs_diff_max": difference.max()} if difference.numel() else {},
     )
 
@@ -77,16 +77,16 @@ def supervised(algorithm: AlgorithmSpec) -> AlgorithmSpec:
     return algorithm.model_copy(update=changes)
 
 
-def _policy_loss(terms: TokenTerms, old: Tensor, figures: dict[str, Tensor], algorithm: AlgorithmSpec) -> Tensor:
+def _policy_loss(terms: TokenTerms, old: Tensor, metrics: dict[str, Tensor], algorithm: AlgorithmSpec) -> Tensor:
     if algorithm.name == "sft":
         return -terms.logprobs
-    correction = figures.get("correction_weight", torch.ones_like(old))
+    correction = metrics.get("correction_weight", torch.ones_like(old))
     if algorithm.name == "reinforce":
         return -correction * terms.advantages * terms.logprobs
     ratio = _ratio(terms, old, per_sequence=algorithm.name == "gspo")
     clipped = ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high)
     unclipped_loss, clipped_loss = -ratio * terms.advantages, -clipped * terms.advantages
-    figures |= {
+    metrics |= {
         "ratio": ratio,
         "clip_fraction": (clipped_loss > unclipped_loss).float(),
         "update_kl": old - terms.logprobs,
@@ -104,7 +104,7 @@ def _ratio(terms: TokenTerms, old: Tensor, *, per_sequence: bool) -> Tensor:
     return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
-def _mismatch_figures(terms: TokenTerms, old: Tensor, algorithm: AlgorithmSpec) -> dict[str, Tensor]:
+def _mismatch_metrics(terms: TokenTerms, old: Tensor, algorithm: AlgorithmSpec) -> dict[str, Tensor]:
     if terms.rollout is None:
         if algorithm.correction.mode != "none" and algorithm.name != "sft":
             raise AlgorithmError(f"correction {algorithm.correction.mode} needs rollout log-probabilities")

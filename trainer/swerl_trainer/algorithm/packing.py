@@ -1,7 +1,7 @@
 """Sequences to packed micro-batches within a token budget.
 
 Guarantees: every sequence is in exactly one micro-batch; every rank gets the same number of micro-batches (an empty one
-is a single padding sequence without loss), so collectives never wait for a rank that has nothing to do; no micro-batch
+is a single padding sequence without loss), so no collective waits for a rank without work; no micro-batch
 exceeds the budget unless one sequence alone does.
 """
 
@@ -22,7 +22,7 @@ from torch import Tensor
 class MicroBatch:
     """Packed sequences of `t` tokens in all (padding included) with `n` trainable tokens.
 
-    A trainable token's terms stand in the order of `positions`; position `p` predicts the token at `p + 1`.
+    A trainable token's terms are in the order of `positions`; position `p` predicts the token at `p + 1`.
     """
 
     tokens: Tensor  # int64 [t]

@@ -1,7 +1,7 @@
 """One graded segment of tokens, as the rollout side hands it over.
 
-Guarantees: `tokens`, `loss_mask` and (where present) `logprobs` have the same length and describe the same tokens; what
-was sampled is what is trained, nothing is encoded twice.
+Guarantees: `tokens`, `loss_mask` and (where present) `logprobs` have the same length and describe the same tokens; the
+sampled tokens are the trained tokens, nothing is encoded twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TrainingSample:
     """
 
     tokens: Sequence[int]
-    loss_mask: Sequence[int]  # 1 at tokens the policy sampled (or, for SFT, should say), else 0
+    loss_mask: Sequence[int]  # 1 at tokens that the policy sampled (for SFT: should sample), else 0
     logprobs: Sequence[float]  # log-probability the engine sampled each token with, 0.0 elsewhere; () when unknown
     reward: float  # outcome of the whole trajectory
     valid: bool  # False when infrastructure, not the policy, ended it
@@ -39,15 +39,15 @@ class TrainingSample:
 
     @property
     def name(self) -> str:
-        """What error messages call this sample."""
+        """The name of this sample in error messages."""
         return f"sample {self.group}/{self.index}.{self.step} ({self.instance_id})"
 
     @property
     def trajectory(self) -> tuple[str, int]:
-        """Samples with the same value are parts of one trajectory and count as one rollout."""
+        """Samples with the same value belong to one trajectory and count as one rollout."""
         return (self.group, self.index)
 
     @property
     def trainable_tokens(self) -> int:
-        """Number of tokens the loss sees; the first token of a sequence is never predicted."""
+        """Number of tokens in the loss; the first token of a sequence is never predicted."""
         return sum(1 for m in self.loss_mask[1:] if m)

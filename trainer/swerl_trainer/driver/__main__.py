@@ -1,4 +1,4 @@
-"""Command line of the driver: exit code 0 only when the job is trained to its end, NO_RETRY for wrong input."""
+"""Command line of the driver: exit code 0 only when the job is trained to its end, NO_RETRY for invalid input."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--job", type=Path, default=Path("/etc/swerl/job.json"), help="description of the attempt")
     parser.add_argument("--kubeconfig", help="cluster to use; inside a Pod the Pod's own")
     options = parser.parse_args(arguments)
-    return run_to_end(_run(options.job, options.kubeconfig, began), hopeless=wrong_input())
+    return run_to_end(_run(options.job, options.kubeconfig, began), permanent_errors=permanent_errors())
 
 
-def wrong_input() -> tuple[type[BaseException], ...]:
-    """What ends an attempt and would end the next one too."""
+def permanent_errors() -> tuple[type[BaseException], ...]:
+    """Errors that would end the next attempt too."""
     from swerl_agent.episode import PromptError, TokenizerError
     from swerl_agent.tasks import TaskError
     from swerl_trainer.job import JobError

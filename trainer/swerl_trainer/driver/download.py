@@ -1,10 +1,10 @@
-"""What a job names by a Hugging Face id, brought to where its parts look for it.
+"""Downloads of the models and tasks that a job names by a Hugging Face id.
 
-Guarantees: a model's folder on the output volume is complete when `download` returns, is downloaded once however many
-attempts and jobs name it, and a download that was cut short goes on; tasks reach folders of the head Pod only, split
-into what agents may see and what only grading may. Nothing is downloaded for a job that names no id.
+Guarantees: a model's folder on the output volume is complete when `download` returns. It is downloaded once for all
+attempts and jobs, and an interrupted download is resumed. Tasks go to folders of the head Pod only, split into the
+parts for agents and for grading. Nothing is downloaded for a job that names no id.
 
-It runs in a process of its own, because trainer images tell the Hugging Face libraries to stay offline.
+The downloads run in a process of their own, because trainer images set the Hugging Face libraries to offline mode.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from swerl_trainer.job import Job, JobError
 
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 TASKS_FILE = "tasks.jsonl"
-# Of a model's repository, what stands at its top: configuration, weights, tokenizer; no copies in other formats.
-WANTED = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py"]
-UNWANTED = ["*/*"]
+# The top level of a model's repository: configuration, weights, tokenizer; no copies in other formats.
+MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py"]
+IGNORED_FILES = ["*/*"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Download:
 
 
 async def download(job: Job) -> None:
-    """Bring everything there. Raises JobError naming the field and what to do."""
+    """Download everything. Raises JobError naming the field and what to do."""
     wanted = list(downloads(job))
     if not wanted:
         return
@@ -56,12 +56,12 @@ async def download(job: Job) -> None:
     command = [sys.executable, "-m", __name__, json.dumps([asdict(one) for one in wanted])]
     code, output = await run_child(command, environment | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"})
     if code:
-        said = output.strip().splitlines() or [f"it ended with code {code}"]
-        raise JobError(f"download failed: {said[-1]}")
+        lines = output.strip().splitlines() or [f"the process exited with code {code}"]
+        raise JobError(f"download failed: {lines[-1]}")
 
 
 def downloads(job: Job) -> Iterator[Download]:
-    """What the job names by id. Pure."""
+    """The downloads of a job. Pure."""
     spec, paths = job.spec, job.paths
     if spec.model.source.hugging_face:
         yield _model("model.source", paths.model, spec.model.source.hugging_face)
@@ -75,7 +75,7 @@ def downloads(job: Job) -> Iterator[Download]:
 
 
 def fetch(wanted: Download) -> None:
-    """Do one download; raises what the libraries raise, and TaskError for rows that are no tasks."""
+    """Do one download; raises what the libraries raise, and TaskError for rows that are not tasks."""
     folder = Path(wanted.folder)
     if wanted.purpose is None:
         _fetch_model(wanted, folder)
@@ -97,10 +97,10 @@ def _fetch_model(wanted: Download, folder: Path) -> None:
     import huggingface_hub
 
     huggingface_hub.snapshot_download(
-        wanted.id, revision=wanted.revision, local_dir=folder, allow_patterns=WANTED, ignore_patterns=UNWANTED
+        wanted.id, revision=wanted.revision, local_dir=folder, allow_patterns=MODEL_FILES, ignore_patterns=IGNORED_FILES
     )
     if not (folder / "config.json").is_file():
-        raise ValueError("the repository has no config.json: it is no model in Hugging Face format")
+        raise ValueError("the repository has no config.json: it is not a model in Hugging Face format")
     (folder / MARKER).write_text(f"{wanted.id}@{wanted.revision}\n")
 
 
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> int:
         wanted = Download(**each)
         try:
             fetch(wanted)
-        except Exception as error:  # whatever a library raises is the reason
+        except Exception as error:  # a library may raise anything
             print(f"{wanted.field}: {_reason(wanted, error)}", flush=True)
             return 1
     return 0
@@ -135,8 +135,8 @@ def _reason(wanted: Download, error: Exception) -> str:
     if isinstance(error, TaskError):
         return first
     return (
-        f"{wanted.id}@{wanted.revision} cannot be had from Hugging Face: {type(error).__name__}: {first}; check id and"
-        " revision, the head Pod's way out, and HF_TOKEN (trainer.envFromSecrets)"
+        f"{wanted.id}@{wanted.revision} cannot be downloaded from Hugging Face: {type(error).__name__}: {first}; check"
+        " id, revision, the head Pod's egress, and HF_TOKEN (trainer.envFromSecrets)"
     )
 
 

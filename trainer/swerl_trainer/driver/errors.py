@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class DriverError(RuntimeError):
-    """The attempt cannot go on; the message says what failed and what to do."""
+    """The attempt cannot continue; the message says what failed and what to do."""
 
 
-class Superseded(DriverError):
-    """Another attempt, or the end of the job, has taken over."""
+class AttemptSuperseded(DriverError):
+    """The job has a newer attempt, or was deleted."""

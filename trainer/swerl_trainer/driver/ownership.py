@@ -1,10 +1,12 @@
-"""Whose a job's folder on the output volume is.
+"""The ownership of a job's folder on the output volume.
 
-Guarantees: the folder belongs to the one SweRLJob object that its file `job.json` names, and has that file before
-anything else; what another object of this name left there (a job that was deleted and made anew) is set aside whole by
-one rename, to `<job>.<first 8 characters of its uid>`, so that nothing of it is lost and nothing of it is read; the
-folder of a job of another namespace is left as it is. Whatever a crash leaves between two steps, the next `claim` does
-what is left to do. The folder of an evaluation of this name becomes the job's, with all that is in it.
+Guarantees:
+* The folder belongs to the one SweRLJob object that its file `job.json` names. That file is written before any other.
+* A folder of a deleted job of the same name is moved aside whole, by one rename, to `<job>.<first 8 characters of its
+  uid>`. Nothing of it is lost or read.
+* The folder of a job of another namespace stays unchanged.
+* After a crash at any point, the next `take_ownership` completes the work.
+* The folder of an evaluation of this name becomes the job's, with its content.
 """
 
 from __future__ import annotations
@@ -18,34 +20,39 @@ from pathlib import Path
 
 from swerl_agent.storage import write_atomic
 from swerl_api import names
-from swerl_trainer.checkpoints import sync
+from swerl_trainer.checkpoints import fsync_path
 from swerl_trainer.job import Job, JobError
 
 logger = logging.getLogger(__name__)
 
 OWNER_FILE = "job.json"
-UID_LENGTH = 8  # characters of the uid in the name of a folder that was set aside
-UNKNOWN = "unknown"  # in their place where no file says whose it was
-OF_A_JOB = (names.CHECKPOINTS_FOLDER, "metrics.jsonl", "artifacts", "tensorboard")  # what no evaluation writes
+UID_LENGTH = 8  # characters of the uid in the name of a folder that was moved aside
+UNKNOWN = "unknown"  # in their place where no file names the owner
+JOB_ENTRIES = (
+    names.CHECKPOINTS_FOLDER,
+    "metrics.jsonl",
+    "artifacts",
+    "tensorboard",
+)  # entries that no evaluation writes
 
 
 @dataclass(frozen=True)
-class Owner:
+class FolderOwner:
     """The SweRLJob object that a folder belongs to."""
 
     namespace: str
     uid: str
 
 
-def claim(job: Job) -> None:
-    """Make the job's folder its own, before anything in it is read or written; later attempts find it theirs.
+def take_ownership(job: Job) -> None:
+    """Record the job as the owner of its folder, before anything in it is read or written.
 
     Raises JobError when the folder cannot be the job's, OSError when the volume refuses.
     """
-    folder, owner = job.folder, Owner(job.namespace, job.uid)
+    folder, owner = job.folder, FolderOwner(job.namespace, job.uid)
     if job.name == names.MODELS_FOLDER:
         raise JobError(f"a SweRLJob cannot be named {job.name}: that folder of its volume is for downloads; rename it")
-    found = _owner(folder)
+    found = _recorded_owner(folder)
     if found == owner:
         return
     if found is not None and found.namespace != owner.namespace:
@@ -53,34 +60,34 @@ def claim(job: Job) -> None:
             f"{folder} belongs to the SweRLJob {job.name} of namespace {found.namespace}, which has the same volume:"
             " give this job another name or another checkpoint.volume, or move the folder"
         )
-    if found is not None or any((folder / name).exists() for name in (OWNER_FILE, *OF_A_JOB)):
-        _set_aside(folder, found.uid if found else "")
+    if found is not None or any((folder / name).exists() for name in (OWNER_FILE, *JOB_ENTRIES)):
+        _move_aside(folder, found.uid if found else "")
     write_atomic({folder / OWNER_FILE: [f"{json.dumps(asdict(owner))}\n".encode()]})
-    sync(folder)
-    sync(folder.parent)
+    fsync_path(folder)
+    fsync_path(folder.parent)
 
 
-def _owner(folder: Path) -> Owner | None:
-    """Whom the folder's file names, None where there is none or it cannot be understood."""
+def _recorded_owner(folder: Path) -> FolderOwner | None:
+    """The owner that the folder's file names, None where the file is missing or invalid."""
     try:
         data = json.loads((folder / OWNER_FILE).read_text())
-        return Owner(str(data["namespace"]), str(data["uid"]))
+        return FolderOwner(str(data["namespace"]), str(data["uid"]))
     except (FileNotFoundError, KeyError, TypeError, ValueError):
         return None
 
 
-def _set_aside(folder: Path, uid: str) -> None:
-    aside = next(path for path in _asides(folder, uid) if not path.exists())
+def _move_aside(folder: Path, uid: str) -> None:
+    aside = next(path for path in _free_names(folder, uid) if not path.exists())
     folder.rename(aside)
-    sync(folder.parent)
+    fsync_path(folder.parent)
     logger.warning(
-        "%s held what another SweRLJob of this name wrote (uid %s): it is now %s, and this job starts from its model",
+        "%s belonged to an earlier SweRLJob of this name (uid %s): moved to %s; this job starts from its model",
         *(folder, uid or UNKNOWN, aside),
     )
 
 
-def _asides(folder: Path, uid: str) -> Iterator[Path]:
-    """Names for a folder that is set aside, the first one first; a dot is in no job's name."""
+def _free_names(folder: Path, uid: str) -> Iterator[Path]:
+    """Names for a folder that is moved aside, in order of preference; no job's name has a dot."""
     first = folder.with_name(f"{folder.name}.{uid[:UID_LENGTH] or UNKNOWN}")
     yield first
     yield from (first.with_name(f"{first.name}-{number}") for number in count(2))

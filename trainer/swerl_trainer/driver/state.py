@@ -1,4 +1,4 @@
-"""What a checkpoint remembers beside the weights, and the estimate of the time left. Pure."""
+"""The driver's part of a checkpoint, and the estimate of the remaining time. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-RECENT_STEPS = 5  # steps whose mean duration predicts the next ones
+RECENT_STEPS = 5  # steps whose mean duration is the estimate for the next ones
 
 
 @dataclass
 class TrainingState:
-    """Where training is. `position` and `pending` restore the order of tasks, see `rollout.dispatcher`."""
+    """The progress of a training. `position` and `pending` restore the order of tasks, see `rollout.dispatcher`."""
 
     step: int = 0  # training steps done
     supervised_step: int = 0  # supervised steps done
@@ -31,16 +31,16 @@ class TrainingState:
         return cls(**data)
 
 
-class Pace:
-    """Durations of recent steps."""
+class TimeEstimate:
+    """Estimates remaining time from the durations of recent steps."""
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
 
     def add(self, seconds: float) -> None:
-        """Count a step."""
+        """Add the duration of a step."""
         self._recent.append(seconds)
 
-    def left(self, steps: int) -> int | None:
-        """Seconds `steps` more steps take at the recent pace, None before the first."""
+    def remaining(self, steps: int) -> int | None:
+        """Seconds that `steps` more steps take, None before the first step."""
         return round(steps * sum(self._recent) / len(self._recent)) if self._recent else None

@@ -1,7 +1,7 @@
-"""What `kubectl get swerl` shows of this attempt.
+"""The driver's part of the job's status, which `kubectl get swerl` shows.
 
 Guarantees: one write per step, and at most one per 5 s for changed sandbox counts; an attempt that is no longer the
-job's writes nothing and learns of it (Superseded); an API server that cannot be reached delays figures, never training.
+job's current one writes nothing and raises AttemptSuperseded; an unreachable API server delays status, never training.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from swerl_api import API_VERSION, GradingCounts, HeldOutRates, JobProgress, SandboxCounts
 from swerl_kube import KubeClient, KubeError, NotFound
-from swerl_trainer.driver.errors import Superseded
+from swerl_trainer.driver.errors import AttemptSuperseded
 from swerl_trainer.job import Job
 
 logger = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ class StatusReporter:
         self._counts: dict[str, int] = {}
         self._counted = 0.0
 
-    async def step(self, **figures: Any) -> None:
-        """Write figures of a step (fields of Progress)."""
-        await self._write(JobProgress(**figures))
+    async def step(self, **progress: Any) -> None:
+        """Write the progress of a step (fields of JobProgress)."""
+        await self._write(JobProgress(**progress))
 
     async def held_out(self, *, before: float | None = None, after: float | None = None) -> None:
         """Write resolved rates of the held-out tasks."""
@@ -42,7 +42,7 @@ class StatusReporter:
         await self._write(JobProgress(held_out=self._held_out))
 
     async def counts(self, counts: dict[str, int]) -> None:
-        """Write sandbox and grading counts when they changed and the last write is long enough ago."""
+        """Write sandbox and grading counts if they changed, at most every COUNTS_SECONDS."""
         now = time.monotonic()
         if counts == self._counts or now - self._counted < COUNTS_SECONDS:
             return
@@ -59,16 +59,16 @@ class StatusReporter:
         name, namespace = self._job.name, self._job.namespace
         try:
             job = await self._client.get(API_VERSION, RESOURCE, namespace, name)
-            self._guard(job)
+            self._check_current(job)
             await self._client.patch(API_VERSION, RESOURCE, namespace, name, body, subresource="status")
         except NotFound as error:
-            raise Superseded(f"SweRLJob {namespace}/{name} is gone") from error
+            raise AttemptSuperseded(f"SweRLJob {namespace}/{name} was deleted") from error
         except KubeError as error:
             logger.warning("status not written: %s", error)
 
-    def _guard(self, job: dict[str, Any]) -> None:
+    def _check_current(self, job: dict[str, Any]) -> None:
         if self._job.uid and job["metadata"]["uid"] != self._job.uid:
-            raise Superseded(f"SweRLJob {self._job.name} is another object now")
+            raise AttemptSuperseded(f"SweRLJob {self._job.name} was deleted and created again")
         attempt = (job.get("status") or {}).get("attempt")
         if attempt is not None and attempt != self._job.attempt:
-            raise Superseded(f"attempt {attempt} of {self._job.name} has taken over from attempt {self._job.attempt}")
+            raise AttemptSuperseded(f"attempt {attempt} of {self._job.name} replaced attempt {self._job.attempt}")

@@ -1,8 +1,8 @@
 """Supervised steps on demonstrations: the warm start of a job, or the whole of it (algorithm.name sft).
 
 Guarantees: a demonstration is encoded exactly as an episode's conversation is, thinking and tool calls as the tokens
-that a model samples; which demonstrations a step sees is a function of the step alone, so a resumed run goes on in the
-same order; demonstrations longer than the context are refused by name, not cut.
+that a model samples; the demonstrations of a step are a function of the step alone, so a resumed run continues in
+the same order; demonstrations longer than the context are refused by name, not cut.
 
 One JSON object per line: `{"messages": [{"role", "content"}, ...]}` (the first two are system and user, then answers,
 which are trained, each followed by a message of the user or of tools) or `{"tokens": [...], "loss_mask": [...]}`.
@@ -22,8 +22,8 @@ from swerl_trainer.algorithm.training_sample import TrainingSample
 from swerl_trainer.job import JobError
 from swerl_trainer.rollout.cursor import TaskOrder
 
-OPENING = 2  # messages before the first answer
-LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
+PROMPT_MESSAGES = 2  # messages before the first answer
+ROLE_LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
 CONVERSATION = re.compile("su(a(u|t+|$))+")
 
 
@@ -52,9 +52,9 @@ def demonstrations_of(
 
 def encode_messages(messages: Sequence[Mapping[str, str]], tokenizer: HFTokenizer) -> tuple[list[int], list[int]]:
     """Tokens and loss mask of a conversation; answers and the token that ends them are trained."""
-    tokens = tokenizer.prompt(messages[:OPENING])
+    tokens = tokenizer.prompt(messages[:PROMPT_MESSAGES])
     mask = [0] * len(tokens)
-    turns = [(role, [m["content"] for m in each]) for role, each in groupby(messages[OPENING:], _role)]
+    turns = [(role, [m["content"] for m in each]) for role, each in groupby(messages[PROMPT_MESSAGES:], _role)]
     for (role, contents), (following, _) in zip(turns, [*turns[1:], ("user", [])], strict=True):
         trained = role == "assistant"
         piece = answer_tokens(tokenizer, contents[0], following) if trained else tokenizer.delta(*contents, role=role)
@@ -71,7 +71,7 @@ def _parse(line: str, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise JobError(f"{where}: no JSON: {error}") from error
+        raise JobError(f"{where}: not JSON: {error}") from error
     if not isinstance(row, dict):
         raise JobError(f"{where}: not an object")
     return row
@@ -94,5 +94,5 @@ def _sample(row: Mapping[str, Any], where: str, tokenizer: HFTokenizer, context_
 
 def _check_roles(messages: Any, where: str) -> None:
     roles = [message.get("role") for message in messages] if isinstance(messages, list) else []
-    if not CONVERSATION.fullmatch("".join(LETTERS.get(role, "?") for role in roles)):
+    if not CONVERSATION.fullmatch("".join(ROLE_LETTERS.get(role, "?") for role in roles)):
         raise JobError(f"{where}: roles must be system, user, assistant, user or tools, assistant, ...; found {roles}")

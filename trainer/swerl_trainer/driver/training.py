@@ -1,6 +1,6 @@
-"""The training of one attempt: where it starts from, its supervised steps, its policy steps.
+"""The training of one attempt: its starting point, its supervised steps, its policy steps.
 
-Guarantees: sandboxes of the first step are asked for as soon as the tasks are known, while engines and ranks still
+Guarantees: sandboxes of the first step are declared as soon as the tasks are known, while engines and ranks still
 start; supervised steps come before policy steps and are not repeated after a resume; each phase has its own learning
 rate.
 """
@@ -13,42 +13,42 @@ import time
 
 from swerl_trainer.algorithm import demonstration_batch
 from swerl_trainer.checkpoints import CheckpointStore
-from swerl_trainer.driver.loop import Parts, TrainingLoop, save
-from swerl_trainer.driver.place import Placement
-from swerl_trainer.driver.state import Pace, TrainingState
+from swerl_trainer.driver.components import AttemptComponents
+from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop, save_checkpoint
+from swerl_trainer.driver.state import TimeEstimate, TrainingState
 from swerl_trainer.driver.status import StatusReporter
 from swerl_trainer.driver.supervised import demonstrations_of, read_demonstrations
 from swerl_trainer.job import Job
 from swerl_trainer.megatron.group import TrainGroup
-from swerl_trainer.metrics.figures import train_figures
 from swerl_trainer.metrics.open import open_sinks
 from swerl_trainer.metrics.sinks import Sinks
+from swerl_trainer.metrics.step_metrics import train_metrics
 from swerl_trainer.rollout.actor import policy_tokenizer
 from swerl_trainer.rollout.canary import GoldCanary
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.dispatcher import Dispatcher
-from swerl_trainer.rollout.runner import Runner
+from swerl_trainer.rollout.runner import RolloutRunner
 
 logger = logging.getLogger(__name__)
 
 
 class Training:
-    """One attempt's training, over parts that are still starting."""
+    """One attempt's training, on components that may still be starting."""
 
-    def __init__(self, job: Job, placement: Placement, reporter: StatusReporter) -> None:
+    def __init__(self, job: Job, components: AttemptComponents, reporter: StatusReporter) -> None:
         self._job = job
         self._spec = job.spec
-        self._placement = placement
+        self._components = components
         self._reporter = reporter
         self._turn = asyncio.Lock()
-        self.runner: asyncio.Future[Runner] = asyncio.get_running_loop().create_future()  # once tasks are known
+        self.runner: asyncio.Future[RolloutRunner] = asyncio.get_running_loop().create_future()  # once tasks are known
         self.serving: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # once engines serve
         self._store = CheckpointStore(job.checkpoints, keep_last=job.spec.checkpoint.keep_last)
         self._newest = self._store.newest() if self._spec.checkpoint.resume == "auto" else None
         self._state = TrainingState()
         if self._newest is not None:
             self._state = TrainingState.from_json(self._newest.state)
-            logger.info("going on from %s", self._newest.folder)
+            logger.info("resuming from %s", self._newest.folder)
         self._state.attempt = job.attempt
         self._canary: GoldCanary | None = None
 
@@ -57,7 +57,7 @@ class Training:
         sinks = await asyncio.to_thread(self._open_sinks)
         try:
             await self._reporter.step(step=self._state.step, steps=self._steps)
-            if not self._placement.generates:
+            if not self._components.generates:
                 await self._supervise(await self._group(), sinks)
             elif self._only_supervised:
                 await self._run_supervised(sinks)
@@ -72,7 +72,7 @@ class Training:
 
     async def _run_policy(self, sinks: Sinks) -> None:
         loop = await self._loop(sinks)
-        loop.begin()
+        loop.start()
         group = loop.group = await self._group()
         if self._spec.algorithm.sft is not None:
             await self._supervise(group, sinks)
@@ -82,20 +82,20 @@ class Training:
         await loop.finish()
 
     async def _run_supervised(self, sinks: Sinks) -> None:
-        """Supervised steps while the engines evaluate the weights before them."""
+        """Supervised steps, while the engines evaluate the weights from before them."""
         loop = await self._loop(sinks)
-        loop.begin()
+        loop.start()
         group = loop.group = await self._group()
         await self._attach(loop, group)
         await self._supervise(group, sinks)
-        await loop.renew(self._state.step)
+        await loop.update_weights(self._state.step)
         await loop.finish()
 
     async def _loop(self, sinks: Sinks) -> TrainingLoop:
         """The loop with its dispatcher, as soon as the tasks are known; its ranks and engines come later."""
-        placement, state = self._placement, self._state
-        assert placement.pool is not None
-        counts = await placement.tasks_ready
+        components, state = self._components, self._state
+        assert components.pool is not None
+        counts = await components.tasks_ready
         order = TaskOrder(counts.train, self._spec.tasks.shuffle, self._spec.tasks.seed)
         dispatcher = Dispatcher(
             self._spec.algorithm,
@@ -105,46 +105,46 @@ class Training:
             position=state.position,
             pending=state.pending,
         )
-        runner = Runner(dispatcher, placement.workers, serving=placement.pool.serving)
+        runner = RolloutRunner(dispatcher, components.workers, serving=components.pool.serving)
         self.runner.set_result(runner)
         every = self._spec.grading.gold_canary_every
-        self._canary = GoldCanary(runner.grade_fix, tasks=counts.train, every=every)
-        parts = Parts(
+        self._canary = GoldCanary(runner.grade_reference_fix, tasks=counts.train, every=every)
+        dependencies = LoopDependencies(
             spec=self._spec,
-            pool=placement.pool,
+            pool=components.pool,
             runner=runner,
             store=self._store,
             sinks=sinks,
             reporter=self._reporter,
             state=state,
-            turn=self._turn,
+            trainer_lock=self._turn,
             held_out_tasks=counts.evaluation,
             canary=self._canary,
         )
-        return TrainingLoop(parts)
+        return TrainingLoop(dependencies)
 
     async def _group(self) -> TrainGroup:
         """The training ranks, with the checkpoint's weights if there is one."""
-        group = await self._placement.group_ready
+        group = await self._components.group_ready
         if self._newest is not None:
             async with self._turn:
                 await group.load(self._newest.folder)
         return group
 
     async def _attach(self, loop: TrainingLoop, group: TrainGroup) -> None:
-        """Let the engines serve the ranks' weights."""
-        assert self._placement.pool is not None
-        await self._placement.engines_ready
-        if self._placement.judge is not None:
-            await self._placement.judge_ready
-        await self._placement.pool.attach(group, self._state.step, self._turn)
-        seconds = time.monotonic() - self._placement.began
-        self._placement.seconds["serving"] = seconds
-        logger.info("first rollouts %.1f s after the driver's start: %s", seconds, self._placement.seconds)
+        """Serve the ranks' weights from the engines."""
+        assert self._components.pool is not None
+        await self._components.engines_ready
+        if self._components.judge is not None:
+            await self._components.judge_ready
+        await self._components.pool.attach(group, self._state.step, self._turn)
+        seconds = time.monotonic() - self._components.began
+        self._components.seconds["serving"] = seconds
+        logger.info("engines serve %.1f s after the driver's start: %s", seconds, self._components.seconds)
         self.serving.set_result(None)
 
     async def _supervise(self, group: TrainGroup, sinks: Sinks) -> None:
-        """The supervised steps that are left; ends with a checkpoint when there were any."""
+        """The remaining supervised steps; ends with a checkpoint if there were any."""
         sft, state = self._spec.algorithm.sft, self._state
         assert sft is not None
         if state.supervised_step >= sft.steps:
@@ -157,7 +157,7 @@ class Training:
             context_tokens=self._spec.agent.context_tokens,
         )
         await group.set_learning_rate(sft.lr)
-        pace = Pace()
+        estimate = TimeEstimate()
         while state.supervised_step < sft.steps:
             began = time.monotonic()
             chosen = demonstrations_of(
@@ -168,24 +168,24 @@ class Training:
             state.supervised_step += 1
             if self._only_supervised:
                 state.step = state.supervised_step
-            sinks.write("supervised", state.supervised_step, train_figures(metrics))
-            pace.add(time.monotonic() - began)
-            await self._after_supervised_step(group, metrics, pace, sft.steps)
+            sinks.write("supervised", state.supervised_step, train_metrics(metrics))
+            estimate.add(time.monotonic() - began)
+            await self._after_supervised_step(group, metrics, estimate, sft.steps)
 
     async def _after_supervised_step(
-        self, group: TrainGroup, metrics: dict[str, float], pace: Pace, steps: int
+        self, group: TrainGroup, metrics: dict[str, float], estimate: TimeEstimate, steps: int
     ) -> None:
         state = self._state
         logger.info("supervised step %d/%d loss %.4f", state.supervised_step, steps, metrics.get("loss", float("nan")))
         last = state.supervised_step == steps
         due = self._only_supervised and state.supervised_step % self._spec.checkpoint.every == 0
-        folder = await save(group, self._store, state, self._turn) if last or due else None
+        folder = await save_checkpoint(group, self._store, state, self._turn) if last or due else None
         if self._only_supervised:
             await self._reporter.step(
                 step=state.step,
                 steps=steps,
                 tokens_per_second=metrics.get("tokens_per_second"),
-                eta_seconds=pace.left(steps - state.supervised_step),
+                eta_seconds=estimate.remaining(steps - state.supervised_step),
                 last_checkpoint=folder,
             )
 

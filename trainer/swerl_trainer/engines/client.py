@@ -1,7 +1,7 @@
 """Control calls to one SGLang server (0.5.23): pause, weight update, health.
 
-Guarantees: a refused or unanswered call raises EngineCallError naming the engine, the call and the answer; nothing is
-retried here, because a weight update that was half done must not be repeated blindly.
+Guarantees: a call that is refused or times out raises EngineCallError naming the engine, the call and the response;
+nothing is retried here, because a partial weight update must not be repeated blindly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EngineClient:
         await self._post("pause_generation", {"mode": mode})
 
     async def resume(self) -> None:
-        """Go on generating after `pause`."""
+        """Continue generating after `pause`."""
         await self._post("continue_generation", {})
 
     async def join_update_group(
@@ -95,16 +95,16 @@ class EngineClient:
         await self._post("end_weight_update", {})
 
     async def sleep(self) -> None:
-        """Stop generating and give the GPU memory of weights and cache to the trainer. Running requests are recomputed
-        later; new ones wait. GPU only: on CPU this call ends the server."""
+        """Stop generating and release the GPU memory of weights and cache for the trainer. Running requests are
+        recomputed later; new ones wait. GPU only: on CPU this call ends the server."""
         if self.asleep:
             return
-        await self.pause("retract")  # a server that is not idle refuses with its life
+        await self.pause("retract")  # the call ends a server that is not idle
         await self._post("release_memory_occupation", {})
         self.asleep = True
 
     async def wake(self) -> None:
-        """Take the GPU memory back; the weights are undefined, and nothing is generated, until the next full update."""
+        """Take the GPU memory back; weights are undefined and nothing is generated until the next full update."""
         if not self.asleep:
             return
         await self._post("resume_memory_occupation", {})
@@ -129,12 +129,12 @@ class EngineClient:
             raise EngineCallError(f"engine {self.url}: {call} refused: {answer.get('message')}")
 
     async def _call(self, method: str, call: str, body: dict[str, Any] | None) -> Any:
-        limit = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
+        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)
         try:
-            async with self._http.request(method, f"{self.url}/{call}", json=body, timeout=limit) as response:
+            async with self._http.request(method, f"{self.url}/{call}", json=body, timeout=timeout) as response:
                 if response.status != 200:
                     text = await response.text()
-                    raise EngineCallError(f"engine {self.url}: {call} answered {response.status}: {text}")
+                    raise EngineCallError(f"engine {self.url}: {call} returned {response.status}: {text}")
                 return await response.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineCallError(f"engine {self.url}: {call} not answered: {error!r}") from error
+            raise EngineCallError(f"engine {self.url}: no response to {call}: {error!r}") from error

@@ -1,8 +1,8 @@
-"""What SGLang needs on a machine without a GPU, and nothing else of it.
+"""The settings that SGLang needs on a machine without a GPU.
 
 As a module (`python -m swerl_trainer.engines.cpu <server arguments>`) it is the server's entry point on CPU: SGLang
-starts its scheduler and detokenizer as fresh interpreters, which is right beside CUDA but makes three processes import
-the same half minute of modules. Without CUDA a fork is safe before any thread exists, so here they are forked.
+starts its scheduler and detokenizer as fresh interpreters, which CUDA requires; then three processes spend half a
+minute on the same imports. Without CUDA a fork is safe before any thread exists, so here they are forked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ARGUMENTS: Mapping[str, Any] = {
     "device": "cpu",
     "attention-backend": "torch_native",
     "sampling-backend": "pytorch",
-    "sleep-on-idle": True,  # otherwise the idle scheduler burns a whole core
+    "sleep-on-idle": True,  # otherwise the idle scheduler occupies a whole core
     "skip-server-warmup": True,
     "mem-fraction-static": 0.2,
     "max-total-tokens": 65536,
@@ -27,7 +27,7 @@ ARGUMENTS: Mapping[str, Any] = {
 ENVIRONMENT: Mapping[str, str] = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "OMP_NUM_THREADS": "1",
-    # torch takes and returns its buffers at every token; keep them in the process instead of faulting pages in again
+    # torch allocates and frees its buffers at every token; keep them in the process to avoid page faults
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
@@ -38,8 +38,8 @@ ENVIRONMENT: Mapping[str, str] = {
 def unused_architectures(wanted: str) -> str:
     """Value of SGLANG_DISABLED_MODEL_ARCHS that leaves only modules related to the model type `wanted`.
 
-    SGLang imports each of its 250 model modules at start; the ones sharing the family's name (qwen3 builds on qwen2)
-    are enough. Empty, which disables nothing, when no module has that name.
+    SGLang imports each of its 250 model modules at start; those with the family's name (qwen3 builds on qwen2) are
+    enough. Empty, which disables nothing, when no module has that name.
     """
     import sglang
 
@@ -52,7 +52,7 @@ def unused_architectures(wanted: str) -> str:
 
 
 def fork_children() -> None:
-    """Make SGLang's request for the `spawn` start method mean `fork`."""
+    """Replace the `spawn` start method, which SGLang requests, by `fork`."""
     import multiprocessing
 
     import torch.multiprocessing
@@ -67,7 +67,7 @@ def fork_children() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run one SGLang server on CPU until it is told to stop."""
+    """Run one SGLang server on CPU until it is stopped."""
     fork_children()
     from sglang.launch_server import run_server
     from sglang.srt.server_args import prepare_server_args
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _import_children() -> None:
-    """Import what the children need, so that they inherit it."""
+    """Import the modules of the children, which inherit them."""
     import sglang.srt.entrypoints.http_server
     import sglang.srt.managers.detokenizer_manager
     import sglang.srt.managers.scheduler

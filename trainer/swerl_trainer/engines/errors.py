@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class EngineError(RuntimeError):
-    """An engine or the router cannot do what was asked; the message says which one, what and why."""
+    """An engine or the router failed; the message names it, the operation and the cause."""
 
 
 class EngineStartError(EngineError):
@@ -12,4 +12,4 @@ class EngineStartError(EngineError):
 
 
 class EngineCallError(EngineError):
-    """A control call was refused or not answered; the engine's state is unknown until it is replaced or renewed."""
+    """A control call was refused or timed out; the engine's state is unknown until its next full update."""

@@ -1,4 +1,4 @@
-"""Who owns a server process: the pool's view of it, and the Ray actor that owns one on another node."""
+"""Handles of one engine: in this process, and in a Ray actor on another node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swerl_trainer.engines.errors import EngineStartError
 from swerl_trainer.engines.server import READY_TIMEOUT, EngineServer, ServerSettings
 from swerl_trainer.location import Location
 
-NODES_POLL = 1.0  # seconds between two looks at the cluster's nodes
+NODES_POLL = 1.0  # seconds between two checks of the cluster's nodes
 
 
 class EngineHandle(Protocol):
@@ -34,9 +34,11 @@ class EngineHandle(Protocol):
         """End the server; no-op when there is none."""
 
 
-class EngineOwner:
-    """Owns one server on the node it lives on; used in-process and as a Ray actor. `locations`: its GPUs there, when it
-    shares them with the trainer; else those that this process may use."""
+class LocalEngine:
+    """One server on the node of this process; used in-process and as a Ray actor.
+
+    `locations`: its GPUs there if it shares them with the trainer; otherwise it uses those of this process.
+    """
 
     def __init__(self, settings: ServerSettings, log: Path, host: str, locations: Sequence[Location] = ()) -> None:
         self.settings = settings
@@ -73,7 +75,7 @@ class EngineOwner:
 
 
 class RayEngine:
-    """An EngineOwner in a Ray actor; a lost actor is made again at the next `start`."""
+    """A LocalEngine in a Ray actor; a lost actor is replaced at the next `start`."""
 
     def __init__(
         self,
@@ -82,17 +84,19 @@ class RayEngine:
         number: int,
         log_folder: Path,
         resource: str,
-        sharers: int = 0,
+        colocated_engines: int = 0,
         kind: str = "engine",
     ) -> None:
-        """`sharers`: engines of the job that share the trainer's GPUs, this one among them; 0: it has its own.
-        `kind`: what actors and logs are called, besides their number."""
+        """`colocated_engines`: engines of the job that share the trainer's GPUs, including this one; 0: it has its own.
+
+        `kind`: name of actors and logs, before their number.
+        """
         self._settings = replace(settings, seed=settings.seed + number)
         self._number = number
         self._name = f"{kind}-{number}"
         self._log = log_folder / f"{self._name}.log"
         self._resource = resource
-        self._sharers = sharers
+        self._colocated_engines = colocated_engines
         self._actor: Any = None
         self.locations: Sequence[Location] = ()
 
@@ -102,8 +106,8 @@ class RayEngine:
 
         try:
             if self._actor is None:
-                if self._sharers:
-                    self.locations = await self._place()
+                if self._colocated_engines:
+                    self.locations = await self._assign_gpus()
                 self._actor = self._create()
             return str(await self._actor.start.remote())
         except RayActorError as error:
@@ -133,19 +137,22 @@ class RayEngine:
         except RayActorError:
             self._actor = None
 
-    async def _place(self) -> Sequence[Location]:
+    async def _assign_gpus(self) -> Sequence[Location]:
         """The GPUs of this engine among those that share, once the nodes of all of them have joined."""
         import ray
 
         deadline = time.monotonic() + READY_TIMEOUT
-        while len(places := shared_places(ray.nodes(), self._resource, self._settings.gpus)) < self._sharers:
+        while (
+            len(locations := shared_gpu_locations(ray.nodes(), self._resource, self._settings.gpus))
+            < self._colocated_engines
+        ):
             if time.monotonic() > deadline:
                 raise EngineStartError(
-                    f"{self._name}: the cluster's nodes hold {len(places)} of {self._sharers} engines that share the "
-                    "trainer's GPUs; look for train Pods that are not running"
+                    f"{self._name}: the cluster's nodes hold {len(locations)} of {self._colocated_engines} engines "
+                    "that share the trainer's GPUs; check for train Pods that are not running"
                 )
             await asyncio.sleep(NODES_POLL)
-        return places[self._number]
+        return locations[self._number]
 
     def _create(self) -> Any:
         import ray
@@ -161,8 +168,8 @@ class RayEngine:
         ).remote(self._settings, self._log, self.locations)
 
 
-class EngineActor(EngineOwner):
-    """An EngineOwner that listens on its Ray node's address."""
+class EngineActor(LocalEngine):
+    """A LocalEngine that listens on its Ray node's address."""
 
     def __init__(self, settings: ServerSettings, log: Path, locations: Sequence[Location]) -> None:
         import ray
@@ -170,7 +177,7 @@ class EngineActor(EngineOwner):
         super().__init__(settings, log, ray.util.get_node_ip_address(), locations)
 
 
-def shared_places(nodes: Sequence[Mapping[str, Any]], resource: str, gpus: int) -> list[tuple[Location, ...]]:
+def shared_gpu_locations(nodes: Sequence[Mapping[str, Any]], resource: str, gpus: int) -> list[tuple[Location, ...]]:
     """GPUs of every engine that shares the trainer's, `gpus` each; the same for all engines that ask.
 
     `nodes`: as `ray.nodes()` has them; a node holds as many engines as it has units of `resource`.

@@ -1,7 +1,7 @@
-"""All engines of a job as one thing.
+"""All engines of a job.
 
-Guarantees: the router knows an engine only while it serves the trainer's present version; a dead engine is replaced and
-brought to that version by itself, without stopping the others; `serving` lets episodes wait until someone serves.
+Guarantees: the router uses an engine only while it serves the trainer's present version; a dead engine is replaced and
+updated to that version without stopping the others; `serving` lets episodes wait until an engine serves.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from swerl_trainer.engines.weights import Backend, WeightLink, WeightSource, Wei
 
 logger = logging.getLogger(__name__)
 
-WATCH_SECONDS = 2.0  # between two looks at each engine's process
-RESTARTS = 5  # consecutive failed starts of one engine before the job gives up
-UPDATE_TRIES = 3  # full transfers tried for one version, engines being replaced in between
+WATCH_SECONDS = 2.0  # between two checks of each engine's process
+RESTARTS = 5  # consecutive failed starts of one engine before the attempt fails
+MAX_TRANSFERS = 3  # full transfers of one version; failed engines are replaced in between
 
 
 @dataclass
@@ -32,7 +32,7 @@ class _Slot:
 
     number: int
     handle: EngineHandle
-    client: EngineClient | None = None  # None while it is being (re)started
+    client: EngineClient | None = None  # None while the engine starts
     restarts: int = 0
 
 
@@ -57,46 +57,47 @@ class EnginePool:
         self._source: WeightSource | None = None
         self._version = 0
         self._link: WeightLink | None = None
-        self._trainer_turn: asyncio.Lock | None = None
+        self._trainer_lock: asyncio.Lock | None = None
         self._serving = asyncio.Event()
 
     async def start(self) -> None:
         """Start the router and all servers together; returns when all are ready. Raises EngineStartError."""
         await asyncio.gather(self.router.start(), *(self._start(slot) for slot in self._slots))
 
-    async def attach(self, source: WeightSource, version: int, turn: asyncio.Lock) -> None:
+    async def attach(self, source: WeightSource, version: int, trainer_lock: asyncio.Lock) -> None:
         """Give all engines `source`'s weights as `version` and let the router use them.
 
-        `turn` is held while the trainer does anything; a replaced engine waits for it.
+        `trainer_lock` is held while the trainer does anything; a replaced engine waits for it.
         """
-        self._source, self._trainer_turn = source, turn
-        async with turn:
-            await self.renew(version)
+        self._source, self._trainer_lock = source, trainer_lock
+        async with trainer_lock:
+            await self.update_weights(version)
         await asyncio.gather(*(self.router.add(client.url) for client in self._clients()))
         self._serving.set()
 
     async def watch(self) -> None:
-        """Replace what dies, for ever. Raises EngineError when an engine cannot be brought back."""
+        """Replace dead engines and a dead router, until cancelled. Raises EngineError when an engine cannot be
+        replaced."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             if not self.router.alive:
-                logger.warning("the router is dead; starting it again")
+                logger.warning("the router is dead; restarting it")
                 await self.router.start()
             for slot in self._slots:
                 if slot.client is None or not await slot.handle.alive():
                     await self._replace(slot)
 
-    async def renew(self, version: int) -> None:
-        """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's turn.
-        Engines that sleep wake up first.
+    async def update_weights(self, version: int) -> None:
+        """Load the trainer's present weights into every engine as `version`; the caller holds the trainer's
+        trainer_lock. Engines that sleep wake up first.
 
-        An engine that fails is left to the watcher. Raises WeightTransferFailed when no engine could be renewed.
+        `watch` replaces an engine that fails. Raises WeightTransferFailed when no engine could be updated.
         """
         if self._source is None:
-            raise EngineError("renew before attach: the pool does not know the trainer")
+            raise EngineError("update_weights was called before attach: the pool has no weight source")
         self._version = version
-        for _ in range(UPDATE_TRIES):
-            await self._tell_all("wake")
+        for _ in range(MAX_TRANSFERS):
+            await self._call_all("wake")
             clients = self._clients()
             if self._link is None or self._link.engines != tuple(clients):
                 await self._unlink()
@@ -107,16 +108,16 @@ class EnginePool:
                 logger.warning("%s", failed)
                 self._link = None
                 await asyncio.gather(*(self._retire(client) for client in failed.engines))
-        raise EngineError(f"weights of version {version}: {UPDATE_TRIES} transfers failed; see the engines' logs")
+        raise EngineError(f"weights of version {version}: {MAX_TRANSFERS} transfers failed; see the engines' logs")
 
     async def serving(self) -> None:
         """Return when at least one engine serves the present version."""
         await self._serving.wait()
 
     async def sleep(self) -> None:
-        """Give the GPUs to the trainer (engines that share them) until `renew`; an engine that fails is left to the
-        watcher."""
-        await self._tell_all("sleep")
+        """Give the GPUs to the trainer (engines that share them) until `update_weights`; an engine that fails is left
+        to the watcher."""
+        await self._call_all("sleep")
 
     async def close(self) -> None:
         """End all servers and the router."""
@@ -137,44 +138,44 @@ class EnginePool:
         slot.restarts += 1
         try:
             if self._backend == "ipc":  # no engine may size its cache while a step uses the same GPU
-                async with self._turn(slot):
+                async with self._lock_of(slot):
                     await self._start(slot)
-                    await self._bring_up_to_date(slot)
+                    await self._send_weights(slot)
             else:
                 await self._start(slot)
-                async with self._turn(slot):
-                    await self._bring_up_to_date(slot)
-            await self._announce(slot)
+                async with self._lock_of(slot):
+                    await self._send_weights(slot)
+            await self._route_to(slot)
         except EngineError:
             slot.client = None
             if slot.restarts >= RESTARTS:
                 raise
-            logger.exception("engine %d could not be replaced; trying again", slot.number)
+            logger.exception("engine %d could not be replaced; retrying", slot.number)
             return
         slot.restarts = 0
         self.replaced += 1
 
-    def _turn(self, slot: _Slot) -> asyncio.Lock:
-        """Held while the trainer works for this engine alone."""
-        if self._trainer_turn is None:
+    def _lock_of(self, slot: _Slot) -> asyncio.Lock:
+        """The lock to hold while the trainer sends weights to this engine."""
+        if self._trainer_lock is None:
             raise EngineError(f"engine {slot.number} replaced before the pool was attached")
-        return self._trainer_turn
+        return self._trainer_lock
 
-    async def _bring_up_to_date(self, slot: _Slot) -> None:
-        """Send the present weights to one new engine over a link of its own."""
+    async def _send_weights(self, slot: _Slot) -> None:
+        """Send the present weights to one new engine, over its own link."""
         assert slot.client is not None and self._source is not None
         link = weight_link(self._source, [slot.client], self._backend)
         await link.send(self._version)
         await link.close()
 
-    async def _announce(self, slot: _Slot) -> None:
+    async def _route_to(self, slot: _Slot) -> None:
         """Let the router use a new engine."""
         assert slot.client is not None
         await self.router.add(slot.client.url)
         self._serving.set()
         logger.info("engine %d serves version %d at %s", slot.number, self._version, slot.client.url)
 
-    async def _tell_all(self, call: Literal["sleep", "wake"]) -> None:
+    async def _call_all(self, call: Literal["sleep", "wake"]) -> None:
         clients = self._clients()
         calls = (client.sleep() if call == "sleep" else client.wake() for client in clients)
         results = await asyncio.gather(*calls, return_exceptions=True)
@@ -186,7 +187,7 @@ class EnginePool:
                 raise result
 
     async def _retire(self, client: EngineClient) -> None:
-        """Take a dead engine out of the router and forget it."""
+        """Remove a dead engine from the router and from its slot."""
         slot = next(slot for slot in self._slots if slot.client is client)
         slot.client = None
         if not self._clients():
@@ -194,7 +195,7 @@ class EnginePool:
         try:
             await self.router.remove(client.url)
         except (EngineCallError, aiohttp.ClientError):
-            logger.exception("engine %d could not be taken out of the router", slot.number)
+            logger.exception("engine %d could not be removed from the router", slot.number)
         await slot.handle.stop()
 
     async def _unlink(self) -> None:

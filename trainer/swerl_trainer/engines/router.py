@@ -1,7 +1,7 @@
 """The smg router process: one address for all engines, one engine per episode.
 
 Guarantees: with `consistent_hashing` every request that carries the same routing key goes to the same living engine;
-an engine is in the router exactly while it serves the current weights; a router that died comes back at its address,
+an engine is in the router exactly while it serves the current weights; a dead router is restarted at its address,
 with its engines.
 """
 
@@ -22,9 +22,9 @@ from swerl_trainer.engines.errors import EngineCallError, EngineStartError
 from swerl_trainer.engines.server import free_port
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
-START_TIMEOUT = 60.0  # seconds until the router answers
+START_TIMEOUT = 60.0  # seconds until the router responds
 JOIN_TIMEOUT = 60.0  # seconds until the router has seen a new engine healthy
-POLL = 0.1  # seconds between two looks
+POLL = 0.1  # seconds between two requests
 LOG_TAIL = 2000  # characters of the log quoted in an error
 
 
@@ -47,7 +47,7 @@ def router_command(settings: RouterSettings) -> list[str]:
         "policy": settings.spec.policy,
         "worker-startup-check-interval": "1",
         "health-check-interval-secs": "5",
-        "health-check-endpoint": "/health",  # not /ready, which an engine refuses while its weights are renewed
+        "health-check-endpoint": "/health",  # not /ready, which fails while an engine's weights are updated
         "request-timeout-secs": "3600",
         "max-concurrent-requests": "0",
         "shutdown-grace-period-secs": "1",
@@ -88,7 +88,7 @@ class Router:
         """Start the process, with the engines it had. Raises EngineStartError when it does not come up."""
         self._process = await asyncio.to_thread(self._launch)
         await self._answering()
-        for engine in list(self._ids):  # not waited for: one of them may have died with the router
+        for engine in list(self._ids):  # without waiting: one of them may have died with the router
             await self._register(engine)
 
     async def add(self, engine: str) -> None:

@@ -1,7 +1,7 @@
 """One SGLang server process.
 
 Guarantees: the command line is a pure function of its settings; the process leads a session of its own, so that
-stopping it stops its scheduler and detokenizer too; what it printed is kept and quoted when it fails.
+stopping it stops its scheduler and detokenizer too; its output is kept and quoted when it fails.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from swerl_trainer.engines import cpu
 from swerl_trainer.engines.errors import EngineStartError
 
 READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
-READY_POLL = 0.25  # seconds between two looks at /ready, which costs the server 2 ms
-SHARED_MEMORY = 0.5  # part of a shared GPU's memory for an engine's weights and cache; the trainer keeps its own state
+READY_POLL = 0.25  # seconds between two requests of /ready, which costs the server 2 ms
+SHARED_MEMORY = 0.5  # fraction of a shared GPU's memory for an engine's weights and cache; the rest is the trainer's
 STOP_GRACE = 2.0  # seconds from SIGTERM to SIGKILL; a server has nothing to save
 KEEP_ALIVE_SECONDS = 3600  # of an idle connection
 LOG_TAIL = 4000  # characters of the log quoted in an error
@@ -33,16 +33,16 @@ LOG_TAIL = 4000  # characters of the log quoted in an error
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What one engine runs."""
+    """The server of one engine."""
 
     model: str  # folder in Hugging Face format
     tokenizer: str | None = None
     dtype: str = "bfloat16"
     gpus: int = 0  # tensor-parallel size; 0 runs on CPU
     context_tokens: int = 16384
-    share_gpu: bool = False  # the trainer uses the same GPUs in turn
+    share_gpu: bool = False  # the trainer uses the same GPUs in trainer_lock
     seed: int = 0
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they win over ours
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they override all others
 
 
 def server_arguments(settings: ServerSettings) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def server_command(settings: ServerSettings, host: str, port: int) -> list[str]:
 
 
 def server_environment(settings: ServerSettings) -> dict[str, str]:
-    """Environment of the server: this process's, and on CPU what SGLang needs there."""
-    # /health, which the router asks, generates nothing: it has to answer while an engine is paused for new weights
+    """Environment of the server: this process's, on CPU with SGLang's settings for it."""
+    # the router requests /health, which must respond without generating: an engine may be paused for new weights
     # An idle connection stays open for longer than a training step: by default the server closes it after 5 s
     extra = {
         "HF_HUB_OFFLINE": "1",
@@ -122,7 +122,7 @@ class EngineServer:
             while time.monotonic() < deadline:
                 if not self.alive:
                     raise EngineStartError(
-                        f"SGLang at {self.url} ended with code {self.process.returncode} before it was ready; "
+                        f"SGLang at {self.url} exited with code {self.process.returncode} before it was ready; "
                         f"end of {self.log}:\n{self.tail()}"
                     )
                 if await _answers(http, f"{self.url}/ready"):
@@ -131,7 +131,7 @@ class EngineServer:
         raise EngineStartError(f"SGLang at {self.url} not ready in {timeout:.0f} s; end of {self.log}:\n{self.tail()}")
 
     def tail(self) -> str:
-        """The end of what the server printed."""
+        """The end of the server's output."""
         return self.log.read_bytes()[-LOG_TAIL:].decode(errors="replace") if self.log.is_file() else ""
 
     def stop(self, grace: float = STOP_GRACE) -> None:

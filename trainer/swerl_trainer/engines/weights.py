@@ -1,7 +1,7 @@
-"""Giving engines the trainer's weights: over a process group (gloo on CPU, NCCL between GPUs), or in place where
+"""Sending the trainer's weights to engines: over a process group (gloo on CPU, NCCL between GPUs), or in place where
 engines and trainer share GPUs.
 
-Guarantees: an engine answers with a version only when all of that version's weights are loaded; requests that were
+Guarantees: an engine reports a version only when all of that version's weights are loaded; requests that were
 running are retracted and recomputed with the new weights, so no cache of old weights survives; a failed transfer names
 the engines that must be replaced, and leaves the others waiting for the next full transfer.
 """
@@ -24,7 +24,7 @@ BUCKET_BYTES = 512 * 2**20  # flat buffer per transfer, on both sides
 
 
 class WeightSource(Protocol):
-    """The training side; `TrainGroup` is one."""
+    """The training side, see `TrainGroup`."""
 
     async def weight_endpoint(self) -> tuple[str, int]: ...
 
@@ -40,13 +40,13 @@ class WeightSource(Protocol):
 
     async def locations(self) -> list[Location]: ...
 
-    async def share_bucket(self, number: int) -> list[str]: ...
+    async def export_bucket(self, number: int) -> list[str]: ...
 
     async def release_bucket(self) -> None: ...
 
 
 class WeightTransferFailed(EngineError):
-    """Some engines did not get the weights; `engines` must be replaced before they serve again."""
+    """Some engines did not receive the weights; `engines` must be replaced before they serve again."""
 
     def __init__(self, version: int, engines: Sequence[EngineClient], reason: BaseException) -> None:
         super().__init__(f"weights of version {version} did not reach {[e.url for e in engines]}: {reason}")
@@ -54,7 +54,7 @@ class WeightTransferFailed(EngineError):
 
 
 class WeightLink(ABC):
-    """The way from the trainer to a set of engines; opened once, used for every version."""
+    """The connection from the trainer to a set of engines; opened once, used for every version."""
 
     def __init__(self, source: WeightSource, engines: Sequence[EngineClient]) -> None:
         self.engines = tuple(engines)
@@ -79,12 +79,12 @@ class WeightLink(ABC):
             raise
 
     async def _end_updates(self, engines: Sequence[EngineClient]) -> None:
-        """Close what an engine has open, if anything: it refuses to begin the next transfer otherwise."""
+        """Close the engines' updates if they are open; an engine with an open update refuses the next one."""
         await asyncio.gather(*(engine.end_update() for engine in engines), return_exceptions=True)
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of what the link holds on both sides; engines that are gone are passed over."""
+        """Release the resources on both sides; ignores dead engines."""
 
     @abstractmethod
     async def _open(self, version: int) -> None: ...
@@ -95,9 +95,9 @@ class WeightLink(ABC):
     async def _each(
         self, version: int, calls: Iterable[Awaitable[None]], trainer: Awaitable[None] | None = None
     ) -> None:
-        """Run one call per engine together, with the trainer's part of it; all end before the first failure counts."""
-        parts = [*calls, *([trainer] if trainer is not None else [])]
-        results = await asyncio.gather(*parts, return_exceptions=True)
+        """Run one call per engine concurrently, with the trainer's part; all end before the first failure is raised."""
+        concurrent = [*calls, *([trainer] if trainer is not None else [])]
+        results = await asyncio.gather(*concurrent, return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if not failures:
             return
@@ -107,7 +107,7 @@ class WeightLink(ABC):
         raise failures[0]
 
 
-class GroupLink(WeightLink):
+class ProcessGroupLink(WeightLink):
     """A process group of the trainer's rank 0 and all engines' ranks; rank 0 broadcasts."""
 
     _numbers = itertools.count()
@@ -157,7 +157,7 @@ class GroupLink(WeightLink):
             await self._each(version, loads, self._source.broadcast_bucket(number, group_name=self._name))
 
 
-class TensorLink(WeightLink):
+class CudaIpcLink(WeightLink):
     """Each engine rank reads the buckets in the memory of its own GPU, where a training rank has gathered them."""
 
     def __init__(self, source: WeightSource, engines: Sequence[EngineClient]) -> None:
@@ -181,7 +181,7 @@ class TensorLink(WeightLink):
         buckets = await self._source.weight_buckets(BUCKET_BYTES)
         for number in range(len(buckets)):
             last = number == len(buckets) - 1
-            handles = await self._source.share_bucket(number)
+            handles = await self._source.export_bucket(number)
             loads = (
                 engine.read_bucket([handles[rank] for rank in ranks], version=str(version), flush=last)
                 for engine, ranks in zip(self.engines, self._ranks, strict=True)
@@ -192,7 +192,7 @@ class TensorLink(WeightLink):
 
 def weight_link(source: WeightSource, engines: Sequence[EngineClient], backend: Backend) -> WeightLink:
     """The link that `backend` names."""
-    return TensorLink(source, engines) if backend == "ipc" else GroupLink(source, engines, backend)
+    return CudaIpcLink(source, engines) if backend == "ipc" else ProcessGroupLink(source, engines, backend)
 
 
 def update_backend(*, gpus: int, share_gpu: bool) -> Backend:

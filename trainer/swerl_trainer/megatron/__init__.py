@@ -1,5 +1,5 @@
 """Training on Megatron-core: one actor per rank, one façade for the driver.
 
-The driver talks to `TrainGroup`; `MegatronTrainer` is what each rank does; `WeightSender` is the training side of a
+The driver uses `TrainGroup`; each rank runs a `MegatronTrainer`; `WeightSender` is the training side of a
 weight update. Importing this package imports neither torch nor Megatron.
 """

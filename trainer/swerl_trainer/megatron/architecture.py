@@ -1,4 +1,4 @@
-"""What a Hugging Face folder says about its model.
+"""The architecture of a model, from its Hugging Face folder.
 
 Guarantees: only architectures whose every tensor is converted exactly are accepted; anything else is a typed error.
 """

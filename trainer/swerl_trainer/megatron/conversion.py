@@ -20,7 +20,7 @@ OUTPUT = "lm_head.weight"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ParameterMapping:
     """One Megatron parameter and the Hugging Face tensors it holds."""
 
     megatron: tuple[str, ...]  # its name on the stage that owns it: of the local spec, of the Transformer Engine spec
@@ -30,41 +30,41 @@ class Entry:
     split: int | None = None  # dimension that tensor parallelism divides
 
 
-def entries(architecture: Architecture, stages: int) -> list[Entry]:
+def parameter_mappings(architecture: Architecture, stages: int) -> list[ParameterMapping]:
     """Every parameter in the order of the Hugging Face model; identical on all ranks."""
     per_stage = architecture.layers // stages
-    found = [Entry(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
+    found = [ParameterMapping(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
     for layer in range(architecture.layers):
         found += _layer(layer, layer % per_stage, layer // per_stage)
-    found.append(Entry(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
+    found.append(ParameterMapping(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
     if not architecture.tied:
-        found.append(Entry(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
+        found.append(ParameterMapping(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
     return found
 
 
-def _layer(layer: int, local: int, stage: int) -> list[Entry]:
+def _layer(layer: int, local: int, stage: int) -> list[ParameterMapping]:
     m, h = f"decoder.layers.{local}.", f"model.layers.{layer}."
     qkv, fc1 = f"{m}self_attention.linear_qkv.", f"{m}mlp.linear_fc1."
 
-    def plain(megatron: str, hf: str, split: int | None = None, fused: str | None = None) -> Entry:
-        return Entry((m + megatron, *([fused] if fused else [])), (h + hf,), stage, split=split)
+    def plain(megatron: str, hf: str, split: int | None = None, fused: str | None = None) -> ParameterMapping:
+        return ParameterMapping((m + megatron, *([fused] if fused else [])), (h + hf,), stage, split=split)
 
     projections = tuple(f"{h}self_attn.{name}_proj.weight" for name in "qkv")
     gate_up = (f"{h}mlp.gate_proj.weight", f"{h}mlp.up_proj.weight")
     return [
         plain("input_layernorm.weight", "input_layernorm.weight", fused=f"{qkv}layer_norm_weight"),
-        Entry((f"{qkv}weight",), projections, stage, "qkv", 0),
+        ParameterMapping((f"{qkv}weight",), projections, stage, "qkv", 0),
         plain("self_attention.q_layernorm.weight", "self_attn.q_norm.weight"),
         plain("self_attention.k_layernorm.weight", "self_attn.k_norm.weight"),
         plain("self_attention.linear_proj.weight", "self_attn.o_proj.weight", split=1),
         plain("pre_mlp_layernorm.weight", "post_attention_layernorm.weight", fused=f"{fc1}layer_norm_weight"),
-        Entry((f"{fc1}weight",), gate_up, stage, "gate_up", 0),
+        ParameterMapping((f"{fc1}weight",), gate_up, stage, "gate_up", 0),
         plain("mlp.linear_fc2.weight", "mlp.down_proj.weight", split=1),
     ]
 
 
 def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """Shape of every Hugging Face tensor, in the order of `entries`."""
+    """Shape of every Hugging Face tensor, in the order of `parameter_mappings`."""
     a = architecture
     query, group = a.heads * a.head_size, a.groups * a.head_size
     endings: dict[str, tuple[int, ...]] = {
@@ -80,7 +80,7 @@ def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
         "embed_tokens.weight": (a.vocabulary, a.hidden),
         "lm_head.weight": (a.vocabulary, a.hidden),
     }
-    names = [name for entry in entries(a, 1) for name in entry.hf]
+    names = [name for entry in parameter_mappings(a, 1) for name in entry.hf]
     return {name: next((s for end, s in endings.items() if name.endswith(end)), (a.hidden,)) for name in names}
 
 
@@ -97,7 +97,9 @@ def check_tensors(present: Mapping[str, tuple[int, ...]], architecture: Architec
             raise ConversionError(f"{where}: {name} has shape {tuple(present[name])}, the configuration says {shape}")
 
 
-def to_megatron(entry: Entry, tensors: Sequence[Tensor], architecture: Architecture, rank: int, size: int) -> Tensor:
+def to_megatron(
+    entry: ParameterMapping, tensors: Sequence[Tensor], architecture: Architecture, rank: int, size: int
+) -> Tensor:
     """Rank `rank` of `size`'s shard of a parameter, from its whole Hugging Face tensors."""
     if entry.fusion == "gate_up":
         return torch.cat([t.chunk(size)[rank] for t in tensors])
@@ -105,7 +107,9 @@ def to_megatron(entry: Entry, tensors: Sequence[Tensor], architecture: Architect
     return whole if entry.split is None else whole.chunk(size, dim=entry.split)[rank]
 
 
-def from_megatron(entry: Entry, shards: Sequence[Tensor], architecture: Architecture) -> Iterator[tuple[str, Tensor]]:
+def from_megatron(
+    entry: ParameterMapping, shards: Sequence[Tensor], architecture: Architecture
+) -> Iterator[tuple[str, Tensor]]:
     """Whole Hugging Face tensors of a parameter, from the shards of all tensor-parallel ranks in order."""
     if entry.fusion == "gate_up":
         parts = zip(*(shard.chunk(2) for shard in shards), strict=True)

@@ -1,6 +1,6 @@
-"""Everything that lets Megatron-core 0.19 train where torch has no CUDA; never imported where it has.
+"""Adapters for Megatron-core 0.19 on torch without CUDA; never imported where there is CUDA.
 
-`megatron_on_cpu()` answers Megatron's CUDA questions for the CPU; nothing here changes a number that training computes.
+`megatron_on_cpu()` redirects Megatron's CUDA calls to the CPU; nothing here changes a number that training computes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _CUDA_FUNCTIONS: dict[str, Any] = {
 
 
 class _CudaMeansCpu(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Answers what no name can be patched for: `device="cuda"` literals, `.cuda()`, pinning, and `.type()` strings
+    """Redirects what patching by name cannot reach: `device="cuda"` literals, `.cuda()`, pinning, and `.type()` strings
     that Megatron's optimizers compare with `torch.cuda.FloatTensor`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,7 +96,7 @@ class _CudaMeansCpu(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
 
 @contextlib.contextmanager
 def megatron_on_cpu() -> Iterator[None]:
-    """Within it Megatron's CUDA calls land on the CPU, on this thread; outside, torch is as it was."""
+    """Context in which Megatron's CUDA calls on this thread use the CPU; outside it torch is unchanged."""
     original = {name: getattr(torch.cuda, name) for name in _CUDA_FUNCTIONS}
     get, put = megatron_random._get_cuda_rng_state, megatron_random._set_cuda_rng_state
     for name, replacement in _CUDA_FUNCTIONS.items():

@@ -1,5 +1,5 @@
-"""Where this rank computes, and with whose kernels: a CUDA device when there is one, else the CPU; Transformer Engine's
-kernels when it is installed, else torch's.
+"""The device and kernels of a rank: CUDA if there is a device, else the CPU; Transformer Engine's kernels if installed,
+else torch's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Device:
-    """The device of one rank and what follows from it."""
+    """The device of one rank, and the settings that depend on it."""
 
     cuda: bool
     transformer_engine: bool = False  # on CUDA only
 
     @classmethod
     def detect(cls) -> Device:
-        """What this process has."""
+        """The device of this process."""
         if not torch.cuda.is_available():
             return cls(cuda=False)
         from megatron.core.extensions.transformer_engine import HAVE_TE
@@ -35,7 +35,7 @@ class Device:
 
     @cached_property
     def torch(self) -> torch.device:
-        """Where tensors live."""
+        """The device of tensors."""
         return torch.device("cuda", torch.cuda.current_device()) if self.cuda else torch.device("cpu")
 
     @property
@@ -44,7 +44,7 @@ class Device:
         return "nccl" if self.cuda else "gloo"
 
     def active(self) -> contextlib.AbstractContextManager[None]:
-        """Megatron may only be called within it."""
+        """The context in which Megatron may be called."""
         if self.cuda:
             return contextlib.nullcontext()
         from swerl_trainer.megatron.cpu import megatron_on_cpu

@@ -1,4 +1,4 @@
-"""What a training rank's process needs of its surroundings: environment variables before it starts, CPU threads."""
+"""Environment variables and CPU threads of a training rank's process."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def cuda(shares_gpu: bool) -> dict[str, str]:
     return order if shares_gpu else order | {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
-def of_cpu_process() -> dict[str, str]:
+def cpu_process_environment() -> dict[str, str]:
     """Environment of a process that computes with Megatron beside the ranks, on the CPU alone."""
     return {**os.environ, **CPU, "CUDA_VISIBLE_DEVICES": ""}
 
 
 def cpu_threads(ranks_on_node: int, quota: Path = CPU_QUOTA) -> int:
-    """Threads of one of `ranks_on_node` ranks: its part of the CPUs this container may use, at least one."""
+    """Threads of one of `ranks_on_node` ranks: its part of the container's CPUs, at least one."""
     cpus = float(len(os.sched_getaffinity(0)))
     try:
         allowed, period = quota.read_text().split()
         if allowed != "max":
             cpus = min(cpus, int(allowed) / int(period))
     except (OSError, ValueError):
-        pass  # no limit known
+        pass  # no limit
     return max(1, math.floor(cpus / ranks_on_node))

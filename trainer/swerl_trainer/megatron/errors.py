@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TrainerError(RuntimeError):
-    """A training rank cannot go on; the message says which rank, what failed and what to do."""
+    """A training rank failed; the message names the rank, the failure and what to do."""
 
 
 class LayoutError(TrainerError):
@@ -12,7 +12,7 @@ class LayoutError(TrainerError):
 
 
 class ConversionError(TrainerError):
-    """A Hugging Face checkpoint and the Megatron model disagree about a tensor."""
+    """A Hugging Face checkpoint does not match the Megatron model; the message names the tensor."""
 
 
 class WeightTransferError(TrainerError):

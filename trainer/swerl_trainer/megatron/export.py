@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="swerl_trainer.megatron.export", description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="complete checkpoint of a SweRLJob")
     parser.add_argument("model", type=Path, help="the model it was trained from, in Hugging Face format")
-    parser.add_argument("folder", type=Path, help="what is written")
+    parser.add_argument("folder", type=Path, help="the folder to write")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16", help="that of the training")
     options = parser.parse_args()
     torch.set_grad_enabled(False)

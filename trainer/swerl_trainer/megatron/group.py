@@ -1,4 +1,4 @@
-"""The driver's view of the training ranks.
+"""All training ranks, as the driver uses them.
 
 Guarantees: every method is one collective of all ranks and returns when all have finished; when one rank fails, the
 call raises TrainerError naming the rank, and the group can only be closed.
@@ -35,7 +35,7 @@ from swerl_trainer.weight_bucket import WeightBucket
 from torch import Tensor
 
 TRAIN_RESOURCE = "train"  # custom Ray resource of the nodes that may hold ranks
-SHARE = 0.001  # of it, per rank: it places ranks, CPUs and GPUs count them
+RESOURCE_PER_RANK = 0.001  # of it, per rank: it only places ranks, CPUs and GPUs limit their number
 BUCKET_BYTES = 512 * 2**20
 
 
@@ -61,14 +61,14 @@ class TrainGroup:
         model and load `config.model`. `shares_gpu`: engines use the same GPUs in turn. `environ` is added to the
         ranks' environment.
 
-        Raises LayoutError before anything starts, TrainerError when a rank fails; nothing is left running then.
+        Raises LayoutError before anything starts, TrainerError when a rank fails; then no actor keeps running.
         """
         data_parallel_size(config.trainer, ranks)
         device = environment.cuda(shares_gpu) if gpus_per_rank else environment.CPU
         actor = ray.remote(TrainRank).options(
             num_cpus=cpus_per_rank,
             num_gpus=gpus_per_rank,
-            resources={TRAIN_RESOURCE: SHARE},
+            resources={TRAIN_RESOURCE: RESOURCE_PER_RANK},
             scheduling_strategy="SPREAD",
             max_restarts=0,
             runtime_env={"env_vars": {**device, **(environ or {})}},
@@ -91,30 +91,30 @@ class TrainGroup:
 
         An empty batch changes nothing and returns only counts.
         """
-        metrics: dict[str, float] = await self._everywhere("train_step", ray.put(batch))
+        metrics: dict[str, float] = await self._on_all_ranks("train_step", ray.put(batch))
         return metrics
 
     async def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
         """Log-probability of each token given those before it: one float32 tensor per sequence, token-aligned, 0 where
         the mask is 0. With `reference`, of the frozen model that `config.model` holds (kept when klCoef > 0)."""
-        values: list[Tensor] = await self._everywhere("log_probs", ray.put(batch), reference=reference)
+        values: list[Tensor] = await self._on_all_ranks("log_probs", ray.put(batch), reference=reference)
         return values
 
     async def set_learning_rate(self, lr: float) -> None:
         """Learning rate of the next step on."""
-        await self._everywhere("set_learning_rate", lr)
+        await self._on_all_ranks("set_learning_rate", lr)
 
     async def save(self, folder: Path) -> None:
         """Write weights, optimizer and RNG to `folder`, which all ranks reach; see `checkpoints.CheckpointStore`."""
-        await self._everywhere("save", str(folder))
+        await self._on_all_ranks("save", str(folder))
 
     async def load(self, folder: Path) -> None:
         """Continue exactly where `save` wrote `folder`, under this or another layout."""
-        await self._everywhere("load", str(folder))
+        await self._on_all_ranks("load", str(folder))
 
     async def save_hf(self, folder: Path) -> None:
         """Write the weights in Hugging Face format, with configuration and tokenizer."""
-        await self._everywhere("save_hf", str(folder))
+        await self._on_all_ranks("save_hf", str(folder))
 
     async def weight_endpoint(self) -> tuple[str, int]:
         """Address of rank 0's node and a port free there, for the update group's rendezvous."""
@@ -132,31 +132,31 @@ class TrainGroup:
         ])  # fmt: skip
 
     async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]:
-        """What one full transfer consists of, in order; the same for every update of the job."""
-        buckets: list[WeightBucket] = await self._everywhere("weight_buckets", max_bytes)
+        """The buckets of one full transfer, in order; the same for every update of the job."""
+        buckets: list[WeightBucket] = await self._on_all_ranks("weight_buckets", max_bytes)
         return buckets
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None:
         """Gather bucket `number` of the last `weight_buckets` from all ranks and broadcast it to the update group."""
-        await self._everywhere("broadcast_bucket", number, group_name)
+        await self._on_all_ranks("broadcast_bucket", number, group_name)
 
     async def locations(self) -> list[Location]:
         """Where each rank computes, in rank order."""
         return self._locations
 
-    async def share_bucket(self, number: int) -> list[str]:
+    async def export_bucket(self, number: int) -> list[str]:
         """Gather bucket `number` of the last `weight_buckets` on every rank's GPU; a handle per rank, with which an
         engine on the same GPU reads it until the next bucket or `release_bucket`."""
-        handles: list[str] = await self._all([rank.share_bucket.remote(number) for rank in self._ranks])
+        handles: list[str] = await self._all([rank.export_bucket.remote(number) for rank in self._ranks])
         return handles
 
     async def release_bucket(self) -> None:
-        """Give up the bucket shared last."""
-        await self._everywhere("release_bucket")
+        """Free the bucket that was exported last."""
+        await self._on_all_ranks("release_bucket")
 
     async def release_memory(self) -> None:
-        """Leave engines on the same GPUs all memory but weights and optimizer, until the next step."""
-        await self._everywhere("release_memory")
+        """Free all GPU memory except weights and optimizer, for engines on the same GPUs, until the next step."""
+        await self._on_all_ranks("release_memory")
 
     async def disconnect_engines(self, group_name: str) -> None:
         """Leave the update group; no-op when not connected."""
@@ -180,12 +180,12 @@ class TrainGroup:
             for number, (location, rank) in enumerate(placed)
         ])  # fmt: skip
 
-    async def _everywhere(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+    async def _on_all_ranks(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Rank 0's result of calling `method` on every rank."""
         return (await self._all([rank.run.remote(method, *arguments, **keywords) for rank in self._ranks]))[0]
 
     async def _all(self, calls: Sequence[Awaitable[Any]]) -> list[Any]:
-        """Results in order; the first failure raises at once, since the other ranks may wait for the failed one."""
+        """Results in order; the first failure is raised at once, because other ranks may wait for the failed one."""
         tasks = [asyncio.ensure_future(_result(call)) for call in calls]
         done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for number, task in enumerate(tasks):
@@ -200,7 +200,7 @@ class TrainGroup:
 
 
 def _described(cause: BaseException, error: BaseException) -> str:
-    """The failure in words; an exception without any, such as a bare assertion, by where it was raised."""
+    """The failure in words; an exception without a message, such as a bare assertion, by its location."""
     name = type(cause).__name__
     if str(cause).strip():
         return f"{name}: {cause}"

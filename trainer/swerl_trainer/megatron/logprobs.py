@@ -34,7 +34,7 @@ def forward(model: Any, micro_batch: MicroBatch, algorithm: AlgorithmSpec, devic
         position_ids[None].to(device),
         None,
         packed_seq_params=_packed(micro_batch, device),
-        output_processor=_token_figures,
+        output_processor=_token_terms,
         output_processor_context=(micro_batch, algorithm, local),
     )
     return output
@@ -71,7 +71,7 @@ def _packed(micro_batch: MicroBatch, device: torch.device) -> PackedSeqParams:
     )
 
 
-def _token_figures(
+def _token_terms(
     *,
     hidden_states: Tensor,
     output_layer: Any,
@@ -94,10 +94,10 @@ def _token_figures(
     logits = _logits(output_layer, output_weight, hidden_states)
     if algorithm.temperature != 1.0:
         logits = logits / algorithm.temperature
-    figures = _logprobs_and_entropy(logits, labels, differentiable_entropy=algorithm.entropy_coef > 0)
+    metrics = _logprobs_and_entropy(logits, labels, differentiable_entropy=algorithm.entropy_coef > 0)
     if local is None:
-        return figures
-    return _gather_context(figures, micro_batch.boundaries).index_select(1, positions)
+        return metrics
+    return _gather_context(metrics, micro_batch.boundaries).index_select(1, positions)
 
 
 def _logits(output_layer: Any, output_weight: Tensor | None, hidden_states: Tensor) -> Tensor:
@@ -151,13 +151,13 @@ class _SumOverRanks(torch.autograd.Function):  # type: ignore[misc, unused-ignor
         return gradients[0], None
 
 
-def _gather_context(figures: Tensor, boundaries: Tensor) -> Tensor:
+def _gather_context(metrics: Tensor, boundaries: Tensor) -> Tensor:
     """[2, t/n] of this context-parallel rank to [2, t] in packed order; every rank continues with the same numbers, so
     the gradient of a rank is its own slice."""
     group = parallel_state.get_context_parallel_group()
     gathered = gather_from_sequence_parallel_region(
-        figures.t().contiguous(), tensor_parallel_output_grad=False, group=group
+        metrics.t().contiguous(), tensor_parallel_output_grad=False, group=group
     )
     order = torch.cat([_positions_of_rank(boundaries, rank, group.size()) for rank in range(group.size())])
-    in_order: Tensor = gathered.index_select(0, order.argsort().to(figures.device))
+    in_order: Tensor = gathered.index_select(0, order.argsort().to(metrics.device))
     return in_order.t()

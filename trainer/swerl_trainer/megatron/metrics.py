@@ -1,4 +1,4 @@
-"""Figures of a training step, gathered over micro-batches and data-parallel ranks."""
+"""Metrics of a training step, gathered over micro-batches and data-parallel ranks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from swerl_trainer.algorithm.loss import MAXIMA, SUMS, LossReport
 
 # Every key of a step's metrics. Means are weighted as the loss is.
 METRICS: dict[str, str] = {
-    "loss": "what was minimised",
+    "loss": "the minimised loss",
     "policy_loss": "the loss without KL and entropy terms",
     "kl": "k3 estimate of KL(policy || reference), when klCoef > 0",
     "entropy": "entropy of the policy at the trained tokens, nats",
     "ratio": "probability ratio to the policy that began the step",
-    "clip_fraction": "share of tokens whose gradient the clip removed",
+    "clip_fraction": "fraction of tokens whose gradient the clip removed",
     "update_kl": "mean log-ratio of the policy that began the step to the current one",
     "correction_weight": "importance weight that repairs the engine/trainer difference",
-    "correction_active": "share of tokens whose importance weight met a bound",
+    "correction_active": "fraction of tokens whose importance weight met a bound",
     "mismatch_kl": "k3 estimate of KL(engine || trainer) over the sampled tokens",
     "logprob_abs_diff": "mean |trainer - engine| log-probability",
     "logprob_abs_diff_max": "largest |trainer - engine| log-probability",
@@ -28,7 +28,7 @@ METRICS: dict[str, str] = {
     "lr": "learning rate",
     "sequences": "sequences in the batch",
     "tokens": "tokens in the batch",
-    "trainable_tokens": "tokens the loss saw",
+    "trainable_tokens": "tokens in the loss",
     "micro_batches": "micro-batches per rank",
     "updates": "optimiser steps taken",
     "seconds": "time the step took",
@@ -39,7 +39,7 @@ METRICS: dict[str, str] = {
 def reduce_reports(
     reports: Sequence[LossReport], data_group: dist.ProcessGroup, device: torch.device
 ) -> dict[str, float]:
-    """Figures of one optimiser step from this rank's micro-batches; the same on all ranks of `data_group`."""
+    """Metrics of one optimiser step from this rank's micro-batches; the same on all ranks of `data_group`."""
     sums = torch.zeros(2, len(SUMS), dtype=torch.float64, device=device)  # value, whether any micro-batch had it
     maxima = torch.full((len(MAXIMA),), -1.0, dtype=torch.float64, device=device)
     for report in reports:
@@ -52,11 +52,11 @@ def reduce_reports(
             maxima[position] = torch.maximum(maxima[position], value.double())
     dist.all_reduce(sums, group=data_group)
     dist.all_reduce(maxima, op=dist.ReduceOp.MAX, group=data_group)
-    figures = {name: float(sums[0, i]) for i, name in enumerate(SUMS) if sums[1, i] > 0}
-    return figures | {name: float(maxima[i]) for i, name in enumerate(MAXIMA) if maxima[i] >= 0}
+    metrics = {name: float(sums[0, i]) for i, name in enumerate(SUMS) if sums[1, i] > 0}
+    return metrics | {name: float(maxima[i]) for i, name in enumerate(MAXIMA) if maxima[i] >= 0}
 
 
 def over_minibatches(parts: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Figures of a batch from those of its optimiser steps: the largest of maxima, the mean of the rest."""
+    """Metrics of a batch from those of its optimiser steps: the largest of maxima, the mean of the rest."""
     keys = [key for key in parts[0] if all(key in part for part in parts)] if parts else []
     return {key: (max if key in MAXIMA else fmean)(part[key] for part in parts) for key in keys}

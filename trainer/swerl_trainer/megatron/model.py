@@ -1,4 +1,4 @@
-"""The Megatron model of one rank: built for its place in the layout, filled from a Hugging Face folder.
+"""The Megatron model of one rank: built for its position in the layout, filled from a Hugging Face folder.
 
 Guarantees: `load_weights` fills every parameter this rank holds; `export_weights` yields the whole model in Hugging
 Face names and order on every rank, gathered over tensor- and pipeline-parallel ranks, one tensor at a time.
@@ -15,11 +15,11 @@ from swerl_trainer.megatron.architecture import Architecture
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.conversion import (
     EMBEDDING,
-    Entry,
+    ParameterMapping,
     check_tensors,
-    entries,
     from_megatron,
     hf_shapes,
+    parameter_mappings,
     to_megatron,
 )
 from swerl_trainer.megatron.device import Device
@@ -100,7 +100,7 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
         shard = to_megatron(entry, reader.tensors(entry.hf), architecture, rank, size)
         _parameter(parameters, entry).copy_(shard)
     if architecture.tied and "output_layer.weight" in parameters:  # the last stage's own copy of the embedding
-        embedding = Entry(("output_layer.weight",), (EMBEDDING,), 0, split=0)
+        embedding = ParameterMapping(("output_layer.weight",), (EMBEDDING,), 0, split=0)
         shard = to_megatron(embedding, reader.tensors(embedding.hf), architecture, rank, size)
         parameters["output_layer.weight"].copy_(shard)
 
@@ -113,7 +113,7 @@ def export_weights(
     parameters = dict(model.named_parameters())
     shapes = hf_shapes(architecture)
     stages = parallel_state.get_pipeline_model_parallel_world_size()
-    for entry in entries(architecture, stages):
+    for entry in parameter_mappings(architecture, stages):
         if names is not None and not set(entry.hf) & set(names):
             continue
         owner = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
@@ -129,7 +129,9 @@ def export_weights(
                 yield name, whole
 
 
-def _gather(parameters: dict[str, Tensor], entry: Entry, architecture: Architecture) -> Iterator[tuple[str, Tensor]]:
+def _gather(
+    parameters: dict[str, Tensor], entry: ParameterMapping, architecture: Architecture
+) -> Iterator[tuple[str, Tensor]]:
     shard = _parameter(parameters, entry).detach().contiguous()
     size = parallel_state.get_tensor_model_parallel_world_size()
     shards = [shard]
@@ -139,13 +141,13 @@ def _gather(parameters: dict[str, Tensor], entry: Entry, architecture: Architect
     return from_megatron(entry, shards, architecture)
 
 
-def _owned(architecture: Architecture) -> Iterator[Entry]:
+def _owned(architecture: Architecture) -> Iterator[ParameterMapping]:
     stage, stages = (
         parallel_state.get_pipeline_model_parallel_rank(),
         parallel_state.get_pipeline_model_parallel_world_size(),
     )
-    return (entry for entry in entries(architecture, stages) if entry.stage == stage)
+    return (entry for entry in parameter_mappings(architecture, stages) if entry.stage == stage)
 
 
-def _parameter(parameters: dict[str, Tensor], entry: Entry) -> Tensor:
+def _parameter(parameters: dict[str, Tensor], entry: ParameterMapping) -> Tensor:
     return next(parameters[name] for name in entry.megatron if name in parameters)

@@ -15,7 +15,7 @@ from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 ADAM_BETAS = (0.9, 0.98)
 ADAM_EPSILON = 1e-8
 
-# On the host Megatron steps with its hybrid optimizer, which takes gradients as the precision-aware one does.
+# On the host Megatron uses its hybrid optimizer, which takes gradients like the precision-aware one.
 _OFFLOAD: dict[str, Any] = {
     "optimizer_cpu_offload": True,
     "optimizer_offload_fraction": 1.0,
@@ -25,10 +25,12 @@ _OFFLOAD: dict[str, Any] = {
 
 
 def build_optimizer(module: DistributedDataParallel, rank: RankConfig, device: Device) -> Any:
-    """Megatron's distributed optimizer of `module`. Raises TrainerError when `offload` cannot be had."""
+    """Megatron's distributed optimizer of `module`. Raises TrainerError when `offload` is not possible."""
     offload = rank.trainer.offload and device.cuda
     if offload and not device.transformer_engine:
-        raise TrainerError("trainer.offload needs transformer_engine in the trainer image; install it or leave it out")
+        raise TrainerError(
+            "trainer.offload needs transformer_engine in the trainer image; install it or set offload to false"
+        )
     algorithm, dtype = rank.algorithm, getattr(torch, rank.dtype)
     config = OptimizerConfig(
         optimizer="adam",

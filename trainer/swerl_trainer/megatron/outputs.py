@@ -1,4 +1,4 @@
-"""What a pass over a micro-batch makes of the model's output: Megatron's `loss_func` of training and of measuring."""
+"""Megatron's `loss_func` for training passes and for forward-only passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def report_loss(
 ) -> tuple[Tensor, LossReport]:
     """Loss function of a training pass; `output` is [2, n] as `logprobs.forward` gives it."""
 
-    def put(values: Tensor | None) -> Tensor | None:
+    def to_device(values: Tensor | None) -> Tensor | None:
         return None if values is None else values.to(output.device)
 
     terms = TokenTerms(
@@ -23,9 +23,9 @@ def report_loss(
         weights=micro_batch.weights.to(output.device),
         sequence=micro_batch.sequence.to(output.device),
         sequences=micro_batch.sequences,
-        rollout=put(micro_batch.rollout),
-        old=put(micro_batch.old),
-        reference=put(micro_batch.reference),
+        rollout=to_device(micro_batch.rollout),
+        old=to_device(micro_batch.old),
+        reference=to_device(micro_batch.reference),
     )
     report = micro_batch_loss(terms, algorithm)
     return report.loss * scale, report

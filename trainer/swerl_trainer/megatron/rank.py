@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TrainRank:
-    """Made without a rank, so that ranks can be numbered by where the actors landed; then `begin`, then `run`."""
+    """Created without a rank, so that ranks are numbered by the actors' nodes; then `begin`, then `run`."""
 
     def __init__(self) -> None:
         self._rank = -1
@@ -53,10 +53,10 @@ class TrainRank:
         result = getattr(self._trainer, method)(*arguments, **keywords)
         return result if self._rank == 0 else None
 
-    def share_bucket(self, number: int) -> str:
-        """See WeightSender.share; every rank has a handle of its own."""
+    def export_bucket(self, number: int) -> str:
+        """See WeightSender.export; every rank has a handle of its own."""
         assert self._trainer is not None
-        return self._trainer.share_bucket(number)
+        return self._trainer.export_bucket(number)
 
     def connect(
         self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float

@@ -1,7 +1,7 @@
-"""Handing a flat bucket of weights to an engine on the same device without copying it through the host (CUDA IPC).
+"""Exporting a flat bucket of weights to an engine on the same device without a copy through the host (CUDA IPC).
 
-Guarantees: what travels is a handle of a few hundred bytes; SGLang's own functions make it, so that its unpickler,
-which refuses everything it does not know, takes it.
+Guarantees: only a handle of a few hundred bytes is sent; SGLang's own functions make it, because its unpickler accepts
+only known types.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from torch import Tensor
 
 
 def handle_of(flat: Tensor, bucket: WeightBucket) -> str:
-    """What `update_weights_from_tensor` takes per rank with `load_format="flattened_bucket"`; valid while `flat` lives.
+    """The argument of `update_weights_from_tensor` per rank with `load_format="flattened_bucket"`; valid while `flat`
+    lives.
 
     `flat`: uint8 [bucket.bytes], laid out as `bucket` says.
     """
     if flat.is_cuda:
-        monkey_patch_torch_reductions()  # names the device by UUID: each process numbers its own
+        monkey_patch_torch_reductions()  # identifies the device by UUID, because each process numbers its own
         torch.cuda.synchronize(flat.device)
     content = {"flattened_tensor": flat, "metadata": _metadata(bucket)}
     return str(MultiprocessingSerializer.serialize(content, output_str=True))

@@ -1,5 +1,5 @@
-"""What Megatron's distributed optimizer needs to save and load torch's AdamW, which it uses where neither Transformer
-Engine nor Apex is installed. Nothing here changes a number that training computes.
+"""Support for saving and loading torch's AdamW in Megatron's distributed optimizer, which uses it where neither
+Transformer Engine nor Apex is installed. Nothing here changes a number that training computes.
 """
 
 from __future__ import annotations

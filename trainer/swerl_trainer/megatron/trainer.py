@@ -1,4 +1,4 @@
-"""What one rank of the training group does.
+"""One rank of the training group.
 
 Guarantees: every public method is a collective of all ranks; a step's loss and gradients do not depend on how the batch
 is packed or spread over ranks; a gradient that is not finite raises before it reaches the weights.
@@ -45,7 +45,7 @@ from megatron.core.transformer.module import Float16Module
 class MegatronTrainer:
     """One rank; joins the process group at `tcp://address:port` when it is made and loads the model's weights.
 
-    `device`: what this process has, unless given.
+    `device`: by default that of this process.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class MegatronTrainer:
     def train_step(self, batch: Batch) -> dict[str, float]:
         """One pass over `batch`; metrics named in METRICS. An empty batch changes nothing."""
         began = time.monotonic()
-        figures = [self._update(part) for part in self._parts(batch)]
+        metrics = [self._update(part) for part in self._optimiser_steps(batch)]
         seconds = time.monotonic() - began
-        return over_minibatches(figures) | {
+        return over_minibatches(metrics) | {
             "sequences": float(len(batch)),
             "tokens": float(batch.tokens),
             "trainable_tokens": float(batch.trainable_tokens),
@@ -139,10 +139,10 @@ class MegatronTrainer:
         with self.device.active():
             self.sender.broadcast(number, group_name)
 
-    def share_bucket(self, number: int) -> str:
-        """See WeightSender.share."""
+    def export_bucket(self, number: int) -> str:
+        """See WeightSender.export."""
         with self.device.active():
-            return self.sender.share(number)
+            return self.sender.export(number)
 
     def release_bucket(self) -> None:
         """See WeightSender.release."""
@@ -186,8 +186,8 @@ class MegatronTrainer:
         config.grad_scale_func = self.optimizer.scale_loss
         self.megatron_config = config
 
-    def _parts(self, batch: Batch) -> list[Batch]:
-        """What the optimiser steps of `batch` see; demonstrations are one step."""
+    def _optimiser_steps(self, batch: Batch) -> list[Batch]:
+        """The batches of the optimiser steps of `batch`; demonstrations are one step."""
         if not len(batch) or batch.demonstrations:
             return [batch] if len(batch) else []
         if self._reference is not None:
@@ -204,7 +204,7 @@ class MegatronTrainer:
         algorithm = supervised(self.algorithm) if batch.demonstrations else self.algorithm
         with self.device.active():
             if self.device.cuda:
-                self.module.restore_grad_buffers()  # does nothing unless they were released
+                self.module.restore_grad_buffers()  # no-op unless they were released
             self.module.zero_grad_buffer()
             self.optimizer.zero_grad()
             finish = partial(report_loss, algorithm=algorithm, scale=scale)
@@ -212,16 +212,16 @@ class MegatronTrainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.lr
             _, grad_norm, _ = self.optimizer.step()
-            figures = self._share_figures(reports)
+            metrics = self._broadcast_metrics(reports)
         self.updates += 1
-        return figures | {
+        return metrics | {
             "grad_norm": float(grad_norm or 0.0),
             "lr": self.lr,
             "micro_batches": float(len(micro_batches)),
         }
 
-    def _share_figures(self, reports: Sequence[LossReport]) -> dict[str, float]:
-        """Figures of the last pipeline stage, on every rank."""
+    def _broadcast_metrics(self, reports: Sequence[LossReport]) -> dict[str, float]:
+        """Metrics of the last pipeline stage, on every rank."""
         holder: list[dict[str, float]] = [{}]
         if parallel_state.is_pipeline_last_stage():
             holder = [reduce_reports(reports, parallel_state.get_data_parallel_group(), self.device.torch)]
@@ -231,7 +231,7 @@ class MegatronTrainer:
         return holder[0]
 
     def _micro_batches(self, batch: Batch) -> list[MicroBatch]:
-        """This rank's share of `batch`."""
+        """This rank's micro-batches of `batch`."""
         trainer = self.config.trainer
         plan = schedule(
             [len(sequence) for sequence in batch.sequences],
@@ -247,7 +247,7 @@ class MegatronTrainer:
     def _schedule(
         self, micro_batches: Sequence[MicroBatch], algorithm: AlgorithmSpec, finish: Any, *, forward_only: bool
     ) -> list[Any]:
-        """Run Megatron's pipeline schedule; what `finish(output, micro_batch)` reports, on the last stage."""
+        """Run Megatron's pipeline schedule; the reports of `finish(output, micro_batch)`, on the last stage."""
 
         def step(iterator: Iterator[MicroBatch], model: Any) -> tuple[Tensor, Any]:
             micro_batch = next(iterator)
@@ -271,19 +271,19 @@ class MegatronTrainer:
 
     @contextlib.contextmanager
     def _weights(self, reference: bool) -> Iterator[None]:
-        """Within it the model has the reference's weights, when `reference` is set."""
+        """Context in which the model has the reference's weights, if `reference` is set."""
         if not reference:
             yield
             return
         if self._reference is None:
-            raise TrainerError("no reference model is kept: set algorithm.klCoef above 0")
+            raise TrainerError("there is no reference model: set algorithm.klCoef above 0")
         current = self._copy_weights()
-        self._put_weights(self._reference)
+        self._set_weights(self._reference)
         try:
             yield
         finally:
-            self._put_weights(current)
+            self._set_weights(current)
 
-    def _put_weights(self, weights: Sequence[Tensor]) -> None:
+    def _set_weights(self, weights: Sequence[Tensor]) -> None:
         for parameter, value in zip(self.model.parameters(), weights, strict=True):
             parameter.data.copy_(value)

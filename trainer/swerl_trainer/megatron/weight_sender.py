@@ -1,5 +1,5 @@
 """The training side of a weight update: rank 0 broadcasts flat buckets to the engines' update group, or every rank
-shares them with the engine on its own GPU.
+exports them to the engine on its own GPU.
 
 Guarantees: a bucket's bytes are laid out as SGLang's `flattened_bucket` load format expects them, in the order of its
 metadata; a group that could not be joined completely is not kept.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WeightSender:
-    """One rank's part. Every rank takes part in `broadcast` and `share`; only rank 0 calls `connect` and `close`."""
+    """One rank's part. Every rank takes part in `broadcast` and `export`; only rank 0 calls `connect` and `close`."""
 
     def __init__(self, model: Any, architecture: Architecture, device: Device) -> None:
         self._model = model
@@ -45,7 +45,7 @@ class WeightSender:
             )
         except Exception as error:
             raise WeightTransferError(
-                f"update group {group_name} at {address}:{port} did not gather {world_size} members "
+                f"update group {group_name} at {address}:{port} did not reach {world_size} members "
                 f"in {timeout:.0f} s: {error}"
             ) from error
 
@@ -93,9 +93,9 @@ class WeightSender:
             self.close(group_name)
             raise WeightTransferError(f"bucket {number} did not reach every engine of {group_name}: {error}") from error
 
-    def share(self, number: int) -> str:
-        """Gather bucket `number` of the last `metadata` on this rank's device; its handle, valid until the next `share`
-        or `release`."""
+    def export(self, number: int) -> str:
+        """Gather bucket `number` of the last `metadata` on this rank's device; its handle, valid until the next
+        `export` or `release`."""
         from swerl_trainer.megatron.tensor_ipc import handle_of
 
         self._shared = self._gather(number, keep=True)

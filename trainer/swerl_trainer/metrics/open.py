@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 def open_sinks(
     folder: Path, *, job: str, run: str, attempt: int, keep: Mapping[str, int], config: Mapping[str, Any]
 ) -> Sinks:
-    """JSONL at `folder`/metrics.jsonl always; the others where they work. Nobody else may write to `folder`.
+    """JSONL at `folder`/metrics.jsonl always; the others where they work. No other process may write to `folder`.
 
-    `keep`: by kind of row, the last step that is not done again; `run`: what identifies the job over its attempts.
+    `keep`: by kind of row, the last step that is not repeated; `run`: identifies the job over its attempts.
     """
     sinks: list[Sink] = [JsonlSink(folder / "metrics.jsonl", attempt=attempt, keep=keep)]
     others: dict[str, Callable[[], Sink]] = {
@@ -32,5 +32,5 @@ def open_sinks(
         try:
             sinks.append(opened())
         except Exception as error:
-            logger.warning("no figures to %s: %s", name, error)
+            logger.warning("metrics do not go to %s: %s", name, error)
     return Sinks(sinks)

@@ -1,7 +1,7 @@
-"""Where figures go.
+"""Sinks of metrics: JSONL, TensorBoard, Prometheus, wandb.
 
-Guarantees: after a resume the JSONL file holds one row per step, rows of steps that are done again being taken out
-first; a row that the disk refuses leaves the others as they are; a sink that fails is logged and never stops training.
+Guarantees: after a resume the JSONL file holds one row per step, because rows of repeated steps are removed first; a
+row that cannot be written leaves the others unchanged; a sink that fails is logged and never stops training.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PROMETHEUS_PORT = 9102
 
 
 class Sink(Protocol):
-    """Takes the figures of one step."""
+    """Writes the metrics of one step."""
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
+    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
         """`kind`: step, supervised or evaluation."""
         ...
 
@@ -33,20 +33,20 @@ class Sink(Protocol):
 
 
 class JsonlSink:
-    """One JSON object per line: kind, step, attempt, time, and the figures. The file is that of one job alone."""
+    """One JSON object per line: kind, step, attempt, time, and the metrics. The file belongs to one job."""
 
     def __init__(self, path: Path, *, attempt: int, keep: Mapping[str, int]) -> None:
-        """`keep`: by kind, the last step whose row stays; later ones are done again."""
+        """`keep`: by kind, the last step whose row stays; later steps are repeated."""
         self._attempt = attempt
         self._journal = Journal(path, dict)
         if path.is_file():
             kept = [row for row in rows(path) if row["step"] <= keep.get(row["kind"], -1)]
             write_atomic({path: [f"{json.dumps(row)}\n".encode() for row in kept]})
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Append one row and have it on disk."""
+    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Append one row and flush it to disk."""
         self._journal.append(
-            {"kind": kind, "step": step, "attempt": self._attempt, "time": round(time.time(), 3), **figures}
+            {"kind": kind, "step": step, "attempt": self._attempt, "time": round(time.time(), 3), **metrics}
         )
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class JsonlSink:
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Complete rows of a JSONL file; a last line cut off by a crash is left out."""
+    """Complete rows of a JSONL file; an incomplete last line is skipped."""
     for line in path.read_text().splitlines():
         try:
             row = json.loads(line)
@@ -65,16 +65,16 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class TensorBoardSink:
-    """Event files; steps done again replace the earlier ones."""
+    """Event files; repeated steps replace the earlier ones."""
 
     def __init__(self, folder: Path, *, first_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(folder), purge_step=first_step)
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Add one scalar per figure."""
-        for name, value in figures.items():
+    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Add one scalar per metric."""
+        for name, value in metrics.items():
             self._writer.add_scalar(name if kind == "step" else f"{kind}/{name}", value, step)
         self._writer.flush()
 
@@ -84,7 +84,7 @@ class TensorBoardSink:
 
 
 class PrometheusSink:
-    """The newest figures as gauges `swerl_<name>` with the job's name as label."""
+    """The newest metrics as gauges `swerl_<name>` with the job's name as label."""
 
     def __init__(self, job: str, port: int = PROMETHEUS_PORT) -> None:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -96,10 +96,10 @@ class PrometheusSink:
         registry.register(self)
         self._server, _ = start_http_server(port, registry=registry)
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Remember the figures for the next scrape."""
+    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Keep the metrics for the next scrape."""
         with self._lock:
-            self._values |= {"step" if kind == "step" else f"{kind}_step": float(step), **figures}
+            self._values |= {"step" if kind == "step" else f"{kind}_step": float(step), **metrics}
 
     def collect(self) -> Iterator[Any]:
         """Gauges for prometheus_client."""
@@ -120,16 +120,16 @@ class PrometheusSink:
 
 
 class WandbSink:
-    """A wandb run that goes on over attempts; used when wandb is installed and WANDB_API_KEY is given."""
+    """A wandb run that continues over attempts; used when wandb is installed and WANDB_API_KEY is given."""
 
     def __init__(self, job: str, run: str, config: Mapping[str, Any]) -> None:
         wandb: Any = importlib.import_module("wandb")
         self._run: Any = wandb.init(project="swe-rl", name=job, id=run, resume="allow", config=dict(config))
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Log the figures at `step`."""
+    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Log the metrics at `step`."""
         prefix = "" if kind == "step" else f"{kind}/"
-        self._run.log({f"{prefix}{name}": value for name, value in figures.items()} | {"step": step})
+        self._run.log({f"{prefix}{name}": value for name, value in metrics.items()} | {"step": step})
 
     def close(self) -> None:
         """Finish the run."""
@@ -142,13 +142,13 @@ class Sinks:
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = list(sinks)
 
-    def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
-        """Give the figures to every sink."""
+    def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Give the metrics to every sink."""
         for sink in self._sinks:
             try:
-                sink.write(kind, step, figures)
+                sink.write(kind, step, metrics)
             except Exception:
-                logger.exception("%s did not take the figures of step %d", type(sink).__name__, step)
+                logger.exception("%s did not write the metrics of step %d", type(sink).__name__, step)
 
     def close(self) -> None:
         """Close every sink."""

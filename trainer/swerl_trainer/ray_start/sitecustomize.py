@@ -20,7 +20,7 @@ AGENTS = {
 }
 
 
-def announce(arguments: list[str]) -> list[str]:
+def write_port_files(arguments: list[str]) -> list[str]:
     """Write the port files of the Ray agent with this command line; the files written."""
     names = next((AGENTS[end] for argument in arguments for end in AGENTS if argument.endswith(end)), {})
     flags = dict(argument.split("=", 1) for argument in arguments if argument.startswith("--") and "=" in argument)
@@ -36,4 +36,4 @@ def announce(arguments: list[str]) -> list[str]:
     return written
 
 
-announce(sys.orig_argv)
+write_port_files(sys.orig_argv)

@@ -1,5 +1,5 @@
 """From the task cursor to graded rollouts.
 
-`cursor` says which task comes next, `dispatcher` decides which groups run when (pure), `worker` runs episodes and
-gradings, `runner` carries out the one with the other.
+`cursor` orders the tasks, `dispatcher` decides which groups run when (pure), `worker` runs episodes and gradings, and
+`runner` executes the dispatcher's actions on the workers.
 """

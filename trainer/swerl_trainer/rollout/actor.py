@@ -1,7 +1,7 @@
 """The rollout worker as a Ray actor, and the driver's handle on it.
 
-Guarantees: an actor that died is made again at the next call; the episodes it ran are reported lost, never silently
-missing; nothing here imports torch.
+Guarantees: an actor that died is replaced before the next call; its episodes are reported as lost; nothing here imports
+torch.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from swerl_api.names import ROLLOUT_RESOURCE
 from swerl_kube import KubeClient
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
+from swerl_trainer.rollout.dependencies import WorkerDependencies
 from swerl_trainer.rollout.group import TaskCounts
-from swerl_trainer.rollout.parts import WorkerParts
 from swerl_trainer.rollout.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-RESERVE = 60  # seconds of a sandbox's lifetime kept for what comes before and after its episode
+RESERVE = 60  # seconds of a sandbox's lifetime for the work before and after its episode
 
 
 class RolloutActor:
@@ -81,7 +81,7 @@ class RolloutActor:
         client = await self._open.enter_async_context(KubeClient.from_environment(self._kubeconfig))
         http = await self._open.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
         grading = await self._open.enter_async_context(grader(client, job))
-        parts = WorkerParts(
+        dependencies = WorkerDependencies(
             tasks={"train": train, "evaluation": held_out},
             sandboxes=KubernetesSandboxes(client, job),
             grading=grading,
@@ -99,7 +99,7 @@ class RolloutActor:
                 "max_new_tokens": spec.agent.max_tokens_per_turn,
             },
         )
-        return Worker(parts)
+        return Worker(dependencies)
 
     async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
         job, chosen, algorithm = self._job, self._job.spec.agent, self._job.spec.algorithm
@@ -179,13 +179,13 @@ def _tasks(job: Job, selection: TaskSelection, path: Path, purpose: Purpose) -> 
 
 
 def _encoding(job: Job, tokenizer: HFTokenizer) -> Callable[[Episode], Sequence[TokenSegment]] | None:
-    """How episodes become what is trained; None: it is what was sampled."""
+    """The encoding of an episode to train on; None: the sampled tokens."""
     if job.spec.algorithm.encoding == "sampled":
         return None
-    longest = max_input_tokens(job.spec.agent)  # of the conversations that the model read whole
+    longest = max_input_tokens(job.spec.agent)  # of conversations that the model read whole
     return lambda episode: retokenize(tokenizer, episode.messages, max_context=longest)
 
 
 def policy_tokenizer(job: Job) -> HFTokenizer:
-    """The tokenizer of the trained model, as the agent's protocol and the job's chat template want it."""
+    """The tokenizer of the trained model, with the agent's protocol and the job's chat template."""
     return agent_tokenizer(job.spec.agent, job.spec.model.tokenizer or job.paths.model)

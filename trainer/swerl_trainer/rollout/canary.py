@@ -1,8 +1,8 @@
-"""The gold canary: now and then the reference fix of a training task is graded, as a patch of the policy would be.
+"""The gold canary: every few steps, the reference fix of a training task is graded as its patches are.
 
-Guarantees: it runs beside the training and never holds it up; at most one is graded at a time; a kept verdict does not
-count, and neither does what infrastructure did. A fix that does not pass any more means that grading is broken, or the
-task: rewards since then are in doubt.
+Guarantees: training never waits for it; at most one fix is graded at a time; cached verdicts and infrastructure
+failures do not count. A fix that no longer passes means that grading or the task is broken, and that rewards are
+unreliable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GradeFix = Callable[[int], Awaitable[Verdict | None]]  # the verdict on a task's
 
 
 class GoldCanary:
-    """Grades the fix of another one of `tasks` tasks every `every` steps (0: never)."""
+    """Grades the fix of the next of `tasks` tasks every `every` steps (0: never)."""
 
     def __init__(self, grade: GradeFix, *, tasks: int, every: int) -> None:
         self._grade, self._tasks, self._every = grade, tasks, every
@@ -27,24 +27,24 @@ class GoldCanary:
         self._passed = self._failed = 0
 
     def step(self, done: int) -> None:
-        """`done` steps are done; begin when it is time, unless the last one still runs."""
+        """Start a grading if it is due after `done` steps and the previous one has ended."""
         busy = self._running is not None and not self._running.done()
         if self._every and done % self._every == 0 and not busy:
             task = (done // self._every - 1) % self._tasks
-            self._running = asyncio.create_task(self._try(task), name=f"gold canary of task {task}")
+            self._running = asyncio.create_task(self._grade_fix(task), name=f"gold canary of task {task}")
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Fixes that passed and that did not, since the attempt began."""
+        """Fixes that passed and failed since the attempt began."""
         return self._passed, self._failed
 
     async def close(self) -> None:
-        """Stop what runs."""
+        """Cancel a grading that runs."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
-    async def _try(self, task: int) -> None:
+    async def _grade_fix(self, task: int) -> None:
         try:
             verdict = await self._grade(task)
         except Exception as error:

@@ -12,11 +12,11 @@ from swerl_api import API_VERSION
 from swerl_kube import KubeClient
 from swerl_trainer.job import Job
 
-PATIENCE = 24 * 3600.0  # seconds; a sandbox may wait for room in the cluster, its own failure comes as an error
+READY_TIMEOUT = 24 * 3600.0  # seconds; a sandbox may wait for room in the cluster, and its own failure is an error
 
 
 class KubernetesSandboxes:
-    """Makes SweSandboxes that live as long as the driver's Lease."""
+    """Creates SweSandboxes whose lifetime is bound to the driver's Lease."""
 
     def __init__(self, client: KubeClient, job: Job) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class KubernetesSandboxes:
         self._watch: SandboxWatch | None = None
         self._alive: dict[str, int] = {}  # SweSandbox -> its replicas
 
-    async def declare(self, name: str, task: Task, replicas: int) -> Declared:
+    async def declare(self, name: str, task: Task, replicas: int) -> CountedGroup:
         """Create one SweSandbox."""
         self._watch = await SandboxWatch.shared(self._client, self._job.namespace, self._job.name)
         group = await SandboxGroup.declare(
@@ -38,25 +38,25 @@ class KubernetesSandboxes:
                 owner=self._job.lease,
             ),
             labels=self._job.labels | queue_labels(self._job.spec.sandbox),
-            owner_ref=owner(self._job),
+            owner_ref=owner_reference(self._job),
             namespace=self._job.namespace,
         )
-        group.prefetch(PATIENCE)
+        group.prefetch(READY_TIMEOUT)
         self._alive[name] = replicas
-        return Declared(group, self._alive)
+        return CountedGroup(group, self._alive)
 
     def counts(self) -> tuple[int, int]:
         """Sandboxes of this worker that are (pending, ready)."""
         pending = ready = 0
         for name, replicas in self._alive.items():
-            seen = (self._watch.group(name) if self._watch else None) or {}
-            status = seen.get("status") or {}
+            observed = (self._watch.group(name) if self._watch else None) or {}
+            status = observed.get("status") or {}
             ready += status.get("ready") or 0
             pending += replicas - sum(status.get(part) or 0 for part in ("ready", "finished", "failed"))
         return max(0, pending), ready
 
 
-class Declared:
+class CountedGroup:
     """A SandboxGroup that is counted until it is deleted."""
 
     def __init__(self, group: SandboxGroup, alive: dict[str, int]) -> None:
@@ -93,18 +93,18 @@ class Declared:
 
 
 def grader(client: KubeClient, job: Job) -> Grader:
-    """The grader of one attempt; its verdicts are kept beside the checkpoints for the attempts after it."""
+    """The grader of one attempt; its verdict cache beside the checkpoints serves later attempts too."""
     return Grader(
         client,
         job.namespace,
         job.spec.grading,
         job.labels,
-        [owner(job)],
+        [owner_reference(job)],
         placement=Placement.of(job.spec.sandbox),
         cache_directory=job.folder / VERDICTS,
     )
 
 
-def owner(job: Job) -> dict[str, Any]:
-    """Owner reference to the job, so that nothing outlives it."""
+def owner_reference(job: Job) -> dict[str, Any]:
+    """Owner reference to the job: Kubernetes deletes the object with the job."""
     return {"apiVersion": API_VERSION, "kind": "SweRLJob", "name": job.name, "uid": job.uid, "controller": False}

@@ -1,11 +1,11 @@
-"""Why there will be no more rollouts."""
+"""Errors that end all rollouts of an attempt."""
 
 from __future__ import annotations
 
 
 class RolloutsFailed(RuntimeError):
-    """No group comes to an end any more; the message shows one failure."""
+    """Infrastructure ended every recent group; the message shows one failure."""
 
 
 class TaskImagesMissing(RolloutsFailed):
-    """No episode ever had its task's image; the message names one, and what to do before the job is made anew."""
+    """No task image of the attempt could be pulled; the message names one and the remedy."""

@@ -13,14 +13,14 @@ Purpose = Literal["train", "evaluation"]
 
 
 @dataclass(frozen=True)
-class GroupOrder:
-    """What a worker needs to know to work on a group; the same for every try."""
+class GroupRequest:
+    """What a worker needs to run a group; the same for every retry."""
 
     id: str  # unique within an attempt; part of the SweSandbox's name
     purpose: Purpose
     task: int  # position in the worker's list of training (or held-out) tasks
     size: int  # members, and sandboxes
-    step: int  # training step it is meant for, for the artifacts' folder; -1 until it is started
+    step: int  # training step that its artifacts are filed under; -1 until the group is started
     temperature: float
 
 
@@ -32,10 +32,10 @@ class Rollout:
     index: int
     instance_id: str
     valid: bool  # False when infrastructure, not the policy, ended it
-    outcome: float = 0.0  # of the whole episode, +1 or -1
-    reward: float = 0.0  # outcome, and the judge's mean score with its weight
+    outcome: float = 0.0  # of the whole episode: 1, or algorithm.unresolvedReward
+    reward: float = 0.0  # outcome plus the weighted mean of the judge's scores
     step_scores: Mapping[int, float] = field(default_factory=dict)  # the judge's, by answer; -1 to 1
-    unscored_steps: int = 0  # that the judge was asked about and gave no score
+    unscored_steps: int = 0  # steps without a score from the judge
     resolved: bool = False
     verdict: str = ""  # verdict of the grading, "" when nothing was graded
     exit_status: str = ""
@@ -50,13 +50,13 @@ class Rollout:
     format_errors: int = 0
     omitted_turns: int = 0
     repeats: bool = False  # the model ended in a loop
-    suspicions: frozenset[str] = frozenset()  # rules of the audit that its commands break
-    timeouts: int = 0  # commands that their time limit ended
-    exec_retries: int = 0  # streams into the sandbox that were lost and opened anew
-    handshake_errors: int = 0  # tries to open one that failed
+    suspicions: frozenset[str] = frozenset()  # audit rules that its commands break
+    timeouts: int = 0  # commands that timed out
+    exec_retries: int = 0  # streams to the sandbox that were lost and reopened
+    handshake_errors: int = 0  # failed handshakes of such streams
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase: wait, total, model, environment, grading
     waits: Mapping[str, float] = field(default_factory=dict)  # seconds of the sandbox's start by part, see SandboxWaits
-    usage: Mapping[str, float] = field(default_factory=dict)  # what the engine said of its requests, see Generation
+    usage: Mapping[str, float] = field(default_factory=dict)  # what the engine reports on its requests, see Generation
 
     @property
     def sampled_tokens(self) -> int:
@@ -66,50 +66,50 @@ class Rollout:
     @property
     def weight_versions(self) -> set[int]:
         """Versions of the weights that sampled its tokens."""
-        said = {version for segment in self.segments for version, _, _ in segment.weight_versions}
-        return {int(version) for version in said if version.isdecimal()}
+        versions = {version for segment in self.segments for version, _, _ in segment.weight_versions}
+        return {int(version) for version in versions if version.isdecimal()}
 
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """How many tasks a worker found."""
+    """Tasks that a worker found."""
 
     train: int
     evaluation: int
 
 
 @dataclass(frozen=True)
-class Waste:
-    """Sandboxes that were made ahead and that no episode used."""
+class UnusedPrefetch:
+    """Prefetched sandboxes that no episode used."""
 
     groups: int = 0
-    pod_seconds: float = 0.0  # that they waited, ready
+    pod_seconds: float = 0.0  # from ready to removed, summed over the Pods
 
-    def __add__(self, other: Waste) -> Waste:
-        return Waste(self.groups + other.groups, self.pod_seconds + other.pod_seconds)
+    def __add__(self, other: UnusedPrefetch) -> UnusedPrefetch:
+        return UnusedPrefetch(self.groups + other.groups, self.pod_seconds + other.pod_seconds)
 
 
-class Phase(Enum):
-    """Where a group is."""
+class GroupPhase(Enum):
+    """The state of a group."""
 
     PLANNED = auto()
-    DECLARED = auto()  # its sandboxes are being made, ahead of need
+    DECLARED = auto()  # its sandboxes are prefetched
     RUNNING = auto()
     KEPT = auto()  # complete, waiting for a step
     CLOSED = auto()  # trained, or dropped
 
 
 @dataclass
-class Group:
-    """One prompt's rollouts on their way through the dispatcher."""
+class GroupState:
+    """The dispatcher's record of one prompt's rollouts."""
 
-    order: GroupOrder
+    request: GroupRequest
     position: int  # in the task order; -1 for evaluation
-    phase: Phase = Phase.PLANNED
+    phase: GroupPhase = GroupPhase.PLANNED
     version: int = -1  # weights it was started with
-    tries: int = 0  # times members were started
+    starts: int = 0  # how often members were started
     running: set[int] = field(default_factory=set)
-    acting: set[int] = field(default_factory=set)  # of these: have a sandbox still, or wait for one
+    in_sandbox: set[int] = field(default_factory=set)  # of the running members: have a sandbox or wait for one
     rollouts: dict[int, Rollout] = field(default_factory=dict)
 
     @property
@@ -124,26 +124,26 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Declare:
-    """Make the sandboxes of a group before they are needed."""
+class DeclareGroup:
+    """Prefetch the sandboxes of a group."""
 
-    order: GroupOrder
+    request: GroupRequest
 
 
 @dataclass(frozen=True)
-class Start:
-    """Run these members of a group now; try 0 uses the declared sandboxes, a later try new ones."""
+class StartMembers:
+    """Run these members of a group now; retry 0 uses the prefetched sandboxes, a later one new sandboxes."""
 
-    order: GroupOrder
+    request: GroupRequest
     members: tuple[int, ...]
-    attempt: int
+    retry: int
 
 
 @dataclass(frozen=True)
-class Discard:
-    """Stop what runs of a group and remove its sandboxes."""
+class DiscardGroup:
+    """Stop the members of a group and remove its sandboxes."""
 
-    order: GroupOrder
+    request: GroupRequest
 
 
-Action = Declare | Start | Discard
+DispatchAction = DeclareGroup | StartMembers | DiscardGroup

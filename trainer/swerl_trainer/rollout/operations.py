@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from swerl_agent.grading import Verdict
-from swerl_trainer.rollout.group import GroupOrder, Rollout, TaskCounts, Waste
+from swerl_trainer.rollout.group import GroupRequest, Rollout, TaskCounts, UnusedPrefetch
 
 
 class RolloutWorker(Protocol):
@@ -15,19 +15,19 @@ class RolloutWorker(Protocol):
         """The number of tasks, once the worker is ready."""
         ...
 
-    async def declare(self, order: GroupOrder, members: tuple[int, ...], attempt: int) -> None:
-        """Request the sandboxes of a start; `act` uses them. No-op when they are requested already."""
+    async def declare(self, request: GroupRequest, members: tuple[int, ...], retry: int) -> None:
+        """Request the sandboxes of a start; `run_episode` uses them. No-op when they are declared already."""
         ...
 
-    async def act(self, order: GroupOrder, members: tuple[int, ...], index: int, attempt: int) -> None:
+    async def run_episode(self, request: GroupRequest, members: tuple[int, ...], index: int, retry: int) -> None:
         """Run one member of a group as long as it needs its sandbox; `rollout` returns the result."""
         ...
 
-    async def rollout(self, order: GroupOrder, index: int, attempt: int) -> Rollout:
-        """The graded result of a member that `act` started; an episode's failure is a result, not an error."""
+    async def rollout(self, request: GroupRequest, index: int, retry: int) -> Rollout:
+        """The graded result of a member that `run_episode` started; an episode's failure is a result, not an error."""
         ...
 
-    async def discard(self, order: GroupOrder) -> None:
+    async def discard(self, request: GroupRequest) -> None:
         """Stop the members of a group and remove its sandboxes."""
         ...
 
@@ -35,11 +35,11 @@ class RolloutWorker(Protocol):
         """Number of `pending` and `ready` sandboxes, and of patches in `grading`."""
         ...
 
-    async def waste(self) -> Waste:
+    async def unused_prefetch(self) -> UnusedPrefetch:
         """Prefetched sandboxes that no episode used, since the worker started."""
         ...
 
-    async def grade_fix(self, task: int) -> Verdict | None:
+    async def grade_reference_fix(self, task: int) -> Verdict | None:
         """The verdict on the reference fix of a training task, never a cached one; None where the task has no fix."""
         ...
 

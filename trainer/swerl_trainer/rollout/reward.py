@@ -1,8 +1,8 @@
 """From an episode and its verdict to a rollout.
 
-Guarantees: a resolved task is worth +1, everything else the policy did -1 or what the job says; where a judge scores
-steps, the mean of the scores there are is added with its weight; what infrastructure or a failing template did is worth
-nothing and does not count (`valid` is False).
+Guarantees: a resolved task has the outcome 1, every other ending of the policy `algorithm.unresolvedReward`. Where a
+judge scores steps, the weighted mean of the scores is added. An episode that infrastructure or a failing template ended
+does not count (`valid` is False).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from swerl_trainer.rollout.group import Rollout
 
 RESOLVED = 1.0
 GRADING_FAILED = "eval_infra_error"  # error code of a rollout whose patch could not be graded
-OWN_ENDINGS = (PROMPT_FAILED, "error", "cancelled")  # exit statuses that are nothing of the policy's doing
+INFRASTRUCTURE_ENDINGS = (PROMPT_FAILED, "error", "cancelled")  # exit statuses that the policy did not cause
 
 
 def needs_grading(episode: Episode) -> bool:
-    """Whether tests have to decide: without a patch the answer is known, without an episode there is none."""
-    return bool(episode.patch) and not _spoilt(episode)
+    """Whether the patch must be graded; without a patch the outcome is known, a lost episode has none."""
+    return bool(episode.patch) and not _infrastructure_failed(episode)
 
 
 def rollout_of(
@@ -37,11 +37,12 @@ def rollout_of(
     waits: Mapping[str, float] | None = None,
     audit: Collection[Finding] = (),
 ) -> Rollout:
-    """The rollout of a finished episode; `waited`: seconds until it began, by what it waited for.
+    """The rollout of a finished episode.
 
-    `waits` holds the parts of the sandbox's start where they are known. `audit` holds the findings on its commands.
+    `waited`: seconds until it began, by cause. `waits`: seconds of the sandbox's start by part, where known. `audit`:
+    findings on its commands.
     """
-    infrastructure = _spoilt(episode) or (verdict is not None and verdict.status == "infra_error")
+    infrastructure = _infrastructure_failed(episode) or (verdict is not None and verdict.status == "infra_error")
     resolved = verdict is not None and verdict.status == "resolved"
     grading = {"grading": verdict.duration} if verdict else {}
     outcome = RESOLVED if resolved else algorithm.unresolved_reward
@@ -81,20 +82,20 @@ def rollout_of(
 
 
 def lost_rollout(group: str, index: int, instance_id: str, error: BaseException | str, code: str) -> Rollout:
-    """The rollout of an episode that never came to be."""
+    """The rollout of an episode that did not start or was lost."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return Rollout(
         group=group, index=index, instance_id=instance_id, valid=False, exit_status="lost", error=text, error_code=code
     )
 
 
-def _spoilt(episode: Episode) -> bool:
-    return episode.infrastructure_error or episode.exit_status in OWN_ENDINGS
+def _infrastructure_failed(episode: Episode) -> bool:
+    return episode.infrastructure_error or episode.exit_status in INFRASTRUCTURE_ENDINGS
 
 
 def _error_code(episode: Episode) -> str:
-    """Why the rollout does not count, as one word of the error taxonomy."""
-    return (episode.error_code or episode.exit_status) if _spoilt(episode) else GRADING_FAILED
+    """The error code of a rollout that does not count."""
+    return (episode.error_code or episode.exit_status) if _infrastructure_failed(episode) else GRADING_FAILED
 
 
 def _sum(episode: Episode, field: str) -> int:

@@ -1,7 +1,7 @@
-"""Carries out what the dispatcher decides, with the workers.
+"""Executes the dispatcher's actions on the workers.
 
-Guarantees: the dispatcher is told of every member it started, also when its worker is lost; no episode starts while no
-engine serves; all decisions are taken in one event loop, one after the other.
+Guarantees: the dispatcher gets a result for every member that it started, also when the worker is lost; no episode
+starts while no engine serves; decisions are made one after the other in one event loop.
 """
 
 from __future__ import annotations
@@ -16,20 +16,28 @@ from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed
 from swerl_trainer.rollout.dispatcher import Dispatcher, StepGroups
 from swerl_trainer.rollout.errors import RolloutsFailed, TaskImagesMissing
-from swerl_trainer.rollout.group import Action, Declare, Discard, GroupOrder, Rollout, Start, Waste
+from swerl_trainer.rollout.group import (
+    DeclareGroup,
+    DiscardGroup,
+    DispatchAction,
+    GroupRequest,
+    Rollout,
+    StartMembers,
+    UnusedPrefetch,
+)
 from swerl_trainer.rollout.operations import RolloutWorker
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 WORKER_LOST = "worker_lost"
-IMAGE_CURE = (
+IMAGE_REMEDY = (
     "push the images, correct their names in the tasks or by spec.sandbox.registryRewrite, or give "
-    "spec.sandbox.pullSecrets, then make the job anew"
+    "spec.sandbox.pullSecrets, then create the job again"
 )
 
 
-class Runner:
-    """The dispatcher's hands."""
+class RolloutRunner:
+    """Executes actions and waits for what they bring about."""
 
     def __init__(
         self,
@@ -41,7 +49,7 @@ class Runner:
         self.dispatcher = dispatcher
         self._workers = list(workers)
         self._serving = serving
-        self._placed: dict[str, RolloutWorker] = {}
+        self._worker_of_group: dict[str, RolloutWorker] = {}
         self._next = 0
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,85 +62,90 @@ class Runner:
         """The rollouts of the evaluation that was opened."""
         return await self._until(self.dispatcher.evaluated)
 
-    async def settled(self) -> None:
+    async def wait_until_updatable(self) -> None:
         """Return when the weights may change."""
         await self._until(lambda: self.dispatcher.may_update() or None)
 
-    def kick(self) -> None:
-        """Carry out what the dispatcher decides now; call it after telling the dispatcher something."""
+    def dispatch(self) -> None:
+        """Execute the dispatcher's actions; call it after every change of the dispatcher."""
         for action in self.dispatcher.actions():
-            self._carry_out(action)
+            self._execute(action)
 
     async def counts(self) -> dict[str, int]:
-        """Sandboxes pending and ready, and patches being graded, of all workers."""
+        """Numbers of pending and ready sandboxes, and of patches being graded, over all workers."""
         total = {"pending": 0, "ready": 0, "grading": 0}
         for counts in await asyncio.gather(*(worker.counts() for worker in self._workers), return_exceptions=True):
             if isinstance(counts, dict):
                 total = {name: value + counts.get(name, 0) for name, value in total.items()}
         return total
 
-    async def waste(self) -> Waste:
-        """Sandboxes made ahead in vain, by all workers since they began."""
-        found = await asyncio.gather(*(worker.waste() for worker in self._workers), return_exceptions=True)
-        return sum((waste for waste in found if isinstance(waste, Waste)), Waste())
+    async def unused_prefetch(self) -> UnusedPrefetch:
+        """Prefetched sandboxes that no episode used, over all workers since they started."""
+        found = await asyncio.gather(*(worker.unused_prefetch() for worker in self._workers), return_exceptions=True)
+        return sum(
+            (unused_prefetch for unused_prefetch in found if isinstance(unused_prefetch, UnusedPrefetch)),
+            UnusedPrefetch(),
+        )
 
-    async def grade_fix(self, task: int) -> Verdict | None:
+    async def grade_reference_fix(self, task: int) -> Verdict | None:
         """The verdict on the reference fix of a training task; None where it has none."""
-        return await self._workers[task % len(self._workers)].grade_fix(task)
+        return await self._workers[task % len(self._workers)].grade_reference_fix(task)
 
     async def close(self) -> None:
-        """Stop waiting for whatever runs."""
+        """Cancel everything that runs."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _carry_out(self, action: Action) -> None:
-        worker = self._worker(action.order)
-        if isinstance(action, Declare):
-            self._spawn(worker.declare(action.order, tuple(range(action.order.size)), 0))
-        elif isinstance(action, Discard):
-            self._spawn(worker.discard(action.order))
+    def _execute(self, action: DispatchAction) -> None:
+        worker = self._worker(action.request)
+        if isinstance(action, DeclareGroup):
+            self._spawn(worker.declare(action.request, tuple(range(action.request.size)), 0))
+        elif isinstance(action, DiscardGroup):
+            self._spawn(worker.discard(action.request))
         else:
-            self._spawn(worker.declare(action.order, action.members, action.attempt))
+            self._spawn(worker.declare(action.request, action.members, action.retry))
             for index in action.members:
                 self._spawn(self._member(worker, action, index))
 
-    async def _member(self, worker: RolloutWorker, start: Start, index: int) -> None:
-        order = start.order
+    async def _member(self, worker: RolloutWorker, start: StartMembers, index: int) -> None:
+        request = start.request
         await self._serving()
         try:
-            await worker.act(order, start.members, index, start.attempt)
-            self.dispatcher.acted(order.id, index)
-            self.kick()
-            rollout = await worker.rollout(order, index, start.attempt)
+            await worker.run_episode(request, start.members, index, start.retry)
+            self.dispatcher.episode_ended(request.id, index)
+            self.dispatch()
+            rollout = await worker.rollout(request, index, start.retry)
         except Exception as error:
-            logger.warning("rollout %s/%d: its worker is lost: %s", order.id, index, error)
-            rollout = Rollout(order.id, index, "", valid=False, error=str(error), error_code=WORKER_LOST)
-        self.dispatcher.finished(rollout)
-        self.kick()
-        self._announce()
+            logger.warning("rollout %s/%d: its worker is lost: %s", request.id, index, error)
+            rollout = Rollout(request.id, index, "", valid=False, error=str(error), error_code=WORKER_LOST)
+        self.dispatcher.graded(rollout)
+        self.dispatch()
+        self._notify()
 
-    def _worker(self, order: GroupOrder) -> RolloutWorker:
-        """A group stays with its worker; new ones go round."""
-        if order.id not in self._placed:
-            self._placed = {key: worker for key, worker in self._placed.items() if key in self.dispatcher.groups}
-            self._placed[order.id] = self._workers[self._next % len(self._workers)]
+    def _worker(self, request: GroupRequest) -> RolloutWorker:
+        """A group stays with its worker; new groups go to the workers in turn."""
+        if request.id not in self._worker_of_group:
+            self._worker_of_group = {
+                key: worker for key, worker in self._worker_of_group.items() if key in self.dispatcher.groups
+            }
+            self._worker_of_group[request.id] = self._workers[self._next % len(self._workers)]
             self._next += 1
-        return self._placed[order.id]
+        return self._worker_of_group[request.id]
 
     async def _until(self, probe: Callable[[], T | None]) -> T:
         while True:
             value = probe()
             if value is None and (failure := self.dispatcher.stuck()) is not None:
-                raise _vain(failure, imageless=self.dispatcher.lost_to_nothing_but(ImagePullFailed.code))
-            self.kick()
+                raise _fatal_error(failure, images_missing=self.dispatcher.only_lost_to(ImagePullFailed.code))
+            self.dispatch()
             if value is not None:
-                self._announce()
+                self._notify()
                 return value
             changed = self._changed
             await changed.wait()
 
-    def _announce(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -142,15 +155,17 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
 
 
-def _vain(failure: Rollout, *, imageless: bool) -> Exception:
-    """Why going on is vain, as `failure` shows; another attempt would be, too, with prompts that do not render and,
-    `imageless`, where nothing but images that cannot be pulled ended what was begun."""
+def _fatal_error(failure: Rollout, *, images_missing: bool) -> Exception:
+    """The error that ends the attempt, with `failure` as its example.
+
+    A prompt that does not render, or missing images alone (`images_missing`), would end the next attempt too.
+    """
     example = f"for example {failure.group} of task {failure.instance_id}"
     if failure.error_code == PROMPT_FAILED:
-        return PromptError(f"a template ended every group lately, {example}: {failure.error}")
-    if imageless:
-        return TaskImagesMissing(f"no task's image can be pulled; {IMAGE_CURE}; {example}: {failure.error}")
-    return RolloutsFailed(f"infrastructure ended every group lately, {example}: {failure.error_code}: {failure.error}")
+        return PromptError(f"a prompt template failed in every recent group, {example}: {failure.error}")
+    if images_missing:
+        return TaskImagesMissing(f"no task's image can be pulled; {IMAGE_REMEDY}; {example}: {failure.error}")
+    return RolloutsFailed(f"infrastructure ended every recent group, {example}: {failure.error_code}: {failure.error}")
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="swerl_trainer.serving", description="Keep the engines of one SweEval.")
     parser.add_argument("--config", type=Path, default=Path("/etc/swerl/evaluation.json"), help="the evaluation")
     options = parser.parse_args(arguments)
-    return run_to_end(_run(options.config), hopeless=(ServingError,))
+    return run_to_end(_run(options.config), permanent_errors=(ServingError,))
 
 
 async def _run(path: Path) -> None:

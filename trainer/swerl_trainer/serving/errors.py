@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ServingError(RuntimeError):
-    """What is to be served is not there, or cannot be served: trying again would fail the same way."""
+    """The model is missing or cannot be served; a retry would fail the same way."""

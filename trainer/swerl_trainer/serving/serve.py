@@ -1,8 +1,8 @@
 """Keeps the engines of an evaluation.
 
-Guarantees: the router at the head's known port sends requests only to engines that serve; an engine that dies is
+Guarantees: the router at the head's known port sends requests only to engines that serve; a dead engine is
 replaced; weights of a checkpoint are converted once, to a folder beside the results that appears complete or not at
-all, and served from there also when the checkpoint has since been pruned.
+all, and are served from there even after the checkpoint is pruned.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import ray
 from swerl_api import EvaluationFile, names
 from swerl_trainer.checkpoints import MARKER
 from swerl_trainer.child_process import run_child
-from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.router import Router
 from swerl_trainer.engines.server import ServerSettings
+from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.megatron import environment
 from swerl_trainer.serving.errors import ServingError
 
@@ -33,16 +33,16 @@ LOG_TAIL = 1500  # characters of the conversion's output quoted in an error
 
 
 @dataclass(frozen=True)
-class Paths:
-    """Where things stand in the Ray Pods."""
+class ServingPaths:
+    """The folders of the Ray Pods."""
 
     model: Path = Path(names.MODEL_PATH)
     output: Path = Path(names.OUTPUT_PATH)
 
 
-async def serve(file: EvaluationFile, paths: Paths | None = None) -> None:
-    """Serve until cancelled. Raises ServingError, and EngineStartError when the engines do not come up at first."""
-    paths = paths or Paths()
+async def serve(file: EvaluationFile, paths: ServingPaths | None = None) -> None:
+    """Serve until cancelled. Raises ServingError, and EngineStartError when an engine does not start at first."""
+    paths = paths or ServingPaths()
     model = await served_folder(file, paths)
     logs = paths.output / file.folder / "logs"
     async with aiohttp.ClientSession() as http:
@@ -56,7 +56,7 @@ async def serve(file: EvaluationFile, paths: Paths | None = None) -> None:
                 await asyncio.wait_for(pool.close(), CLOSE_SECONDS)
 
 
-async def served_folder(file: EvaluationFile, paths: Paths) -> Path:
+async def served_folder(file: EvaluationFile, paths: ServingPaths) -> Path:
     """The folder in Hugging Face format that is served; converted from the checkpoint if need be."""
     if file.checkpoint is None:
         return paths.model
@@ -66,26 +66,26 @@ async def served_folder(file: EvaluationFile, paths: Paths) -> Path:
         return folder
     if not (checkpoint / MARKER).is_file():
         raise ServingError(
-            f"no complete checkpoint at {checkpoint}: it was never written, or removed since (checkpoint.keepLast)"
+            f"no complete checkpoint at {checkpoint}: it was never written, or was pruned (checkpoint.keepLast)"
         )
     await _convert(checkpoint, paths.model, folder, file.dtype)
     return folder
 
 
 async def _convert(checkpoint: Path, model: Path, folder: Path, dtype: str) -> None:
-    """In a process of its own, whose memory is free again when the engines load."""
+    """In a process of its own, so that its memory is free when the engines load."""
     module = "swerl_trainer.megatron.export"
     command = [sys.executable, "-m", module, str(checkpoint), str(model), str(folder), "--dtype", dtype]
     logger.info("converting %s to %s", checkpoint, folder)
-    code, output = await run_child(command, environment.of_cpu_process(), stderr=asyncio.subprocess.STDOUT)
+    code, output = await run_child(command, environment.cpu_process_environment(), stderr=asyncio.subprocess.STDOUT)
     if code:
         raise RuntimeError(f"converting {checkpoint} ended with code {code}: {output[-LOG_TAIL:]}")
 
 
-def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSession) -> FixedPool:
+def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSession) -> StaticEnginePool:
     rollout = file.spec.rollout
     if rollout is None or file.tokenizer is None:
-        raise ServingError("the evaluation names an endpoint: there is nothing to serve")
+        raise ServingError("the evaluation names an endpoint; it has no engines to serve")
     server = ServerSettings(
         model=str(model),
         tokenizer=file.tokenizer,
@@ -105,4 +105,4 @@ def _pool(file: EvaluationFile, model: Path, logs: Path, http: aiohttp.ClientSes
         port=names.ROUTER_PORT,
         spec=rollout.router,
     )
-    return FixedPool(handles, router, "evaluation")
+    return StaticEnginePool(handles, router, "evaluation")

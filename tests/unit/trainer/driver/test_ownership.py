@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.storage import WriteFailed
 from swerl_api import SweRLJobSpec
 from swerl_trainer.driver import ownership
-from swerl_trainer.driver.ownership import OWNER_FILE, claim
+from swerl_trainer.driver.ownership import OWNER_FILE, take_ownership
 from swerl_trainer.job import Job, JobError, Paths
 from swerl_trainer.metrics.sinks import JsonlSink, rows
 
@@ -40,7 +40,7 @@ def make_job(tmp_path: Path) -> MakeJob:
 
 def train(job: Job) -> Path:
     """What a driver does with the folder of its job; returns the checkpoint."""
-    claim(job)
+    take_ownership(job)
     checkpoint = job.checkpoints / "step-0000001"
     checkpoint.mkdir(parents=True, exist_ok=True)
     JsonlSink(job.folder / "metrics.jsonl", attempt=job.attempt, keep={}).write("step", 1, {"x": 1.0})
@@ -54,7 +54,7 @@ def left(folder: Path) -> list[str]:
 def test_a_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path: Path) -> None:
     checkpoint = train(make_job())
     before = left(checkpoint.parents[1])
-    claim(make_job(attempt=2))
+    take_ownership(make_job(attempt=2))
     assert left(checkpoint.parents[1]) == before == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
     assert left(tmp_path) == ["demo"]
 
@@ -65,7 +65,7 @@ def test_a_job_made_anew_begins_an_empty_folder_and_loses_nothing(
     train(make_job(OLD))
     job = make_job(NEW)
     with caplog.at_level(logging.WARNING):
-        claim(job)
+        take_ownership(job)
     assert left(job.folder) == [OWNER_FILE]
     assert json.loads((job.folder / OWNER_FILE).read_text()) == {"namespace": "n", "uid": NEW}
     assert left(tmp_path / ASIDE) == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
@@ -92,7 +92,7 @@ def test_two_jobs_on_one_volume_keep_their_figures(make_job: MakeJob, tmp_path: 
 @pytest.mark.parametrize("kept", ["checkpoints", "metrics.jsonl"])
 def test_a_folder_that_nobody_says_is_whose_is_another_jobs(make_job: MakeJob, tmp_path: Path, kept: str) -> None:
     (tmp_path / "demo" / kept).mkdir(parents=True)
-    claim(make_job())
+    take_ownership(make_job())
     assert left(tmp_path / "demo") == [OWNER_FILE]
     assert left(tmp_path / "demo.unknown") == [kept]
 
@@ -101,7 +101,7 @@ def test_a_folder_that_nobody_says_is_whose_is_another_jobs(make_job: MakeJob, t
 def test_so_is_one_whose_file_is_damaged(make_job: MakeJob, tmp_path: Path, text: bytes) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / OWNER_FILE).write_bytes(text)
-    claim(make_job())
+    take_ownership(make_job())
     assert (tmp_path / "demo.unknown" / OWNER_FILE).read_bytes() == text
 
 
@@ -110,7 +110,7 @@ def test_a_folder_without_a_jobs_data_is_taken_as_it_is(make_job: MakeJob, tmp_p
     (tmp_path / "demo").mkdir()
     for name in begun:
         (tmp_path / "demo" / name).touch()
-    claim(make_job())
+    take_ownership(make_job())
     assert (tmp_path / "demo" / OWNER_FILE).is_file()
     assert left(tmp_path) == ["demo"]
 
@@ -125,9 +125,9 @@ def test_a_crash_after_the_old_folder_was_set_aside_is_made_good(
 
     with monkeypatch.context() as patched, pytest.raises(WriteFailed):
         patched.setattr(ownership, "write_atomic", crash)
-        claim(make_job(NEW))
+        take_ownership(make_job(NEW))
     assert left(tmp_path) == [ASIDE]
-    claim(make_job(NEW, attempt=2))
+    take_ownership(make_job(NEW, attempt=2))
     assert left(tmp_path) == ["demo", ASIDE]
     assert left(tmp_path / "demo") == [OWNER_FILE]
 
@@ -135,12 +135,12 @@ def test_a_crash_after_the_old_folder_was_set_aside_is_made_good(
 def test_the_folder_of_another_namespace_is_left_as_it_is(make_job: MakeJob, tmp_path: Path) -> None:
     train(make_job(OLD))
     with pytest.raises(JobError, match=r"demo belongs to the SweRLJob demo of namespace n.*another name"):
-        claim(make_job(NEW, namespace="m"))
+        take_ownership(make_job(NEW, namespace="m"))
     assert left(tmp_path) == ["demo"]
-    claim(make_job(OLD, attempt=2))
+    take_ownership(make_job(OLD, attempt=2))
 
 
 def test_no_job_takes_the_folder_of_downloads(make_job: MakeJob, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="cannot be named models"):
-        claim(make_job(name="models"))
+        take_ownership(make_job(name="models"))
     assert left(tmp_path) == []

@@ -1,7 +1,7 @@
-"""Engines whose weights never change, behind a router of their own: a judge's, those of an evaluation.
+"""Engines whose weights never change, behind a router of their own: those of a judge or of an evaluation.
 
-Guarantees: `start` returns when all serve, or raises with the end of an engine's log; whatever dies later is replaced
-for as long as the work goes on and never ends it: an episode does without its judge, a lost attempt is made again.
+Guarantees: `start` returns when all serve, or raises with the end of an engine's log. A dead engine or router is
+replaced and never ends the work: an episode runs without judge scores, an evaluation's sample is retried.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from swerl_trainer.engines.router import Router
 
 logger = logging.getLogger(__name__)
 
-WATCH_SECONDS = 5.0  # between two looks at each engine's process
+CHECK_SECONDS = 5.0  # between two checks of each engine's process
 
 
-class FixedPool:
-    """The engines of one model; `name` is what logs call it."""
+class StaticEnginePool:
+    """The engines of one model; `name`: of the model in logs."""
 
-    def __init__(self, handles: Sequence[EngineHandle], router: Router, name: str) -> None:
+    def __init__(
+        self, handles: Sequence[EngineHandle], router: Router, name: str, *, check_seconds: float = CHECK_SECONDS
+    ) -> None:
         self.router = router
         self._name = name
+        self._check_seconds = check_seconds
         self._handles = list(handles)
         self._urls: dict[int, str] = {}  # of the engines the router knows
 
@@ -37,22 +40,22 @@ class FixedPool:
             await self._serve(number, url)
 
     async def watch(self) -> None:
-        """Replace what dies, for ever."""
+        """Replace dead engines and a dead router, until cancelled."""
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.sleep(self._check_seconds)
             try:
-                await self._look()
+                await self._check()
             except (EngineError, aiohttp.ClientError, TimeoutError):
-                logger.exception("engines of the %s could not be repaired; trying again", self._name)
+                logger.exception("engines of the %s could not be replaced; retrying", self._name)
 
     async def close(self) -> None:
         """End all engines and the router."""
         stops = (handle.stop() for handle in self._handles)
         await asyncio.gather(asyncio.to_thread(self.router.stop), *stops, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         if not self.router.alive:
-            logger.warning("the router of the %s is dead; starting it again", self._name)
+            logger.warning("the router of the %s is dead; restarting it", self._name)
             await self.router.start()
         for number, handle in enumerate(self._handles):
             if number in self._urls and await handle.alive():

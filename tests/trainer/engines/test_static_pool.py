@@ -6,9 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from swerl_trainer.engines import fixed
 from swerl_trainer.engines.errors import EngineStartError
-from swerl_trainer.engines.fixed import FixedPool
+from swerl_trainer.engines.static_pool import StaticEnginePool
 
 
 @dataclass
@@ -56,30 +55,25 @@ class Engine:
         self.running = False
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixed, "WATCH_SECONDS", 0.01)
-
-
-async def watched(pool: FixedPool, seconds: float = 0.3) -> None:
+async def watched(pool: StaticEnginePool, seconds: float = 0.3) -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(pool.watch(), seconds)
 
 
 async def test_all_engines_serve_after_the_start() -> None:
     router = Switch()
-    await FixedPool([Engine("a"), Engine("b")], router, "m").start()  # type: ignore[arg-type]
+    await StaticEnginePool([Engine("a"), Engine("b")], router, "m").start()  # type: ignore[arg-type]
     assert router.engines == ["a.1", "b.1"]
 
 
 async def test_an_engine_that_cannot_start_ends_the_start() -> None:
     with pytest.raises(EngineStartError, match="b ended"):
-        await FixedPool([Engine("a"), Engine("b", failures=1)], Switch(), "m").start()  # type: ignore[arg-type]
+        await StaticEnginePool([Engine("a"), Engine("b", failures=1)], Switch(), "m").start()  # type: ignore[arg-type]
 
 
 async def test_what_dies_is_replaced_also_when_that_fails_first() -> None:
     router, first, second = Switch(), Engine("a"), Engine("b")
-    pool = FixedPool([first, second], router, "m")  # type: ignore[arg-type]
+    pool = StaticEnginePool([first, second], router, "m", check_seconds=0.01)  # type: ignore[arg-type]
     await pool.start()
     first.running, first.failures, router.alive = False, 3, False
     await watched(pool)

@@ -1,4 +1,4 @@
-"""Figures of a step, by name.
+"""Metrics of a step, by name.
 
 Guarantees: a mean is over the episodes that have the figure, never over absent ones counted as 0; episodes ended by
 infrastructure are counted, by how they ended too, and left out of everything else; names are those the field's
@@ -13,11 +13,11 @@ from itertools import chain
 from statistics import fmean, median
 
 from swerl_agent.episode import time_metrics
-from swerl_trainer.rollout.group import Rollout, Waste
+from swerl_trainer.rollout.group import Rollout, UnusedPrefetch
 
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
-# Figures of a training step under the names that dashboards of this field use.
+# Metrics of a training step under the names that dashboards of this field use.
 TRAIN_NAMES = {
     "loss": "train/loss",
     "policy_loss": "train/pg_loss",
@@ -49,16 +49,16 @@ AGENT_TIMES = {
     "env_time_ratio": "env_time_ratio",
     "eval_time_ratio": "eval_time_ratio",
 }
-PREFETCH_HIT = 0.05  # seconds; an episode that waited no longer found its sandbox ready
+PREFETCH_HIT = 0.05  # seconds; an episode that waited at most this long found its sandbox ready
 TRUNCATED = ("max_steps", "context_overflow", "prompt_too_long", "episode_timeout", "repeated_command")
 
 
-def train_figures(metrics: Mapping[str, float]) -> Figures:
+def train_metrics(metrics: Mapping[str, float]) -> Metrics:
     """A training step's metrics under their published names."""
     return {TRAIN_NAMES.get(name, f"train/{name}"): value for name, value in metrics.items()}
 
 
-def rollout_figures(rollouts: Sequence[Rollout]) -> Figures:
+def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
     """`rollout/*`, `agent/*`, `judge/*`, `sandbox/*`, and the engines' `perf/*`, of a step's episodes."""
     valid = [rollout for rollout in rollouts if rollout.valid]
     return {
@@ -74,18 +74,18 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> Figures:
     }
 
 
-def group_figures(groups: Iterable[Sequence[Rollout]], dropped: Mapping[str, int]) -> Figures:
-    """Groups without spread by their common reward, and groups dropped by reason."""
-    figures: Figures = {f"rollout/dynamic_filter/drop_{reason}": float(count) for reason, count in dropped.items()}
+def group_metrics(groups: Iterable[Sequence[Rollout]], dropped: Mapping[str, int]) -> Metrics:
+    """Groups of equal rewards by that reward, and dropped groups by reason."""
+    metrics: Metrics = {f"rollout/dynamic_filter/drop_{reason}": float(count) for reason, count in dropped.items()}
     equal: Counter[str] = Counter()
     for rollouts in groups:
         rewards = {rollout.reward for rollout in rollouts if rollout.valid}
         if len(rewards) == 1:
             equal[f"{rewards.pop():g}"] += 1
-    return figures | {f"rollout/zero_std/count_{reward}": float(count) for reward, count in equal.items()}
+    return metrics | {f"rollout/zero_std/count_{reward}": float(count) for reward, count in equal.items()}
 
 
-def loss_figures(episodes: int, lost: Mapping[str, int]) -> Figures:
+def lost_episode_metrics(episodes: int, lost: Mapping[str, int]) -> Metrics:
     """The share of `episodes` that infrastructure ended, and how many by error code (`lost`)."""
     codes = {f"sandbox/infra_failed/{code}": float(count) for code, count in lost.items()}
     rate = sum(lost.values()) / episodes if episodes else 0.0
@@ -93,33 +93,33 @@ def loss_figures(episodes: int, lost: Mapping[str, int]) -> Figures:
 
 
 def resolved_rate(rollouts: Sequence[Rollout]) -> float | None:
-    """Share of the episodes that count whose task is solved; None when none counts."""
+    """Share of the valid episodes that resolve their task; None without a valid episode."""
     valid = [rollout.resolved for rollout in rollouts if rollout.valid]
     return fmean(valid) if valid else None
 
 
-def staleness_figures(rollouts: Sequence[Rollout], version: int) -> Figures:
-    """How many versions older than `version`, which trains on them, the oldest weights of the episodes are."""
+def staleness_metrics(rollouts: Sequence[Rollout], version: int) -> Metrics:
+    """Weight versions between `version`, which trains on the episodes, and the oldest that sampled them."""
     oldest = [min(versions) for rollout in rollouts if rollout.valid and (versions := rollout.weight_versions)]
     ages = [float(version - each) for each in oldest]
     return {"rollout/weight_staleness/mean": fmean(ages), "rollout/weight_staleness/max": max(ages)} if ages else {}
 
 
-def canary_figures(passed: int, failed: int) -> Figures:
-    """Reference fixes that were graded since the attempt began, and how many of them pass."""
+def canary_metrics(passed: int, failed: int) -> Metrics:
+    """Reference fixes graded since the attempt began, and the rate of those that pass."""
     total = passed + failed
     return {"sandbox/gold_canary_pass_rate": passed / total, "sandbox/gold_canaries": float(total)} if total else {}
 
 
-def waste_figures(waste: Waste) -> Figures:
-    """Sandboxes made ahead that no episode used, since the attempt began."""
+def unused_prefetch_metrics(unused_prefetch: UnusedPrefetch) -> Metrics:
+    """Prefetched sandboxes that no episode used, since the attempt began."""
     return {
-        "sandbox/prefetch_wasted_groups": float(waste.groups),
-        "sandbox/prefetch_wasted_pod_seconds": waste.pod_seconds,
+        "sandbox/prefetch_unused_groups": float(unused_prefetch.groups),
+        "sandbox/prefetch_unused_pod_seconds": unused_prefetch.pod_seconds,
     }
 
 
-def _rewards(valid: Sequence[Rollout]) -> Figures:
+def _rewards(valid: Sequence[Rollout]) -> Metrics:
     if not valid:
         return {}
     return {
@@ -131,7 +131,7 @@ def _rewards(valid: Sequence[Rollout]) -> Figures:
     }
 
 
-def _lengths(valid: Sequence[Rollout]) -> Figures:
+def _lengths(valid: Sequence[Rollout]) -> Metrics:
     lengths = [rollout.sampled_tokens for rollout in valid]
     if not lengths:
         return {}
@@ -144,12 +144,12 @@ def _lengths(valid: Sequence[Rollout]) -> Figures:
     }
 
 
-def _agent(valid: Sequence[Rollout]) -> Figures:
+def _agent(valid: Sequence[Rollout]) -> Metrics:
     if not valid:
         return {}
     turns = [rollout.turns for rollout in valid]
     calls = [rollout.steps for rollout in valid]
-    figures: Figures = {
+    metrics: Metrics = {
         "agent/turns_mean": fmean(turns),
         "agent/turns_sum": float(sum(turns)),
         "agent/tool_calls_mean": fmean(calls),
@@ -157,110 +157,110 @@ def _agent(valid: Sequence[Rollout]) -> Figures:
         "agent/context_omitted_turns_mean": fmean(r.omitted_turns for r in valid),
     }
     if rates := [r.format_errors / r.turns for r in valid if r.turns]:
-        figures["agent/format_error_rate"] = fmean(rates)
+        metrics["agent/format_error_rate"] = fmean(rates)
     counts = Counter(f"agent/patch_source/{rollout.patch_source or 'none'}" for rollout in valid)
     counts.update(f"agent/suspicion/{rule}" for rollout in valid for rule in rollout.suspicions)
-    return figures | {name: float(count) for name, count in counts.items()}
+    return metrics | {name: float(count) for name, count in counts.items()}
 
 
-def _endings(rollouts: Sequence[Rollout]) -> Figures:
-    """How episodes ended, those that infrastructure ended included, so that what is lost is seen."""
+def _endings(rollouts: Sequence[Rollout]) -> Metrics:
+    """How episodes ended, those that infrastructure ended included."""
     endings = Counter(f"agent/exit_status/{rollout.exit_status or 'none'}" for rollout in rollouts)
     return {name: float(count) for name, count in endings.items()}
 
 
-def _judge(valid: Sequence[Rollout]) -> Figures:
+def _judge(valid: Sequence[Rollout]) -> Metrics:
     scores = [score for rollout in valid for score in rollout.step_scores.values()]
     unscored = sum(rollout.unscored_steps for rollout in valid)
     if not scores and not unscored:
         return {}
-    figures = {"judge/unscored_rate": unscored / (unscored + len(scores))}
-    return figures | ({"judge/step_score_mean": fmean(scores)} if scores else {})
+    metrics = {"judge/unscored_rate": unscored / (unscored + len(scores))}
+    return metrics | ({"judge/step_score_mean": fmean(scores)} if scores else {})
 
 
-def _times(valid: Sequence[Rollout]) -> Figures:
-    """Means of the episodes' own seconds and shares; `total_time` is the agent's run and the grading after it."""
-    told = [time_metrics(r.turns, r.seconds, eval_time=r.seconds.get("grading")) for r in valid]
-    figures: Figures = {}
-    for metric, name in AGENT_TIMES.items():
-        if values := [metrics[metric] for metrics in told if metric in metrics]:
-            figures[f"agent/{name}"] = fmean(values)
-    totals = [metrics["total_time"] for metrics in told if metrics]
+def _times(valid: Sequence[Rollout]) -> Metrics:
+    """Means of the episodes' own seconds and ratios; `total_time` is the agent's run and the grading after it."""
+    times = [time_metrics(r.turns, r.seconds, eval_time=r.seconds.get("grading")) for r in valid]
+    metrics: Metrics = {}
+    for time, name in AGENT_TIMES.items():
+        if values := [each[time] for each in times if time in each]:
+            metrics[f"agent/{name}"] = fmean(values)
+    totals = [each["total_time"] for each in times if each]
     if totals:
-        figures |= {"agent/total_time_max": max(totals), "agent/total_time_min": min(totals)}
-    if ratios := [metrics["exec_overhead_ratio"] for metrics in told if "exec_overhead_ratio" in metrics]:
-        figures["sandbox/exec_overhead_ratio"] = fmean(ratios)
-    return figures | _ways([rollout for rollout in valid if "exec" in rollout.seconds])
+        metrics |= {"agent/total_time_max": max(totals), "agent/total_time_min": min(totals)}
+    if ratios := [each["exec_overhead_ratio"] for each in times if "exec_overhead_ratio" in each]:
+        metrics["sandbox/exec_overhead_ratio"] = fmean(ratios)
+    return metrics | _exec_overhead([rollout for rollout in valid if "exec" in rollout.seconds])
 
 
-def _ways(timed: Sequence[Rollout]) -> Figures:
-    """Seconds on the way into sandboxes and back, as means over all turns and over all commands."""
+def _exec_overhead(timed: Sequence[Rollout]) -> Metrics:
+    """Seconds of transport to sandboxes and back, as means over all turns and over all commands."""
     turns, commands = sum(rollout.turns for rollout in timed), sum(rollout.steps for rollout in timed)
     overhead = sum(rollout.seconds["exec"] for rollout in timed)
-    figures = {"sandbox/exec_overhead_per_turn": overhead / turns} if turns else {}
-    return figures | ({"sandbox/exec_latency_mean": overhead / commands} if commands else {})
+    metrics = {"sandbox/exec_overhead_per_turn": overhead / turns} if turns else {}
+    return metrics | ({"sandbox/exec_latency_mean": overhead / commands} if commands else {})
 
 
-def _engine(valid: Sequence[Rollout]) -> Figures:
-    """What the servers said of the requests; seconds per request. Queue and first token where they measure them."""
-    told = [rollout.usage for rollout in valid if rollout.usage.get("requests")]
-    if not told:
+def _engine(valid: Sequence[Rollout]) -> Metrics:
+    """The servers' usage of the requests, seconds per request; queue and first token where the servers measure them."""
+    known = [rollout.usage for rollout in valid if rollout.usage.get("requests")]
+    if not known:
         return {}
-    total = {name: sum(usage.get(name, 0.0) for usage in told) for name in {*chain.from_iterable(told)}}
+    total = {name: sum(usage.get(name, 0.0) for usage in known) for name in {*chain.from_iterable(known)}}
     requests, prompt, cached = total["requests"], total.get("prompt_tokens", 0.0), total.get("cached_tokens", 0.0)
-    figures: Figures = {
+    metrics: Metrics = {
         "perf/request/count": requests,
         "rollout/prefix_cache_hit_rate": cached / max(prompt, 1.0),
-        "rollout/avg_cached_tokens_per_sample": cached / len(told),
+        "rollout/avg_cached_tokens_per_sample": cached / len(known),
     }
     names = {"latency": "request/latency", "queue": "request/queue_time", "first_token": "prefill/first_token_latency"}
-    figures |= {f"perf/{shown}_mean": total[name] / requests for name, shown in names.items() if name in total}
+    metrics |= {f"perf/{shown}_mean": total[name] / requests for name, shown in names.items() if name in total}
     decoding = total.get("latency", 0.0) - total.get("first_token", 0.0)
     if decoding > 0 and "first_token" in total:
-        figures["perf/decode/tokens_per_sec"] = total.get("completion_tokens", 0.0) / decoding
-    return figures
+        metrics["perf/decode/tokens_per_sec"] = total.get("completion_tokens", 0.0) / decoding
+    return metrics
 
 
-def _sandbox(rollouts: Sequence[Rollout]) -> Figures:
+def _sandbox(rollouts: Sequence[Rollout]) -> Metrics:
     if not rollouts:
         return {}
-    figures = loss_figures(len(rollouts), Counter(r.error_code or "unknown" for r in rollouts if not r.valid))
-    figures |= {
+    metrics = lost_episode_metrics(len(rollouts), Counter(r.error_code or "unknown" for r in rollouts if not r.valid))
+    metrics |= {
         "sandbox/exec_timeouts": float(sum(r.timeouts for r in rollouts)),
         "sandbox/exec_retries": float(sum(r.exec_retries for r in rollouts)),
         "sandbox/ws_handshake_errors": float(sum(r.handshake_errors for r in rollouts)),
     }
     waits = [rollout.seconds["wait"] for rollout in rollouts if "wait" in rollout.seconds]
     if waits:
-        figures |= {"sandbox/queue_wait_mean": fmean(waits), "sandbox/queue_wait_max": max(waits)}
+        metrics |= {"sandbox/queue_wait_mean": fmean(waits), "sandbox/queue_wait_max": max(waits)}
         hits = sum(wait <= PREFETCH_HIT for wait in waits)
-        figures["sandbox/prefetch_hit_rate"] = hits / len(waits)
-        figures |= {"sandbox/prefetch_hits": float(hits), "sandbox/prefetch_misses": float(len(waits) - hits)}
-    return figures | _starts(rollouts)
+        metrics["sandbox/prefetch_hit_rate"] = hits / len(waits)
+        metrics |= {"sandbox/prefetch_hits": float(hits), "sandbox/prefetch_misses": float(len(waits) - hits)}
+    return metrics | _starts(rollouts)
 
 
-def _starts(rollouts: Iterable[Rollout]) -> Figures:
-    """Where the seconds from a group's creation to its being ready went."""
+def _starts(rollouts: Iterable[Rollout]) -> Metrics:
+    """The seconds from a group's creation to ready, by part."""
     known = [rollout.waits for rollout in rollouts if rollout.waits]
     if not known:
         return {}
     parts = sorted({*chain.from_iterable(known)})
-    told = {part: [waits[part] for waits in known if part in waits] for part in parts}  # not every pull is known
-    figures = {f"sandbox/create_latency/{part}_mean": fmean(seconds) for part, seconds in told.items()}
-    return figures | {"sandbox/create_latency_mean": fmean(sum(waits.values()) for waits in known)}
+    seconds = {part: [waits[part] for waits in known if part in waits] for part in parts}  # not every pull is known
+    metrics = {f"sandbox/create_latency/{part}_mean": fmean(values) for part, values in seconds.items()}
+    return metrics | {"sandbox/create_latency_mean": fmean(sum(waits.values()) for waits in known)}
 
 
-def _grading(rollouts: Sequence[Rollout]) -> Figures:
+def _grading(rollouts: Sequence[Rollout]) -> Metrics:
     graded = [rollout for rollout in rollouts if rollout.verdict]
     if not graded:
         return {}
     verdicts = Counter(rollout.verdict for rollout in graded)
-    figures = {f"sandbox/verdict/{verdict}": float(count) for verdict, count in verdicts.items()}
-    figures["sandbox/patch_apply_fail_rate"] = verdicts["patch_apply_failed"] / len(graded)
-    figures["sandbox/policy_blocked_rate"] = verdicts["policy_blocked"] / len(graded)
-    figures["sandbox/eval_infra_failure"] = verdicts["infra_error"] / len(graded)
+    metrics = {f"sandbox/verdict/{verdict}": float(count) for verdict, count in verdicts.items()}
+    metrics["sandbox/patch_apply_fail_rate"] = verdicts["patch_apply_failed"] / len(graded)
+    metrics["sandbox/policy_blocked_rate"] = verdicts["policy_blocked"] / len(graded)
+    metrics["sandbox/eval_infra_failure"] = verdicts["infra_error"] / len(graded)
     resolved = [rollout for rollout in graded if rollout.resolved]
     if resolved:
-        figures["sandbox/uncontrasted_rate"] = fmean(rollout.uncontrasted for rollout in resolved)
+        metrics["sandbox/uncontrasted_rate"] = fmean(rollout.uncontrasted for rollout in resolved)
     latencies = [r.seconds["grading"] for r in graded if "grading" in r.seconds and not r.cached]
-    return figures | ({"sandbox/eval_latency": fmean(latencies)} if latencies else {})
+    return metrics | ({"sandbox/eval_latency": fmean(latencies)} if latencies else {})

@@ -1,4 +1,4 @@
-"""What a worker works with, as protocols where tests bring their own; the Kubernetes ones are in `cluster`."""
+"""The dependencies of a rollout worker: protocols where tests substitute them; `cluster` has those on Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class SandboxGroup(Protocol):
 
     @property
     def age(self) -> float:
-        """Seconds that the oldest sandbox which waits to be claimed has used of its lifetime."""
+        """Seconds of its lifetime that the oldest unclaimed sandbox has used."""
         ...
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds, over all sandboxes, that they waited, ready, until they were claimed or let go."""
+        """Seconds, summed over the sandboxes, from ready to claimed or removed."""
         ...
 
     @property
     def waits(self) -> Mapping[str, float]:
-        """Seconds of the group's start by part; empty while they are not known."""
+        """Seconds of the group's start by part; empty until they are known."""
         ...
 
     async def claim(self, ordinal: int) -> Session:
@@ -51,7 +51,7 @@ class Sandboxes(Protocol):
     """Makes groups of sandboxes."""
 
     async def declare(self, name: str, task: Task, replicas: int) -> SandboxGroup:
-        """Ask for the sandboxes; they become ready later. Raises SandboxError or a KubeError."""
+        """Request the sandboxes; they become ready later. Raises SandboxError or a KubeError."""
         ...
 
     def counts(self) -> tuple[int, int]:
@@ -63,26 +63,26 @@ class Grading(Protocol):
     """Grades patches."""
 
     async def grade(self, task: Task, patch: str, *, fresh: bool = False, image: str = "") -> Verdict:
-        """The verdict on `patch`; infrastructure failures come as a verdict too.
+        """The verdict on `patch`; an infrastructure failure is a verdict too.
 
-        `fresh`: never one that was kept. `image`: what the task's image is now, as a node resolved it.
+        `fresh`: never a cached verdict. `image`: the task's image as a node resolved it.
         """
         ...
 
 
 @dataclass
-class WorkerParts:
-    """What a worker works with."""
+class WorkerDependencies:
+    """Everything that a worker uses."""
 
     tasks: Mapping[str, Sequence[Task]]  # by purpose: train, evaluation
     sandboxes: Sandboxes
     grading: Grading
     agent: Agent
     artifacts: Path
-    sandbox_name: Callable[[str], str]  # of a group and try
-    max_age: float = math.inf  # seconds of its lifetime a sandbox made ahead may have used when its episode starts
+    sandbox_name: Callable[[str], str]  # of a group and its start
+    max_age: float = math.inf  # seconds of its lifetime that a prefetched sandbox may have used when its episode starts
     algorithm: AlgorithmSpec = field(default_factory=AlgorithmSpec)
     judge: Judge | None = None  # scores the steps of training episodes
-    encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # what is trained instead of what was sampled
+    encode: Callable[[Episode], Sequence[TokenSegment]] | None = None  # segments to train on
     workdir: str = "/testbed"  # folder of the repository in task images
     sampling: Mapping[str, float] = field(default_factory=dict)  # parameters beside the temperature, for the artifacts

@@ -1,7 +1,7 @@
-"""Starting everything of an attempt, all at once.
+"""The components of an attempt: training ranks, engines, routers and rollout workers.
 
-Guarantees: training ranks, engines, router and rollout workers start together, because each spends most of its start
-importing; `seconds` says how long after the driver's start each was ready; `close` ends all of them.
+Guarantees: all start together, because each spends most of its start importing; `seconds` holds how long after the
+driver's start each was ready; `close` ends all of them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import ray
 from swerl_api import JudgeSpec
 from swerl_api.names import ENGINE_RESOURCE, JUDGE_RESOURCE
 from swerl_trainer.driver import resources
-from swerl_trainer.engines.fixed import FixedPool
 from swerl_trainer.engines.handle import RayEngine
 from swerl_trainer.engines.pool import EnginePool
 from swerl_trainer.engines.router import Router
+from swerl_trainer.engines.static_pool import StaticEnginePool
 from swerl_trainer.engines.weights import update_backend
 from swerl_trainer.job import Job
 from swerl_trainer.megatron.config import RankConfig
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-CLOSE_SECONDS = 6.0  # for each part to end, all at once; a Pod has 10 s from SIGTERM to SIGKILL
+CLOSE_SECONDS = 6.0  # for all components to end together; a Pod has 10 s from SIGTERM to SIGKILL
 
 
-# From the router's address, a number and the address of the judge's router (None without a judge).
-MakeWorker = Callable[[str, int, str | None], RolloutWorker]
+# Arguments: the router's address, the worker's number, the address of the judge's router (None without a judge).
+WorkerFactory = Callable[[str, int, str | None], RolloutWorker]
 
 
-class Placement:
-    """Starts and ends the parts; they become usable one by one, so that sandboxes are declared while engines load."""
+class AttemptComponents:
+    """Starts and ends the components; each is usable when it is ready, so sandboxes are declared while engines load."""
 
     engines_ready: asyncio.Task[None]
     tasks_ready: asyncio.Task[TaskCounts]
     group_ready: asyncio.Task[TrainGroup]
     judge_ready: asyncio.Task[None]
 
-    def __init__(self, job: Job, http: aiohttp.ClientSession, began: float, *, make_worker: MakeWorker) -> None:
+    def __init__(self, job: Job, http: aiohttp.ClientSession, began: float, *, make_worker: WorkerFactory) -> None:
         self.began = began
         self.seconds: dict[str, float] = {}
-        self.pool: EnginePool | None = None  # None when nothing is generated: supervised training without evaluation
-        self.judge: FixedPool | None = None
+        self.pool: EnginePool | None = None  # None for supervised training without evaluation
+        self.judge: StaticEnginePool | None = None
         self.workers: list[RolloutWorker] = []
         self.group: TrainGroup | None = None
         self._job = job
@@ -61,8 +61,8 @@ class Placement:
         self._make_worker = make_worker
         self._starting: list[asyncio.Task[Any]] = []
 
-    def begin(self) -> None:
-        """Ask Ray for every part; nothing is waited for."""
+    def start(self) -> None:
+        """Request every component from Ray, without waiting for any."""
         if self.generates:
             if self._job.spec.judge is not None:
                 self.judge = self._judges(self._job.spec.judge)
@@ -74,24 +74,26 @@ class Placement:
 
     @property
     def generates(self) -> bool:
-        """Whether episodes will run at all."""
+        """Whether the attempt runs episodes."""
         return self._job.spec.algorithm.name != "sft" or self._job.spec.evaluation is not None
 
     async def close(self) -> None:
-        """End every part that was started."""
+        """End every component that was started."""
         for task in self._starting:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
-        ends = [worker.close() for worker in self.workers]
-        ends += [part.close() for part in (self.pool, self.judge, self.group) if part is not None]
-        await asyncio.gather(*(_within(end, CLOSE_SECONDS) for end in ends))
+        closing = [worker.close() for worker in self.workers]
+        closing += [component.close() for component in (self.pool, self.judge, self.group) if component is not None]
+        await asyncio.gather(*(_within(each, CLOSE_SECONDS) for each in closing))
 
     def _engines(self) -> EnginePool:
         job, spec = self._job, self._job.spec
         server = resources.engine_server(job)
-        sharers = spec.rollout.engines if server.share_gpu else 0
+        colocated_engines = spec.rollout.engines if server.share_gpu else 0
         handles = [
-            RayEngine(server, number=i, log_folder=job.logs, resource=ENGINE_RESOURCE, sharers=sharers)
+            RayEngine(
+                server, number=i, log_folder=job.logs, resource=ENGINE_RESOURCE, colocated_engines=colocated_engines
+            )
             for i in range(spec.rollout.engines)
         ]
         router = Router.on(
@@ -103,14 +105,14 @@ class Placement:
         backend = update_backend(gpus=server.gpus, share_gpu=server.share_gpu)
         return EnginePool(handles, router, self._http, ranks=max(1, server.gpus), backend=backend)
 
-    def _judges(self, judge: JudgeSpec) -> FixedPool:
+    def _judges(self, judge: JudgeSpec) -> StaticEnginePool:
         server = resources.judge_server(self._job, judge)
         handles = [
             RayEngine(server, number=i, log_folder=self._job.logs, resource=JUDGE_RESOURCE, kind="judge")
             for i in range(judge.engines)
         ]
         router = Router.on(ray.util.get_node_ip_address(), self._http, self._job.logs / "judge-router.log")
-        return FixedPool(handles, router, "judge")
+        return StaticEnginePool(handles, router, "judge")
 
     async def _prepare_workers(self) -> TaskCounts:
         assert self.pool is not None
@@ -122,7 +124,7 @@ class Placement:
         module = await asyncio.to_thread(importlib.import_module, "swerl_trainer.megatron.group")
         ranks, gpus = resources.training_ranks(self._job.spec)
         shares_gpu = self.pool is not None and resources.shares_gpus(self._job.spec)
-        if shares_gpu and self.pool is not None:  # an engine sizes its cache by the memory that is free when it starts
+        if shares_gpu and self.pool is not None:  # an engine sizes its cache by the free memory at its start
             await asyncio.shield(self.engines_ready)
             await self.pool.sleep()
         group: TrainGroup = await module.TrainGroup.start(
@@ -152,4 +154,4 @@ async def _within(work: Coroutine[Any, Any, None], seconds: float) -> None:
     try:
         await asyncio.wait_for(work, seconds)
     except Exception as error:
-        logger.warning("a part did not end cleanly: %r", error)
+        logger.warning("a component did not close cleanly: %r", error)
