@@ -24,6 +24,11 @@ class Verdict:
     detail: str = ""  # one line for people
     image: str = ""  # that the grading ran, as its node resolved it
 
+    def __post_init__(self) -> None:
+        """Replace control characters in the detail: it is printed on terminals, and a patch may have written it."""
+        shown = "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in self.detail)
+        object.__setattr__(self, "detail", shown)
+
     @property
     def resolved(self) -> bool:
         """Whether the patch solves the task."""

@@ -10,6 +10,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from swerl_agent.grading import Verdict
 from swerl_agent.grading.eval_script import END, EXIT_CODE, START
 from swerl_agent.grading.framing import Report
 from swerl_agent.grading.log_reader import LogReader, Unreadable
@@ -46,6 +47,10 @@ def test_a_parser_that_raises_is_named(line: str) -> None:
     verdict = verdict_of(task(eval_script="run", log_parser="parse_log_django"), report(line), 0)
     assert verdict.status == "unresolved"
     assert "cannot be read by parse_log_django: IndexError" in verdict.detail
+
+
+def test_control_characters_do_not_reach_a_terminal() -> None:
+    assert Verdict("unresolved", detail="git: \x1b[2J\x07gone\n\x9b1m").detail == "git: ?[2J?gone\n?1m"
 
 
 def test_a_million_short_lines_are_read_in_seconds() -> None:
