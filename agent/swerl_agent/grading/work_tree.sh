@@ -12,7 +12,7 @@ scrub_history() {
 
 # The files of the task's tests, as the image has them and with the task's own changes to them.
 report_test_files() {
-  local folder=$scratch/tests pattern path kind
+  local folder=$scratch/tests pattern path kind shown
   mkdir -p "$folder/before"
   (
     while IFS= read -r pattern; do
@@ -34,8 +34,9 @@ report_test_files() {
       path=${path#./}
       [[ $kind == before ]] || ! cmp -s "$folder/before/$path" "$folder/after/$path" || continue
       grep -qxF -e "$path" -e "/$path" "$folder/names" "$scratch/targets" || continue
-      grep -qxF "/$path" "$folder/names" && printf 'swerl-grading %s file %s /%s\n' "$nonce" "$kind" "$path" ||
-        printf 'swerl-grading %s file %s %s\n' "$nonce" "$kind" "$path"
+      shown=$path
+      ! grep -qxF "/$path" "$folder/names" || shown=/$path
+      printf 'swerl-grading %s file %s %s\n' "$nonce" "$kind" "$shown"
       gzip -1 < "$folder/$kind/$path" | base64 -w 8000
     done
   done
