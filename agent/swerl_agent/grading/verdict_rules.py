@@ -96,7 +96,7 @@ def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
     report["witnessed"] = any(session.ended for session in witness.sessions)
     ending = _ending(outcome, witness) if witnessed_runner(task) or not report["resolved"] else ""
     tampering = [] if ending else _tampering(task, report, outcome, witness)
-    if not ending and not report["resolved"]:
+    if not ending and (tampering or not report["resolved"]):
         tampering = [*witness.suspicions, *tampering]
     if tampering or ending:
         report |= {"resolved": False} | ({"tampering": tampering} if tampering else {})
