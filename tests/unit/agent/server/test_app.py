@@ -231,9 +231,17 @@ async def test_an_answer_is_given_though_the_disk_refuses_it(
 
 
 @pytest.mark.parametrize("name", ["..", "../../escape", "/etc/cron.d/x"])
-async def test_no_name_leads_out_of_the_results(serving: Serving, tmp_path: Path, name: str) -> None:
+async def test_id_that_cannot_name_a_folder_is_refused(serving: Serving, tmp_path: Path, name: str) -> None:
     async with serving() as client:
-        assert (await client.run(instance_id=name, subset=name, image="i"))[1]["instance_id"] == name
+        status, answer = await client.run(instance_id=name)
+    assert (status, [path for path in tmp_path.rglob("*") if path.is_file()]) == (400, [])
+    assert f"instance_id {name!r}" in str(answer)
+
+
+@pytest.mark.parametrize("name", ["..", "../../escape", "/etc/cron.d/x"])
+async def test_no_subset_leads_out_of_the_results(serving: Serving, tmp_path: Path, name: str) -> None:
+    async with serving() as client:
+        assert (await client.run(subset=name, image="i"))[0] == 200
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) == 1
     assert len(written[0].relative_to(tmp_path / "results").parts) == 4
