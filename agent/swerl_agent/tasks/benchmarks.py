@@ -5,11 +5,7 @@ Guarantee: a training never gets one of these, unless the import allowed it expl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from .task import Task
+from typing import Literal
 
 Purpose = Literal["train", "evaluation"]
 
@@ -43,16 +39,3 @@ def is_benchmark(data_source: str, split: str, repo: str) -> bool:
         return repo in MEASURED
     name = data_source.lower().replace("_", "-")
     return MARKER in name and (ONLY_TEST in name or split not in TRAINING_SPLITS)
-
-
-def benchmark_refusal(tasks: Iterable[Task]) -> str | None:
-    """Why `tasks` must not be trained on, or None."""
-    measured = [task for task in tasks if task.benchmark]
-    if not measured:
-        return None
-    sources = ", ".join(sorted({task.data_source or f"{task.repo}, of no named source" for task in measured}))
-    return (
-        f"{len(measured)} tasks are of a benchmark ({sources}), the first is {measured[0].instance_id}: training on"
-        " them makes its results worthless. Import them with --purpose evaluation, with the --data-source"
-        " they are of, or, if you mean it, with --train-on-benchmark"
-    )

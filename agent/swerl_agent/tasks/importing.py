@@ -14,7 +14,8 @@ from itertools import islice
 from swerl_api import RegistryRewrite
 from swerl_api.images import rewrite
 
-from .benchmarks import Purpose, benchmark_refusal
+from .benchmark_refusal import benchmark_refusal
+from .benchmarks import Purpose
 from .eval_scripts import eval_script_of
 from .records import Record, task_of
 from .rows import Row

@@ -12,7 +12,8 @@ from typing import Literal
 from swerl_api import RegistryRewrite
 from swerl_api.images import rewrite
 
-from .benchmarks import Purpose, benchmark_refusal
+from .benchmark_refusal import benchmark_refusal
+from .benchmarks import Purpose
 from .quarantine import quarantined_beside
 from .records import read_records
 from .repository import read_repository

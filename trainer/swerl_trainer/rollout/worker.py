@@ -14,21 +14,29 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from swerl_agent.audit import Finding, executed, findings
-from swerl_agent.episode import Episode, EpisodeRequest, RetokenizationError, TokenizerError
-from swerl_agent.episode.artifacts import write_artifacts, written_on_exit
+from swerl_agent.audit import executed, findings
+from swerl_agent.episode import (
+    CommandRunner,
+    Episode,
+    EpisodeRequest,
+    RetokenizationError,
+    TokenizerError,
+    run_graded_episode,
+)
+from swerl_agent.episode.artifacts import written_on_exit
 from swerl_agent.grading import Verdict
-from swerl_agent.judge import Scoring, StepScore
+from swerl_agent.judge import Scoring
 from swerl_agent.sandbox import SandboxError, delete_best_effort
 from swerl_agent.storage import finish_in_thread
 from swerl_agent.tasks import Task
 from swerl_kube import KubeError
+from swerl_trainer.rollout.artifacts import write_rollout
 from swerl_trainer.rollout.dependencies import SandboxGroup, WorkerDependencies
 from swerl_trainer.rollout.group import GroupRequest, Rollout, TaskCounts, UnusedPrefetch
 from swerl_trainer.rollout.reward import lost_rollout, needs_grading, rollout_of
@@ -59,6 +67,8 @@ class _Member:
     index: int
     retry: int
     requested: float = field(default_factory=time.monotonic)
+    waited: float = 0.0  # seconds until it had its sandbox
+    start_seconds: Mapping[str, float] = field(default_factory=dict)  # of its sandbox's start, by part
     scoring: Scoring | None = None
     unwritten: list[Episode] = field(default_factory=list)  # ended episodes whose artifacts are not written
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -139,7 +149,9 @@ class Worker:
         return {"pending": pending, "ready": ready, "grading": self._grading}
 
     async def _member(self, member: _Member) -> Rollout:
-        keep = partial(self._write, member.request)  # for an episode that is stopped, or fails before its verdict
+        keep = partial(
+            write_rollout, self._deps, member.request
+        )  # for an episode that is stopped, or fails before its verdict
         async with written_on_exit(keep) as member.unwritten, self._scoring(member) as member.scoring:
             return await self._graded_rollout(member)
 
@@ -147,11 +159,13 @@ class Worker:
         request, index, scoring = member.request, member.index, member.scoring
         sandboxes = self._usable_sandboxes(request, member.members, member.retry)
         try:
-            try:
-                episode, waited, waits = await self._episode(member, sandboxes)
-            finally:
-                await asyncio.shield(self._in_background(self._release(request, member.retry, index)))
-                member.released.set()
+            graded = await run_graded_episode(
+                self._episode_request(member),
+                self._deps.agent,
+                self._sandbox(member, sandboxes),
+                self._grade,
+                needs_grading=needs_grading,
+            )
         except SandboxError as error:
             return self._lost_rollout(request, index, error, error.code)
         except KubeError as error:
@@ -159,13 +173,14 @@ class Worker:
         except Exception as error:
             logger.exception("episode %s/%d failed", request.id, index)
             return self._lost_rollout(request, index, error, "internal")
-        verdict = await self._grade(request, episode) if needs_grading(episode) else None
+        episode, verdict = graded.episode, graded.verdict
         scores = await scoring.finish() if scoring and not episode.infrastructure_error else {}
         audit = await asyncio.to_thread(lambda: findings(executed(episode.steps)))
         algorithm = self._deps.algorithm
+        waited, waits = {"wait": member.waited}, member.start_seconds
         rollout = rollout_of(episode, verdict, waited, algorithm, scores=scores, waits=waits, audit=audit)
         member.unwritten.clear()
-        await finish_in_thread(self._write, request, episode, verdict, rollout, scores, audit)
+        await finish_in_thread(write_rollout, self._deps, request, episode, verdict, rollout, scores, audit)
         return await self._encoded(rollout, episode) if rollout.valid else rollout
 
     def _scoring(self, member: _Member) -> AbstractAsyncContextManager[Scoring | None]:
@@ -174,21 +189,30 @@ class Worker:
             return contextlib.nullcontext()
         return judge.scoring(self._task(request).problem_statement, f"{request.id}/{member.index}")
 
-    async def _episode(
-        self, member: _Member, sandboxes: _StartSandboxes
-    ) -> tuple[Episode, Mapping[str, float], Mapping[str, float]]:
-        """The episode, its wait before it began, and the parts of its sandbox's start; in seconds."""
-        group_request = member.request
-        group = await asyncio.shield(sandboxes.declared)
-        session = await group.claim(sandboxes.members.index(member.index))
-        waited = time.monotonic() - member.requested
-        request = EpisodeRequest(
-            self._task(group_request), group_request.id, member.index, group_request.temperature,
+    def _episode_request(self, member: _Member) -> EpisodeRequest:
+        request = member.request
+        return EpisodeRequest(
+            self._task(request),
+            request.id,
+            member.index,
+            request.temperature,
             workdir=self._deps.workdir,
-            scoring=member.scoring, on_end=member.unwritten.append,
-        )  # fmt: skip
-        episode = await self._deps.agent.run_episode(request, session)
-        return episode, {"wait": waited}, group.waits
+            scoring=member.scoring,
+            on_end=member.unwritten.append,
+        )
+
+    @asynccontextmanager
+    async def _sandbox(self, member: _Member, sandboxes: _StartSandboxes) -> AsyncIterator[CommandRunner]:
+        """The member's sandbox, claimed; removed on exit."""
+        try:
+            group = await asyncio.shield(sandboxes.declared)
+            session = await group.claim(sandboxes.members.index(member.index))
+            member.waited = time.monotonic() - member.requested
+            yield session
+            member.start_seconds = group.waits
+        finally:
+            await asyncio.shield(self._in_background(self._release(member.request, member.retry, member.index)))
+            member.released.set()
 
     async def _encoded(self, rollout: Rollout, episode: Episode) -> Rollout:
         """The rollout with the segments to train on; one that cannot be encoded is invalid."""
@@ -199,12 +223,12 @@ class Worker:
         except (RetokenizationError, TokenizerError) as error:
             return replace(rollout, valid=False, segments=(), error=str(error), error_code=NOT_ENCODED)
 
-    async def _grade(self, request: GroupRequest, episode: Episode) -> Verdict:
+    async def _grade(self, request: EpisodeRequest, episode: Episode) -> Verdict:
         self._grading += 1
         try:
-            return await self._deps.grading.grade(self._task(request), episode.patch or "", image=episode.image)
+            return await self._deps.grading.grade(request.task, episode.patch or "", image=episode.image)
         except Exception as error:
-            logger.exception("grading of %s/%d failed", request.id, episode.index)
+            logger.exception("grading of %s/%d failed", request.group, request.index)
             return Verdict("infra_error", {}, 0.0, False, f"{type(error).__name__}: {error}")
         finally:
             self._grading -= 1
@@ -259,29 +283,6 @@ class Worker:
         await delete_best_effort(group.delete())
         if not sandboxes.used:
             self._unused_prefetch += UnusedPrefetch(1, group.idle_seconds)
-
-    def _write(
-        self,
-        request: GroupRequest,
-        episode: Episode,
-        verdict: Verdict | None = None,
-        rollout: Rollout | None = None,
-        scores: Mapping[int, StepScore] | None = None,
-        audit: Collection[Finding] | None = None,
-    ) -> None:
-        folder = f"step-{request.step:04d}" if request.purpose == "train" else f"evaluation-{request.step:04d}"
-        meta = {
-            "step": request.step,
-            "reward": rollout.reward if rollout else 0.0,
-            "valid": rollout is not None and rollout.valid,
-            "temperature": request.temperature,
-            "sampling_params": {"temperature": request.temperature, **self._deps.sampling},
-            "step_scores": [asdict(score) for score in (scores or {}).values()],
-        }
-        try:
-            write_artifacts(self._deps.artifacts / folder, episode, verdict, meta=meta, audit=audit)
-        except OSError as error:
-            logger.error("cannot write the artifacts of %s/%d: %s", request.id, episode.index, error)
 
     def _task(self, request: GroupRequest) -> Task:
         return self._deps.tasks[request.purpose][request.task]
