@@ -43,7 +43,7 @@ async def job(client: KubeClient, namespace: str, operator: Operator) -> AsyncIt
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
     held = {"holderIdentity": "test", "leaseDurationSeconds": 600, "renewTime": stamp}
     lease = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": "ahead-1"}, "spec": held}
-    await client.create(LEASES, "leases", namespace, lease)
+    await client.create("leases", lease, namespace=namespace)
     uid = made["metadata"]["uid"]
     yield Job("ahead", namespace, uid, 1, "ahead-1", SweRLJobSpec.model_validate(spec))
     await client.delete(LEASES, "leases", namespace, "ahead-1")

@@ -48,7 +48,7 @@ async def test_a_job_trains_and_an_attempt_after_it_goes_on(
     components = AttemptComponents(
         first, http, time.monotonic(), make_worker=lambda url, number, judge: make_worker(first, url)
     )
-    components.begin()
+    components.start()
     try:
         await Training(first, components, watcher).run()
         assert watcher.steps[-1]["step"] == 2
@@ -100,7 +100,7 @@ async def test_a_job_made_anew_starts_from_its_model_beside_others(
     old = job(OLD)
     write_demonstrations(old)
     components = AttemptComponents(old, http, time.monotonic(), make_worker=no_worker)
-    components.begin()
+    components.start()
     begun: list[int] = []
     try:
         for each in (old, job(OTHER, "beside"), job(OLD, attempt=2), job(NEW)):
