@@ -29,8 +29,8 @@ def processes_of(home: Path) -> dict[int, str]:
     ("command", "busy", "says"),
     [
         ("cluster", "go build", "interrupted; the same command goes on"),
-        ("venv", "pip install", "interrupted; the same command goes on"),
-        ("demo", "pip install", "stopped; the same command goes on"),
+        ("venv", "pip install", "interrupted; run the same command to resume"),
+        ("demo", "pip install", "stopped; run the same command to resume"),
     ],
 )
 def test_a_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, says: str) -> None:

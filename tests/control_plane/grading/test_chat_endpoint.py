@@ -86,7 +86,7 @@ def call(command: str) -> Body:
 async def check(command: Command, client: KubeClient, server: ChatServer, code: int, said: str) -> None:
     """One of two is resolved, everything is kept but tokens, nothing is left in the cluster."""
     assert code == 0, said
-    assert "1 of 2 attempts resolved" in said and KEY not in said
+    assert "1 of 2 samples resolved" in said and KEY not in said
     out = command.folder / "out"
     lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     assert {line["instance_id"]: line["verdict"] for line in lines} == {"calc__calc-1": "resolved", GIVES_UP: ""}

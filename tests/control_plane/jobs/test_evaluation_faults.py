@@ -96,7 +96,7 @@ def test_an_invalid_prompt_fails_the_evaluation_with_template_and_line_and_keeps
     evaluation["spec"]["agent"]["promptTemplates"] = {"configMap": {"name": "broken-prompts", "key": "prompts.yaml"}}
     world.apply(evaluation)
     found = world.until_condition(name, "Failed", "MergeFailed", 400, kind=KIND)
-    assert f"a template ended all {TASKS} attempts" in found["message"]
+    assert f"a template ended all {TASKS} samples" in found["message"]
     assert "agent.action_observation_template does not render: UndefinedError" in found["message"]
     assert "in line 2: {{ output.output.nope }}" in found["message"]
     assert world.status(name, KIND)["errors"] == TASKS
