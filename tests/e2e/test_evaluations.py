@@ -30,15 +30,7 @@ def manifest(world: ProductNamespace, name: str, model: dict[str, Any]) -> dict[
 
 
 @pytest.fixture(scope="module")
-def base(world: ProductNamespace) -> str:
-    """An evaluation of a model's folder; it runs while the SweRLJob trains."""
-    source = {"image": {"reference": world.images["demo-data"], "path": "/data/model"}}
-    world.cluster.apply(manifest(world, "base", {"source": source, "dtype": "float32"}))
-    return "base"
-
-
-@pytest.fixture(scope="module")
-def trained(world: ProductNamespace, base: str) -> str:
+def trained(world: ProductNamespace) -> str:
     """A SweRLJob that learned from demonstrations in two steps and wrote the checkpoint."""
     sft = {"data": "demonstrations.jsonl", "steps": 2, "batchSize": 8, "lr": 1e-3}
     name = world.apply(world.manifest("trained", {"name": "sft", "steps": 2, "sft": sft}))
@@ -65,8 +57,10 @@ def results_of(world: ProductNamespace, name: str) -> list[Json]:
     return results
 
 
-def test_a_models_folder_is_served_and_evaluated(world: ProductNamespace, base: str) -> None:
-    results = results_of(world, base)
+def test_a_models_folder_is_served_and_evaluated(world: ProductNamespace) -> None:
+    source = {"image": {"reference": world.images["demo-data"], "path": "/data/model"}}
+    world.cluster.apply(manifest(world, "base", {"source": source, "dtype": "float32"}))
+    results = results_of(world, "base")
     assert all((world.output / "base" / result["run_dir"] / "traj.json").is_file() for result in results)
 
 

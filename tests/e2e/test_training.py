@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from swerl_trainer.rollout.cursor import TaskOrder
 
 from demo.cluster import ROOT
@@ -70,18 +69,7 @@ def groups(artifacts: Path) -> set[tuple[int, str, str]]:
     return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
 
 
-@pytest.fixture(scope="module")
-def wrong(world: ProductNamespace) -> str:
-    """A job with a malformed task file; it fails while the other job starts."""
-    metadata = {"name": "wrong-tasks", "namespace": world.namespace}
-    data = {"tasks.jsonl": '\n{"instance_id": \n'}
-    world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-    job = world.manifest("wrong", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
-    job["spec"]["tasks"] = {"source": {"configMap": {"name": "wrong-tasks"}}, "format": "jsonl"}
-    return world.apply(job)
-
-
-def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: ProductNamespace, wrong: str) -> None:
+def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: ProductNamespace) -> None:
     job = world.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
     name = world.apply(job)
@@ -110,10 +98,16 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: ProductNames
     world.wait("clean-up", lambda: not world.objects(f"swerl.dev/job={name}"), 60)
 
 
-def test_wrong_tasks_fail_a_job_at_once_with_their_line(world: ProductNamespace, wrong: str) -> None:
-    world.wait("failure", lambda: world.condition(wrong, "Failed").get("status") == "True", 300)
-    failed = world.condition(wrong, "Failed")
+def test_wrong_tasks_fail_a_job_at_once_with_their_line(world: ProductNamespace) -> None:
+    metadata = {"name": "wrong-tasks", "namespace": world.namespace}
+    data = {"tasks.jsonl": '\n{"instance_id": \n'}
+    world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    job = world.manifest("wrong", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
+    job["spec"]["tasks"] = {"source": {"configMap": {"name": "wrong-tasks"}}, "format": "jsonl"}
+    name = world.apply(job)
+    world.wait("failure", lambda: world.condition(name, "Failed").get("status") == "True", 300)
+    failed = world.condition(name, "Failed")
     assert failed["reason"] == "DriverFailed"
     assert "TaskError: /swerl/tasks/tasks.jsonl:2: not valid JSON" in failed["message"]
     assert "Traceback" not in failed["message"]
-    assert world.status(wrong)["attempt"] == 1
+    assert world.status(name)["attempt"] == 1
