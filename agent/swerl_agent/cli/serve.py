@@ -106,12 +106,12 @@ def _server(options: argparse.Namespace, runner: Runner, defaults: Defaults) -> 
 def _defaults(options: argparse.Namespace) -> Defaults:
     from swerl_agent.server import Defaults
 
-    wish = ImportRequest(
+    import_request = ImportRequest(
         purpose="evaluation",
         scripts=eval_scripts(options),
         registry_rewrite=options.registry_rewrite,
     )
-    return Defaults(options.engine, not options.run_golden, options.temperature, wish)
+    return Defaults(options.engine, not options.run_golden, options.temperature, import_request)
 
 
 def _stopped(samples: SampleRunner) -> asyncio.Event:

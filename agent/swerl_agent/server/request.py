@@ -33,7 +33,8 @@ class Defaults:
     engine: str | None = None  # URL of an SGLang server or router
     engine_needed: bool = True  # whether a request is refused that names none when this does not either
     temperature: float = 0.0
-    wish: ImportRequest = field(default_factory=lambda: ImportRequest(purpose="evaluation"))  # how rows become tasks
+    # how rows become tasks
+    import_request: ImportRequest = field(default_factory=lambda: ImportRequest(purpose="evaluation"))
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def read_request(data: bytes, defaults: Defaults) -> RunRequest:
     if engine is None and defaults.engine_needed:
         raise BadRequest("field sglang_url is missing, and the server was given no --engine")
     try:
-        task = import_one(Record("the request", partial(dict, values)), defaults.wish)
+        task = import_one(Record("the request", partial(dict, values)), defaults.import_request)
     except TaskError as error:
         raise BadRequest(str(error)) from error
     return RunRequest(

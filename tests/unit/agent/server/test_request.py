@@ -52,8 +52,8 @@ def test_rows_without_a_script_find_it_where_the_server_was_told() -> None:
     bare = {"sglang_url": ENGINE, "subset": "gym", **swe_gym(repo="a/b")}
     with pytest.raises(BadRequest, match="no eval script"):
         read(bare)
-    wish = ImportRequest(purpose="evaluation", scripts={"getmoto__moto-5876": SCRIPT})
-    assert read(bare, Defaults(wish=wish)).task.evaluation.eval_script == SCRIPT
+    import_request = ImportRequest(purpose="evaluation", scripts={"getmoto__moto-5876": SCRIPT})
+    assert read(bare, Defaults(import_request=import_request)).task.evaluation.eval_script == SCRIPT
 
 
 def test_sampling_parameters_come_first_then_those_of_the_response_then_the_servers() -> None:
