@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16", help="that of the training")
     options = parser.parse_args()
     torch.set_grad_enabled(False)
-    config = RankConfig(str(options.model), options.dtype, TrainerSpec(image=""), AlgorithmSpec())
+    config = RankConfig(str(options.model), options.dtype, TrainerSpec(image="unused"), AlgorithmSpec())
     export_checkpoint(options.checkpoint, options.model, options.folder, config)
 
 
