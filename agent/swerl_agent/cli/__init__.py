@@ -21,6 +21,7 @@ from swerl_agent.episode import EndpointError, EngineError, PromptError, Tokeniz
 from swerl_agent.evaluation import EvaluationAborted, ResultsError
 from swerl_agent.grading import GradingError
 from swerl_agent.grading.predictions import PredictionError
+from swerl_agent.registry import CredentialError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
 
@@ -28,6 +29,7 @@ from . import episode, eval, grade, images, sandbox, serve, tasks, trajectories
 
 USAGE_ERRORS = (
     ConfigError,
+    CredentialError,
     EndpointError,
     PredictionError,
     PromptError,
@@ -47,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         dest="noun", required=True, metavar="tasks|images|episode|eval|grade|sandbox|serve|trajectories"
     )
     tasks.add_parsers(nouns.add_parser("tasks", help="look at and check task sets"))
-    images.add_parsers(nouns.add_parser("images", help="which task images do nodes lack?"))
+    images.add_parsers(nouns.add_parser("images", help="which task images do registries or nodes lack?"))
     episode.add_parsers(nouns.add_parser("episode", help="run and grade one episode"))
     eval.add_parsers(nouns.add_parser("eval", help="how many of these tasks does this model solve?"))
     grade.add_parser(nouns.add_parser("grade", help="grade a file of predictions"))

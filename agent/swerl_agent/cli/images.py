@@ -1,4 +1,4 @@
-"""`swerl images`: the images of a SweImageSet that nodes lack, by name."""
+"""`swerl images`: images that registries or nodes lack, by name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from swerl_api import API_VERSION, SweImageSetSpec, SweImageSetStatus
 from swerl_api.sweimageset import list_hash
 from swerl_kube import KubeClient, NotFound
 
+from . import images_check
 from .options import add_cluster_options, open_client
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
-    """`missing`."""
+    """`check` and `missing`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
+    images_check.add_parser(verbs)
     missing = verbs.add_parser("missing", help="print every image of a SweImageSet that some node lacks, one a line")
     missing.add_argument("name", help="the SweImageSet")
     missing.add_argument("--nodes", action="store_true", help="print each with every node that lacks it")

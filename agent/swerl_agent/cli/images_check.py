@@ -1,0 +1,119 @@
+"""`swerl images check`: which images of a task set their registries do not have, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from swerl_api.images import rewrite
+
+from swerl_agent.registry import (
+    Availability,
+    RegistryClient,
+    RegistryLimits,
+    check_images,
+    read_credentials,
+)
+from swerl_agent.tasks import TaskError
+from swerl_agent.tasks.images import image_name
+from swerl_agent.tasks.selection import parse_slice
+from swerl_agent.tasks.sources import Source
+
+from .options import add_rewrite_option, natural, positive
+
+LIST = ".txt"  # a file of image references, as `tasks images` and `tasks export` write them
+PROGRESS_EVERY = 50
+
+
+def add_parser(verbs: Any) -> None:
+    """`check`."""
+    parser = verbs.add_parser("check", help="print every image that its registry lacks, one a line, without pulling")
+    parser.add_argument(
+        "source", nargs="+", help=f"task set (file, folder, repository, short name), or list of images ({LIST})"
+    )
+    parser.add_argument("--slice", metavar="A:B", help="python slice of the images, in the order of their rows")
+    parser.add_argument("--data-source", default="", help="for files whose rows do not name it: decides their images")
+    add_rewrite_option(parser)
+    parser.add_argument("--concurrency", type=positive, default=8, help="images asked for at once (default 8)")
+    parser.add_argument(
+        "--rate", type=natural, default=90, metavar="N", help="requests to one host in a minute; 0: any (default 90)"
+    )
+    parser.add_argument("--retries", type=natural, default=5, metavar="N", help="tries after the first (default 5)")
+    parser.add_argument(
+        "--plain-http", action="append", default=[], metavar="HOST[:PORT]", help="a registry without TLS; repeatable"
+    )
+    parser.add_argument(
+        "--docker-config", type=Path, metavar="FILE", help="logins; default: config.json in $DOCKER_CONFIG or ~/.docker"
+    )
+    parser.set_defaults(run=check_registries)
+
+
+async def check_registries(options: argparse.Namespace) -> int:
+    """0 when all images are there, 1 when some are not, 3 when a registry did not say."""
+    images = _images(options)
+    limits = RegistryLimits(options.rate, options.retries, frozenset(options.plain_http))
+    credentials = read_credentials(path) if (path := _docker_config(options)) else {}
+    known: Counter[str] = Counter()
+
+    def report(found: Availability) -> None:
+        known[found.state] += 1
+        if found.state != "present":
+            print(found.image, flush=True)
+            print(f"swerl: {found.image}: {found.detail}", file=sys.stderr, flush=True)
+        if known.total() % PROGRESS_EVERY == 0 and known.total() < len(images):
+            print(f"swerl: {known.total():,} of {len(images):,} images checked", file=sys.stderr, flush=True)
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        client = RegistryClient(http, credentials, limits)
+        await check_images(client, images, concurrency=options.concurrency, report=report)
+    absent, undecided = known["missing"] + known["denied"], known["undecided"]
+    words = f"{known['present']:,} of {len(images):,} images are there, {absent:,} are not"
+    print(f"swerl: {words}{f', {undecided:,} undecided' if undecided else ''}", file=sys.stderr)
+    return 1 if absent else 3 if undecided else 0
+
+
+def _images(options: argparse.Namespace) -> list[str]:
+    """The images of all sources, each once; raises TaskError."""
+    named = (image for text in options.source for image in _named(text, options.data_source))
+    images = list(dict.fromkeys(rewrite(image, options.registry_rewrite) for image in named))
+    chosen = images[parse_slice(options.slice)] if options.slice else images
+    if not chosen:
+        raise TaskError(f"no image is left of {len(images)} in {', '.join(options.source)}")
+    return chosen
+
+
+def _named(text: str, data_source: str) -> Iterator[str]:
+    """The images of one source, as its rows or its lines name them; raises TaskError."""
+    if text.endswith(LIST):
+        yield from _listed(Path(text))
+        return
+    source = Source(text, data_source=data_source)
+    for record in source.records():
+        row = record.row(**source.defaults)
+        try:
+            yield image_name(row.columns, row.data_source)
+        except KeyError as error:
+            raise TaskError(f"{record.where}: field {error.args[0]} is missing") from error
+        except ValueError as error:
+            raise TaskError(f"{record.where}: {error}") from error
+
+
+def _listed(path: Path) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _docker_config(options: argparse.Namespace) -> Path | None:
+    if options.docker_config:
+        return Path(options.docker_config)
+    folder = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    return path if (path := folder / "config.json").is_file() else None

@@ -1,0 +1,46 @@
+"""Image references, as container runtimes resolve them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+DOCKER_HUB = "docker.io"
+_HUB_NAMES = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
+
+
+class ReferenceError(ValueError):
+    """Text that is no image reference."""
+
+
+@dataclass(frozen=True)
+class ImageReference:
+    """One image: its registry, the repository there, and a tag or a digest."""
+
+    registry: str  # host, with its port where one is given; Docker Hub is `docker.io`
+    repository: str
+    version: str  # the digest, where tag and digest are given
+
+
+def parse_reference(text: str) -> ImageReference:
+    """The image that `text` names; without registry it is Docker Hub's, without version `latest`.
+
+    Raises ReferenceError.
+    """
+    name, at, digest = text.partition("@")
+    first, slash, rest = name.partition("/")
+    hosted = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    registry, path = (first, rest) if hosted else (DOCKER_HUB, name)
+    repository, colon, tag = path.partition(":")
+    if registry in _HUB_NAMES:
+        registry, repository = DOCKER_HUB, repository if "/" in repository else f"library/{repository}"
+    if not _REPOSITORY.fullmatch(repository):
+        raise ReferenceError(f"{text!r} is no image reference: repository {repository!r} is malformed")
+    if colon and not _TAG.fullmatch(tag):
+        raise ReferenceError(f"{text!r} is no image reference: tag {tag!r} is malformed")
+    if at and not _DIGEST.fullmatch(digest):
+        raise ReferenceError(f"{text!r} is no image reference: digest {digest!r} is malformed")
+    return ImageReference(registry, repository, digest or tag or "latest")

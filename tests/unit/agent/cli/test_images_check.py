@@ -1,0 +1,72 @@
+"""`swerl images check` asks for the images of rows and lists, each once, where they are rewritten to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from swerl_agent.cli import main
+
+ROWS = [
+    {"instance_id": "getmoto__moto-1", "data_source": "SWE-Gym/SWE-Gym"},
+    {"instance_id": "getmoto__moto-2", "data_source": "SWE-Gym/SWE-Gym"},
+    {"text": "It breaks.", "metadata": {"instance": {"instance_id": "own-1", "image": "own/image:Tag"}}},
+]
+
+
+@pytest.fixture
+def registry() -> Iterator[tuple[str, list[str]]]:
+    """A registry without images whose name ends in -2; what it was asked for."""
+    asked: list[str] = []
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_response(404 if "-2/" in self.path else 200)
+            self.end_headers()
+
+        def log_message(self, *what: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+def test_missing_images_are_printed_one_a_line(
+    registry: tuple[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, asked = registry
+    rows, names = tmp_path / "train.jsonl", tmp_path / "docker_images.txt"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    names.write_text("# Verified\n\nown/image:Tag\n")
+    rewrites = ["--registry-rewrite", f"docker.io/={host}/"]
+    assert main(["images", "check", str(rows), str(names), *rewrites]) == 1
+    said = capsys.readouterr()
+    missing = f"{host}/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-2:latest"
+    assert said.out.splitlines() == [missing]
+    assert said.err == f"swerl: {missing}: no such image\nswerl: 2 of 3 images are there, 1 are not\n"
+    assert sorted(asked)[0] == "/v2/own/image/manifests/Tag" and len(asked) == 3
+    assert main(["images", "check", str(rows), "--slice", "0:1", *rewrites]) == 0
+    assert main(["images", "check", str(names), "--registry-rewrite", "=127.0.0.1:9/", "--retries", "0"]) == 3
+    assert "1 undecided" in capsys.readouterr().err
+
+
+def test_rows_and_lists_that_name_no_image_are_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, empty = tmp_path / "rows.jsonl", tmp_path / "images.txt"
+    rows.write_text('{"instance_id": "a__b-1"}\n')
+    empty.write_text("# none\n")
+    for path, words in [
+        (rows, "no image: the row has none"),
+        (empty, "no image is left"),
+        (tmp_path / "no.txt", "no.txt"),
+    ]:
+        assert main(["images", "check", str(path)]) == 2
+        assert words in capsys.readouterr().err

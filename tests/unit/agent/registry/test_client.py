@@ -1,0 +1,130 @@
+"""What a registry refuses or asks to wait for, and what is said of images that it does not speak of."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from swerl_agent.registry import (
+    Availability,
+    Credentials,
+    RegistryClient,
+    RegistryLimits,
+    check_images,
+)
+from swerl_agent.registry.client import retry_after
+from swerl_agent.registry.pace import Pace
+
+from tests.ports import free_port
+
+Answer = Callable[[web.Request], Awaitable[web.Response]]
+TOKEN = "Bearer let-me-in"
+
+
+class Front:
+    """A registry whose answers a test chooses; counts requests."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.requests: list[tuple[float, str, str]] = []
+        self._answer = answer
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.requests.append((time.monotonic(), request.method, request.path))
+        return await self._answer(request)
+
+
+@asynccontextmanager
+async def served(answer: Answer) -> AsyncIterator[tuple[Front, str]]:
+    front, application = Front(answer), web.Application()
+    application.router.add_route("*", "/{path:.*}", front.handle)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield front, f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def states(
+    images: list[str], limits: RegistryLimits | None = None, logins: dict[str, Credentials] | None = None
+) -> list[Availability]:
+    async with aiohttp.ClientSession() as http:
+        client = RegistryClient(http, logins or {}, limits or RegistryLimits())
+        return await check_images(client, images, concurrency=4, report=lambda found: None)
+
+
+async def test_a_pause_that_the_registry_asks_for_holds_for_all_requests() -> None:
+    refused: list[float] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if not refused:
+            refused.append(time.monotonic())
+            return web.Response(status=429, headers={"Retry-After": "1"})
+        return web.Response(status=200 if request.path.endswith("/here") else 404)
+
+    async with served(answer) as (front, host):
+        found = await states([f"{host}/x:here", *(f"{host}/x:gone-{n}" for n in range(8))])
+    assert [one.state for one in found] == ["present"] + ["missing"] * 8
+    after = [when - refused[0] for when, _, _ in front.requests]
+    assert not [when for when in after if 0.2 < when < 0.95], "requests in flight aside, none came before a second"
+    assert {method for _, method, _ in front.requests} == {"HEAD"}
+
+
+@pytest.mark.parametrize("challenge", ['Bearer realm="http://{host}/token",service="r"', 'Basic realm="r"'])
+async def test_a_login_is_shown_where_it_is_asked_for(challenge: str) -> None:
+    login = Credentials("me", "secret")
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/token":
+            assert request.query["scope"] == "repository:x/y:pull" and request.query["service"] == "r"
+            assert request.headers["Authorization"] == login.header
+            return web.json_response({"access_token": "let-me-in"})
+        wanted = TOKEN if challenge.startswith("Bearer") else login.header
+        if request.headers.get("Authorization") == wanted:
+            return web.Response()
+        return web.Response(status=401, headers={"WWW-Authenticate": challenge.format(host=request.host)})
+
+    async with served(answer) as (front, host):
+        assert [one.state for one in await states([f"{host}/x/y:1"] * 1, logins={host: login})] == ["present"]
+        asked = len(front.requests)
+        assert [one.state for one in await states([f"{host}/x/y:1"])] == (
+            ["denied"] if challenge.startswith("Basic") else ["undecided"]
+        )
+    assert asked == (3 if challenge.startswith("Bearer") else 2)
+
+
+async def test_images_of_a_registry_that_fails_are_undecided_and_never_missing() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=418 if "odd" in request.path else 503, headers={"Retry-After": "0"})
+
+    nobody = f"127.0.0.1:{free_port()}"
+    async with served(answer) as (front, host):
+        found = await states([f"{host}/x:1", f"{host}/x:odd", f"{nobody}/x:1", "x/Y"], RegistryLimits(retries=1))
+    assert [one.state for one in found] == ["undecided", "undecided", "undecided", "missing"]
+    details = [one.detail for one in found]
+    assert details[0] == f"{host} answered 503 to every try" and "answered 418" in details[1]
+    assert f"{nobody} cannot be reached" in details[2] and "repository 'x/Y' is malformed" in details[3]
+    assert len(front.requests) == 3
+
+
+async def test_no_minute_has_more_turns_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swerl_agent.registry.pace.MINUTE", 0.5)
+    pace, turns = Pace(3), list[float]()
+
+    async def one() -> None:
+        await pace.turn()
+        turns.append(time.monotonic())
+
+    await asyncio.gather(*(one() for _ in range(8)))
+    assert all(later - earlier >= 0.49 for earlier, later in zip(turns, turns[3:], strict=False))
+
+
+def test_retry_after_is_seconds_or_a_date() -> None:
+    assert retry_after("7") == 7.0 and retry_after("") is None and retry_after("soon") is None
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
