@@ -8,7 +8,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from swerl_agent.sandbox import Claim, Evicted, OOMKilled, PodGone, SandboxLost, Session
+from swerl_agent.sandbox import (
+    Claim,
+    ContainerExited,
+    Evicted,
+    OOMKilled,
+    PodGone,
+    SandboxLost,
+    Session,
+    StorageExceeded,
+)
 from swerl_kube import KubeClient, resource_path
 
 from tests.control_plane.exec.conftest import connect
@@ -54,6 +63,12 @@ async def test_deleted_by_force(running: Running) -> None:
     assert type(await running.error()) is PodGone
 
 
+async def test_process_one_ended_by_a_command(claim: Callable[..., Claim]) -> None:
+    async with claim(1) as [sandbox]:
+        with pytest.raises(ContainerExited):
+            await asyncio.wait_for(sandbox.session.run("kill 1; sleep 120", timeout=150), REPORTED)
+
+
 async def test_evicted_by_a_user_or_a_drain(running: Running) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": running.pod}}
     await running.client.request(
@@ -88,7 +103,7 @@ async def test_evicted_by_the_kubelet_for_its_disk(client: KubeClient, make_pod:
     pod = await make_pod(resources={"requests": {"cpu": "10m"}, "limits": limits})
     async with Session(connect(client, pod)) as session:
         evicted = asyncio.create_task(when(client, namespace, pod, lambda status: status.get("reason") == "Evicted"))
-        with pytest.raises(Evicted):
+        with pytest.raises(StorageExceeded):
             await session.run("head -c 67108864 /dev/zero >/tmp/much; sleep 300", timeout=EVICTED)
         raised = time.monotonic()
         assert raised - await asyncio.wait_for(evicted, REPORTED) <= REPORTED

@@ -10,7 +10,7 @@ from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
 from .context import max_input_tokens
 from .engine import EndpointError, Engine, EngineError, Generation, SGLangEngine
-from .episode import PROMPT_FAILED, Episode
+from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
 from .graded_episode import Agent, GradedEpisode, has_patch, run_graded_episode
 from .loop import BuiltinAgent, ChatAgent
 from .metrics import agent_metrics, repeats_itself, time_metrics
@@ -27,8 +27,10 @@ from .tokens import HFTokenizer, Tokenizer
 from .workspace import CommandRunner
 
 __all__ = [
+    "INFRASTRUCTURE_ERROR",
     "PROMPT_FAILED",
     "PROTOCOLS",
+    "SANDBOX_DESTROYED",
     "Agent",
     "AgentProtocol",
     "BuiltinAgent",

@@ -7,6 +7,8 @@ from typing import Any
 
 from .token_segment import TokenSegment
 
+INFRASTRUCTURE_ERROR = "infrastructure_error"  # exit status of an episode that ended for no fault of the policy
+SANDBOX_DESTROYED = "sandbox_destroyed"  # exit status of an episode whose own commands ended its sandbox
 PROMPT_FAILED = "prompt_failed"  # exit status of an episode whose prompt or chat template does not render
 
 
@@ -16,7 +18,8 @@ class Episode:
 
     `segments` hold its tokens: one while no turn is omitted from the context, and one more after each cut.
     `exit_status`: submitted | max_steps | context_overflow | prompt_too_long | episode_timeout |
-    repeated_format_errors | repeated_command | prompt_failed | infrastructure_error | cancelled | error.
+    repeated_format_errors | repeated_command | sandbox_destroyed | prompt_failed | infrastructure_error | cancelled |
+    error.
     """
 
     instance_id: str

@@ -1,8 +1,9 @@
 """An episode while it runs, for the built-in loop and for black-box agents.
 
 Guarantees: every ending is an exception and is reported in the Episode. An infrastructure failure ends it with
-`infrastructure_error`, a template that does not render with `prompt_failed`. After any other ending, a patch is taken
-from the work tree if none was submitted and the sandbox still answers.
+`infrastructure_error`, a template that does not render with `prompt_failed`. A sandbox that the agent's own commands
+destroyed (memory, disk, process 1, the session's files) ends it with `sandbox_destroyed`, the policy's failure.
+After any other ending, a patch is taken from the work tree if none was submitted and the sandbox still answers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from swerl_api import AgentSpec
 from swerl_agent.sandbox import CommandResult, SandboxError
 
 from .engine import EngineError
-from .episode import PROMPT_FAILED, Episode
+from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
 from .parsing import is_valid_patch
 from .prompts import PromptError
 from .protocol import agent_protocol
@@ -53,7 +54,7 @@ class EpisodeRun(ABC):
             agent_name=agent_name,
             timings={"model": 0.0, "environment": 0.0},
         )
-        self._session = session
+        self._session, self._acted = session, False
 
     @abstractmethod
     async def act(self) -> None:
@@ -89,7 +90,7 @@ class EpisodeRun(ABC):
 
         Raises SandboxError.
         """
-        started = time.time()
+        started, self._acted = time.time(), True
         with self.timed("environment"):
             result = await self.workspace.execute(
                 command, seconds_left=self.seconds_left(), cwd=cwd, env=env, max_output=max_output
@@ -124,10 +125,9 @@ class EpisodeRun(ABC):
         try:
             yield
         except (SandboxError, EngineError) as error:
-            infrastructure = isinstance(error, EngineError) or error.infrastructure
-            episode.exit_status = "infrastructure_error" if infrastructure else "error"
-            episode.infrastructure_error, episode.error_code = infrastructure, error.code
-            episode.error = f"{type(error).__name__}: {error}"
+            episode.exit_status = self._exit_status(error)
+            episode.infrastructure_error = episode.exit_status == INFRASTRUCTURE_ERROR
+            episode.error_code, episode.error = error.code, f"{type(error).__name__}: {error}"
         except (PromptError, TokenizerError) as error:
             episode.exit_status = episode.error_code = PROMPT_FAILED
             episode.error = str(error)
@@ -139,6 +139,11 @@ class EpisodeRun(ABC):
             episode.exit_status, episode.error_code = "error", "internal"
             episode.error = f"{type(error).__name__}: {error}"
             raise
+
+    def _exit_status(self, error: SandboxError | EngineError) -> str:
+        if isinstance(error, SandboxError) and error.by_commands and self._acted:
+            return SANDBOX_DESTROYED
+        return INFRASTRUCTURE_ERROR if isinstance(error, EngineError) or error.infrastructure else "error"
 
     async def _act_in_time(self) -> None:
         try:

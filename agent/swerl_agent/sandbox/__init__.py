@@ -4,6 +4,7 @@ from .claim import Claim, ClaimOptions, Sandbox
 from .declaration import delete_best_effort
 from .errors import (
     CapacityExhausted,
+    ContainerExited,
     Evicted,
     ExecRefused,
     FileError,
@@ -22,6 +23,7 @@ from .errors import (
     SandboxLost,
     ScrubFailed,
     StateLost,
+    StorageExceeded,
     TransferFailed,
     Unresponsive,
 )
@@ -40,6 +42,7 @@ __all__ = [
     "Claim",
     "ClaimOptions",
     "CommandResult",
+    "ContainerExited",
     "Evicted",
     "ExecRefused",
     "FileError",
@@ -67,6 +70,7 @@ __all__ = [
     "Session",
     "SessionSettings",
     "StateLost",
+    "StorageExceeded",
     "TransferFailed",
     "Unresponsive",
     "check_isolation",

@@ -1,8 +1,8 @@
 """Errors of a sandbox.
 
-Guarantee: every error but `FileError` is a failure of the infrastructure, never of the policy. An episode that ends
-with one is masked out of its group's statistics. A command that fails, times out or prints garbage raises no error;
-its outcome is a `CommandResult`.
+Guarantee: every error but `FileError` is a failure of the infrastructure, unless `by_commands` is set and the policy's
+commands ran in the sandbox. An episode that the infrastructure ended is masked out of its group's statistics. A command
+that fails, times out or prints garbage raises no error; its outcome is a `CommandResult`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ class SandboxError(Exception):
 
     code: ClassVar[str] = "sandbox_error"
     infrastructure: ClassVar[bool] = True
+    by_commands: ClassVar[bool] = (
+        False  # only commands in the sandbox cause it: memory, disk, its own processes and files
+    )
 
 
 class FileError(SandboxError):
@@ -93,6 +96,13 @@ class PodRejected(SandboxLost):
     code = "pod_rejected"
 
 
+class ContainerExited(PodGone):
+    """Process 1 of the container ended although nothing deleted the Pod."""
+
+    code = "container_exited"
+    by_commands = True
+
+
 class PodReplaced(SandboxLost):
     """Another Pod has the name now, or the container was restarted: the state is lost."""
 
@@ -100,15 +110,23 @@ class PodReplaced(SandboxLost):
 
 
 class Evicted(SandboxLost):
-    """The node evicted the Pod: pressure, or a limit such as ephemeral storage."""
+    """The node evicted the Pod for lack of resources, or it was drained or preempted."""
 
     code = "pod_evicted"
+
+
+class StorageExceeded(Evicted):
+    """The node evicted the Pod because its files exceeded its limit of ephemeral storage."""
+
+    code = "storage_exceeded"
+    by_commands = True
 
 
 class OOMKilled(SandboxLost):
     """The container was killed because it exceeded its memory limit."""
 
     code = "oom_killed"
+    by_commands = True
 
 
 class NodeLost(SandboxLost):
@@ -133,9 +151,11 @@ class StateLost(SandboxLost):
     """It is unknown whether a command ran: its record was lost with the stream, or cannot be written."""
 
     code = "state_lost"
+    by_commands = True
 
 
 class Unresponsive(SandboxLost):
     """The Pod runs but the session does not reply, even after its command was killed."""
 
     code = "unresponsive"
+    by_commands = True

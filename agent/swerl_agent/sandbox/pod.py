@@ -8,8 +8,9 @@ the cause.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from swerl_api.conditions import SandboxReason
@@ -28,6 +29,7 @@ from swerl_kube import (
 from swerl_kube.pod_loss import container_state, disruption, end_loss
 
 from .errors import (
+    ContainerExited,
     Evicted,
     ExecRefused,
     HandshakeFailed,
@@ -40,12 +42,14 @@ from .errors import (
     PodRejected,
     PodReplaced,
     SandboxError,
+    StorageExceeded,
 )
 
 Json = dict[str, Any]
 
 # By the reason of a loss.
 LOSS_ERRORS: dict[str, type[SandboxError]] = {
+    SandboxReason.CONTAINER_EXITED: ContainerExited,
     SandboxReason.EVICTED: Evicted,
     SandboxReason.IMAGE_PULL_FAILED: ImagePullFailed,
     SandboxReason.LEASE_EXPIRED: LeaseExpired,
@@ -55,6 +59,10 @@ LOSS_ERRORS: dict[str, type[SandboxError]] = {
     SandboxReason.POD_REJECTED: PodRejected,
     SandboxReason.PREEMPTED: Evicted,
 }
+# How the kubelet says that a Pod itself, not its node, ran out of disk.
+_STORAGE_LIMIT = re.compile(
+    r"exceeds the total limit of containers|exceeded its local ephemeral storage limit|Usage of EmptyDir volume"
+)
 
 
 class PodConnector:
@@ -125,7 +133,7 @@ def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts
         kind = LOSS_ERRORS.get(disrupted.reason, PodGone)
         return kind(f"{name} is being deleted: {disrupted.cause} {disrupted.message}".rstrip())
     if ended or status.get("phase") in ("Failed", "Succeeded"):
-        kind = LOSS_ERRORS.get(end_loss(status, container).reason, PodGone)
+        kind = _end_error(pod, container)
         return kind(f"{name} ended: {reason or status.get('phase')} {status.get('message') or ''}".rstrip())
     if status.get("phase") == "Unknown":
         return NodeLost(f"{name}: its node no longer reports")
@@ -135,6 +143,29 @@ def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts
         kind = NodeLost if reason == "NodeLost" else PodGone
         return kind(f"{name} is being deleted")
     return None
+
+
+def _end_error(pod: Json, container: str) -> type[SandboxError]:
+    """The error of a Pod that failed or whose container ended."""
+    status = pod.get("status") or {}
+    kind = LOSS_ERRORS.get(end_loss(status, container).reason, PodGone)
+    if kind is ContainerExited and not _exited(pod["metadata"], container_state(status, container, "terminated")):
+        return PodGone
+    if kind is Evicted and _STORAGE_LIMIT.search(str(status.get("message") or "")):
+        return StorageExceeded
+    return kind
+
+
+def _exited(metadata: Json, ended: Json) -> bool:
+    """Whether the container ended by itself: in no outage of the runtime, and before a deletion was requested."""
+    if ended.get("reason") not in ("Error", "Completed"):
+        return False
+    if not (deletion := metadata.get("deletionTimestamp")):
+        return True
+    if not (finished := ended.get("finishedAt")):
+        return False
+    requested = datetime.fromisoformat(deletion) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return datetime.fromisoformat(finished) < requested
 
 
 def restarts_of(pod: Json, container: str = SANDBOX_CONTAINER) -> int:

@@ -30,6 +30,7 @@ EXIT_STATUSES = {
     "prompt_too_long": "RolloutTruncated",
     "repeated_format_errors": "RolloutTruncated",
     "repeated_command": "CollapseContinued",
+    "sandbox_destroyed": "RolloutTruncated",
 }
 
 

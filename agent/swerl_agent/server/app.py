@@ -18,7 +18,14 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from swerl_kube import KubeError
 
-from swerl_agent.episode import PROMPT_FAILED, Episode, GradedEpisode, PromptError, written_on_exit
+from swerl_agent.episode import (
+    INFRASTRUCTURE_ERROR,
+    PROMPT_FAILED,
+    Episode,
+    GradedEpisode,
+    PromptError,
+    written_on_exit,
+)
 from swerl_agent.grading import GradingError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
@@ -33,7 +40,6 @@ log = logging.getLogger(__name__)
 
 MAX_REQUEST = 64 << 20  # bytes; rows hold patches, scripts and long lists of tests
 CLEANING = 30.0  # seconds for the sandboxes of cancelled rollouts; what is left after goes with the Lease
-INFRASTRUCTURE = "infrastructure_error"
 CANCELLED = "cancelled"
 
 
@@ -130,7 +136,7 @@ class AgentServer:
             status = CANCELLED
             raise
         except Unavailable:
-            status = INFRASTRUCTURE
+            status = INFRASTRUCTURE_ERROR
             raise
         except PromptError:
             status = PROMPT_FAILED
@@ -167,7 +173,7 @@ def _outcome(task: asyncio.Task[bytes]) -> web.Response:
     except BadRequest as error:
         return _refusal(400, str(error), "refused")
     except Unavailable as error:
-        return _refusal(503, str(error), INFRASTRUCTURE)
+        return _refusal(503, str(error), INFRASTRUCTURE_ERROR)
     except PromptError as error:
         return _refusal(500, str(error), PROMPT_FAILED)
     except Exception as error:

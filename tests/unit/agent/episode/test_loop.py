@@ -17,12 +17,13 @@ from swerl_agent.episode import (
     Episode,
     EpisodeRequest,
     Generation,
+    GradedEpisode,
     HFTokenizer,
     Prompts,
     write_artifacts,
 )
 from swerl_agent.grading import Verdict
-from swerl_agent.sandbox import PodGone
+from swerl_agent.sandbox import OOMKilled, PodGone, SandboxError, StateLost, StorageExceeded, Unresponsive
 from swerl_agent.tasks import Evaluation, Task
 
 from tests.agent_spec import agent_spec
@@ -125,6 +126,14 @@ def test_a_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
     assert (episode.error, episode.error_code) == ("PodGone: Pod swesb-x-0 is gone", "pod_gone")
     assert len(script.read) == 1
     assert "gone" not in json.dumps(episode.messages)
+
+
+@pytest.mark.parametrize("kind", [OOMKilled, StorageExceeded, StateLost, Unresponsive])
+def test_a_sandbox_that_commands_destroy_is_the_policy_s_failure(run: Run, kind: type[SandboxError]) -> None:
+    episode, _ = run(block("rm -rf /"), failure=kind("the sandbox ended"))
+    assert not episode.infrastructure_error
+    assert (episode.exit_status, episode.error_code, episode.patch) == ("sandbox_destroyed", kind.code, None)
+    assert GradedEpisode(episode).reward == 0
 
 
 def test_a_lost_engine_is_an_infrastructure_error(run: Run) -> None:

@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 import yaml
 from swerl_agent.cli import main
-from swerl_agent.episode import BuiltinAgent, Episode, EpisodeRequest, HFTokenizer, Prompts, write_artifacts
+from swerl_agent.episode import (
+    BuiltinAgent,
+    Episode,
+    EpisodeRequest,
+    GradedEpisode,
+    HFTokenizer,
+    Prompts,
+    write_artifacts,
+)
 from swerl_agent.episode.scrub import ScrubTestsFailed, scrub_tests
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.swebench_report import grade_log
-from swerl_agent.sandbox import CommandResult
+from swerl_agent.sandbox import CommandResult, OOMKilled
 from swerl_agent.sandbox.spec import group_spec
 from swerl_agent.tasks import Task, load_tasks
 from swerl_api import SweRLJobSpec
@@ -116,6 +124,21 @@ def test_tests_that_lie_in_the_image_are_removed_before_the_first_command(
     assert all(path in shell.told[0] for path in task.hidden_paths)
     assert shell.told[0].startswith("rm -rf -- ")
     assert shell.told[1].startswith("ls ")
+
+
+def test_a_sandbox_lost_before_the_first_command_is_the_infrastructure_s(
+    tmp_path: Path, tokenizer: HFTokenizer
+) -> None:
+    class Lost(Recorder):
+        async def run(self, command: str, **_: object) -> CommandResult:
+            raise OOMKilled("the sandbox ended")
+
+    source = tmp_path / "source.jsonl"
+    source.write_text(json.dumps(r2e()) + "\n")
+    (task,) = load_tasks(source, "jsonl")
+    episode = run_episode(task, Lost(), Script(tokenizer, [block("ls")]), tokenizer, step_limit=1)
+    assert (episode.exit_status, episode.turns) == ("infrastructure_error", 0)
+    assert GradedEpisode(episode).reward is None
 
 
 class Bash:

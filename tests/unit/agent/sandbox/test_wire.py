@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from swerl_agent.sandbox import CommandResult, Evicted, LifetimeExceeded, NodeLost, OOMKilled, PodGone, PodReplaced
+from swerl_agent.sandbox import (
+    CommandResult,
+    ContainerExited,
+    Evicted,
+    LifetimeExceeded,
+    NodeLost,
+    OOMKilled,
+    PodGone,
+    PodReplaced,
+    StorageExceeded,
+)
 from swerl_agent.sandbox.pod import loss_error, ready, waiting_for
 from swerl_agent.sandbox.wire import OutputLimit, ProtocolError, Reader, Reply, command_text
 
@@ -76,7 +86,7 @@ def test_gap_of_a_truncated_output_is_marked() -> None:
 def pod(phase: str = "Running", *, uid: str = "u", deleted: bool = False, **status: Any) -> Json:
     metadata: Json = {"name": "p", "namespace": "n", "uid": uid}
     if deleted:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
     return {"metadata": metadata, "status": {"phase": phase, **status}}
 
 
@@ -86,6 +96,10 @@ def doomed(reason: str, status: str = "True", kind: str = "DisruptionTarget") ->
 
 def container(restarts: int = 0, **state: Any) -> list[Json]:
     return [{"name": "sandbox", "restartCount": restarts, "state": state}]
+
+
+def exited(finished: str) -> list[Json]:
+    return container(terminated={"reason": "Error", "exitCode": 143, "finishedAt": finished})
 
 
 @pytest.mark.parametrize(
@@ -107,7 +121,27 @@ def container(restarts: int = 0, **state: Any) -> list[Json]:
         (pod("Failed", reason="NodeShutdown"), NodeLost),
         (pod("Unknown"), NodeLost),
         (pod("Failed", containerStatuses=container(terminated={"reason": "OOMKilled"})), OOMKilled),
-        (pod(containerStatuses=container(terminated={"reason": "Error", "exitCode": 137})), PodGone),
+        (pod(containerStatuses=container(terminated={"reason": "Error", "exitCode": 137})), ContainerExited),
+        (pod(containerStatuses=container(terminated={"reason": "ContainerStatusUnknown"})), PodGone),
+        (pod(deleted=True, containerStatuses=exited("2025-12-31T23:59:28Z")), ContainerExited),
+        (pod(deleted=True, containerStatuses=exited("2025-12-31T23:59:30Z")), PodGone),
+        (
+            pod(
+                "Failed",
+                reason="Evicted",
+                message="Pod ephemeral local storage usage exceeds the total limit of containers 16Mi.",
+            ),
+            StorageExceeded,
+        ),
+        (
+            pod(
+                "Failed",
+                reason="Evicted",
+                message='Container sandbox exceeded its local ephemeral storage limit "16Mi".',
+            ),
+            StorageExceeded,
+        ),
+        (pod("Failed", reason="Evicted", message="The node was low on resource: ephemeral-storage."), Evicted),
     ],
 )
 def test_lost_pod_has_its_error(seen: Json, kind: type[Exception] | None) -> None:
