@@ -24,7 +24,8 @@ MAX_PATCH_BYTES = 8 << 20
 MAX_NAMED_CHARACTERS = 2 * MAX_PATCH_BYTES  # of all paths that a patch may mean; they travel with it
 
 CONFIGURATION = (
-    "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml", ".coveragerc",
+    "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "tox.toml", "toxfile.py",
+    "setup.cfg", "pyproject.toml", ".coveragerc",
     "unittest.cfg", "nose2.cfg", "nose.cfg", ".noserc", ".flake8", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml",
 )  # fmt: skip
 # Bash globs on the path inside the repository; `*` matches `/` too.

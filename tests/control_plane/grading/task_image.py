@@ -42,9 +42,9 @@ IDENTITY = {
 class Repository:
     """The task's repository on this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: dict[str, str] | None = None) -> None:
         self.folder = folder
-        for name, content in FILES.items():
+        for name, content in (FILES | (files or {})).items():
             self.write(name, content)
         self.git("init", "-q", "-b", "main")
         self.git("add", "-A")
