@@ -39,7 +39,11 @@ class Verdict:
         status = self.report.get("tests_status") or {}
         names = {test for outcomes in status.values() for tests in outcomes.values() for test in tests}
         counts = {kind: {outcome: len(t) for outcome, t in outcomes.items()} for kind, outcomes in status.items()}
-        shown = {**asdict(self), "report": {**self.report, **({"tests_status": counts} if counts else {})}}
+        absent = self.report.get("never_appeared") or {}
+        names |= {*absent, *filter(None, absent.values())}
+        counted: dict[str, Any] = {"tests_status": counts} if counts else {}
+        counted |= {"never_appeared": len(absent)} if absent else {}
+        shown = {**asdict(self), "report": {**self.report, **counted}}
         without: dict[str, Any] = _without(shown, sorted(names, key=len, reverse=True))
         return without
 

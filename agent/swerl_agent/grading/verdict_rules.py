@@ -16,6 +16,7 @@ from swerl_api.isolation import reachability_problem
 
 from swerl_agent.tasks import Task
 
+from .absent_tests import absent_tests, in_words
 from .eval_script import exit_code, pytest_runs, unittest_runs
 from .framing import Report
 from .job import Exhausted, Infrastructure, Outcome
@@ -104,6 +105,8 @@ def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
         report["suspicions"] = list(witness.suspicions)
     if witness.touched:
         report["touched"] = list(witness.touched)
+    if not report["resolved"] and (absent := absent_tests(task, outcome.log)):
+        report["never_appeared"] = absent
     return Verdict(_status(report, outcome), report, detail=_detail(report, outcome, ending))
 
 
@@ -225,4 +228,6 @@ def _detail(report: Mapping[str, Any], outcome: Report, ending: str) -> str:
         return f"no readable test result; the eval script ended with {outcome.exit_code}"
     counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]
     parts = [f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts]
-    return ", ".join([*parts, *(["by the log alone"] if report["resolved"] and not report["witnessed"] else [])])
+    alone = "by the log alone" if report["resolved"] and not report["witnessed"] else ""
+    absent = in_words(report.get("never_appeared") or {})
+    return ", ".join(part for part in (*parts, alone, absent) if part)
