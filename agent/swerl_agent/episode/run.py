@@ -141,9 +141,8 @@ class EpisodeRun(ABC):
             raise
 
     def _exit_status(self, error: SandboxError | EngineError) -> str:
-        if isinstance(error, SandboxError) and error.by_commands and self._acted:
-            return SANDBOX_DESTROYED
-        return INFRASTRUCTURE_ERROR if isinstance(error, EngineError) or error.infrastructure else "error"
+        destroyed = self._acted and isinstance(error, SandboxError) and error.by_commands
+        return SANDBOX_DESTROYED if destroyed else INFRASTRUCTURE_ERROR
 
     async def _act_in_time(self) -> None:
         try:

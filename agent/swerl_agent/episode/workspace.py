@@ -6,6 +6,7 @@ truncated, or without a binary file's content, is read again from the work tree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ STAGED_DIFF_COMMAND = "git diff --cached --binary"
 DIFF_TIMEOUT = 60.0  # seconds
 MAX_OUTPUT = 1 << 16  # bytes of a command's output that leave the sandbox, unless the model is shown more
 MAX_PATCH = 8 << 20  # bytes; a longer patch is discarded
+_SURROGATE = re.compile("[\ud800-\udfff]")
 HEAD_AND_TAIL = 2_000  # characters of output kept per step in the artifacts
 
 
@@ -66,7 +68,7 @@ class Workspace:
     ) -> CommandResult:
         """Run one of the model's commands, by default in the repository with ENVIRONMENT. Raises SandboxError."""
         return await self._session.run(
-            action.replace("\0", ""),  # a shell cannot be given NUL
+            shell_text(action),
             timeout=max(0.1, min(self._spec.command_timeout_seconds, seconds_left)),
             cwd=cwd or self._workdir,
             env=ENVIRONMENT if env is None else env,
@@ -103,6 +105,11 @@ class Workspace:
         )
         whole = result.exit_code == 0 and result.stdout_bytes == len(result.stdout)
         return clean_patch(_decoded(result.stdout)) if whole else ""
+
+
+def shell_text(text: str) -> str:
+    """`text` as a shell can be given it: without NUL, and with U+FFFD for surrogates, which have no encoding."""
+    return _SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
 def step_record(step: int, action: str, result: CommandResult, started: float) -> dict[str, Any]:

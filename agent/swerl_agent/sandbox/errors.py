@@ -1,7 +1,7 @@
 """Errors of a sandbox.
 
-Guarantee: every error but `FileError` is a failure of the infrastructure, unless `by_commands` is set and the policy's
-commands ran in the sandbox. An episode that the infrastructure ended is masked out of its group's statistics. A command
+Guarantee: every error is a failure of the infrastructure, unless `by_commands` is set and the policy's commands ran in
+the sandbox. An episode that the infrastructure ended is masked out of its group's statistics. A command
 that fails, times out or prints garbage raises no error; its outcome is a `CommandResult`.
 """
 
@@ -14,7 +14,6 @@ class SandboxError(Exception):
     """Base class; `code` is the stable identifier in metrics and artifacts."""
 
     code: ClassVar[str] = "sandbox_error"
-    infrastructure: ClassVar[bool] = True
     by_commands: ClassVar[bool] = (
         False  # only commands in the sandbox cause it: memory, disk, its own processes and files
     )
@@ -24,7 +23,7 @@ class FileError(SandboxError):
     """A file in the sandbox cannot be read or written: missing, too large, not a file, disk full."""
 
     code = "file_error"
-    infrastructure = False
+    by_commands = True
 
 
 class HandshakeFailed(SandboxError):

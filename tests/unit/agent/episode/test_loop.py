@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.episode import (
+    PROTOCOLS,
     BuiltinAgent,
     EngineError,
     Episode,
@@ -23,7 +24,7 @@ from swerl_agent.episode import (
     write_artifacts,
 )
 from swerl_agent.grading import Verdict
-from swerl_agent.sandbox import OOMKilled, PodGone, SandboxError, StateLost, StorageExceeded, Unresponsive
+from swerl_agent.sandbox import FileError, OOMKilled, PodGone, SandboxError, StateLost, StorageExceeded, Unresponsive
 from swerl_agent.tasks import Evaluation, Task
 
 from tests.agent_spec import agent_spec
@@ -128,7 +129,16 @@ def test_a_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
     assert "gone" not in json.dumps(episode.messages)
 
 
-@pytest.mark.parametrize("kind", [OOMKilled, StorageExceeded, StateLost, Unresponsive])
+def test_a_command_that_no_shell_can_be_given_is_an_observation(run: Run, tool_tokenizer: HFTokenizer) -> None:
+    arguments = json.dumps({"command": "printf '%s' '\ud800\0x' | od -An -c"})
+    call = f'<tool_call>\n{{"name": "bash", "arguments": {arguments}}}\n</tool_call>'
+    protocol = PROTOCOLS["mini-swe-agent-2-tools"]
+    episode, _ = run(call, protocol=protocol, tokenizer=tool_tokenizer, step_limit=1)
+    assert episode.exit_status == "max_steps"
+    assert episode.steps[0]["output_head"].split() == ["357", "277", "275", "x"]
+
+
+@pytest.mark.parametrize("kind", [OOMKilled, StorageExceeded, StateLost, Unresponsive, FileError])
 def test_a_sandbox_that_commands_destroy_is_the_policy_s_failure(run: Run, kind: type[SandboxError]) -> None:
     episode, _ = run(block("rm -rf /"), failure=kind("the sandbox ended"))
     assert not episode.infrastructure_error
