@@ -86,7 +86,7 @@ async def measure(kubeconfig: str) -> Measured:
 
 async def one_by_one(grader: Grader, tasks: Sequence[Task]) -> list[float]:
     """Seconds over the tests' own, grading by grading; the first one, which loads the library, is left out."""
-    verdicts = [await grader.grade(task, task.evaluation.patch) for task in ([*tasks] * 2)[: ROUNDS + 1]]
+    verdicts = [await grader.grade(task, task.ground_truth.patch) for task in ([*tasks] * 2)[: ROUNDS + 1]]
     assert all(verdict.resolved for verdict in verdicts), [v.detail for v in verdicts if not v.resolved]
     return [verdict.duration - verdict.report["seconds"] for verdict in verdicts[1:]]
 
@@ -94,18 +94,18 @@ async def one_by_one(grader: Grader, tasks: Sequence[Task]) -> list[float]:
 async def calibrated(grader: Grader, tasks: Sequence[Task]) -> list[float]:
     """Seconds over the tests' own in both runs; the first grading of each task calibrates it and is left out."""
     chosen = tasks[: max(1, ROUNDS // 4)]
-    verdicts = [await grader.grade(task, task.evaluation.patch) for task in [*chosen, *chosen]][len(chosen) :]
+    verdicts = [await grader.grade(task, task.ground_truth.patch) for task in [*chosen, *chosen]][len(chosen) :]
     assert all(verdict.report["contrast"] == "held" for verdict in verdicts), [v.detail for v in verdicts]
     return [each.duration - each.report["seconds"] - each.report["contrast_seconds"] for each in verdicts]
 
 
 async def from_cache(grader: Grader, task: Task) -> list[float]:
     """Seconds of a verdict asked for again."""
-    first = await grader.grade(task, task.evaluation.patch)
+    first = await grader.grade(task, task.ground_truth.patch)
     times = []
     for _ in range(CACHED_ROUNDS):
         began = time.perf_counter()
-        again = await grader.grade(task, task.evaluation.patch)
+        again = await grader.grade(task, task.ground_truth.patch)
         times.append(time.perf_counter() - began)
         assert again.resolved and again.report == first.report
     return times
@@ -114,7 +114,7 @@ async def from_cache(grader: Grader, task: Task) -> list[float]:
 async def at_once(grader: Grader, tasks: Sequence[Task]) -> int:
     """Gradings of a crowd that lack the verdict they must have: every second patch fixes nothing."""
     chosen = [tasks[number % len(tasks)] for number in range(CROWD)]
-    patches = [_note(n) + (task.evaluation.patch if n % 2 else "") for n, task in enumerate(chosen)]
+    patches = [_note(n) + (task.ground_truth.patch if n % 2 else "") for n, task in enumerate(chosen)]
     verdicts = await asyncio.gather(*map(grader.grade, chosen, patches))
     wanted = ["resolved" if number % 2 else "unresolved" for number in range(CROWD)]
     return sum(verdict.status != status for verdict, status in zip(verdicts, wanted, strict=True))

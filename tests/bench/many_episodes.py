@@ -13,7 +13,7 @@ from typing import Any
 
 from swerl_agent.episode import BuiltinAgent, EpisodeRequest, Generation, HFTokenizer, Prompts
 from swerl_agent.sandbox import Session
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 from swerl_api import AgentSpec
 
 from tests.bench.context_bench import TOKENIZER
@@ -31,7 +31,7 @@ PREPARE = (
 )
 LOOK = "sed -n '1,200p' numbers"
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
-TASK = Task("bench__turns-1", "bench/turns", "0" * 40, "1", "Count.", "-", Evaluation("", "", "", (), ()))
+TASK = Task("bench__turns-1", "bench/turns", "0" * 40, "1", "Count.", "-", GroundTruth("", "", "", (), ()))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 from swerl_agent.grading.eval_script import END, EXIT_CODE, START
 from swerl_agent.grading.swebench_report import grade_log
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from cluster.layout import swerl_home
 
@@ -82,23 +82,23 @@ def tasks_of(parser: str, statuses: dict[str, str]) -> Iterator[Task]:
             (["absent"], passed),
         ):
             if fix:
-                evaluation = Evaluation("", "", "", tuple(fix), tuple(keep), parser, kind)
-                yield Task("o__r-1", "o/r", "0" * 40, "1", "text", "image", evaluation)
+                ground_truth = GroundTruth("", "", "", tuple(fix), tuple(keep), parser, kind)
+                yield Task("o__r-1", "o/r", "0" * 40, "1", "text", "image", ground_truth)
 
 
 def harness_says(task: Task, content: str) -> bool:
     """`resolved` in the harness's own report."""
-    evaluation = task.evaluation
+    ground_truth = task.ground_truth
     spec = import_module("swebench.types").TestSpec(
         instance_id=task.instance_id,
         image=task.image,
         eval_script_list=[],
         repo=task.repo,
         version=task.version,
-        FAIL_TO_PASS=list(evaluation.fail_to_pass),
-        PASS_TO_PASS=list(evaluation.pass_to_pass),
-        log_parser=evaluation.log_parser,
-        eval_type=evaluation.eval_type,
+        FAIL_TO_PASS=list(ground_truth.fail_to_pass),
+        PASS_TO_PASS=list(ground_truth.pass_to_pass),
+        log_parser=ground_truth.log_parser,
+        eval_type=ground_truth.eval_type,
     )
     prediction = {"instance_id": task.instance_id, "model_name_or_path": "m", "model_patch": "x"}
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
@@ -153,15 +153,15 @@ def sample(count: int) -> list[dict[str, Any]]:
             for task in tasks_of(parser, dict(parsers[parser](log, None))):
                 for code in (0, 1):
                     resolved = harness_says(task, f"{START}\n{log}\n{END}\n{EXIT_CODE}: {code}\n")
-                    evaluation = task.evaluation
+                    ground_truth = task.ground_truth
                     row = {
                         "parser": parser,
                         "log": log,
                         "exit_code": code,
                         "resolved": resolved,
-                        "fix": evaluation.fail_to_pass,
-                        "keep": evaluation.pass_to_pass,
-                        "kind": evaluation.eval_type,
+                        "fix": ground_truth.fail_to_pass,
+                        "keep": ground_truth.pass_to_pass,
+                        "kind": ground_truth.eval_type,
                     }
                     found.setdefault((resolved, parser), []).append(row)
     turns = [[rows for (resolved, _), rows in sorted(found.items()) if resolved is wanted] for wanted in (True, False)]

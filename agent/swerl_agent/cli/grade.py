@@ -73,7 +73,7 @@ async def _graded(
             placement=Placement(workdir=options.workdir),
             cache_directory=options.cache or options.output / VERDICTS,
             lease=lease,
-            keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.evaluation.eval_script, log),
+            keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.ground_truth.eval_script, log),
         )
 
         async def one(prediction: Prediction) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from swerl_agent.registry import (
 from swerl_agent.tasks import TaskError
 from swerl_agent.tasks.images import image_name
 from swerl_agent.tasks.selection import parse_slice
-from swerl_agent.tasks.sources import Source
+from swerl_agent.tasks.sources import RowSource
 
 from .options import add_rewrite_option, natural, positive
 
@@ -93,15 +93,15 @@ def _named(text: str, data_source: str) -> Iterator[str]:
     if text.endswith(LIST):
         yield from _listed(Path(text))
         return
-    source = Source(text, data_source=data_source)
-    for record in source.records():
-        row = record.row(**source.defaults)
+    source = RowSource(text, data_source=data_source)
+    for unread in source.unread_rows():
+        row = unread.row(**source.defaults)
         try:
             yield image_name(row.columns, row.data_source)
         except KeyError as error:
-            raise TaskError(f"{record.where}: field {error.args[0]} is missing") from error
+            raise TaskError(f"{unread.where}: field {error.args[0]} is missing") from error
         except ValueError as error:
-            raise TaskError(f"{record.where}: {error}") from error
+            raise TaskError(f"{unread.where}: {error}") from error
 
 
 def _listed(path: Path) -> list[str]:

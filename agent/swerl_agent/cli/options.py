@@ -20,9 +20,9 @@ from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 from swerl_agent.tasks import Format, Task, load_tasks
 from swerl_agent.tasks.eval_scripts import scripts_of
 from swerl_agent.tasks.quarantine import read_quarantine
-from swerl_agent.tasks.records import SUFFIXES
 from swerl_agent.tasks.repository import TASKS_FOLDER
-from swerl_agent.tasks.sources import Source
+from swerl_agent.tasks.row_files import SUFFIXES
+from swerl_agent.tasks.sources import RowSource
 
 PROTOCOL: Mapping[str, ProtocolName] = {
     BUILTIN: "mini-swe-agent-1",
@@ -71,7 +71,7 @@ def add_script_options(parser: argparse.ArgumentParser) -> None:
 
 def eval_scripts(options: argparse.Namespace) -> dict[str, str]:
     """Those of --eval-scripts, by id; raises TaskError."""
-    return scripts_of(Source(options.eval_scripts)) if options.eval_scripts else {}
+    return scripts_of(RowSource(options.eval_scripts)) if options.eval_scripts else {}
 
 
 def add_agent_options(

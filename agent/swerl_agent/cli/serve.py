@@ -34,7 +34,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from swerl_agent.server import AgentServer, Defaults, Runner
+    from swerl_agent.server import AgentServer, RequestDefaults, RequestRunner
 
 
 DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeout_seconds=3600, repeat_limit=3)
@@ -66,7 +66,7 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 async def run_server(options: argparse.Namespace) -> int:
     """Serve until a signal; 0. Raises LeaseLost when the sandboxes could not be held."""
-    from swerl_agent.server import AttemptRunner, GoldenRunner, serve  # needs packages that other commands do not
+    from swerl_agent.server import GoldenRunner, ModelRunner, serve  # needs packages that other commands do not
 
     spec = agent_spec(options)
     protocol = agent_protocol(spec)
@@ -80,7 +80,7 @@ async def run_server(options: argparse.Namespace) -> int:
         async with open_sample_runner(
             client, namespace, grading, sandbox, job=options.job, kubeconfig=options.kubeconfig
         ) as samples:
-            model = AttemptRunner(samples, http, tokenizer, prompts, spec, folder=options.tokenizer)
+            model = ModelRunner(samples, http, tokenizer, prompts, spec, folder=options.tokenizer)
             server = _server(options, GoldenRunner(samples.grader) if options.run_golden else model, defaults)
             stop = _stopped(samples)
             await serve(server, options.host, options.port, stop=stop, grace=options.grace, tell=_tell)
@@ -89,29 +89,29 @@ async def run_server(options: argparse.Namespace) -> int:
     return 0
 
 
-def _server(options: argparse.Namespace, runner: Runner, defaults: Defaults) -> AgentServer:
-    from swerl_agent.server import AgentServer, Results, read_request
+def _server(options: argparse.Namespace, runner: RequestRunner, defaults: RequestDefaults) -> AgentServer:
+    from swerl_agent.server import AgentServer, AnswerStore, read_request
 
     name = "golden" if options.run_golden else options.model_name or options.tokenizer.resolve().name
     return AgentServer(
         runner,
         partial(read_request, defaults=defaults),
-        Results(options.results, name),
+        AnswerStore(options.results, name),
         model=name,
         concurrency=options.concurrency,
         skip_if_exists=options.skip_if_exists,
     )
 
 
-def _defaults(options: argparse.Namespace) -> Defaults:
-    from swerl_agent.server import Defaults
+def _defaults(options: argparse.Namespace) -> RequestDefaults:
+    from swerl_agent.server import RequestDefaults
 
     import_request = ImportRequest(
         purpose="evaluation",
         scripts=eval_scripts(options),
         registry_rewrite=options.registry_rewrite,
     )
-    return Defaults(options.engine, not options.run_golden, options.temperature, import_request)
+    return RequestDefaults(options.engine, not options.run_golden, options.temperature, import_request)
 
 
 def _stopped(samples: SampleRunner) -> asyncio.Event:

@@ -19,7 +19,7 @@ from swerl_agent.storage import file_name, write_atomic
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
-from swerl_agent.tasks.records import QUARANTINE
+from swerl_agent.tasks.row_files import QUARANTINE
 
 from .options import (
     add_cluster_options,

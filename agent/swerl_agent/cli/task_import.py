@@ -17,7 +17,7 @@ from swerl_agent.tasks.eval_scripts import script_warning
 from swerl_agent.tasks.exporting import export_assets
 from swerl_agent.tasks.importing import Entry, ImportRequest, gather
 from swerl_agent.tasks.quarantine import read_quarantine
-from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, Source
+from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, RowSource
 from swerl_agent.tasks.writing import Layout, write_entries
 
 from .options import add_rewrite_option, add_script_options, eval_scripts
@@ -99,7 +99,7 @@ def _gathered(
 
 
 def _script(entry: Entry) -> str:
-    return entry.task.evaluation.eval_script
+    return entry.task.ground_truth.eval_script
 
 
 def _report(messages: list[str]) -> None:
@@ -112,8 +112,8 @@ def _report(messages: list[str]) -> None:
         print(f"swerl: {same[0]}{more}", file=sys.stderr)
 
 
-def _source(options: argparse.Namespace, text: str) -> Source:
-    return Source(text, options.config, options.split, options.revision, options.data_source)
+def _source(options: argparse.Namespace, text: str) -> RowSource:
+    return RowSource(text, options.config, options.split, options.revision, options.data_source)
 
 
 def _layout(options: argparse.Namespace) -> Layout:

@@ -28,8 +28,8 @@ async def list_tasks(options: argparse.Namespace) -> int:
     """Print id, tests and image of every task."""
     for path in options.path:
         for task in chosen_tasks(options, path):
-            evaluation = task.evaluation
-            counts = f"{len(evaluation.fail_to_pass)}+{len(evaluation.pass_to_pass)}"
+            ground_truth = task.ground_truth
+            counts = f"{len(ground_truth.fail_to_pass)}+{len(ground_truth.pass_to_pass)}"
             print(f"{task.instance_id:<40} {counts:>9}  {task.image}")
     return 0
 

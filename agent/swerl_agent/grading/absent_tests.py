@@ -18,10 +18,10 @@ MAX_NAMES = 2_000  # names of a log that one of them is compared with
 
 def absent_tests(task: Task, log: bytes) -> dict[str, str]:
     """The task's tests that a whole log gives no outcome of, with the nearest name there, '' where none is near."""
-    if task.evaluation.expected_output:
+    if task.ground_truth.expected_output:
         return {}
     found = statuses(task, log)
-    tests = [*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass]
+    tests = [*task.ground_truth.fail_to_pass, *task.ground_truth.pass_to_pass]
     printed = tuple(name for name in found if " (" in name)  # Django's, which others' output may stand before
     absent = [test for test in tests if test not in found and not _cut(test, found) and not test.endswith(printed)]
     nearest = {test: _nearest(test, found) for test in absent[:MAX_COMPARED]} if found else {}

@@ -25,7 +25,7 @@ from typing import Any
 
 from swerl_api import GradingSpec
 
-from swerl_agent.tasks import Evaluation
+from swerl_agent.tasks import GroundTruth
 
 from .verdict import Verdict
 
@@ -123,10 +123,10 @@ def limits(settings: GradingSpec) -> list[str]:
     return [str(settings.timeout_seconds), settings.contrast, str(settings.allow_unshielded), *shown]
 
 
-def criteria(evaluation: Evaluation) -> list[str]:
+def criteria(ground_truth: GroundTruth) -> list[str]:
     """What the trusted side judges a log by: the same log says another thing for other tests."""
-    tests = [*evaluation.fail_to_pass, "", *evaluation.pass_to_pass, "", *map(repr, evaluation.expected_output)]
-    return [evaluation.log_parser, evaluation.eval_type, *tests]
+    tests = [*ground_truth.fail_to_pass, "", *ground_truth.pass_to_pass, "", *map(repr, ground_truth.expected_output)]
+    return [ground_truth.log_parser, ground_truth.eval_type, *tests]
 
 
 def cache_key(parts: Iterable[bytes | str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from .alterations import (
     ENDS,
@@ -116,7 +116,7 @@ class TestFiles:
     __test__ = False
 
     def __init__(self, task: Task, files: Mapping[str, TestFile]) -> None:
-        self.evaluation: Evaluation = task.evaluation
+        self.ground_truth: GroundTruth = task.ground_truth
         self.files = files
         self.texts = {path: file.after.decode("utf-8", "replace") for path, file in files.items()}
         self.sources = {path: source for path in files if (source := self._source(path))}
@@ -124,8 +124,8 @@ class TestFiles:
 
     def _tests(self) -> Sequence[str]:
         """The tests that decide; of a task that names every outcome, those that pass."""
-        expected = [test for test, outcome in self.evaluation.expected_output if outcome == "PASSED"]
-        return expected or self.evaluation.fail_to_pass
+        expected = [test for test, outcome in self.ground_truth.expected_output if outcome == "PASSED"]
+        return expected or self.ground_truth.fail_to_pass
 
     def _source(self, path: str) -> TestSource | None:
         if not path.endswith(".py") or self.files[path].after.decode("utf-8", "replace").encode() != (
@@ -158,7 +158,7 @@ class TestFiles:
         return self._run(texts, expected) if expected else None
 
     def _run(self, texts: Mapping[str, str], expected: Sequence[Expectation]) -> AlteredRun | None:
-        script, patch, overlay = self.evaluation.eval_script, self.evaluation.test_patch, {}
+        script, patch, overlay = self.ground_truth.eval_script, self.ground_truth.test_patch, {}
         inside = changed_paths(patch)
         for path, text in texts.items():
             if path not in inside:

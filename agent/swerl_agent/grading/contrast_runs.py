@@ -79,7 +79,7 @@ class ContrastRuns:
             return dict.fromkeys(tests, "absent")
 
     async def _calibration(self, task: Task, files: TestFiles) -> Calibration:
-        key = cache_key([self._version, task.image, task.base_commit, *criteria(task.evaluation), *_content(files)])
+        key = cache_key([self._version, task.image, task.base_commit, *criteria(task.ground_truth), *_content(files)])
         if key not in self._running:
             self._running[key] = asyncio.create_task(self._calibrated(task, files, key))
             self._running[key].add_done_callback(partial(self._forget_failure, key))
@@ -98,7 +98,7 @@ class ContrastRuns:
             run = await asyncio.to_thread(calibrating, files)
             if run is None:
                 break
-            outcome = await self._execute(task, task.evaluation.patch, run)
+            outcome = await self._execute(task, task.ground_truth.patch, run)
             found = await self._outcomes(task, outcome, run)
             touched = await asyncio.to_thread(touched_files, task, outcome)
             calibration = calibrated(run, found.__getitem__, touched)
@@ -115,8 +115,12 @@ class ContrastRuns:
 
 
 def _content(files: TestFiles) -> list[str]:
-    evaluation = files.evaluation
-    return [evaluation.eval_script, evaluation.patch, *(part for item in sorted(files.texts.items()) for part in item)]
+    ground_truth = files.ground_truth
+    return [
+        ground_truth.eval_script,
+        ground_truth.patch,
+        *(part for item in sorted(files.texts.items()) for part in item),
+    ]
 
 
 def _decided(missed: Sequence[tuple[Expectation, Seen]]) -> bool:

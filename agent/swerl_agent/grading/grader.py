@@ -138,13 +138,13 @@ class Grader:
 
     async def _verdict(self, task: Task, patch: str, *, fresh: bool, image: str) -> Verdict:
         """By policy, from the cache, from a Job that runs already, or from one of its own."""
-        blocked = forbidden(patch) or steers_the_tests(patch, task.evaluation)
+        blocked = forbidden(patch) or steers_the_tests(patch, task.ground_truth)
         if self._settings.contrast == "never":
-            blocked = blocked or asks_which_test_runs(patch, task.evaluation, task.repo)
+            blocked = blocked or asks_which_test_runs(patch, task.ground_truth, task.repo)
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
         files = self._payload(task, patch)
-        parts = [judge_version(), task.image, task.base_commit, self._placement.workdir, *criteria(task.evaluation)]
+        parts = [judge_version(), task.image, task.base_commit, self._placement.workdir, *criteria(task.ground_truth)]
         parts += limits(self._settings)
         key = cache_key([*parts, *files.values(), *([os.urandom(16)] if fresh else [])])
         cache = None if fresh else self._cache
@@ -177,7 +177,7 @@ class Grader:
     ) -> Verdict:
         await self._make_ready()
         try:
-            await asyncio.to_thread(check_parser, task.evaluation)
+            await asyncio.to_thread(check_parser, task.ground_truth)
         except ValueError as error:
             raise GradingError(f"task {task.instance_id}: {error}") from error
         async with self._slots:
@@ -206,7 +206,7 @@ class Grader:
         if not verdict.resolved or not isinstance(run.outcome, Report) or self._settings.contrast == "never":
             return after_contrast(verdict, "off") if verdict.resolved else verdict
         verdict = await self._contrast.confirmed(task, patch, verdict, run.outcome)
-        aware = asks_which_test_runs(patch, task.evaluation, task.repo)
+        aware = asks_which_test_runs(patch, task.ground_truth, task.repo)
         if aware and verdict.report["contrast"] == "unavailable":
             return replace(verdict, status="policy_blocked", detail=aware, report=verdict.report | {"resolved": False})
         return verdict

@@ -35,7 +35,7 @@ def outcome_report(task: Task, log: bytes) -> dict[str, Any]:
     Tests run on an applied patch alone, so the report says applied.
     """
     found = outcome_map(log.decode("utf-8", "replace"))
-    expected = dict(task.evaluation.expected_output)
+    expected = dict(task.ground_truth.expected_output)
     if not found:
         return {"patch_successfully_applied": True, "resolved": False}
     same = [test for test in expected if _as_expected(test, found, expected)]

@@ -42,18 +42,18 @@ def grading_payload(
 
     `probe`: arguments of the isolation probe, none for none.
     """
-    evaluation = task.evaluation
+    ground_truth = task.ground_truth
     hidden = paths_within(workdir, task.hidden_paths)
-    globs = protected_globs(evaluation, settings.protected_paths, hidden)
+    globs = protected_globs(ground_truth, settings.protected_paths, hidden)
     return {
         **programs(),
-        "eval.sh": as_bytes(instrumented(altered.eval_script if altered else evaluation.eval_script)),
+        "eval.sh": as_bytes(instrumented(altered.eval_script if altered else ground_truth.eval_script)),
         "patch.diff": as_bytes(patch if patch.endswith("\n") or not patch else patch + "\n"),
-        "tests.diff": as_bytes(altered.test_patch if altered else evaluation.test_patch),
-        "targets": _lines(file_patterns(evaluation, task.hidden_paths)),
+        "tests.diff": as_bytes(altered.test_patch if altered else ground_truth.test_patch),
+        "targets": _lines(file_patterns(ground_truth, task.hidden_paths)),
         "protected": _lines(globs),
-        "reserved": _lines(reserved_names(evaluation)),
-        "exempt": _lines(exempt_paths(evaluation, hidden)),
+        "reserved": _lines(reserved_names(ground_truth)),
+        "exempt": _lines(exempt_paths(ground_truth, hidden)),
         "closed": _lines(list(probe)),
         "named": as_bytes("".join(path + "\0" for path in named_paths(patch))),
     }

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from swerl_agent.tasks import Evaluation
+from swerl_agent.tasks import GroundTruth
 
 from .diffs import added_lines, changed_paths, headers, is_indented, named_paths, plain_names
 
@@ -111,31 +111,31 @@ def _shown(header: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in header.strip()[:200])
 
 
-def steers_the_tests(patch: str, evaluation: Evaluation) -> str | None:
+def steers_the_tests(patch: str, ground_truth: GroundTruth) -> str | None:
     """Where `patch` sets what the runner loads, in a file that is left to it, or None.
 
     None of it counts where the reference fix does the same.
     """
-    allowed = {line.strip() for _, line in added_lines(evaluation.patch)}
-    for path, line in _kept_lines(patch, evaluation):
+    allowed = {line.strip() for _, line in added_lines(ground_truth.patch)}
+    for path, line in _kept_lines(patch, ground_truth):
         found = _STEERING.search(line) if path.rpartition("/")[2] in CONFIGURATION else None
         if found and line.strip() not in allowed:
             return f"the patch looks at the test run ({found[0].strip()}) in {path}"
     return None
 
 
-def asks_which_test_runs(patch: str, evaluation: Evaluation, repo: str = "") -> str | None:
+def asks_which_test_runs(patch: str, ground_truth: GroundTruth, repo: str = "") -> str | None:
     """Where the code of `patch`, for a task of `repo`, asks which test runs or reaches into pytest, or None.
 
     Counts only where contrast is off or unavailable, and neither in files that are put back nor where the reference
     fix does the same. Code of pytest itself knows which test runs, and code of its plugins reaches into it.
     """
-    allowed = {match for _, line in added_lines(evaluation.patch) for match in _AWARE.findall(line)}
-    lines = {line.strip() for _, line in added_lines(evaluation.patch)}
-    if "pytest" in repo.lower() or _INSIDE.search(evaluation.patch):
+    allowed = {match for _, line in added_lines(ground_truth.patch) for match in _AWARE.findall(line)}
+    lines = {line.strip() for _, line in added_lines(ground_truth.patch)}
+    if "pytest" in repo.lower() or _INSIDE.search(ground_truth.patch):
         allowed.add("_pytest")
-    own = _PYTEST.fullmatch(repo.lower()) or _changes(evaluation, _IN_PYTEST)
-    for path, line in _kept_lines(patch, evaluation):
+    own = _PYTEST.fullmatch(repo.lower()) or _changes(ground_truth, _IN_PYTEST)
+    for path, line in _kept_lines(patch, ground_truth):
         if not path.endswith(".py") or (own and _IN_PYTEST.match(path)) or line.strip() in lines:
             continue
         found = next((found for found in _AWARE.finditer(line) if found[0] not in allowed), None)
@@ -144,36 +144,36 @@ def asks_which_test_runs(patch: str, evaluation: Evaluation, repo: str = "") -> 
     return None
 
 
-def _kept_lines(patch: str, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+def _kept_lines(patch: str, ground_truth: GroundTruth) -> Iterator[tuple[str, str]]:
     """The lines that `patch` adds to files that are not put back."""
-    protected = _matching([*PROTECTED, *_usually_protected(evaluation), *_shadows(evaluation)])
-    exempt = exempt_paths(evaluation)
+    protected = _matching([*PROTECTED, *_usually_protected(ground_truth), *_shadows(ground_truth)])
+    exempt = exempt_paths(ground_truth)
     return ((path, line) for path, line in added_lines(patch) if path in exempt or not protected.match(path))
 
 
-def reserved_names(evaluation: Evaluation) -> list[str]:
+def reserved_names(ground_truth: GroundTruth) -> list[str]:
     """Modules that a new file on `sys.path` would replace: of the standard library, and what the runners import."""
-    own = {name for names in RUNNERS if not _shadowed(evaluation, names) for name in names}
+    own = {name for names in RUNNERS if not _shadowed(ground_truth, names) for name in names}
     return sorted((sys.stdlib_module_names | FORMER_LIBRARY | IMPORTED) - own)
 
 
-def protected_globs(evaluation: Evaluation, extra: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
+def protected_globs(ground_truth: GroundTruth, extra: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
     """Globs of files that the patch cannot change; `hidden`: where in the work tree an image holds the task's tests."""
-    tests = [_GLOB.sub(r"\\\1", path) for path in changed_paths(evaluation.test_patch)]
+    tests = [_GLOB.sub(r"\\\1", path) for path in changed_paths(ground_truth.test_patch)]
     held = [_GLOB.sub(r"\\\1", path) for path in hidden]
-    usual = _usually_protected(evaluation)
-    return [*PROTECTED, *usual, *_shadows(evaluation), *extra, *tests, *held, *(f"{path}/*" for path in held)]
+    usual = _usually_protected(ground_truth)
+    return [*PROTECTED, *usual, *_shadows(ground_truth), *extra, *tests, *held, *(f"{path}/*" for path in held)]
 
 
-def _usually_protected(evaluation: Evaluation) -> list[str]:
-    return [glob for glob in USUALLY_PROTECTED if not _changes(evaluation, _matching([glob]))]
+def _usually_protected(ground_truth: GroundTruth) -> list[str]:
+    return [glob for glob in USUALLY_PROTECTED if not _changes(ground_truth, _matching([glob]))]
 
 
-def exempt_paths(evaluation: Evaluation, hidden: Sequence[str] = ()) -> list[str]:
+def exempt_paths(ground_truth: GroundTruth, hidden: Sequence[str] = ()) -> list[str]:
     """Paths that the reference fix changes, unless they are the task's tests."""
-    tests = {*changed_paths(evaluation.test_patch), *hidden}
+    tests = {*changed_paths(ground_truth.test_patch), *hidden}
     folders = tuple(f"{path}/" for path in hidden)
-    return [path for path in changed_paths(evaluation.patch) if path not in tests and not path.startswith(folders)]
+    return [path for path in changed_paths(ground_truth.patch) if path not in tests and not path.startswith(folders)]
 
 
 def paths_within(tree: str, paths: Sequence[str]) -> list[str]:
@@ -182,14 +182,14 @@ def paths_within(tree: str, paths: Sequence[str]) -> list[str]:
     return [path.removeprefix(root) for path in paths if path.startswith(root) and path != root]
 
 
-def _shadows(evaluation: Evaluation) -> list[str]:
+def _shadows(ground_truth: GroundTruth) -> list[str]:
     """Globs of modules that would shadow a runner's own, but for the project whose fix changes them."""
-    return [glob for names in RUNNERS if _shadowed(evaluation, names) for glob in _globs(names)]
+    return [glob for names in RUNNERS if _shadowed(ground_truth, names) for glob in _globs(names)]
 
 
-def _shadowed(evaluation: Evaluation, names: Sequence[str]) -> bool:
+def _shadowed(ground_truth: GroundTruth, names: Sequence[str]) -> bool:
     """Whether files of these names would take the runner's place: the project's fix changes none of them."""
-    return not _changes(evaluation, _matching(_globs(names)))
+    return not _changes(ground_truth, _matching(_globs(names)))
 
 
 def _globs(names: Sequence[str]) -> list[str]:
@@ -200,6 +200,6 @@ def _matching(globs: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(fnmatch.translate(glob) for glob in globs))
 
 
-def _changes(evaluation: Evaluation, paths: re.Pattern[str]) -> bool:
+def _changes(ground_truth: GroundTruth, paths: re.Pattern[str]) -> bool:
     """Whether the reference fix changes one of `paths`."""
-    return any(paths.match(path) for path in changed_paths(evaluation.patch))
+    return any(paths.match(path) for path in changed_paths(ground_truth.patch))

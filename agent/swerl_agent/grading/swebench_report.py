@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from .eval_script import contradicted, normalised
 from .outcomes import SUMMARY, outcome_map, outcome_report
@@ -44,13 +44,13 @@ def _is_harness(module: str) -> bool:
     return module == HARNESS or module.startswith(f"{HARNESS}.")
 
 
-def check_parser(evaluation: Evaluation) -> None:
+def check_parser(ground_truth: GroundTruth) -> None:
     """Raise ValueError when swebench has no such parser or eval type."""
     _, parsers, _ = library()
-    if evaluation.log_parser not in parsers.PARSER_REGISTRY:
-        raise ValueError(f"swebench has no log parser {evaluation.log_parser!r}")
-    if evaluation.eval_type not in ("pass_and_fail", "fail_only"):
-        raise ValueError(f"eval_type {evaluation.eval_type!r} is neither pass_and_fail nor fail_only")
+    if ground_truth.log_parser not in parsers.PARSER_REGISTRY:
+        raise ValueError(f"swebench has no log parser {ground_truth.log_parser!r}")
+    if ground_truth.eval_type not in ("pass_and_fail", "fail_only"):
+        raise ValueError(f"eval_type {ground_truth.eval_type!r} is neither pass_and_fail nor fail_only")
 
 
 def grade_log(task: Task, log: bytes) -> dict[str, Any]:
@@ -58,11 +58,11 @@ def grade_log(task: Task, log: bytes) -> dict[str, Any]:
 
     A task that names every test's outcome is graded by these instead.
     """
-    if task.evaluation.expected_output:
+    if task.ground_truth.expected_output:
         return outcome_report(task, log)
     grading, parsers, _ = library()
     spec = _spec(task)
-    parser = parsers.PARSER_REGISTRY[task.evaluation.log_parser]
+    parser = parsers.PARSER_REGISTRY[task.ground_truth.log_parser]
     text = log.decode("utf-8", "replace").replace("\r\n", "\n")
     content = normalised(text, lambda line: parser(line, spec))
     prediction = {"instance_id": task.instance_id, "model_name_or_path": "swe-rl", "model_patch": ""}
@@ -79,14 +79,14 @@ def confirmed(task: Task, summary: str) -> dict[str, bool]:
 
     Of a task that names every test's outcome: whether each is the expected one.
     """
-    if task.evaluation.expected_output:
+    if task.ground_truth.expected_output:
         status = outcome_report(task, f"{SUMMARY}\n{summary}".encode()).get("tests_status", {})
         return dict.fromkeys(status.get("FAIL_TO_PASS", {}).get("success", []), True)
     grading, parsers, _ = library()
-    statuses = parsers.PARSER_REGISTRY[task.evaluation.log_parser](summary, _spec(task))
-    statuses |= _interleaved(statuses, [*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass])
-    kept = {test: grading.test_maintained(test, statuses) for test in task.evaluation.pass_to_pass}
-    return kept | {test: grading.test_passed(test, statuses) for test in task.evaluation.fail_to_pass}
+    statuses = parsers.PARSER_REGISTRY[task.ground_truth.log_parser](summary, _spec(task))
+    statuses |= _interleaved(statuses, [*task.ground_truth.fail_to_pass, *task.ground_truth.pass_to_pass])
+    kept = {test: grading.test_maintained(test, statuses) for test in task.ground_truth.pass_to_pass}
+    return kept | {test: grading.test_passed(test, statuses) for test in task.ground_truth.fail_to_pass}
 
 
 def _interleaved(statuses: dict[str, str], tests: Sequence[str]) -> dict[str, str]:
@@ -102,28 +102,28 @@ def _interleaved(statuses: dict[str, str], tests: Sequence[str]) -> dict[str, st
 def doubly_reported(task: Task, log: bytes) -> list[str]:
     """The task's tests that lines of the log report both as passed and as failed."""
     _, parsers, _ = library()
-    parser, spec = parsers.PARSER_REGISTRY[task.evaluation.log_parser], _spec(task)
+    parser, spec = parsers.PARSER_REGISTRY[task.ground_truth.log_parser], _spec(task)
     found = contradicted(log.decode("utf-8", "replace"), lambda line: parser(line, spec))
-    return [test for test in (*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass) if test in found]
+    return [test for test in (*task.ground_truth.fail_to_pass, *task.ground_truth.pass_to_pass) if test in found]
 
 
 def statuses(task: Task, log: bytes) -> dict[str, str]:
     """The status of every test that a whole log reports, by swebench's names."""
     text = log.decode("utf-8", "replace").replace("\r\n", "\n")
-    if task.evaluation.expected_output:
+    if task.ground_truth.expected_output:
         return outcome_map(text)
     _, parsers, _ = library()
-    parser, spec = parsers.PARSER_REGISTRY[task.evaluation.log_parser], _spec(task)
+    parser, spec = parsers.PARSER_REGISTRY[task.ground_truth.log_parser], _spec(task)
     content = normalised(text, lambda line: parser(line, spec))
     return dict(parser(content, spec)) if content is not None else {}
 
 
 def recorded_statuses(task: Task, summary: str) -> dict[str, str]:
     """The status of every test in the witness's record, by the same names."""
-    if task.evaluation.expected_output:
+    if task.ground_truth.expected_output:
         return outcome_map(f"{SUMMARY}\n{summary}")
     _, parsers, _ = library()
-    return dict(parsers.PARSER_REGISTRY[task.evaluation.log_parser](summary, _spec(task)))
+    return dict(parsers.PARSER_REGISTRY[task.ground_truth.log_parser](summary, _spec(task)))
 
 
 def status_of(test: str, found: dict[str, str]) -> str:
@@ -135,15 +135,15 @@ def status_of(test: str, found: dict[str, str]) -> str:
 
 def _spec(task: Task) -> Any:
     _, _, spec_type = library()
-    evaluation = task.evaluation
+    ground_truth = task.ground_truth
     return spec_type(
         instance_id=task.instance_id,
         image=task.image,
         eval_script_list=[],
         repo=task.repo,
         version=task.version,
-        FAIL_TO_PASS=list(evaluation.fail_to_pass),
-        PASS_TO_PASS=list(evaluation.pass_to_pass),
-        log_parser=evaluation.log_parser,
-        eval_type=evaluation.eval_type,
+        FAIL_TO_PASS=list(ground_truth.fail_to_pass),
+        PASS_TO_PASS=list(ground_truth.pass_to_pass),
+        log_parser=ground_truth.log_parser,
+        eval_type=ground_truth.eval_type,
     )

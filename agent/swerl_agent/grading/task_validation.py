@@ -123,9 +123,9 @@ def _evidence(run: ValidationRun) -> dict[str, Any]:
 
 def content_key(task: Task) -> str:
     """Hex digest of all that a grading of the task depends on."""
-    evaluation = task.evaluation
-    parts = [task.image, task.base_commit, evaluation.eval_script, evaluation.patch, evaluation.test_patch]
-    return cache_key([*parts, *criteria(evaluation)])
+    ground_truth = task.ground_truth
+    parts = [task.image, task.base_commit, ground_truth.eval_script, ground_truth.patch, ground_truth.test_patch]
+    return cache_key([*parts, *criteria(ground_truth)])
 
 
 class ValidationJournal:
@@ -194,7 +194,7 @@ async def check(
 
 async def _checked(grader: Grader, task: Task, journal: ValidationJournal, repeat: int) -> TaskValidation:
     try:
-        await asyncio.to_thread(check_parser, task.evaluation)
+        await asyncio.to_thread(check_parser, task.ground_truth)
     except ValueError as error:
         return TaskValidation(task, (), repeat, str(error))
     await asyncio.gather(*(_repeated(grader, task, kind, journal, repeat) for kind in KINDS))
@@ -205,7 +205,7 @@ async def _repeated(grader: Grader, task: Task, kind: Kind, journal: ValidationJ
     """Runs one after the other: at the same time they would be one Job."""
     done = sum(run.kind == kind and run.decided for run in journal.runs(task))
     for _ in range(done, repeat):
-        verdict = await grader.grade(task, task.evaluation.patch if kind == "gold" else "")
+        verdict = await grader.grade(task, task.ground_truth.patch if kind == "gold" else "")
         run = ValidationRun.of(task, kind, verdict)
         journal.add(run)
         if not run.decided:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from swerl_agent.tasks import Evaluation
+from swerl_agent.tasks import GroundTruth
 
 from .alterations import Names, TestSource
 from .diffs import changed_paths
@@ -51,10 +51,10 @@ def _unittest_parts(dotted: str, function: str, owner: str) -> tuple[str, str, b
     return whole.removesuffix(f".{owner}"), owner, long
 
 
-def file_patterns(evaluation: Evaluation, hidden: Sequence[str] = ()) -> list[str]:
+def file_patterns(ground_truth: GroundTruth, hidden: Sequence[str] = ()) -> list[str]:
     """Paths, git's glob patterns and absolute paths (`hidden`) where the files of a task's tests may be."""
-    found = [*changed_paths(evaluation.test_patch), *hidden]
-    for test in evaluation.fail_to_pass:
+    found = [*changed_paths(ground_truth.test_patch), *hidden]
+    for test in ground_truth.fail_to_pass:
         if form := _PYTEST.fullmatch(test) or _TEXT_FILE.fullmatch(test):
             found += [form["head"], f"**/{form['head']}"]
         elif form := _UNITTEST.fullmatch(test):

@@ -41,13 +41,13 @@ Contrast = Literal["held", "failed", "unavailable", "off"]
 
 def witnessed_sessions(task: Task) -> int:
     """How many test runs of the task's eval script get a witness."""
-    script = task.evaluation.eval_script
+    script = task.ground_truth.eval_script
     return max(1, pytest_runs(script) + unittest_runs(script))
 
 
 def witnessed_runner(task: Task) -> str:
     """The runner of the task's tests that must have had its witness, '' where it may lack one."""
-    script = task.evaluation.eval_script
+    script = task.ground_truth.eval_script
     return "pytest" if pytest_runs(script) else "unittest" if unittest_runs(script) else ""
 
 
@@ -71,7 +71,7 @@ def verdict_of(task: Task, outcome: Outcome, failures: int, *, allow_unshielded:
     try:
         return _judged(task, outcome, facts)
     except Exception as error:  # swebench's parsers raise what they like on output that they do not know
-        words = f"the log cannot be read by {task.evaluation.log_parser}: {type(error).__name__}: {error}"
+        words = f"the log cannot be read by {task.ground_truth.log_parser}: {type(error).__name__}: {error}"
         return Verdict("unresolved", facts | {"resolved": False, "parser_error": True}, detail=words)
 
 
@@ -195,7 +195,7 @@ def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole
     """Where log and witness contradict each other; `whole`: nothing of the log was left out."""
     if witness.log and not report.get("tests_status"):
         return ["the log does not report the test run that the witness saw"] if whole else []
-    if task.evaluation.eval_type == "fail_only":
+    if task.ground_truth.eval_type == "fail_only":
         forged = _failed_unsaid(task, report, recorded_statuses(task, witness.log))
     else:
         forged = unconfirmed(report, confirmed(task, witness.log))
@@ -207,7 +207,7 @@ def _failed_unsaid(task: Task, report: Mapping[str, Any], seen: dict[str, str]) 
     status = report.get("tests_status") or {}
     named = [test for kind in status.values() for test in kind.get("success", [])]
     failed = [test for test in named if status_of(test, seen) in ("FAILED", "ERROR")]
-    return failed + [test for test in task.evaluation.fail_to_pass if test in named and not status_of(test, seen)]
+    return failed + [test for test in task.ground_truth.fail_to_pass if test in named and not status_of(test, seen)]
 
 
 def _status(report: Mapping[str, Any], outcome: Report) -> Status:

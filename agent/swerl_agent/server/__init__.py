@@ -3,21 +3,21 @@
 Guarantee: only what the model did is ever a reward; whatever the infrastructure prevented is an HTTP error.
 """
 
+from .answer_store import AnswerStore
 from .app import AgentServer
-from .request import BadRequest, Defaults, RunRequest, read_request
-from .results import Results
-from .runner import AttemptRunner, GoldenRunner, Runner
+from .request import InvalidRequest, RequestDefaults, RunRequest, read_request
+from .runner import GoldenRunner, ModelRunner, RequestRunner
 from .serving import serve
 
 __all__ = [
     "AgentServer",
-    "AttemptRunner",
-    "BadRequest",
-    "Defaults",
+    "AnswerStore",
     "GoldenRunner",
-    "Results",
+    "InvalidRequest",
+    "ModelRunner",
+    "RequestDefaults",
+    "RequestRunner",
     "RunRequest",
-    "Runner",
     "read_request",
     "serve",
 ]

@@ -31,10 +31,10 @@ from swerl_agent.sandbox import SandboxError
 from swerl_agent.storage import finish_in_thread
 
 from .answer import answer
-from .metrics import Metrics
-from .request import BadRequest, RunRequest
-from .results import Results
-from .runner import Runner
+from .answer_store import AnswerStore
+from .metrics import ServerMetrics
+from .request import InvalidRequest, RunRequest
+from .runner import RequestRunner
 
 log = logging.getLogger(__name__)
 
@@ -48,24 +48,27 @@ class Unavailable(Exception):
 
 
 class AgentServer:
-    """Answers requests with rollouts that `runner` makes; `read` makes a request of a body, or raises BadRequest."""
+    """Answers requests with the rollouts of `runner`.
+
+    `read` parses the body of a request, or raises InvalidRequest.
+    """
 
     def __init__(
         self,
-        runner: Runner,
+        runner: RequestRunner,
         read: Callable[[bytes], RunRequest],
-        results: Results,
+        answers: AnswerStore,
         *,
         model: str,
         concurrency: int = 16,
         skip_if_exists: bool = False,
     ) -> None:
-        self._runner, self._read, self._results = runner, read, results
+        self._runner, self._read, self._answers = runner, read, answers
         self._model, self._skip = model, skip_if_exists
         self._slots = asyncio.Semaphore(concurrency)
         self._running: set[asyncio.Task[bytes]] = set()
         self._closing = False
-        self.metrics = Metrics()
+        self.metrics = ServerMetrics()
         self.application = web.Application(client_max_size=MAX_REQUEST)
         self.application.router.add_post("/run", self.run)
         self.application.router.add_get("/health", self.health)
@@ -108,9 +111,9 @@ class AgentServer:
                 await asyncio.wait(late, timeout=CLEANING)
 
     async def _rollout(self, data: bytes) -> bytes:
-        """The body of the answer; raises BadRequest and Unavailable."""
+        """The body of the answer; raises InvalidRequest and Unavailable."""
         request = await asyncio.to_thread(self._read, data)
-        if self._skip and (known := await asyncio.to_thread(self._results.read, request)):
+        if self._skip and (known := await asyncio.to_thread(self._answers.read, request)):
             return known
         with self.metrics.waiting.track_inprogress():
             await self._slots.acquire()
@@ -121,7 +124,7 @@ class AgentServer:
             self._slots.release()
 
     async def _made(self, request: RunRequest) -> bytes:
-        async with written_on_exit(partial(self._results.leave, request)) as ended:
+        async with written_on_exit(partial(self._answers.leave, request)) as ended:
             graded = await self._counted(request, ended.append)
             ended.clear()
             return await finish_in_thread(self._kept, request, graded)
@@ -158,7 +161,7 @@ class AgentServer:
     def _kept(self, request: RunRequest, graded: GradedEpisode) -> bytes:
         body = json.dumps(answer(request, graded, self._model)).encode()
         try:
-            self._results.write(request, body)
+            self._answers.write(request, body)
         except OSError as error:
             log.warning("the result of %s is answered but not kept: %s", request.instance_id, error)
         return body
@@ -170,7 +173,7 @@ def _outcome(task: asyncio.Task[bytes]) -> web.Response:
         return _refusal(503, "the server stopped before the rollout had ended; ask again", CANCELLED)
     try:
         return web.Response(body=task.result(), content_type="application/json")
-    except BadRequest as error:
+    except InvalidRequest as error:
         return _refusal(400, str(error), "refused")
     except Unavailable as error:
         return _refusal(503, str(error), INFRASTRUCTURE_ERROR)

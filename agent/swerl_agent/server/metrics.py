@@ -8,7 +8,7 @@ PREFIX = "swerl_server_"
 SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 
 
-class Metrics:
+class ServerMetrics:
     """The collectors of one server."""
 
     def __init__(self) -> None:

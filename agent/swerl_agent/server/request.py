@@ -15,19 +15,19 @@ from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, ValidationError, 
 
 from swerl_agent.tasks import Task, TaskError
 from swerl_agent.tasks.importing import ImportRequest, import_one
-from swerl_agent.tasks.records import Record
+from swerl_agent.tasks.row_files import UnreadRow
 
 # Sampling parameters that do not affect tokens, and those that change nothing with this value.
 TEXT_ONLY = frozenset({"no_stop_trim", "skip_special_tokens", "spaces_between_special_tokens"})
 NEUTRAL = {"frequency_penalty": 0, "min_p": 0, "n": 1, "presence_penalty": 0, "repetition_penalty": 1}
 
 
-class BadRequest(ValueError):
+class InvalidRequest(ValueError):
     """A request that cannot be carried out; the message names the field."""
 
 
 @dataclass(frozen=True)
-class Defaults:
+class RequestDefaults:
     """What holds where a request says nothing."""
 
     engine: str | None = None  # URL of an SGLang server or router
@@ -113,20 +113,20 @@ class _Body(BaseModel):
         )
 
 
-def read_request(data: bytes, defaults: Defaults) -> RunRequest:
-    """The request in the body of a `POST /run`; raises BadRequest."""
+def read_request(data: bytes, defaults: RequestDefaults) -> RunRequest:
+    """The request in the body of a `POST /run`; raises InvalidRequest."""
     values = _object(data)
     try:
         body = _Body.model_validate(values)
     except ValidationError as error:
-        raise BadRequest("; ".join(_said(one) for one in error.errors())) from error
+        raise InvalidRequest("; ".join(_said(one) for one in error.errors())) from error
     engine = body.engine or defaults.engine
     if engine is None and defaults.engine_needed:
-        raise BadRequest("field sglang_url is missing, and the server was given no --engine")
+        raise InvalidRequest("field sglang_url is missing, and the server was given no --engine")
     try:
-        task = import_one(Record("the request", partial(dict, values)), defaults.import_request)
+        task = import_one(UnreadRow("the request", partial(dict, values)), defaults.import_request)
     except TaskError as error:
-        raise BadRequest(str(error)) from error
+        raise InvalidRequest(str(error)) from error
     return RunRequest(
         task=task,
         instance_id=body.instance_id or task.instance_id,
@@ -141,9 +141,9 @@ def _object(data: bytes) -> dict[str, Any]:
     try:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError included
-        raise BadRequest(f"the request is not JSON: {error}") from error
+        raise InvalidRequest(f"the request is not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise BadRequest("the request must be a JSON object")
+        raise InvalidRequest("the request must be a JSON object")
     return values
 
 

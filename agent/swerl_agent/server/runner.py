@@ -1,4 +1,4 @@
-"""How a request becomes an graded."""
+"""Runs the episode of a request and grades its patch."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from swerl_agent.episode import (
 from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader
 
-from .request import BadRequest, RunRequest, Sampling
+from .request import InvalidRequest, RunRequest, Sampling
 
 GROUP = "server"  # one for all: requests for a task share its prefix in one engine
 GOLDEN = "golden"  # exit status and source of a patch that is the reference fix
 
 
-class Runner(Protocol):
+class RequestRunner(Protocol):
     """Carries requests out."""
 
     async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
@@ -41,7 +41,7 @@ class Runner(Protocol):
         ...
 
 
-class AttemptRunner:
+class ModelRunner:
     """Attempts of the model that serves at the request's engine.
 
     `folder` is the tokenizer's: an engine that says that it serves another kind of model is refused.
@@ -63,7 +63,7 @@ class AttemptRunner:
         self._count = count()
 
     async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
-        """See Runner; raises BadRequest for an engine of another model."""
+        """See RequestRunner; raises InvalidRequest for an engine of another model."""
         await self._check(request.engine)
         sampling = request.sampling
         engine = SGLangEngine(request.engine, self._http, top_p=sampling.top_p, top_k=sampling.top_k)
@@ -84,7 +84,7 @@ class AttemptRunner:
         try:
             await check_served(engine, self._http, model=None, tokenizer=self._folder)
         except EndpointError as error:
-            raise BadRequest(f"sglang_url: {error}") from error
+            raise InvalidRequest(f"sglang_url: {error}") from error
         self._known.add(engine)
 
 
@@ -97,7 +97,7 @@ class GoldenRunner:
     async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
         """See the protocol; there is no episode, so `on_end` is not called."""
         task = request.task
-        patch = task.evaluation.patch
+        patch = task.ground_truth.patch
         episode = Episode(
             task.instance_id, GROUP, 0, patch=patch, patch_source=GOLDEN, exit_status=GOLDEN, agent_name=GOLDEN
         )

@@ -1,7 +1,7 @@
 """Tasks: one repository at one commit, what is wrong with it, and the tests that say whether a patch solved it.
 
-Guarantees: what the agent may see (`TaskView`) and what only grading may see (`Evaluation`) are different types, and no
-`repr` shows the second; a malformed task is an error that names its place, never a silently smaller set.
+Guarantees: what the agent may see (`TaskView`) and what only grading may see (`GroundTruth`) are different types. No
+`repr` shows the second. A malformed task is an error that names its place, never a silently smaller set.
 """
 
 from .benchmarks import Purpose
@@ -9,11 +9,11 @@ from .images import image_name
 from .loading import Format, load_tasks
 from .rows import Row
 from .selection import select
-from .task import Evaluation, Task, TaskError, TaskView
+from .task import GroundTruth, Task, TaskError, TaskView
 
 __all__ = [
-    "Evaluation",
     "Format",
+    "GroundTruth",
     "Purpose",
     "Row",
     "Task",

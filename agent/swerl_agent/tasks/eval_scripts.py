@@ -10,16 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .sources import Source
+from .sources import RowSource
 from .task import TaskError
 from .test_specs import render_eval_script
 
 _CHECKOUT = re.compile(r"^\s*git checkout (?:-\S+ )*[0-9a-f]{7,40}\s*$", re.MULTILINE)
 
 
-def scripts_of(source: Source) -> dict[str, str]:
+def scripts_of(source: RowSource) -> dict[str, str]:
     """Eval scripts of another source by lower-cased instance_id; raises TaskError when it has none."""
-    columns = (record.row().columns for record in source.records())
+    columns = (unread.row().columns for unread in source.unread_rows())
     found = {str(row.get("instance_id")).lower(): row.get("eval_script") for row in columns}
     scripts = {name: script for name, script in found.items() if isinstance(script, str) and script}
     if not scripts:

@@ -17,9 +17,9 @@ from swerl_api.images import rewrite
 from .benchmark_refusal import benchmark_refusal
 from .benchmarks import Purpose
 from .eval_scripts import eval_script_of
-from .records import Record, task_of
+from .row_files import UnreadRow, task_of
 from .rows import Row
-from .sources import Source
+from .sources import RowSource
 from .task import Task, TaskError
 
 
@@ -49,7 +49,7 @@ LocatedRow = tuple[str, Row]  # file and line, and the row
 Report = Callable[[TaskError], None]
 
 
-def gather(sources: Iterable[Source], request: ImportRequest, report: Report) -> list[Entry]:
+def gather(sources: Iterable[RowSource], request: ImportRequest, report: Report) -> list[Entry]:
     """The tasks of `sources`, in their order; malformed ones go to `report`.
 
     Raises TaskError when a source cannot be read, for a refused benchmark, and when nothing is left.
@@ -64,19 +64,19 @@ def gather(sources: Iterable[Source], request: ImportRequest, report: Report) ->
     return entries
 
 
-def import_one(record: Record, request: ImportRequest) -> Task:
+def import_one(unread: UnreadRow, request: ImportRequest) -> Task:
     """The task of one row; raises TaskError naming what is wrong with it."""
     errors: list[TaskError] = []
-    found = list(_tasks(_with_scripts([(record.where, record.row())], request, errors.append), request, errors.append))
+    found = list(_tasks(_with_scripts([(unread.where, unread.row())], request, errors.append), request, errors.append))
     if errors:
         raise errors[0]
     return found[0].task
 
 
-def _read_rows(source: Source, report: Report) -> Iterator[LocatedRow]:
-    for record in source.records():
+def _read_rows(source: RowSource, report: Report) -> Iterator[LocatedRow]:
+    for unread in source.unread_rows():
         try:
-            yield record.where, record.row(**source.defaults)
+            yield unread.where, unread.row(**source.defaults)
         except TaskError as error:
             report(error)
 

@@ -15,8 +15,8 @@ from swerl_api.images import rewrite
 from .benchmark_refusal import benchmark_refusal
 from .benchmarks import Purpose
 from .quarantine import quarantined_beside
-from .records import read_records
 from .repository import read_repository
+from .row_files import read_tasks
 from .selection import select
 from .task import Task, TaskError
 
@@ -44,7 +44,7 @@ def load_tasks(
     Raises TaskError for unreadable or malformed tasks, repeated ids, an empty choice, and, for training, tasks of a
     benchmark.
     """
-    tasks = read_repository(path) if format == "swebench-task-repo" else read_records(path)
+    tasks = read_repository(path) if format == "swebench-task-repo" else read_tasks(path)
     refuse_repeated(tasks, where=str(path))
     if split:
         tasks = [task for task in tasks if task.split == split]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from .records import QUARANTINE, records
+from .row_files import QUARANTINE, unread_rows
 from .task import TaskError
 from .writing import write_atomic
 
@@ -46,9 +46,9 @@ def update_quarantine(path: Path, found: Iterable[Quarantined], *, checked: Coll
 
 def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
     rows = {}
-    for record in records(path):
-        row = record.read()
+    for unread in unread_rows(path):
+        row = unread.read()
         if not isinstance(row.get("instance_id"), str):
-            raise TaskError(f"{record.where}: field instance_id is missing")
+            raise TaskError(f"{unread.where}: field instance_id is missing")
         rows[row["instance_id"]] = row
     return rows

@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from .records import SUFFIXES, Record, record_files, records
 from .repository import CONFIG_FILE, task_columns, task_folders
+from .row_files import SUFFIXES, UnreadRow, row_files, unread_rows
 from .task import TaskError
 
 DEFAULT_SOURCE = "SWE-Gym/SWE-Gym"
@@ -33,7 +33,7 @@ _ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """A set of rows; `data_source` and `split` hold for the rows that name none themselves."""
 
     text: str
@@ -42,16 +42,16 @@ class Source:
     revision: str | None = None
     data_source: str = ""
 
-    def records(self) -> Iterator[Record]:
+    def unread_rows(self) -> Iterator[UnreadRow]:
         """Every row of the source; raises TaskError when it cannot be read."""
         path = Path(self.text)
         if not path.exists():
             return _numbered(f"{hub_id(self.text)}[{self.hub_split}]", _from_hub(self))
         if (path / CONFIG_FILE).is_file():
-            return (Record(str(folder), partial(task_columns, folder)) for folder in task_folders(path))
+            return (UnreadRow(str(folder), partial(task_columns, folder)) for folder in task_folders(path))
         if path.is_dir() and _saved(path):
             return _numbered(self.text, _from_disk(self, path))
-        return chain.from_iterable(records(file) for file in record_files(path))
+        return chain.from_iterable(unread_rows(file) for file in row_files(path))
 
     @property
     def defaults(self) -> dict[str, str]:
@@ -71,8 +71,8 @@ def hub_id(text: str) -> str:
     return NAMES.get(text.lower(), text)
 
 
-def _numbered(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    return (Record(f"{name}: row {number}", partial(dict, row)) for number, row in enumerate(rows))
+def _numbered(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[UnreadRow]:
+    return (UnreadRow(f"{name}: row {number}", partial(dict, row)) for number, row in enumerate(rows))
 
 
 def _saved(path: Path) -> bool:
@@ -80,7 +80,7 @@ def _saved(path: Path) -> bool:
     return any((path / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 
-def _from_disk(source: Source, path: Path) -> Iterable[Mapping[str, Any]]:
+def _from_disk(source: RowSource, path: Path) -> Iterable[Mapping[str, Any]]:
     library = _library(source.text)
     loaded = library.load_from_disk(str(path))
     if isinstance(loaded, library.DatasetDict):
@@ -90,7 +90,7 @@ def _from_disk(source: Source, path: Path) -> Iterable[Mapping[str, Any]]:
     return cast(Iterable[Mapping[str, Any]], loaded)
 
 
-def _from_hub(source: Source) -> Iterable[Mapping[str, Any]]:
+def _from_hub(source: RowSource) -> Iterable[Mapping[str, Any]]:
     name, split = hub_id(source.text), source.hub_split
     if not _ID.match(name) or name.endswith(SUFFIXES):
         raise TaskError(f"{source.text}: no such file or folder, and no Hugging Face id (owner/name)")

@@ -57,7 +57,7 @@ class TaskView:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class GroundTruth:
     """What only grading may know: never in a prompt, a sandbox or an artifact."""
 
     eval_script: str = field(repr=False)
@@ -80,7 +80,7 @@ class Task:
     version: str
     problem_statement: str = field(repr=False)
     image: str
-    evaluation: Evaluation = field(repr=False)
+    ground_truth: GroundTruth = field(repr=False)
     split: str = ""
     data_source: str = ""
     benchmark: bool = False  # of a set that results are published on: never trained on unless its import allowed it
@@ -99,7 +99,7 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
     columns = row.columns
     repo = _text(columns, "repo", where)
     fail_to_pass = dict.fromkeys(_tests(columns, "FAIL_TO_PASS", where))
-    evaluation = Evaluation(
+    ground_truth = GroundTruth(
         eval_script=_text(columns, "eval_script", where).replace("\r\n", "\n"),
         patch=_text(columns, "patch", where),
         test_patch=_text(columns, "test_patch", where, empty=True),
@@ -109,7 +109,7 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
         eval_type=str(columns.get("eval_type") or "pass_and_fail"),
         expected_output=_outcomes(columns, "expected_output_json", where),
     )
-    if not evaluation.fail_to_pass:
+    if not ground_truth.fail_to_pass:
         raise TaskError(f"{where}: FAIL_TO_PASS is empty, so nothing grades this task")
     return Task(
         instance_id=_instance_id(columns, where),
@@ -118,7 +118,7 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
         version=str(columns.get("version") or ""),
         problem_statement=_text(columns, "problem_statement", where),
         image=image,
-        evaluation=evaluation,
+        ground_truth=ground_truth,
         split=row.split,
         data_source=row.data_source,
         benchmark=is_benchmark(row.data_source, row.split, repo) and not row.train_on_benchmark,

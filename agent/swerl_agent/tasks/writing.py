@@ -15,7 +15,7 @@ from typing import Any, Literal
 from swerl_agent import storage
 
 from .importing import Entry
-from .records import grading_file, records
+from .row_files import grading_file, unread_rows
 from .rows import SUBSETS, TRAIN_ON_BENCHMARK
 from .task import Task, TaskError
 
@@ -70,19 +70,19 @@ def visible_columns(task: Task) -> dict[str, Any]:
 
 def grading_columns(task: Task) -> dict[str, Any]:
     """What of `task` only grading may know."""
-    evaluation = task.evaluation
+    ground_truth = task.ground_truth
     columns: dict[str, Any] = {
         "instance_id": task.instance_id,
-        "eval_script": evaluation.eval_script,
-        "patch": evaluation.patch,
-        "test_patch": evaluation.test_patch,
-        "FAIL_TO_PASS": evaluation.fail_to_pass,
-        "PASS_TO_PASS": evaluation.pass_to_pass,
-        "log_parser": evaluation.log_parser,
-        "eval_type": evaluation.eval_type,
+        "eval_script": ground_truth.eval_script,
+        "patch": ground_truth.patch,
+        "test_patch": ground_truth.test_patch,
+        "FAIL_TO_PASS": ground_truth.fail_to_pass,
+        "PASS_TO_PASS": ground_truth.pass_to_pass,
+        "log_parser": ground_truth.log_parser,
+        "eval_type": ground_truth.eval_type,
     }
-    if evaluation.expected_output:
-        columns["expected_output_json"] = dict(evaluation.expected_output)
+    if ground_truth.expected_output:
+        columns["expected_output_json"] = dict(ground_truth.expected_output)
     return columns | ({"hidden_paths": task.hidden_paths} if task.hidden_paths else {})
 
 
@@ -109,7 +109,7 @@ def _check_appendable(path: Path, entries: Iterable[Entry], layout: Layout) -> N
     if grading_file(path).exists() == layout.whole_rows:
         how = "with" if layout.whole_rows else "without"
         raise TaskError(f"{path} was written the other way: {how} --whole-rows nothing can be appended to it")
-    known = {record.row().columns.get("instance_id") for record in records(path)}
+    known = {unread.row().columns.get("instance_id") for unread in unread_rows(path)}
     repeated = [entry for entry in entries if entry.task.instance_id in known]
     if repeated:
         raise TaskError(f"{repeated[0].where}: instance_id {repeated[0].task.instance_id} is in {path} already")

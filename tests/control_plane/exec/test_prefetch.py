@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from swerl_agent.sandbox import ImagePullFailed
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 from swerl_api import API_VERSION, SweRLJobSpec
 from swerl_kube import KubeClient
 from swerl_trainer.job import Job
@@ -28,7 +28,7 @@ RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1"
 
 
 def task(image: str) -> Task:
-    return Task("t-1", "o/r", "0" * 40, "1", "fix it", image, Evaluation("", "", "", ("t",), ()))
+    return Task("t-1", "o/r", "0" * 40, "1", "fix it", image, GroundTruth("", "", "", ("t",), ()))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from cluster.layout import swerl_home
 
@@ -64,5 +64,5 @@ class Django(Repository):
             f"./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel {parallel} {MODULES}\n"
             ": '>>>>> End Test Output'\n"
         )
-        evaluation = Evaluation(script, self.patch({TEXT: self.right}), "", (FAILING,), kept, "parse_log_django")
-        return Task("django__django-1", "django/django", self.commit, "5.2", "slugify", image, evaluation)
+        ground_truth = GroundTruth(script, self.patch({TEXT: self.right}), "", (FAILING,), kept, "parse_log_django")
+        return Task("django__django-1", "django/django", self.commit, "5.2", "slugify", image, ground_truth)

@@ -20,7 +20,7 @@ async def main() -> None:
         owning_lease(namespace, "sleeper") as lease,
         Grader(client, namespace, settings(timeout_seconds=600), lease=lease) as grader,
     ):
-        await grader.grade(task, task.evaluation.patch)
+        await grader.grade(task, task.ground_truth.patch)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from cluster import layout
 
@@ -94,14 +94,14 @@ class Repository:
             f": '>>>>> Start Test Output'\n{command}\n: '>>>>> End Test Output'\n"
             f"git checkout {self.commit} tests/test_calc.py\n"
         )
-        evaluation = Evaluation(
+        ground_truth = GroundTruth(
             eval_script=script,
             patch=self.patch({"calc.py": FIXED}),
             test_patch=test_patch,
             fail_to_pass=("tests/test_calc.py::test_clamp",),
             pass_to_pass=("tests/test_calc.py::test_double",),
         )
-        return Task("calc__calc-1", "calc/calc", self.commit, "1", "clamp ignores `high`.", image, evaluation)
+        return Task("calc__calc-1", "calc/calc", self.commit, "1", "clamp ignores `high`.", image, ground_truth)
 
 
 def push_image(repository: Repository, *, user: str = "", outside: Path | None = None) -> str:

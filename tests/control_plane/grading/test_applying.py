@@ -37,7 +37,7 @@ def on_the_base(repository: Path) -> str:
 
 
 async def test_a_patch_of_the_files_as_they_are_is_applied_by_git(grader: Grader, task: Task) -> None:
-    verdict = await grader.grade(task, task.evaluation.patch)
+    verdict = await grader.grade(task, task.ground_truth.patch)
     assert (verdict.status, verdict.report["applied"]) == ("resolved", "git apply --verbose")
 
 
@@ -81,8 +81,10 @@ async def test_a_script_and_a_patch_beyond_a_mebibyte_each_arrive_whole(
     digest = hashlib.sha256(ballast.encode()).hexdigest()
     arrived = f"[ $(sha256sum < {{}} | cut -c -64) = {digest} ] || exit 9\n"
     here = f"cat > /tmp/ballast <<'EOF_{digest}'\n{ballast}EOF_{digest}\n" + arrived.format("/tmp/ballast")
-    script = task.evaluation.eval_script.replace("cd /testbed\n", f"cd /testbed\n{here}{arrived.format('ballast.py')}")
+    script = task.ground_truth.eval_script.replace(
+        "cd /testbed\n", f"cd /testbed\n{here}{arrived.format('ballast.py')}"
+    )
     patch = repository.patch({"calc.py": FIXED, "ballast.py": ballast})
     assert min(len(script), len(patch)) > 1 << 20
-    verdict = await grader.grade(replace(task, evaluation=replace(task.evaluation, eval_script=script)), patch)
+    verdict = await grader.grade(replace(task, ground_truth=replace(task.ground_truth, eval_script=script)), patch)
     assert verdict.resolved, verdict.detail

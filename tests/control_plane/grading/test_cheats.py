@@ -37,8 +37,8 @@ def patch_of(repository: Repository, cheat: Cheat) -> str:
 
 
 def task_of(task: Task, cheat: Cheat) -> Task:
-    lines = task.evaluation.eval_script.replace(": '>>>>> Start", f"{cheat.before}\n: '>>>>> Start")
-    return replace(task, evaluation=replace(task.evaluation, eval_script=lines)) if cheat.before else task
+    lines = task.ground_truth.eval_script.replace(": '>>>>> Start", f"{cheat.before}\n: '>>>>> Start")
+    return replace(task, ground_truth=replace(task.ground_truth, eval_script=lines)) if cheat.before else task
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -130,7 +130,7 @@ async def test_every_test_that_passed_was_witnessed(
     limits = settings(timeout_seconds=300, resources={"limits": {"cpu": "400m", "memory": "1Gi"}})
     async with Grader(client, namespace, limits, keep_log=keep) as grader:
         first = django.task_of(image, parallel=parallel)
-        verdict = await grader.grade(first, first.evaluation.patch)
+        verdict = await grader.grade(first, first.ground_truth.patch)
         assert verdict.resolved and verdict.report["witnessed"], (verdict, logs)
         assert verdict.report["contrast"] == "held", verdict
         parse = library()[1].PARSER_REGISTRY["parse_log_django"]
@@ -139,7 +139,7 @@ async def test_every_test_that_passed_was_witnessed(
         passed = tuple(name for name in names if re.fullmatch(r"test_\w+ \([\w.]+\)", name) or " (" not in name)
         assert len(passed) > 400
         whole = django.task_of(image, parallel=parallel, kept=passed)
-        again, empty = await asyncio.gather(grader.grade(whole, whole.evaluation.patch), grader.grade(whole, ""))
+        again, empty = await asyncio.gather(grader.grade(whole, whole.ground_truth.patch), grader.grade(whole, ""))
     assert again.resolved, again.detail
     assert len(again.report["tests_status"]["PASS_TO_PASS"]["success"]) == len(passed)
     assert (empty.status, "tampering" in empty.report) == ("unresolved", False), empty.detail

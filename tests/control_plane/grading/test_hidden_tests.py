@@ -48,15 +48,15 @@ OUTSIDE = {
 def hidden(task: Task, image: str) -> Task:
     """The task as one of R2E-Gym's, whose tests lie in `image`."""
     outcomes = (("test_clamp", "PASSED"), ("test_double", "PASSED"))
-    evaluation = replace(
-        task.evaluation,
+    ground_truth = replace(
+        task.ground_truth,
         eval_script=EVAL_SCRIPT,
         test_patch="",
         fail_to_pass=("test_clamp",),
         pass_to_pass=(),
         expected_output=outcomes,
     )
-    return replace(task, image=image, evaluation=evaluation, hidden_paths=tuple(HIDDEN))
+    return replace(task, image=image, ground_truth=ground_truth, hidden_paths=tuple(HIDDEN))
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -88,7 +88,7 @@ async def verdicts(
     outside = hidden(task, push_image(images["out"], outside=folder / "top"))
     wanted = {name: (inside, patch_of(folder / name, cheat, {**TESTS, **KIT})) for name, cheat in IN_THE_TREE.items()}
     wanted |= {name: (outside, patch_of(folder / name, cheat, KIT)) for name, cheat in OUTSIDE.items()}
-    wanted |= {name: (each, task.evaluation.patch) for name, each in (("in", inside), ("out", outside))}
+    wanted |= {name: (each, task.ground_truth.patch) for name, each in (("in", inside), ("out", outside))}
     async with (
         KubeClient.from_environment(kubeconfig) as client,
         Grader(client, namespace, settings(max_concurrent=6), {"swerl.dev/job": "cheats"}) as grader,

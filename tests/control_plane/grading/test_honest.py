@@ -33,7 +33,7 @@ async def verdicts(kubeconfig: str, namespace: str, task: Task, repository: Repo
         Grader(client, namespace, settings(max_concurrent=5), {"swerl.dev/job": "honest"}) as grader,
     ):
         patches = {name: patch_of(repository, honest) for name, honest in HONEST.items()}
-        patches["gold"] = task.evaluation.patch
+        patches["gold"] = task.ground_truth.patch
         graded = [grader.grade(task, patch) for patch in patches.values()]
         return dict(zip(patches, await asyncio.gather(*graded), strict=True))
 

@@ -96,7 +96,7 @@ async def test_nothing_is_graded_without_the_lease(
         with pytest.raises(LeaseLost, match=f"{lease.name} was lost: it was deleted"):
             await asyncio.wait_for(asyncio.wrap_future(lease.lost), 30)
         with pytest.raises(LeaseLost):
-            await grader.grade(task, task.evaluation.patch)
+            await grader.grade(task, task.ground_truth.patch)
 
 
 async def test_a_lease_that_cannot_be_made_is_an_error_at_once(kubeconfig: str) -> None:

@@ -60,10 +60,10 @@ PATCHES = {"gold": FIXED, "any": ANY, "caller": CALLER, "quiet": QUIET, "forges"
 def scripted(repository: Repository, task: Task, command: str, **tests: str) -> Task:
     """The task with other tests (by file name) and another command."""
     patch = repository.patch({f"tests/{name}.py": text for name, text in tests.items()} | {"tests/__init__.py": ""})
-    evaluation = task.evaluation
-    script = evaluation.eval_script.replace(evaluation.test_patch, patch)
+    ground_truth = task.ground_truth
+    script = ground_truth.eval_script.replace(ground_truth.test_patch, patch)
     old = next(line for line in script.split("\n") if "pytest -rA" in line)
-    return replace(task, evaluation=replace(evaluation, test_patch=patch, eval_script=script.replace(old, command)))
+    return replace(task, ground_truth=replace(ground_truth, test_patch=patch, eval_script=script.replace(old, command)))
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +71,12 @@ def tasks(repository: Repository, task: Task) -> dict[str, Task]:
     cases = scripted(repository, task, UNITTEST, test_calc=CASES, test_later=ASYNC)
     names = ("test_clamp (tests.test_calc.TestCalc.test_clamp)", "test_clamp (tests.test_later.TestLater.test_clamp)")
     kept = ("test_double (tests.test_calc.TestCalc.test_double)",)
-    evaluation = replace(cases.evaluation, fail_to_pass=names, pass_to_pass=kept, log_parser="parse_log_django")
+    ground_truth = replace(cases.ground_truth, fail_to_pass=names, pass_to_pass=kept, log_parser="parse_log_django")
     twice = f"{PYTEST} tests/test_calc.py; {PYTEST} tests/test_later.py"
     two = scripted(repository, task, twice, test_calc=CASES, test_later=ASYNC)
     ids = ("tests/test_calc.py::TestCalc::test_clamp", "tests/test_later.py::TestLater::test_clamp")
-    both = replace(two.evaluation, fail_to_pass=ids, pass_to_pass=("tests/test_calc.py::TestCalc::test_double",))
-    return {"unittest": replace(cases, evaluation=evaluation), "two commands": replace(two, evaluation=both)}
+    both = replace(two.ground_truth, fail_to_pass=ids, pass_to_pass=("tests/test_calc.py::TestCalc::test_double",))
+    return {"unittest": replace(cases, ground_truth=ground_truth), "two commands": replace(two, ground_truth=both)}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -103,5 +103,5 @@ def test_only_the_fix_is_resolved(verdicts: dict[tuple[str, str], Verdict], kind
 async def test_two_commands_have_a_key_each(grader: Grader, tasks: dict[str, Task]) -> None:
     task = tasks["two commands"]
     for _ in range(3):
-        verdict = await grader.grade(task, task.evaluation.patch, fresh=True)
+        verdict = await grader.grade(task, task.ground_truth.patch, fresh=True)
         assert verdict.resolved, verdict

@@ -17,18 +17,18 @@ from .task_image import Repository
 @pytest.fixture
 def taskset(task: Task, tmp_path: Path) -> Path:
     """The task as jsonl, twice under other names, once with an image that does not exist."""
-    evaluation = task.evaluation
+    ground_truth = task.ground_truth
     row = {
         "repo": task.repo,
         "base_commit": task.base_commit,
         "version": task.version,
         "problem_statement": task.problem_statement,
         "image": task.image,
-        "eval_script": evaluation.eval_script,
-        "patch": evaluation.patch,
-        "test_patch": evaluation.test_patch,
-        "FAIL_TO_PASS": list(evaluation.fail_to_pass),
-        "PASS_TO_PASS": list(evaluation.pass_to_pass),
+        "eval_script": ground_truth.eval_script,
+        "patch": ground_truth.patch,
+        "test_patch": ground_truth.test_patch,
+        "FAIL_TO_PASS": list(ground_truth.fail_to_pass),
+        "PASS_TO_PASS": list(ground_truth.pass_to_pass),
     }
     rows = [row | {"instance_id": f"calc__calc-{number}"} for number in range(1, 4)]
     rows.append(row | {"instance_id": "calc__calc-4", "image": "registry.swerl:5000/swe-rl/no-such-image:1"})
@@ -48,7 +48,7 @@ def test_predictions_are_graded_and_resumed(
     kubeconfig: str, namespace: str, taskset: Path, task: Task, repository: Repository, tmp_path: Path
 ) -> None:
     cheat = repository.patch(CHEATS["exits after result lines"].files)
-    patches = {"1": task.evaluation.patch, "2": cheat, "3": None, "4": task.evaluation.patch, "5": "x"}
+    patches = {"1": task.ground_truth.patch, "2": cheat, "3": None, "4": task.ground_truth.patch, "5": "x"}
     rows = [
         {"instance_id": f"calc__calc-{number}", "model_name_or_path": "org/m", "model_patch": patch}
         for number, patch in patches.items()
@@ -66,7 +66,7 @@ def test_predictions_are_graded_and_resumed(
     report = json.loads((output / "org__m/calc__calc-2/report.json").read_text())["calc__calc-2"]
     assert "cut short" in report["detail"]
     graded = output / "org__m/calc__calc-1"
-    assert (graded / "eval.sh").read_text() == task.evaluation.eval_script
+    assert (graded / "eval.sh").read_text() == task.ground_truth.eval_script
     assert "PASSED" in (graded / "test_output.txt").read_text()
 
     code, said = grade(kubeconfig, namespace, taskset, predictions, "--output", str(output))
@@ -78,7 +78,7 @@ def test_predictions_are_graded_and_resumed(
 def test_a_disk_that_refuses_reports_is_one_clear_error(
     kubeconfig: str, namespace: str, taskset: Path, task: Task, tmp_path: Path
 ) -> None:
-    row = {"instance_id": "calc__calc-1", "model_name_or_path": "m", "model_patch": task.evaluation.patch}
+    row = {"instance_id": "calc__calc-1", "model_name_or_path": "m", "model_patch": task.ground_truth.patch}
     predictions = tmp_path / "preds.jsonl"
     predictions.write_text(json.dumps(row) + "\n")
     code, said = grade(kubeconfig, namespace, taskset, predictions, "--output", "/dev/full/reports")

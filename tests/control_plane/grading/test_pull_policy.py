@@ -49,7 +49,7 @@ async def test_a_grading_that_must_not_pull_has_what_the_node_has(
 ) -> None:
     await grader.grade(task, "")  # pulls it
     async with Grader(client, namespace, settings(), placement=Placement.of(NEVER)) as strict:
-        assert (await strict.grade(task, task.evaluation.patch)).resolved
+        assert (await strict.grade(task, task.ground_truth.patch)).resolved
 
 
 async def test_attempts_that_must_not_pull_are_lost_at_once_and_say_so(

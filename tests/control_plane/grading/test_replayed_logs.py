@@ -38,14 +38,14 @@ def replay(task: Task, number: int, run: dict[str, Any]) -> Task:
         "git status\n"
     )
     judged = replace(
-        task.evaluation,
+        task.ground_truth,
         eval_script=script,
         fail_to_pass=tuple(run["fix"]),
         pass_to_pass=tuple(run["keep"]),
         log_parser=run["parser"],
         eval_type=run["kind"],
     )
-    return replace(task, instance_id=f"calc__calc-{number}", evaluation=judged)
+    return replace(task, instance_id=f"calc__calc-{number}", ground_truth=judged)
 
 
 def test_every_verdict_is_the_harness_s(

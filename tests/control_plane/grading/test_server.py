@@ -18,7 +18,16 @@ from swerl_agent.episode import engine as engine_module
 from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader
 from swerl_agent.sandbox.lease import owning_lease
-from swerl_agent.server import AgentServer, AttemptRunner, Defaults, GoldenRunner, Results, Runner, read_request, serve
+from swerl_agent.server import (
+    AgentServer,
+    AnswerStore,
+    GoldenRunner,
+    ModelRunner,
+    RequestDefaults,
+    RequestRunner,
+    read_request,
+    serve,
+)
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.writing import grading_columns, visible_columns
 from swerl_api import AgentSpec
@@ -85,14 +94,14 @@ def started(
     @asynccontextmanager
     async def go(*, golden: bool = False, grace: float = 60.0) -> AsyncIterator[Trainer]:
         spec = AgentSpec(context_tokens=200_000, step_limit=2)
-        read = partial(read_request, defaults=Defaults(engine_needed=not golden))
+        read = partial(read_request, defaults=RequestDefaults(engine_needed=not golden))
         stop, url = asyncio.Event(), asyncio.get_running_loop().create_future()
         async with aiohttp.ClientSession() as http:
             async with owning_lease(namespace, JOB, kubeconfig=kubeconfig) as lease:
                 samples = SampleRunner(client, namespace, grader, lease, job=JOB, sandbox=SMALL)
-                asking = AttemptRunner(samples, http, tokenizer, Prompts.default(), spec)
-                runner: Runner = GoldenRunner(grader) if golden else asking
-                server = AgentServer(runner, read, Results(tmp_path, "m"), model="m", concurrency=2)
+                asking = ModelRunner(samples, http, tokenizer, Prompts.default(), spec)
+                runner: RequestRunner = GoldenRunner(grader) if golden else asking
+                server = AgentServer(runner, read, AnswerStore(tmp_path, "m"), model="m", concurrency=2)
                 serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result)
                 running = asyncio.create_task(serving)
                 yield Trainer(await url, http, task, stop)

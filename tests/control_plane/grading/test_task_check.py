@@ -40,9 +40,9 @@ def write_tasks(path: Path, *tasks: Task) -> Path:
     return path
 
 
-def variant(task: Task, name: str, *, image: str = "", **evaluation: Any) -> Task:
-    changed = replace(task.evaluation, **evaluation)
-    return replace(task, instance_id=name, image=image or task.image, evaluation=changed)
+def variant(task: Task, name: str, *, image: str = "", **ground_truth: Any) -> Task:
+    changed = replace(task.ground_truth, **ground_truth)
+    return replace(task, instance_id=name, image=image or task.image, ground_truth=changed)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def runs(folder: Path) -> list[dict[str, Any]]:
 def test_unfit_and_flaky_tasks_are_quarantined_with_the_evidence(task: Task, tmp_path: Path, check: Check) -> None:
     tasks = [
         variant(task, "calc__calc-fit"),
-        variant(task, "calc__calc-gold", patch=task.evaluation.patch.replace("min(high", "max(high")),
+        variant(task, "calc__calc-gold", patch=task.ground_truth.patch.replace("min(high", "max(high")),
         variant(task, "calc__calc-empty", fail_to_pass=("tests/test_calc.py::test_double",), pass_to_pass=()),
         variant(task, "calc__calc-flaky", eval_script=TOSSED, fail_to_pass=COINS, pass_to_pass=()),
         variant(task, "calc__calc-parser", log_parser="parse_log_nothing"),

@@ -16,8 +16,8 @@ from .task_image import FIXED, SOURCE, Repository, push_image
 
 
 async def test_the_reference_fix_passes_soon_after_its_tests(grader: Grader, task: Task) -> None:
-    await grader.grade(task, task.evaluation.patch)  # pulls the image
-    verdicts = [await grader.grade(task, task.evaluation.patch) for _ in range(3)]
+    await grader.grade(task, task.ground_truth.patch)  # pulls the image
+    verdicts = [await grader.grade(task, task.ground_truth.patch) for _ in range(3)]
     for verdict in verdicts:
         assert verdict.resolved, verdict
         assert verdict.report["tests_status"]["FAIL_TO_PASS"]["success"] == ["tests/test_calc.py::test_clamp"]
@@ -65,7 +65,7 @@ async def test_an_image_of_a_user_without_rights_is_graded_by_root(
     grader: Grader, task: Task, repository: Repository
 ) -> None:
     image = push_image(repository, user="nobody")
-    verdict = await grader.grade(replace(task, image=image), task.evaluation.patch)
+    verdict = await grader.grade(replace(task, image=image), task.ground_truth.patch)
     assert (verdict.status, verdict.report["shielded"]) == ("resolved", True), verdict
 
 
@@ -77,7 +77,7 @@ async def test_an_image_with_another_base_is_an_infrastructure_error(grader: Gra
 
 async def test_an_unknown_parser_is_refused(grader: Grader, task: Task) -> None:
     with pytest.raises(GradingError, match="no log parser 'parse_log_nothing'"):
-        await grader.grade(replace(task, evaluation=replace(task.evaluation, log_parser="parse_log_nothing")), "")
+        await grader.grade(replace(task, ground_truth=replace(task.ground_truth, log_parser="parse_log_nothing")), "")
 
 
 async def test_a_namespace_that_does_not_exist_is_named(client: KubeClient, task: Task) -> None:

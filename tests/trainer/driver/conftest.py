@@ -21,7 +21,7 @@ import pytest_asyncio
 from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts, SGLangEngine
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 from swerl_trainer.engines.server import free_port
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.dependencies import WorkerDependencies
@@ -35,7 +35,7 @@ PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+{mark}\n"
 
 def task(number: int) -> Task:
     """A task whose statement is its number."""
-    return Task(f"t{number}", "o/r", "0" * 40, "1", f"task {number}", "image", Evaluation("", "", "", ("t",), ()))
+    return Task(f"t{number}", "o/r", "0" * 40, "1", f"task {number}", "image", GroundTruth("", "", "", ("t",), ()))
 
 
 @dataclass

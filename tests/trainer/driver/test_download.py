@@ -96,7 +96,7 @@ def test_tasks_come_split_and_the_job_reads_them(hub: Path, make_job: MakeJob) -
         "docker.io/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-5876:latest",
     )
     visible = (job.paths.tasks / "tasks.jsonl").read_text()
-    assert task.evaluation.patch and task.evaluation.patch not in visible
+    assert task.ground_truth.patch and task.ground_truth.patch not in visible
     assert job.spec.evaluation is not None
     (held_out,) = _tasks(job, job.spec.evaluation, job.paths.evaluation, "evaluation")
     assert (held_out.split, held_out.benchmark) == ("test", True)

@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.episode import BuiltinAgent, EngineError, Generation, Prompts
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import CommandResult, PodGone
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 from swerl_api import AgentSpec
 from swerl_kube import Unreachable
 from swerl_trainer.rollout.dependencies import WorkerDependencies
@@ -19,7 +19,7 @@ from swerl_trainer.rollout.group import GroupRequest, Rollout
 from swerl_trainer.rollout.worker import Worker
 
 PATCH = b"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
-TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", Evaluation("", "", "", ("t",), ()))
+TASK = Task("t-1", "o/r", "0" * 40, "1", "fix it", "image", GroundTruth("", "", "", ("t",), ()))
 REQUEST = GroupRequest("g0", "train", 0, 2, 1, 1.0)
 MEMBERS = (0, 1)
 

@@ -117,7 +117,7 @@ async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, depen
 
 
 async def test_a_reference_fix_is_graded_anew(world: World, dependencies: WorkerDependencies) -> None:
-    fixed = replace(TASK, evaluation=replace(TASK.evaluation, patch="diff"))
+    fixed = replace(TASK, ground_truth=replace(TASK.ground_truth, patch="diff"))
     worker = Worker(replace(dependencies, tasks={"train": [TASK, fixed]}))
     verdict = await worker.grade_reference_fix(1)
     assert verdict is not None and verdict.resolved

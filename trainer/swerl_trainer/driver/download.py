@@ -18,7 +18,7 @@ from pathlib import Path
 
 from swerl_agent.tasks import Purpose, TaskError
 from swerl_agent.tasks.importing import ImportRequest, gather
-from swerl_agent.tasks.sources import Source
+from swerl_agent.tasks.sources import RowSource
 from swerl_agent.tasks.writing import Layout, write_entries
 from swerl_api import TaskSelection
 from swerl_api.source import HuggingFaceSource
@@ -106,7 +106,7 @@ def _fetch_model(wanted: Download, folder: Path) -> None:
 
 def _fetch_tasks(wanted: Download, folder: Path, purpose: Purpose) -> None:
     malformed: list[TaskError] = []
-    source = Source(wanted.id, wanted.config, wanted.split, wanted.revision)
+    source = RowSource(wanted.id, wanted.config, wanted.split, wanted.revision)
     try:
         entries = gather([source], ImportRequest(purpose=purpose, filter=wanted.filter), malformed.append)
     except TaskError:

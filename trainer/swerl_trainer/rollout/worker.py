@@ -136,7 +136,7 @@ class Worker:
     async def grade_reference_fix(self, task: int) -> Verdict | None:
         """See RolloutWorker."""
         chosen = self._deps.tasks["train"][task]
-        fix = chosen.evaluation.patch
+        fix = chosen.ground_truth.patch
         return await self._deps.grading.grade(chosen, fix, fresh=True) if fix else None
 
     async def unused_prefetch(self) -> UnusedPrefetch:

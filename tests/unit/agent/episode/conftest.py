@@ -22,7 +22,7 @@ from swerl_agent.episode import (
     Prompts,
 )
 from swerl_agent.sandbox import CommandResult, SandboxError
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
@@ -173,8 +173,8 @@ def run(tokenizer: HFTokenizer, repository: Path) -> Run:
         engine: type[Script] = Script,
         **limits: Any,
     ) -> tuple[Episode, Script]:
-        evaluation = Evaluation("pytest", GOLD, "", ("t::a",), ())
-        task = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", evaluation)
+        ground_truth = GroundTruth("pytest", GOLD, "", ("t::a",), ())
+        task = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", ground_truth)
         script = engine(tokenizer, answers)
         prompts = Prompts.default(protocol)
         agent = BuiltinAgent(script, tokenizer, prompts, agent_spec(**limits, protocol=protocol.name))

@@ -8,14 +8,14 @@ from typing import Any
 
 from swerl_agent.episode import BuiltinAgent, Episode, EpisodeRequest, Generation, HFTokenizer, Prompts
 from swerl_agent.judge import Judge, Scoring
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec, judge_spec
 from tests.scripted_engine import Script, block
 
 from .conftest import SUBMIT, Memory
 
-TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", Evaluation("", "", "", ("a",), ()))
+TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 ANSWERS = [block("ls"), "no command", block("cat kit.py"), block(SUBMIT.replace("git diff", "git status"))]
 FAR = 10_000  # more waits than the episode has
 

@@ -21,7 +21,7 @@ from swerl_agent.episode import (
     write_artifacts,
 )
 from swerl_agent.episode import engine as engine_module
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec
 from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, scripted, serving, turn
@@ -29,7 +29,7 @@ from tests.scripted_engine import block
 
 from .conftest import SUBMIT, Memory, Shell
 
-TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", Evaluation("", "", "", ("a",), ()))
+TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 FIX = "sed -i s/41/42/ kit.py"
 LONG = "x" * 1500
 RunEpisode = Callable[..., Awaitable[Episode]]

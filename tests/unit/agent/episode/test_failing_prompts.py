@@ -16,14 +16,14 @@ from swerl_agent.episode import (
     TokenizerError,
     write_artifacts,
 )
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
 
 from .conftest import PLAIN, Memory, make_tokenizer
 
-TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "It breaks.", "image", Evaluation("", "", "", ("t",), ()))
+TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "It breaks.", "image", GroundTruth("", "", "", ("t",), ()))
 GOOD = {
     "system_template": "system",
     "instance_template": "{{ task }}",

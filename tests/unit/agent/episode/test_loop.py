@@ -25,7 +25,7 @@ from swerl_agent.episode import (
 )
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import FileError, OOMKilled, PodGone, SandboxError, StateLost, StorageExceeded, Unresponsive
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
@@ -211,7 +211,7 @@ def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repositor
     seen: list[Episode] = []
 
     async def scenario() -> None:
-        task = Task("kit__kit-1", "k/k", "0" * 40, "1", "text", "image", Evaluation("", "", "", ("a",), ()))
+        task = Task("kit__kit-1", "k/k", "0" * 40, "1", "text", "image", GroundTruth("", "", "", ("a",), ()))
         script = Script(tokenizer, [block("sleep 30")])
         agent = BuiltinAgent(script, tokenizer, Prompts.default(), agent_spec())
         request = EpisodeRequest(task, group="g", index=0, temperature=1.0, on_end=seen.append)

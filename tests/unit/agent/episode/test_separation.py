@@ -54,7 +54,7 @@ class Recorder:
 
 def log_of(task: Task) -> bytes:
     """Test output in which the first test fails and the others pass."""
-    named = [*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass]
+    named = [*task.ground_truth.fail_to_pass, *task.ground_truth.pass_to_pass]
     tests = [test if "::" in test else f"r2e_tests/t.py::{test.replace('.', '::')}" for test in named]
     lines = ["= short test summary info =", f"FAILED {tests[0]}", *(f"PASSED {test}" for test in tests[1:])]
     return "\n".join(
@@ -73,7 +73,9 @@ def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> di
     spec = group_spec(sandbox, image=task.image, task_id=task.instance_id, replicas=2, owner="job-1")
     shell, script = Recorder(), Script(tokenizer, [block("cat x.py"), "no command", block("false")])
     episode = run_episode(task, shell, script, tokenizer, step_limit=4)
-    verdict = Verdict("unresolved", grade_log(task, log_of(task)), detail=f"forged: {task.evaluation.fail_to_pass[0]}")
+    verdict = Verdict(
+        "unresolved", grade_log(task, log_of(task)), detail=f"forged: {task.ground_truth.fail_to_pass[0]}"
+    )
     folder = write_artifacts(artifacts, episode, verdict, meta={"reward": -1.0})
     files = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(files) == {"traj.json", "meta.json", "patch.diff"}
@@ -82,7 +84,7 @@ def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> di
         "commands": "\n".join(shell.told),
         "prompts": "\n".join(script.read),
         "view": json.dumps(vars(task.visible())),
-        "shown": repr(task) + repr(task.evaluation) + repr(episode),
+        "shown": repr(task) + repr(task.ground_truth) + repr(episode),
         **files,
     }
 
@@ -107,7 +109,7 @@ def test_gold_patch_and_tests_reach_no_sandbox_prompt_or_artifact(
     words = ["tasks", "import", str(source), "--output", str(file), "--purpose", "evaluation", *whole]
     assert main(words) == 0
     (task,) = load_tasks(file, "jsonl")
-    for known in (task.evaluation.patch, task.evaluation.fail_to_pass[0]):
+    for known in (task.ground_truth.patch, task.ground_truth.fail_to_pass[0]):
         assert SECRET in known, "the trusted side has what it needs"
     for place, content in seen_by_a_rollout(task, tokenizer, tmp_path / "artifacts").items():
         assert SECRET not in content, place

@@ -22,13 +22,12 @@ from swerl_agent.evaluation import (
 )
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed, LeaseLost
-from swerl_agent.tasks import Evaluation as Criteria
-from swerl_agent.tasks import Task
+from swerl_agent.tasks import GroundTruth, Task
 from swerl_api import SandboxSpec
 
 from tests.full_disk import files_end_at
 
-TASK = Task("a__a-1", "a/a", "0" * 40, "1", "It breaks.", "image", Criteria("sh", "gold", "", ("t::a",), ()))
+TASK = Task("a__a-1", "a/a", "0" * 40, "1", "It breaks.", "image", GroundTruth("sh", "gold", "", ("t::a",), ()))
 NOTHING = cast(Any, None)
 BROKEN = "agent.instance_template does not render: UndefinedError: 'x' is undefined, in line 2: {{ x }}"
 PATCH = "diff --git a/x b/x\n"

@@ -17,7 +17,7 @@ from swerl_agent.episode import PROTOCOLS, EngineError, Episode, EpisodeRequest,
 from swerl_agent.gateway import Gateway
 from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent, MiniSweAgentEpisodes
 from swerl_agent.sandbox import SandboxError, SandboxLost
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
@@ -27,7 +27,7 @@ from tests.unit.agent.episode.conftest import Shell, make_tokenizer, repository
 from .conftest import Held, Open, Spelling
 
 __all__ = ["repository"]
-TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", Evaluation("", "", "", ("a",), ()))
+TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 FIX = "sed -i s/41/42/ kit.py"
 SUBMIT = ["git diff -- kit.py > patch.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat patch.txt"]
 TEXT, TOOLS = "mini-swe-agent-2", "mini-swe-agent-2-tools"

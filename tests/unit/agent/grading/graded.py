@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from swerl_agent.grading.eval_script import END, EXIT_CODE, START
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 A, B = "tests/t.py::test_a", "tests/t.py::test_b"
 
 
 def task(fail_to_pass: tuple[str, ...] = (A,), pass_to_pass: tuple[str, ...] = (B,), **changes: Any) -> Task:
-    evaluation = Evaluation(
+    ground_truth = GroundTruth(
         **{"eval_script": "true", "patch": "", "test_patch": "", **changes},
         fail_to_pass=fail_to_pass,
         pass_to_pass=pass_to_pass,
     )
-    return Task("o__r-1", "o/r", "0" * 40, "1", "text", "image", evaluation)
+    return Task("o__r-1", "o/r", "0" * 40, "1", "text", "image", ground_truth)
 
 
 def log(*lines: str, exit_code: int | None = 0) -> bytes:

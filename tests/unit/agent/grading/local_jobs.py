@@ -37,8 +37,8 @@ class Cluster:
 
 def at(task: Task, tree: Path) -> Task:
     """The task with its work tree elsewhere."""
-    script = task.evaluation.eval_script.replace("/testbed", str(tree))
-    return replace(task, evaluation=replace(task.evaluation, eval_script=script))
+    script = task.ground_truth.eval_script.replace("/testbed", str(tree))
+    return replace(task, ground_truth=replace(task.ground_truth, eval_script=script))
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ async def verdicts(
     task = at(repository.task("image"), tree)
     files = {name: repository.patch({"calc.py": SOURCE.replace(WRONG, code)}) for name, code in patches.items()}
     async with local_grader(monkeypatch, repository.folder, tree, **changes) as grader:
-        files["gold"] = task.evaluation.patch
+        files["gold"] = task.ground_truth.patch
         return {name: await grader.grade(task, patch) for name, patch in files.items()}
 
 

@@ -8,7 +8,7 @@ import pytest
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.predictions import instance_report
 from swerl_agent.grading.swebench_report import grade_log
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 
 LOG = """>>>>> Start Test Output
 PASSED r2e_tests/test_1.py::TestTable::test_forged
@@ -24,8 +24,8 @@ EXPECTED = {"TestTable.test_new": "PASSED", "TestTable.test_old": "FAILED", "": 
 
 
 def report(expected: dict[str, str], log: str = LOG) -> dict[str, Any]:
-    evaluation = Evaluation("", "", "", ("TestTable.test_new",), (), expected_output=tuple(expected.items()))
-    return grade_log(Task("o-1", "o", "0" * 40, "", "text", "image", evaluation), log.encode())
+    ground_truth = GroundTruth("", "", "", ("TestTable.test_new",), (), expected_output=tuple(expected.items()))
+    return grade_log(Task("o-1", "o", "0" * 40, "", "text", "image", ground_truth), log.encode())
 
 
 def resolved(expected: dict[str, str], log: str = LOG) -> bool:

@@ -58,14 +58,14 @@ def test_ordinary_paths_are_not(patch: str) -> None:
 
 
 def test_the_tasks_tests_are_protected_and_the_reference_fix_is_exempt() -> None:
-    evaluation = task(
+    ground_truth = task(
         patch="diff --git a/setup.cfg b/setup.cfg\n--- a/setup.cfg\n+++ b/setup.cfg\n",
         test_patch="diff --git a/spec/check[1].py b/spec/check[1].py\n--- /dev/null\n+++ b/spec/check[1].py\n",
-    ).evaluation
-    assert r"spec/check\[1\].py" in protected_globs(evaluation, [])
-    assert "docs/*" in protected_globs(evaluation, ["docs/*"])
-    assert exempt_paths(evaluation) == ["setup.cfg"]
-    assert changed_paths(evaluation.test_patch) == ["spec/check[1].py"]
+    ).ground_truth
+    assert r"spec/check\[1\].py" in protected_globs(ground_truth, [])
+    assert "docs/*" in protected_globs(ground_truth, ["docs/*"])
+    assert exempt_paths(ground_truth) == ["setup.cfg"]
+    assert changed_paths(ground_truth.test_patch) == ["spec/check[1].py"]
 
 
 def test_tests_that_an_image_holds_are_protected_even_from_the_reference_fix() -> None:
@@ -73,10 +73,10 @@ def test_tests_that_an_image_holds_are_protected_even_from_the_reference_fix() -
         "/testbed/", ["/r2e_tests", "/testbed/r2e_tests", "/testbed/run [1].sh", "/testbed/", "/testbed2/x"]
     )
     assert hidden == ["r2e_tests", "run [1].sh"]
-    globs = protected_globs(task().evaluation, [], hidden)
+    globs = protected_globs(task().ground_truth, [], hidden)
     assert {"r2e_tests", "r2e_tests/*", r"run \[1\].sh"} <= set(globs)
     fix = added("run [1].sh", "x") + added("r2e_tests/a.py", "x") + added("r2e_tests_too.py", "x")
-    assert exempt_paths(task(patch=fix).evaluation, hidden) == ["r2e_tests_too.py"]
+    assert exempt_paths(task(patch=fix).ground_truth, hidden) == ["r2e_tests_too.py"]
 
 
 def test_a_patch_that_names_more_than_can_travel_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,20 +110,20 @@ ASKS = "name = os.environ['PYTEST_CURRENT_TEST']"
     ],
 )
 def test_code_of_a_runner_may_reach_into_it(path: str, line: str, repo: str, fix: str, blocked: bool) -> None:
-    evaluation = task(patch=added(fix, "x = 1") if fix else "").evaluation
-    assert bool(asks_which_test_runs(added(path, line), evaluation, repo)) is blocked
+    ground_truth = task(patch=added(fix, "x = 1") if fix else "").ground_truth
+    assert bool(asks_which_test_runs(added(path, line), ground_truth, repo)) is blocked
 
 
 def test_a_fix_beside_code_that_reaches_into_pytest_lets_others_do_so() -> None:
     fix = "--- a/h.py\n+++ b/h.py\n@@ -1,2 +1,3 @@\n import _pytest\n x\n+y\n"
-    assert asks_which_test_runs(added("h.py", IMPORT), task(patch=fix).evaluation) is None
-    assert asks_which_test_runs(added("h.py", ASKS), task(patch=fix).evaluation)
+    assert asks_which_test_runs(added("h.py", IMPORT), task(patch=fix).ground_truth) is None
+    assert asks_which_test_runs(added("h.py", ASKS), task(patch=fix).ground_truth)
 
 
 @pytest.mark.parametrize("name", ["pytest.py", "_pytest/a.py", "pluggy/x.py", "iniconfig.py", "unittest/case.py"])
 def test_what_would_shadow_a_runner_is_protected_but_in_the_runners_own_repository(name: str) -> None:
     def protected(fix: str) -> bool:
-        globs = protected_globs(task(patch=added(fix, "x")).evaluation, [])
+        globs = protected_globs(task(patch=added(fix, "x")).ground_truth, [])
         return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
     assert protected("a.py")
@@ -133,7 +133,7 @@ def test_what_would_shadow_a_runner_is_protected_but_in_the_runners_own_reposito
 
 @pytest.mark.parametrize("name", ["django/core/checks.py", "nose2/result.py", "twisted/trial/runner.py"])
 def test_other_runners_code_is_not_protected(name: str) -> None:
-    assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
+    assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().ground_truth, []))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_other_runners_code_is_not_protected(name: str) -> None:
 )
 def test_what_usually_belongs_to_tests_is_protected_unless_the_fix_changes_its_like(name: str) -> None:
     def protected(fix: str) -> bool:
-        globs = protected_globs(task(patch=added(fix, "x")).evaluation, [])
+        globs = protected_globs(task(patch=added(fix, "x")).ground_truth, [])
         return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
     assert protected("a.py")
@@ -149,9 +149,9 @@ def test_what_usually_belongs_to_tests_is_protected_unless_the_fix_changes_its_l
 
 
 def test_a_module_on_the_path_may_not_replace_one_of_the_library_or_the_runner() -> None:
-    names = reserved_names(task().evaluation)
+    names = reserved_names(task().ground_truth)
     assert {"json", "hmac", "imp", "pytest", "_pytest", "exceptiongroup", "swerl_record"} <= set(names)
-    assert "pluggy" not in reserved_names(task(patch=added("pluggy/x.py", "x")).evaluation)
+    assert "pluggy" not in reserved_names(task(patch=added("pluggy/x.py", "x")).ground_truth)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_names_are_read_without_their_escapes(patch: str) -> None:
 def test_code_that_asks_for_the_running_test_is_blocked() -> None:
     patch = "diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -1 +1 @@\n-x\n+if 'PYTEST_CURRENT_TEST' in env: x\n"
     assert (
-        asks_which_test_runs(patch, task().evaluation)
+        asks_which_test_runs(patch, task().ground_truth)
         == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
     )
-    assert asks_which_test_runs(patch, task(patch=patch).evaluation) is None
-    assert asks_which_test_runs(patch.replace("c.py", "tests/conftest.py"), task().evaluation) is None
-    assert asks_which_test_runs(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().evaluation) is None
+    assert asks_which_test_runs(patch, task(patch=patch).ground_truth) is None
+    assert asks_which_test_runs(patch.replace("c.py", "tests/conftest.py"), task().ground_truth) is None
+    assert asks_which_test_runs(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().ground_truth) is None
 
 
 def test_a_line_that_looks_like_a_header_hides_no_code_behind_a_protected_name() -> None:
@@ -182,7 +182,7 @@ def test_a_line_that_looks_like_a_header_hides_no_code_behind_a_protected_name()
     patch = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -0,0 +1,4 @@\n{docstring}"
     assert [path for path, _ in added_lines(patch)] == ["c.py"] * 4
     assert (
-        asks_which_test_runs(patch, task().evaluation)
+        asks_which_test_runs(patch, task().ground_truth)
         == "the patch looks at the test run (PYTEST_CURRENT_TEST) in c.py"
     )
 
@@ -199,7 +199,7 @@ DECIDING = (
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("name", DECIDING)
 def test_what_decides_how_tests_run_is_protected_in_every_folder(folder: str, name: str) -> None:
-    globs = protected_globs(task().evaluation, [])
+    globs = protected_globs(task().ground_truth, [])
     assert any(fnmatch.fnmatchcase(folder + name, glob) for glob in globs)
 
 
@@ -208,14 +208,14 @@ def test_what_decides_how_tests_run_is_protected_in_every_folder(folder: str, na
     [".github/workflows/ci.yml", ".circleci/config.yml", ".gitlab-ci.yml", ".travis.yml", "requirements/test.txt"],
 )
 def test_continuous_integration_and_requirements_are_protected_at_the_top(name: str) -> None:
-    assert any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
+    assert any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().ground_truth, []))
 
 
 @pytest.mark.parametrize(
     "name", ["setup_x.py", "pkg/config.py", "pkg/testing.py", "docs/pytest.rst", "src/_pytest/a.py"]
 )
 def test_ordinary_files_are_not_protected(name: str) -> None:
-    assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().evaluation, []))
+    assert not any(fnmatch.fnmatchcase(name, glob) for glob in protected_globs(task().ground_truth, []))
 
 
 def added(path: str, *lines: str) -> str:
@@ -235,10 +235,10 @@ def added(path: str, *lines: str) -> str:
 )
 def test_settings_that_the_fix_changes_too_may_not_steer_the_runner(path: str, line: str) -> None:
     fix = added(path, "version = 2")
-    assert "looks at the test run" in (steers_the_tests(added(path, line), task(patch=fix).evaluation) or "")
-    assert steers_the_tests(added(path, line), task(patch=added(path, line)).evaluation) is None
-    assert steers_the_tests(added(path, line), task().evaluation) is None, "it is put back"
-    assert steers_the_tests(added(path, "version = 3"), task(patch=fix).evaluation) is None
+    assert "looks at the test run" in (steers_the_tests(added(path, line), task(patch=fix).ground_truth) or "")
+    assert steers_the_tests(added(path, line), task(patch=added(path, line)).ground_truth) is None
+    assert steers_the_tests(added(path, line), task().ground_truth) is None, "it is put back"
+    assert steers_the_tests(added(path, "version = 3"), task(patch=fix).ground_truth) is None
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.task_validation import Kind, TaskValidation, ValidationJournal, ValidationRun
 from swerl_agent.grading.verdict import Status
-from swerl_agent.tasks import Evaluation, Task, TaskError
+from swerl_agent.tasks import GroundTruth, Task, TaskError
 from swerl_agent.tasks.quarantine import Quarantined, read_quarantine, update_quarantine
 
-TASK = Task("o__r-1", "o/r", "0" * 40, "1", "It breaks.", "image", Evaluation("sh", "gold", "", ("t::a",), ("t::b",)))
+TASK = Task("o__r-1", "o/r", "0" * 40, "1", "It breaks.", "image", GroundTruth("sh", "gold", "", ("t::a",), ("t::b",)))
 
 
 def run(kind: Kind, status: Status, *failed: str) -> ValidationRun:
@@ -75,7 +75,7 @@ def test_runs_are_remembered_by_the_content_of_their_task(tmp_path: Path) -> Non
     again = ValidationJournal(tmp_path / "check" / "runs.jsonl")
     assert again.runs(TASK) == [GOLD, EMPTY]
     assert again.runs(replace(TASK, image="another")) == []
-    assert again.runs(replace(TASK, evaluation=replace(TASK.evaluation, patch="other"))) == []
+    assert again.runs(replace(TASK, ground_truth=replace(TASK.ground_truth, patch="other"))) == []
 
 
 def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path: Path) -> None:

@@ -41,5 +41,5 @@ def test_a_name_that_two_files_have_means_neither() -> None:
 
 def test_files_are_looked_for_by_ids_of_every_form() -> None:
     tests = ("a/test_x.py::t", "test_m (pkg.test_y.C)", "docs/x.rst::x.rst")
-    patterns = file_patterns(task(tests).evaluation, ["/r2e_tests"])
+    patterns = file_patterns(task(tests).ground_truth, ["/r2e_tests"])
     assert {"a/test_x.py", "**/a/test_x.py", "**/pkg/test_y.py", "docs/x.rst", "/r2e_tests"} <= set(patterns)

@@ -12,7 +12,7 @@ from swerl_agent.grading.diffs import named_paths
 from swerl_agent.grading.framing import Framer, Report
 from swerl_agent.grading.manifests import WITNESS
 from swerl_agent.grading.policy import protected_globs, reserved_names
-from swerl_agent.tasks import Evaluation
+from swerl_agent.tasks import GroundTruth
 
 WRAPPER = Path(__file__).parents[4] / "agent/swerl_agent/grading/grade.sh"
 TESTS = ("check.py", "spec/new_check.py", "spec/odd (1|2).py")  # that the task's tests change or make
@@ -30,13 +30,13 @@ def grade(
     hidden: tuple[str, ...] = (),
 ) -> Report:
     test_patch = "".join(f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n" for name in TESTS)
-    evaluation = Evaluation("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
+    ground_truth = GroundTruth("true", "", test_patch, ("tests/t.py::test_a",), ("tests/t.py::test_b",))
     files = {
         "eval.sh": script,
         "patch.diff": patch,
-        "protected": "".join(glob + "\n" for glob in protected_globs(evaluation, ["locked/*"], hidden)),
+        "protected": "".join(glob + "\n" for glob in protected_globs(ground_truth, ["locked/*"], hidden)),
         "exempt": "locked/open.txt\n",
-        "reserved": "".join(name + "\n" for name in reserved_names(evaluation)),
+        "reserved": "".join(name + "\n" for name in reserved_names(ground_truth)),
         "tests.diff": "",
         "targets": "tests/test_a.py\n",
         "closed": "",

@@ -18,14 +18,14 @@ from swerl_agent.episode import (
     Prompts,
 )
 from swerl_agent.judge import Judge, StepScore
-from swerl_agent.tasks import Evaluation, Task
+from swerl_agent.tasks import GroundTruth, Task
 from swerl_api import JudgeSpec
 
 from tests.agent_spec import agent_spec, judge_spec
 from tests.scripted_engine import Script, block
 from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
 
-TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", Evaluation("", "", "", ("a",), ()))
+TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 Say = Callable[[str, int], str]  # from the judge's prompt and the number of its votes so far
 
 

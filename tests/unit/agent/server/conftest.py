@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from swerl_agent.episode import Episode, GradedEpisode, TokenSegment
 from swerl_agent.grading import Verdict
-from swerl_agent.server import AgentServer, Defaults, Results, RunRequest, read_request, serve
+from swerl_agent.server import AgentServer, AnswerStore, RequestDefaults, RunRequest, read_request, serve
 
 from tests.unit.agent.tasks.rows import sumanth
 
@@ -121,9 +121,11 @@ def serving(runner: MadeUp, tmp_path: Path) -> Serving:
     """A context in which the server runs; leaving it is the signal to stop."""
 
     @asynccontextmanager
-    async def started(*, grace: float = 5.0, defaults: Defaults | None = None, **options: Any) -> AsyncIterator[Client]:
-        read = partial(read_request, defaults=defaults or Defaults())
-        server = AgentServer(runner, read, Results(tmp_path / "results", "org/m"), model="org/m", **options)
+    async def started(
+        *, grace: float = 5.0, defaults: RequestDefaults | None = None, **options: Any
+    ) -> AsyncIterator[Client]:
+        read = partial(read_request, defaults=defaults or RequestDefaults())
+        server = AgentServer(runner, read, AnswerStore(tmp_path / "results", "org/m"), model="org/m", **options)
         stop, url = asyncio.Event(), asyncio.get_running_loop().create_future()
         task = asyncio.create_task(serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result))
         async with aiohttp.ClientSession() as http:

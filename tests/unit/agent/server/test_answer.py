@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import swerl_agent
 from swerl_agent.episode import PROTOCOLS, BuiltinAgent, Episode, EpisodeRequest, GradedEpisode, HFTokenizer, Prompts
-from swerl_agent.server import Defaults, RunRequest, read_request
+from swerl_agent.server import RequestDefaults, RunRequest, read_request
 from swerl_agent.server.answer import EXIT_STATUSES, answer, output_items, response
 from swerl_agent.server.runner import GOLDEN
 
@@ -32,7 +32,7 @@ def tool_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
 
 @pytest.fixture
 def request_() -> RunRequest:
-    return read_request(json.dumps(body()).encode(), Defaults())
+    return read_request(json.dumps(body()).encode(), RequestDefaults())
 
 
 def played(

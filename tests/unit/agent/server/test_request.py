@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from swerl_agent.server import BadRequest, Defaults, RunRequest, read_request
+from swerl_agent.server import InvalidRequest, RequestDefaults, RunRequest, read_request
 from swerl_agent.tasks.importing import ImportRequest
 
 from tests.unit.agent.tasks.rows import SCRIPT, kiro, nemo_gym, prompt_line, r2e, sumanth, swe_gym, swebench
@@ -16,14 +16,14 @@ from .conftest import ENGINE, body
 GYM_IMAGE = "docker.io/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-5876:latest"
 
 
-def read(values: Any, defaults: Defaults | None = None) -> RunRequest:
-    return read_request(json.dumps(values).encode(), defaults or Defaults())
+def read(values: Any, defaults: RequestDefaults | None = None) -> RunRequest:
+    return read_request(json.dumps(values).encode(), defaults or RequestDefaults())
 
 
 def test_a_row_is_a_task_and_the_engine_is_spoken_to_natively() -> None:
     request = read(body())
     assert (request.task.image, request.task.instance_id) == (GYM_IMAGE, "getmoto__moto-5876")
-    assert request.task.evaluation.patch == sumanth()["patch"]
+    assert request.task.ground_truth.patch == sumanth()["patch"]
     assert (request.engine, request.subset) == ("http://127.0.0.1:9", "gym")
 
 
@@ -50,10 +50,10 @@ def test_every_shape_of_row_is_a_task(row: dict[str, Any], task: str) -> None:
 
 def test_rows_without_a_script_find_it_where_the_server_was_told() -> None:
     bare = {"sglang_url": ENGINE, "subset": "gym", **swe_gym(repo="a/b")}
-    with pytest.raises(BadRequest, match="no eval script"):
+    with pytest.raises(InvalidRequest, match="no eval script"):
         read(bare)
     import_request = ImportRequest(purpose="evaluation", scripts={"getmoto__moto-5876": SCRIPT})
-    assert read(bare, Defaults(import_request=import_request)).task.evaluation.eval_script == SCRIPT
+    assert read(bare, RequestDefaults(import_request=import_request)).task.ground_truth.eval_script == SCRIPT
 
 
 def test_sampling_parameters_come_first_then_those_of_the_response_then_the_servers() -> None:
@@ -62,7 +62,7 @@ def test_sampling_parameters_come_first_then_those_of_the_response_then_the_serv
     assert (first.temperature, first.top_p, first.top_k, first.max_new_tokens) == (0.8, 1.0, -1, 512)
     second = read(body(**wishes, sampling_params={"temperature": None, "stop": [], "repetition_penalty": 1.0})).sampling
     assert (second.temperature, second.top_p, second.max_new_tokens) == (0.5, 0.9, 64)
-    third = read({"sglang_url": ENGINE, **swebench()}, Defaults(temperature=0.7)).sampling
+    third = read({"sglang_url": ENGINE, **swebench()}, RequestDefaults(temperature=0.7)).sampling
     assert (third.temperature, third.top_p, third.max_new_tokens) == (0.7, 1.0, None)
     assert read(body(sampling_params={"temperature": 0})).sampling.temperature == 0
 
@@ -86,16 +86,16 @@ def test_sampling_parameters_come_first_then_those_of_the_response_then_the_serv
     ],
 )
 def test_the_field_at_fault_is_named(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(BadRequest, match=field):
+    with pytest.raises(InvalidRequest, match=field):
         read(body(**changes))
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"3"])
 def test_what_is_no_object_is_refused(data: bytes) -> None:
-    with pytest.raises(BadRequest, match="JSON"):
-        read_request(data, Defaults())
+    with pytest.raises(InvalidRequest, match="JSON"):
+        read_request(data, RequestDefaults())
 
 
 def test_an_engine_may_be_the_servers_or_not_be_needed() -> None:
-    assert read(body(sglang_url=None), Defaults(engine="http://mine:1")).engine == "http://mine:1"
-    assert read(body(sglang_url=None), Defaults(engine_needed=False)).engine == ""
+    assert read(body(sglang_url=None), RequestDefaults(engine="http://mine:1")).engine == "http://mine:1"
+    assert read(body(sglang_url=None), RequestDefaults(engine_needed=False)).engine == ""

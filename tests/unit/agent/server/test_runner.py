@@ -12,7 +12,7 @@ import pytest
 from swerl_agent.episode import Agent, BuiltinAgent, EpisodeRequest, GradedEpisode, HFTokenizer, Prompts
 from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.server import AttemptRunner, BadRequest, Defaults, GoldenRunner, RunRequest, read_request
+from swerl_agent.server import GoldenRunner, InvalidRequest, ModelRunner, RequestDefaults, RunRequest, read_request
 from swerl_agent.server.answer import answer
 from swerl_agent.tasks import Task
 from swerl_api import AgentSpec, SandboxSpec
@@ -50,14 +50,14 @@ class Asked:
 
 
 def read(**changes: Any) -> RunRequest:
-    return read_request(json.dumps(body(**changes)).encode(), Defaults())
+    return read_request(json.dumps(body(**changes)).encode(), RequestDefaults())
 
 
 async def test_a_request_is_played_by_the_model_it_names() -> None:
     asked = Asked()
     async with aiohttp.ClientSession() as http:
         tokenizer = cast(Any, SimpleNamespace())
-        runner = AttemptRunner(cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec())
+        runner = ModelRunner(cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec())
         await runner.run(read(sampling_params={"temperature": 0.3, "top_p": 0.9, "top_k": 20, "max_new_tokens": 100}))
         await runner.run(read(sampling_params={"max_new_tokens": 1_000_000}, sglang_url="http://other:1/v1"))
     assert [agent.spec.max_tokens_per_turn for agent in asked.agents] == [100, AgentSpec().max_tokens_per_turn]
@@ -75,10 +75,10 @@ async def test_an_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp
     asked = Asked()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
     async with aiohttp.ClientSession() as http, serving({"/model_info": {"model_type": "llama"}}) as engine:
-        runner = AttemptRunner(
+        runner = ModelRunner(
             cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec(), folder=tmp_path
         )
-        with pytest.raises(BadRequest, match=r"^sglang_url: .*llama"):
+        with pytest.raises(InvalidRequest, match=r"^sglang_url: .*llama"):
             await runner.run(read(sglang_url=f"{engine}/v1"))
     assert not asked.agents
 
@@ -96,7 +96,7 @@ async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTo
     script = Script(tokenizer, [block("ls"), block(SUBMIT)])
     spec = agent_spec()
     async with aiohttp.ClientSession() as http, served(script) as engine:
-        runner = AttemptRunner(cast(SampleRunner, Local()), http, tokenizer, Prompts.default(), spec)
+        runner = ModelRunner(cast(SampleRunner, Local()), http, tokenizer, Prompts.default(), spec)
         request = read(sglang_url=f"{engine}/v1", sampling_params={})
         made = answer(request, await runner.run(request), "m")
     sampled = [item for item in made["response"]["output"] if "generation_token_ids" in item]
@@ -109,5 +109,5 @@ async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTo
 async def test_the_reference_fix_is_graded_in_the_models_place() -> None:
     asked, request = Asked(), read()
     attempt = await GoldenRunner(cast(Grader, asked)).run(request)
-    assert asked.patches == [request.task.evaluation.patch]
+    assert asked.patches == [request.task.ground_truth.patch]
     assert attempt.resolved and attempt.episode.exit_status == "golden" and not attempt.episode.messages

@@ -52,13 +52,13 @@ TESTS = ["t.py::a", "t.py::b"]
 def test_lists_of_tests_are_read_in_every_form(columns: dict[str, Any], expected: tuple[str, ...]) -> None:
     given = {key: value for key, value in row().items() if key != "PASS_TO_PASS"}
     given |= {"image": "a:1", "FAIL_TO_PASS": ["t.py::fixed"], **columns}
-    evaluation = task_from_row(Row(given), where="here", image="a:1").evaluation
-    assert (evaluation.fail_to_pass, evaluation.pass_to_pass) == (("t.py::fixed",), expected)
+    ground_truth = task_from_row(Row(given), where="here", image="a:1").ground_truth
+    assert (ground_truth.fail_to_pass, ground_truth.pass_to_pass) == (("t.py::fixed",), expected)
 
 
 def test_script_with_crlf_is_read_with_lf() -> None:
     given = row() | {"eval_script": "#!/bin/bash\r\npytest\r\n"}
-    assert task_from_row(Row(given), where="here", image="a:1").evaluation.eval_script == "#!/bin/bash\npytest\n"
+    assert task_from_row(Row(given), where="here", image="a:1").ground_truth.eval_script == "#!/bin/bash\npytest\n"
 
 
 @pytest.mark.parametrize("name", ["../../outside/x", "has space\n", "é", "", ".hidden", "a/b"])

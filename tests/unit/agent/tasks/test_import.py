@@ -45,8 +45,12 @@ def test_swe_gym_rows_become_tasks_with_their_public_image(tmp_path: Path, out: 
     (task,) = load_tasks(out, "jsonl", purpose="train")
     assert task.image == GYM_IMAGE
     assert task.problem_statement == "The pool is created twice — see below."
-    assert (task.evaluation.patch, task.evaluation.test_patch, task.evaluation.eval_script) == (FIX, TESTS, SCRIPT)
-    assert task.evaluation.fail_to_pass == (f"tests/t.py::test_{SECRET}",)
+    assert (task.ground_truth.patch, task.ground_truth.test_patch, task.ground_truth.eval_script) == (
+        FIX,
+        TESTS,
+        SCRIPT,
+    )
+    assert task.ground_truth.fail_to_pass == (f"tests/t.py::test_{SECRET}",)
 
 
 def test_the_training_file_holds_nothing_that_only_grading_may_know(tmp_path: Path, out: Path, run: Run) -> None:
@@ -91,7 +95,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, out: Path, run: Run, form
     again = tmp_path / "again.jsonl"
     assert main(["tasks", "import", str(out), "--output", str(again)]) == 0
     assert load_tasks(again, "jsonl") == before
-    assert before[0].evaluation.patch == odd
+    assert before[0].ground_truth.patch == odd
     assert before[1].hidden_paths
 
 
@@ -119,8 +123,8 @@ def test_every_shape_of_row_is_read(
     run(store(tmp_path / f"a.{suffix}", row), "--purpose", "evaluation")
     (task,) = load_tasks(out, "jsonl")
     assert task.image == image
-    assert task.evaluation.patch == FIX
-    assert task.evaluation.pass_to_pass == (f"tests/t.py::test_{SECRET}_too",)
+    assert task.ground_truth.patch == FIX
+    assert task.ground_truth.pass_to_pass == (f"tests/t.py::test_{SECRET}_too",)
     assert task.problem_statement
 
 
@@ -132,12 +136,12 @@ def test_r2e_rows_name_image_tests_and_fix(tmp_path: Path, out: Path, run: Run) 
     task = tasks[0]
     assert task.image == one["docker_image"]
     assert task.problem_statement == "The table is empty."
-    assert dict(task.evaluation.expected_output) == {
+    assert dict(task.ground_truth.expected_output) == {
         f"TestTable.test_{SECRET}": "PASSED",
         "TestTable.test_old": "FAILED",
     }
     assert {"/r2e_tests", "/testbed/run_tests.sh"} <= set(task.hidden_paths)
-    assert "tests/test_table.py" not in task.evaluation.patch
+    assert "tests/test_table.py" not in task.ground_truth.patch
 
 
 def test_the_fix_of_an_r2e_row_applies(tmp_path: Path, out: Path, run: Run) -> None:
@@ -145,7 +149,7 @@ def test_the_fix_of_an_r2e_row_applies(tmp_path: Path, out: Path, run: Run) -> N
     (task,) = load_tasks(out, "jsonl")
     (tmp_path / "orange").mkdir()
     (tmp_path / "orange" / "table.py").write_text("a = 1\nb = 2")
-    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=task.evaluation.patch, text=True, check=True)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=task.ground_truth.patch, text=True, check=True)
     assert (tmp_path / "orange" / "table.py").read_text() == f"a = 1\nb = '{SECRET}_fix'\n"
     assert (tmp_path / "orange" / "new.py").read_text() == f"# {SECRET}_fix\n"
 

@@ -80,9 +80,9 @@ def test_a_mounted_config_map_is_read_once(tmp_path: Path, out: Path, run: Run) 
 def test_eval_scripts_come_from_another_source(tmp_path: Path, out: Path, run: Run) -> None:
     bare, scripted = jsonl(tmp_path / "a.jsonl", swe_gym()), parquet(tmp_path / "b.parquet", sumanth())
     run(bare, "--data-source", "SWE-Gym/SWE-Gym", "--eval-scripts", scripted)
-    assert load_tasks(out, "jsonl")[0].evaluation.eval_script == SCRIPT
+    assert load_tasks(out, "jsonl")[0].ground_truth.eval_script == SCRIPT
 
 
 def test_eval_scripts_are_rendered_from_the_table(tmp_path: Path, out: Path, run: Run) -> None:
     run(jsonl(tmp_path / "a.jsonl", swe_gym()), "--data-source", "SWE-Gym/SWE-Gym")
-    assert "pytest -n0 -rA tests/t.py" in load_tasks(out, "jsonl")[0].evaluation.eval_script.splitlines()
+    assert "pytest -n0 -rA tests/t.py" in load_tasks(out, "jsonl")[0].ground_truth.eval_script.splitlines()

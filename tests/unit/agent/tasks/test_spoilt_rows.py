@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.tasks import Task, TaskError
-from swerl_agent.tasks.records import grading_file, records, task_of
+from swerl_agent.tasks.row_files import grading_file, task_of, unread_rows
 
 from .rows import jsonl, kiro, nemo_gym, prompt_line, r2e, sumanth, swebench, text_line
 
@@ -50,9 +50,9 @@ def check(task: Task) -> None:
     """What the rest of the program counts on."""
     texts = (task.instance_id, task.repo, task.base_commit, task.problem_statement, task.image)
     assert all(isinstance(text, str) and text for text in texts)
-    tests = (*task.evaluation.fail_to_pass, *task.evaluation.pass_to_pass)
-    assert task.evaluation.fail_to_pass and all(isinstance(test, str) for test in tests)
-    assert all(isinstance(text, str) for text in (task.evaluation.eval_script, task.evaluation.patch, task.version))
+    tests = (*task.ground_truth.fail_to_pass, *task.ground_truth.pass_to_pass)
+    assert task.ground_truth.fail_to_pass and all(isinstance(test, str) for test in tests)
+    assert all(isinstance(text, str) for text in (task.ground_truth.eval_script, task.ground_truth.patch, task.version))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -64,7 +64,7 @@ def test_a_row_is_a_task_or_an_error_with_its_line(tmp_path: Path, shape: str, h
     if halved:
         jsonl(grading_file(file), {"instance_id": "getmoto__moto-5876", "patch": "diff --git a/x b/x\n"})
     refused = 0
-    for record in records(file):
+    for record in unread_rows(file):
         try:
             check(task_of(record.row(), where=record.where))
         except TaskError as error:
@@ -78,6 +78,6 @@ def test_brackets_without_end_are_an_error_with_their_line(tmp_path: Path) -> No
     file = jsonl(tmp_path / "rows.jsonl", sumanth())
     with file.open("a") as rows:
         rows.write("[" * 200_000 + "\n")
-    _, deep = records(file)
+    _, deep = unread_rows(file)
     with pytest.raises(TaskError, match=r"rows\.jsonl:2: not valid JSON"):
         deep.row()

@@ -68,8 +68,8 @@ def test_every_jsonl_shape_gives_the_same_task(tmp_path: Path, render: Any) -> N
     (task,) = load_tasks(path, "jsonl")
     assert task.image == image
     assert task.problem_statement == "It breaks."
-    assert task.evaluation.fail_to_pass == ("tests/t.py::test_a",)
-    assert task.evaluation.pass_to_pass == ("tests/t.py::test_b",)
+    assert task.ground_truth.fail_to_pass == ("tests/t.py::test_a",)
+    assert task.ground_truth.pass_to_pass == ("tests/t.py::test_b",)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_task_repository_is_read_and_rewritten(repository: Path) -> None:
     rule = RegistryRewrite(prefix="", replacement="mirror:5000/")
     (task,) = load_tasks(repository, "swebench-task-repo", registry_rewrite=[rule])
     assert task.image == "mirror:5000/swe-rl/task-kit__kit-1:1"
-    assert task.evaluation.patch == "diff --git a/x b/x\r\n"
+    assert task.ground_truth.patch == "diff --git a/x b/x\r\n"
     assert task.split == "train"
 
 
@@ -199,5 +199,5 @@ def test_shards_cover_everything_once(count: int) -> None:
 
 def test_the_visible_half_and_the_repr_hold_nothing_of_the_evaluation(repository: Path) -> None:
     (task,) = load_tasks(repository, "swebench-task-repo")
-    assert not hasattr(task.visible(), "evaluation")
-    assert "diff --git" not in repr(task) + repr(task.evaluation) + repr(task.visible())
+    assert not hasattr(task.visible(), "ground_truth")
+    assert "diff --git" not in repr(task) + repr(task.ground_truth) + repr(task.visible())

@@ -26,7 +26,7 @@ Columns = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Record:
+class UnreadRow:
     """One row yet to be read."""
 
     where: str
@@ -63,12 +63,12 @@ def task_of(row: Row, *, where: str) -> Task:
         raise TaskError(f"{where}: {error}") from error
 
 
-def read_records(path: Path) -> list[Task]:
+def read_tasks(path: Path) -> list[Task]:
     """Every task of a file, or of all files of a folder; raises TaskError naming file, line and field."""
-    return [task_of(record.row(), where=record.where) for file in record_files(path) for record in records(file)]
+    return [task_of(unread.row(), where=unread.where) for file in row_files(path) for unread in unread_rows(file)]
 
 
-def record_files(path: Path) -> list[Path]:
+def row_files(path: Path) -> list[Path]:
     """The files of rows at `path`, those for grading alone left out; raises TaskError when there is none."""
     if not path.is_dir():
         return [path]
@@ -89,12 +89,12 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def records(file: Path) -> Iterator[Record]:
+def unread_rows(file: Path) -> Iterator[UnreadRow]:
     """The rows of one file with their grading halves; raises TaskError when it cannot be read."""
     if file.suffix == ".parquet":
         return _parquet(file)
     grading = read_grading(file)
-    return (Record(where, partial(_object, line, where), grading) for where, line in _lines(file))
+    return (UnreadRow(where, partial(_object, line, where), grading) for where, line in _lines(file))
 
 
 def grading_file(file: Path) -> Path:
@@ -133,7 +133,7 @@ def _object(line: bytes, where: str) -> Columns:
     return outer
 
 
-def _parquet(file: Path) -> Iterator[Record]:
+def _parquet(file: Path) -> Iterator[UnreadRow]:
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -143,6 +143,6 @@ def _parquet(file: Path) -> Iterator[Record]:
         with ParquetFile(file) as content:
             rows = (row for batch in content.iter_batches(batch_size=64) for row in batch.to_pylist())
             for number, row in enumerate(rows):
-                yield Record(f"{file}: row {number}", partial(dict, row))
+                yield UnreadRow(f"{file}: row {number}", partial(dict, row))
     except (OSError, ArrowException) as error:
         raise TaskError(f"{file}: cannot be read as Parquet: {error}") from error

@@ -18,8 +18,8 @@ from swerl_agent.storage import file_name, write_atomic
 from .request import RunRequest
 
 
-class Results:
-    """The results of one model. Calls may block: not for an event loop."""
+class AnswerStore:
+    """The answers of one model. Calls may block: not for an event loop."""
 
     def __init__(self, folder: Path, model: str) -> None:
         self._folder, self._model = folder, model
