@@ -19,8 +19,8 @@ def docker(request: pytest.FixtureRequest) -> Iterator[DockerDaemon]:
     buildkit = request.param == "BuildKit"
     with tempfile.TemporaryDirectory(prefix="swerl-docker-") as name:
         folder = Path(name)
-        with running_docker(folder, buildkit=buildkit) as world:
-            yield world
+        with running_docker(folder, buildkit=buildkit) as daemon:
+            yield daemon
         assert name not in Path("/proc/mounts").read_text()
 
 

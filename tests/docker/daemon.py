@@ -122,11 +122,11 @@ def running_docker(folder: Path, *, buildkit: bool) -> Iterator[DockerDaemon]:
         start = ["unshare", *own, "sh", "-ec", START, "sh", str(folder), cgroup]
         docker = subprocess.Popen(start, stdout=log, stderr=log, start_new_session=True)
         try:
-            world = DockerDaemon(folder, f"127.0.0.1:{port}", docker.pid, buildkit)
-            _await_docker(world, docker)
+            daemon = DockerDaemon(folder, f"127.0.0.1:{port}", docker.pid, buildkit)
+            _await_docker(daemon, docker)
             with _connected(docker.pid, folder):
-                _load_debian(world)
-                yield world
+                _load_debian(daemon)
+                yield daemon
         finally:
             _end(docker)
             _remove_cgroups(cgroup)
@@ -140,19 +140,19 @@ http: {{addr: "0.0.0.0:{port}"}}
 """
 
 
-def _await_docker(world: DockerDaemon, docker: subprocess.Popen[bytes]) -> None:
+def _await_docker(daemon: DockerDaemon, docker: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + STARTS_WITHIN_S
     while docker.poll() is None and time.monotonic() < until:
         with contextlib.suppress(AssertionError):
-            world.run("docker", "version")
+            daemon.run("docker", "version")
             return
         time.sleep(0.2)
-    raise AssertionError(f"dockerd did not start:\n{(world.folder / 'dockerd.log').read_text()[-3000:]}")
+    raise AssertionError(f"dockerd did not start:\n{(daemon.folder / 'dockerd.log').read_text()[-3000:]}")
 
 
 @contextmanager
 def _connected(process: int, folder: Path) -> Iterator[None]:
-    """The network of `process` reaches the world through a program, not through the machine's packet filter."""
+    """The network of `process` reaches the internet through a program, not through the machine's packet filter."""
     with (folder / "slirp4netns.log").open("w") as log:
         command = ["slirp4netns", "--configure", "--mtu=65520", "--disable-host-loopback", str(process), "tap0"]
         router = subprocess.Popen(command, stdout=log, stderr=log)
@@ -163,19 +163,19 @@ def _connected(process: int, folder: Path) -> Iterator[None]:
         router.wait()
 
 
-def _load_debian(world: DockerDaemon) -> None:
+def _load_debian(daemon: DockerDaemon) -> None:
     """The image that docker would download, made from Debian's packages; it trusts whom this machine trusts."""
-    archive, context = world.folder / "debian.tar", world.folder / "base"
-    buildah = Engine("buildah", world.registry, swerl_home() / "images")
+    archive, context = daemon.folder / "debian.tar", daemon.folder / "base"
+    buildah = Engine("buildah", daemon.registry, swerl_home() / "images")
     made = buildah.base("debian")
     push = ["buildah", "push", "--quiet", made, f"docker-archive:{archive}:{DEBIAN}"]
     subprocess.run(push, env=buildah.environment, check=True, capture_output=True)
-    world.run("docker", "load", "--input", str(archive))
+    daemon.run("docker", "load", "--input", str(archive))
     if CA_BUNDLE.is_file():
         context.mkdir()
         shutil.copy(CA_BUNDLE, context / "certificates.pem")
         (context / "Dockerfile").write_text(BASE.format(debian=DEBIAN))
-        world.run("docker", "build", "-t", DEBIAN, str(context))
+        daemon.run("docker", "build", "-t", DEBIAN, str(context))
 
 
 def _end(docker: subprocess.Popen[bytes]) -> None:

@@ -25,9 +25,9 @@ def product(kubeconfig: str) -> tuple[Cluster, Images]:
 
 
 @pytest.fixture(scope="module")
-def world(product: tuple[Cluster, Images], namespace: str) -> Iterator[ProductNamespace]:
+def product_namespace(product: tuple[Cluster, Images], namespace: str) -> Iterator[ProductNamespace]:
     cluster, images = product
-    world = ProductNamespace(cluster, images, namespace)
+    product_namespace = ProductNamespace(cluster, images, namespace)
     cluster.apply(*needed_manifests(namespace))
-    yield world
+    yield product_namespace
     cluster.kubectl("delete", "swerljobs,sweevals", "--all", "-n", namespace, "--ignore-not-found")

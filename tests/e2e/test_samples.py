@@ -16,23 +16,23 @@ model:
 """
 
 
-def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(world: ProductNamespace) -> None:
-    metadata = {"name": "mini-swe-agent", "namespace": world.namespace}
+def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(product_namespace: ProductNamespace) -> None:
+    metadata = {"name": "mini-swe-agent", "namespace": product_namespace.namespace}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": MINI_SWE_AGENT}}
-    world.cluster.apply(config)
-    job = world.manifest("mini-swe-agent", {"steps": 1, "promptsPerStep": 2, "groupSize": 2})
+    product_namespace.cluster.apply(config)
+    job = product_namespace.manifest("mini-swe-agent", {"steps": 1, "promptsPerStep": 2, "groupSize": 2})
     job["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
     job["spec"]["agent"]["promptTemplates"] = {"configMap": {"name": "mini-swe-agent", "key": "config.yaml"}}
-    world.finish(world.apply(job), 600)
-    (step,) = world.rows()
+    product_namespace.finish(product_namespace.apply(job), 600)
+    (step,) = product_namespace.rows()
     assert step["train/train_rollout_logprob_abs_diff_max"] <= 1e-4
     assert step["agent/exit_status/submitted"] > 0
     assert step["train/trainable_tokens"] > 0
 
 
-def test_what_is_trained_can_be_encoded_from_the_text(world: ProductNamespace) -> None:
-    job = world.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 2, "encoding": "text"})
-    world.finish(world.apply(job), 600)
-    (step,) = world.rows()
+def test_what_is_trained_can_be_encoded_from_the_text(product_namespace: ProductNamespace) -> None:
+    job = product_namespace.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 2, "encoding": "text"})
+    product_namespace.finish(product_namespace.apply(job), 600)
+    (step,) = product_namespace.rows()
     assert "train/train_rollout_logprob_abs_diff_max" not in step, "the text knows no log-probabilities"
     assert step["train/trainable_tokens"] > 0

@@ -48,12 +48,16 @@ def undocumented(row: dict[str, Any]) -> set[str]:
     return {name for name in row if "/" in name and not any(re.fullmatch(each, name) for each in patterns)}
 
 
-def kill_driver(world: ProductNamespace, name: str, attempt: int) -> None:
+def kill_driver(product_namespace: ProductNamespace, name: str, attempt: int) -> None:
     """kill -9 the driver's process inside the head Pod."""
     selector = f"swerl.dev/job={name},swerl.dev/attempt={attempt},ray.io/node-type=head"
-    head = world.cluster.kubectl("get", "pods", "-n", world.namespace, "-l", selector, "-o", "name").strip()
-    assert head, f"attempt {attempt} has no head Pod: {json.dumps(world.status(name), indent=1)}"
-    world.cluster.kubectl("exec", "-n", world.namespace, head, "--", "pkill", "-9", "-f", "swerl_trainer.driver")
+    head = product_namespace.cluster.kubectl(
+        "get", "pods", "-n", product_namespace.namespace, "-l", selector, "-o", "name"
+    ).strip()
+    assert head, f"attempt {attempt} has no head Pod: {json.dumps(product_namespace.status(name), indent=1)}"
+    product_namespace.cluster.kubectl(
+        "exec", "-n", product_namespace.namespace, head, "--", "pkill", "-9", "-f", "swerl_trainer.driver"
+    )
 
 
 def unbroken_order(job: dict[str, Any]) -> Callable[[int], str]:
@@ -69,21 +73,25 @@ def groups(artifacts: Path) -> set[tuple[int, str, str]]:
     return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
 
 
-def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: ProductNamespace) -> None:
-    job = world.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
+def test_a_job_trains_survives_its_driver_and_leaves_nothing(product_namespace: ProductNamespace) -> None:
+    job = product_namespace.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
-    name = world.apply(job)
+    name = product_namespace.apply(job)
 
-    world.wait("a second step, so that the first has its checkpoint", lambda: len(world.rows()) >= 2, 600)
-    kill_driver(world, name, attempt=1)
+    product_namespace.wait(
+        "a second step, so that the first has its checkpoint", lambda: len(product_namespace.rows()) >= 2, 600
+    )
+    kill_driver(product_namespace, name, attempt=1)
     gone_by = time.monotonic() + 60
-    world.wait("second attempt", lambda: world.status(name).get("attempt") == 2, 60)
+    product_namespace.wait("second attempt", lambda: product_namespace.status(name).get("attempt") == 2, 60)
     first = f"swerl.dev/job={name},swerl.dev/attempt=1"
     left = "pods,jobs,swesandboxes,rayclusters"
-    world.wait("end of attempt 1", lambda: not world.objects(first, left), gone_by - time.monotonic())
+    product_namespace.wait(
+        "end of attempt 1", lambda: not product_namespace.objects(first, left), gone_by - time.monotonic()
+    )
 
-    status = world.finish(name, 900)
-    steps = world.rows()
+    status = product_namespace.finish(name, 900)
+    steps = product_namespace.rows()
     assert [row["step"] for row in steps] == [1, 2, 3]
     assert {row["attempt"] for row in steps} == {1, 2}
     assert status["step"] == 3
@@ -92,22 +100,24 @@ def test_a_job_trains_survives_its_driver_and_leaves_nothing(world: ProductNames
         assert set(row) >= AGENT_FIGURES
         assert not undocumented(row)
     order = unbroken_order(job)
-    assert groups(world.output / name / "artifacts") == {(k, order(k), f"step-{1 + k // 2:04}") for k in range(6)}
+    assert groups(product_namespace.output / name / "artifacts") == {
+        (k, order(k), f"step-{1 + k // 2:04}") for k in range(6)
+    }
 
-    world.cluster.kubectl("delete", "swerljob", name, "-n", world.namespace, "--wait=false")
-    world.wait("clean-up", lambda: not world.objects(f"swerl.dev/job={name}"), 60)
+    product_namespace.cluster.kubectl("delete", "swerljob", name, "-n", product_namespace.namespace, "--wait=false")
+    product_namespace.wait("clean-up", lambda: not product_namespace.objects(f"swerl.dev/job={name}"), 60)
 
 
-def test_wrong_tasks_fail_a_job_at_once_with_their_line(world: ProductNamespace) -> None:
-    metadata = {"name": "wrong-tasks", "namespace": world.namespace}
+def test_wrong_tasks_fail_a_job_at_once_with_their_line(product_namespace: ProductNamespace) -> None:
+    metadata = {"name": "wrong-tasks", "namespace": product_namespace.namespace}
     data = {"tasks.jsonl": '\n{"instance_id": \n'}
-    world.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-    job = world.manifest("wrong", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
+    product_namespace.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    job = product_namespace.manifest("wrong", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "wrong-tasks"}}, "format": "jsonl"}
-    name = world.apply(job)
-    world.wait("failure", lambda: world.condition(name, "Failed").get("status") == "True", 300)
-    failed = world.condition(name, "Failed")
+    name = product_namespace.apply(job)
+    product_namespace.wait("failure", lambda: product_namespace.condition(name, "Failed").get("status") == "True", 300)
+    failed = product_namespace.condition(name, "Failed")
     assert failed["reason"] == "DriverFailed"
     assert "TaskError: /swerl/tasks/tasks.jsonl:2: not valid JSON" in failed["message"]
     assert "Traceback" not in failed["message"]
-    assert world.status(name)["attempt"] == 1
+    assert product_namespace.status(name)["attempt"] == 1

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOLERANCE = 0.03  # mean |trainer - engine| log-probability, both in bfloat16 with kernels of their own
 
 
-class World:
+class SharedGPU:
     """An engine and a rank that hold different models at first."""
 
     def __init__(self, engine: Engine, trainer: MegatronTrainer) -> None:
@@ -51,7 +51,7 @@ def sample_of(answer: Answer) -> TrainingSample:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(make_shape: MakeShape, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def shared(make_shape: MakeShape, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedGPU]:
     log = tmp_path_factory.mktemp("logs") / "engine.log"
     held, served = make_shape(QWEN3_0_6B, 1), make_shape(QWEN3_0_6B, 0)
     async with engine_of(served, log, share_gpu=True) as engine:
@@ -59,32 +59,32 @@ async def world(make_shape: MakeShape, tmp_path_factory: pytest.TempPathFactory)
             str(held), "bfloat16", TrainerSpec(image="trainer"), AlgorithmSpec(lr=1e-4, weight_decay=0.0)
         )
         trainer = MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port())
-        yield World(engine, trainer)
+        yield SharedGPU(engine, trainer)
         trainer.close()
 
 
-async def test_the_engine_reads_the_ranks_weights_in_place(world: World) -> None:
-    assert world.distance(await world.answer()) > TOLERANCE
-    await world.link.send(1)
-    answer = await world.answer()
+async def test_the_engine_reads_the_ranks_weights_in_place(shared: SharedGPU) -> None:
+    assert shared.distance(await shared.answer()) > TOLERANCE
+    await shared.link.send(1)
+    answer = await shared.answer()
     assert answer.version == "1"
-    assert world.distance(answer) < TOLERANCE
+    assert shared.distance(answer) < TOLERANCE
 
 
-async def test_the_engine_sleeps_while_the_rank_trains_and_wakes_with_its_new_weights(world: World) -> None:
-    await world.link.send(2)
-    old = await world.answer()
+async def test_the_engine_sleeps_while_the_rank_trains_and_wakes_with_its_new_weights(shared: SharedGPU) -> None:
+    await shared.link.send(2)
+    old = await shared.answer()
     batch = demonstration_batch([sample_of(old)])
-    await world.engine.client.sleep()
-    losses = [world.trainer.train_step(batch)["loss"] for _ in range(5)]
+    await shared.engine.client.sleep()
+    losses = [shared.trainer.train_step(batch)["loss"] for _ in range(5)]
     held = torch.cuda.memory_allocated()
-    world.trainer.release_memory()
+    shared.trainer.release_memory()
     assert held - torch.cuda.memory_allocated() > 2 * QWEN3_0_6B.parameters  # float32 gradients are gone
     assert losses[-1] < losses[0]
-    await world.engine.client.wake()
-    await world.link.send(3)
-    new = await world.answer()
+    await shared.engine.client.wake()
+    await shared.link.send(3)
+    new = await shared.answer()
     assert new.version == "3"
-    assert world.distance(new) < TOLERANCE
-    assert world.distance(old) > TOLERANCE  # what the old weights said is no longer what the rank says
-    assert world.trainer.train_step(batch)["loss"] < losses[0]  # gradients come back for the next step
+    assert shared.distance(new) < TOLERANCE
+    assert shared.distance(old) > TOLERANCE  # what the old weights said is no longer what the rank says
+    assert shared.trainer.train_step(batch)["loss"] < losses[0]  # gradients come back for the next step

@@ -47,15 +47,15 @@ def probe_image(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> s
 
 
 @pytest.fixture(scope="module")
-def world(running: Cluster, probe_image: str, namespace: str) -> ProbeNamespace:
+def probes(running: Cluster, probe_image: str, namespace: str) -> ProbeNamespace:
     """A fresh namespace of the running cluster."""
     return ProbeNamespace(str(layout.swerl_home() / "bin" / "kubectl"), str(running.kubeconfig), namespace, probe_image)
 
 
 @pytest.fixture(scope="module")
-def elsewhere(world: ProbeNamespace) -> Iterator[ProbeNamespace]:
-    """A second namespace beside `world`, labelled team=b."""
-    other = dataclasses.replace(world, namespace=f"{world.namespace}-b")
+def other_probes(probes: ProbeNamespace) -> Iterator[ProbeNamespace]:
+    """A second namespace beside `probes`, labelled team=b."""
+    other = dataclasses.replace(probes, namespace=f"{probes.namespace}-b")
     labelled = {"name": other.namespace, "labels": {"team": "b"}}
     done = other.kubectl(
         "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})

@@ -24,14 +24,14 @@ _ALL = {"pod", "other port", "other namespace", "apiserver service", "apiserver 
 
 
 @pytest.fixture(scope="module")
-def targets(running: Cluster, world: ProbeNamespace, elsewhere: ProbeNamespace) -> dict[str, str]:
+def targets(running: Cluster, probes: ProbeNamespace, other_probes: ProbeNamespace) -> dict[str, str]:
     """Everything that a client could reach: target name -> kind:address."""
-    world.apply(
-        world.pod("client", "sleep", "3600", labels={"role": "sandbox"}),
-        world.pod("server", "serve", "8080", "8081", labels={"role": "server"}, ports=_PORTS),
+    probes.apply(
+        probes.pod("client", "sleep", "3600", labels={"role": "sandbox"}),
+        probes.pod("server", "serve", "8080", "8081", labels={"role": "server"}, ports=_PORTS),
     )
-    elsewhere.apply(elsewhere.pod("server", "serve", "8080", labels={"role": "server"}, ports=_PORTS))
-    here, there = world.wait_running("client", "server")["server"], elsewhere.wait_running("server")["server"]
+    other_probes.apply(other_probes.pod("server", "serve", "8080", labels={"role": "server"}, ports=_PORTS))
+    here, there = probes.wait_running("client", "server")["server"], other_probes.wait_running("server")["server"]
     return {
         "pod": f"tcp:{here}:8080",
         "other port": f"tcp:{here}:8081",
@@ -46,37 +46,37 @@ def targets(running: Cluster, world: ProbeNamespace, elsewhere: ProbeNamespace) 
 
 
 @pytest.fixture
-def policies(world: ProbeNamespace) -> Iterator[None]:
+def policies(probes: ProbeNamespace) -> Iterator[None]:
     yield
-    world.kubectl("delete", "networkpolicy", "--all")
+    probes.kubectl("delete", "networkpolicy", "--all")
 
 
 def _policy(name: str, **spec: object) -> Json:
     return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec}
 
 
-def reached(world: ProbeNamespace, targets: dict[str, str], expected: set[str], seconds: float = 40) -> set[str]:
+def reached(probes: ProbeNamespace, targets: dict[str, str], expected: set[str], seconds: float = 40) -> set[str]:
     """Targets that the client reaches, as soon as they are `expected`; a policy takes effect after some tens of ms."""
     deadline = time.monotonic() + seconds
     while True:
-        found = {name for name, answers in world.matrix("client", targets).items() if answers}
+        found = {name for name, answers in probes.matrix("client", targets).items() if answers}
         if found == expected or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
 
 
-def test_without_policy_everything_of_the_cluster_is_reached(world: ProbeNamespace, targets: dict[str, str]) -> None:
-    assert reached(world, targets, _ALL) == _ALL
+def test_without_policy_everything_of_the_cluster_is_reached(probes: ProbeNamespace, targets: dict[str, str]) -> None:
+    assert reached(probes, targets, _ALL) == _ALL
 
 
 def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listens(
-    running: Cluster, world: ProbeNamespace, targets: dict[str, str]
+    running: Cluster, probes: ProbeNamespace, targets: dict[str, str]
 ) -> None:
     """Here the node has IPv6 on this one Pod's link: listeners are reached on any link but the Pod's own."""
     node, port, beside = Path("/run/netns") / running.label, free_port(), f"side{os.getpid()}"
-    pod = pod_network.pod_namespace(world.get("pod", "client")["metadata"]["uid"])
+    pod = pod_network.pod_namespace(probes.get("pod", "client")["metadata"]["uid"])
     device = _other_end(pod, node)
-    assert world.matrix("client", {"pod": targets["pod"]}) == {"pod": True}, "now it knows its gateway's hardware"
+    assert probes.matrix("client", {"pod": targets["pod"]}) == {"pod": True}, "now it knows its gateway's hardware"
     with (
         _ipv6(node, device),
         _counted(node, device) as packets,
@@ -89,7 +89,7 @@ def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listen
             "own": f"tcp:[{own}%eth0]:{port}",
             "own, from the hardware address": f"linklocal:{port}",
         }
-        assert {name for name, reached in world.matrix("client", ways).items() if reached} == {"beside"}
+        assert {name for name, reached in probes.matrix("client", ways).items() if reached} == {"beside"}
         arrived, passed = packets()
         assert arrived > 0 == passed, "what the Pod sent did arrive, and was dropped"
 
@@ -135,56 +135,59 @@ def _other_end(pod: Path, node: Path) -> str:
 
 
 @pytest.mark.usefixtures("policies")
-def test_deny_all_blocks_everything(world: ProbeNamespace, targets: dict[str, str]) -> None:
-    world.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
-    assert reached(world, targets, set()) == set()
+def test_deny_all_blocks_everything(probes: ProbeNamespace, targets: dict[str, str]) -> None:
+    probes.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
+    assert reached(probes, targets, set()) == set()
 
 
 @pytest.mark.usefixtures("policies")
-def test_egress_rules_add_up_and_open_nothing_else(world: ProbeNamespace, targets: dict[str, str]) -> None:
+def test_egress_rules_add_up_and_open_nothing_else(probes: ProbeNamespace, targets: dict[str, str]) -> None:
     dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
            "podSelector": {"matchLabels": {"app": "coredns"}}}  # fmt: skip
     team = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["b"]}]}}
     one = {"to": [{"podSelector": {"matchLabels": {"role": "server"}}}], "ports": [{"port": 8080}]}
     two = {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]}
     three = {"to": [team], "ports": [{"port": "web"}]}
-    world.apply(_policy("one", **_CLIENT, policyTypes=["Egress"], egress=[one]),
+    probes.apply(_policy("one", **_CLIENT, policyTypes=["Egress"], egress=[one]),
                 _policy("more", **_CLIENT, policyTypes=["Egress"], egress=[two, three]))  # fmt: skip
-    assert reached(world, targets, {"pod", "dns", "other namespace"}) == {"pod", "dns", "other namespace"}
+    assert reached(probes, targets, {"pod", "dns", "other namespace"}) == {"pod", "dns", "other namespace"}
 
 
 @pytest.mark.usefixtures("policies")
-def test_address_blocks_with_exceptions(running: Cluster, world: ProbeNamespace, targets: dict[str, str]) -> None:
+def test_address_blocks_with_exceptions(running: Cluster, probes: ProbeNamespace, targets: dict[str, str]) -> None:
     other = targets["other namespace"].split(":")[1]
     block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [running.link_cidr, f"{other}/32"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}, {"port": 443}, {"port": 6443}]}
-    world.apply(_policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
-    assert reached(world, targets, {"pod"}) == {"pod"}
+    probes.apply(_policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
+    assert reached(probes, targets, {"pod"}) == {"pod"}
 
 
 @pytest.mark.usefixtures("policies")
 def test_ingress_policy_counts_the_source_and_spares_the_node(
-    world: ProbeNamespace, elsewhere: ProbeNamespace, targets: dict[str, str]
+    probes: ProbeNamespace, other_probes: ProbeNamespace, targets: dict[str, str]
 ) -> None:
     rule = {"from": [_CLIENT], "ports": [{"port": "web"}]}
-    world.apply(_policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
-    assert reached(world, targets, _ALL - {"other port"}) == _ALL - {"other port"}
-    assert elsewhere.matrix("server", {"pod": targets["pod"]}) == {"pod": False}
-    assert world.exec("server", "exit", "3").returncode == 3
+    probes.apply(_policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
+    assert reached(probes, targets, _ALL - {"other port"}) == _ALL - {"other port"}
+    assert other_probes.matrix("server", {"pod": targets["pod"]}) == {"pod": False}
+    assert probes.exec("server", "exit", "3").returncode == 3
 
 
 @pytest.mark.usefixtures("policies")
-def test_a_new_pod_meets_its_final_rules_with_its_first_packet(world: ProbeNamespace, targets: dict[str, str]) -> None:
-    world.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
+def test_a_new_pod_meets_its_final_rules_with_its_first_packet(probes: ProbeNamespace, targets: dict[str, str]) -> None:
+    probes.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
     server = targets["pod"].removeprefix("tcp:")
     denied, free = [f"denied{i}" for i in range(4)], [f"free{i}" for i in range(2)]
-    world.apply(
-        *(world.pod(name, "hammer", server, "3", labels={"role": "sandbox"}, restartPolicy="Never") for name in denied),
-        *(world.pod(name, "hammer", server, "3", restartPolicy="Never") for name in free),
+    probes.apply(
+        *(
+            probes.pod(name, "hammer", server, "3", labels={"role": "sandbox"}, restartPolicy="Never")
+            for name in denied
+        ),
+        *(probes.pod(name, "hammer", server, "3", restartPolicy="Never") for name in free),
     )
     for name in denied + free:
-        done = world.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s", f"pod/{name}")
+        done = probes.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s", f"pod/{name}")
         assert done.returncode == 0, done.stderr
-    count = {name: json.loads(world.kubectl("logs", name).stdout) for name in denied + free}
+    count = {name: json.loads(probes.kubectl("logs", name).stdout) for name in denied + free}
     assert all(count[name]["successes"] == 0 < count[name]["attempts"] for name in denied), count
     assert all(count[name]["successes"] == count[name]["attempts"] > 0 for name in free), count

@@ -16,20 +16,20 @@ from tests.control_plane.cluster.probe_namespace import ProbeNamespace, cluster_
 
 
 @pytest.fixture(scope="module")
-def server(world: ProbeNamespace) -> str:
+def server(probes: ProbeNamespace) -> str:
     """Name of a serving Pod behind the Service `web`."""
     service = {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8080}]}
-    world.apply(
-        world.pod("server", "serve", "8080", labels={"app": "server"}),
+    probes.apply(
+        probes.pod("server", "serve", "8080", labels={"app": "server"}),
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service},
     )
-    world.wait_running("server")
+    probes.wait_running("server")
     return "server"
 
 
-def test_exec_returns_the_exit_code_and_the_input(world: ProbeNamespace, server: str) -> None:
-    assert world.exec(server, "exit", "7").returncode == 7
-    assert world.exec(server, "cat", stdin="over the wire\n").stdout == "over the wire\n"
+def test_exec_returns_the_exit_code_and_the_input(probes: ProbeNamespace, server: str) -> None:
+    assert probes.exec(server, "exit", "7").returncode == 7
+    assert probes.exec(server, "cat", stdin="over the wire\n").stdout == "over the wire\n"
 
 
 def test_daemons_and_pods_share_the_processor_as_groups(running: Cluster) -> None:
@@ -45,10 +45,10 @@ def test_daemons_and_pods_share_the_processor_as_groups(running: Cluster) -> Non
         assert groups.get("cpu", groups.get("")) == f"/{running.label}/daemons", groups
 
 
-def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: ProbeNamespace, server: str) -> None:
+def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, probes: ProbeNamespace, server: str) -> None:
     tls = ssl.create_default_context(cafile=str(running.pki / "ca.crt"))
     tls.load_cert_chain(running.pki / "admin.crt", running.pki / "admin.key")
-    path = f"/api/v1/namespaces/{world.namespace}/pods/{server}/exec?command=/probe&command=exit&command=0&stdout=true"
+    path = f"/api/v1/namespaces/{probes.namespace}/pods/{server}/exec?command=/probe&command=exit&command=0&stdout=true"
     key = base64.b64encode(os.urandom(16)).decode()
     headers = ("Host: swerl", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
                f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Protocol: v5.channel.k8s.io")  # fmt: skip
@@ -62,32 +62,32 @@ def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, world: ProbeNam
     assert "v5.channel.k8s.io" in answer
 
 
-def test_a_service_is_found_by_name_and_answers(world: ProbeNamespace, server: str) -> None:
-    assert world.exec(server, "lookup", f"web.{world.namespace}.svc.cluster.local").returncode == 0
+def test_a_service_is_found_by_name_and_answers(probes: ProbeNamespace, server: str) -> None:
+    assert probes.exec(server, "lookup", f"web.{probes.namespace}.svc.cluster.local").returncode == 0
     services = {"by name": "tcp:web:80", "apiserver": "tcp:kubernetes.default:443"}
-    eventually(lambda: all(world.matrix(server, services).values()), "both Services answer", 15)
+    eventually(lambda: all(probes.matrix(server, services).values()), "both Services answer", 15)
 
 
-def test_the_machine_reaches_pods_and_services(world: ProbeNamespace, server: str) -> None:
-    addresses = {"Pod": (world.get("pod", server)["status"]["podIP"], 8080),
-                 "Service": (world.get("service", "web")["spec"]["clusterIP"], 80)}  # fmt: skip
+def test_the_machine_reaches_pods_and_services(probes: ProbeNamespace, server: str) -> None:
+    addresses = {"Pod": (probes.get("pod", server)["status"]["podIP"], 8080),
+                 "Service": (probes.get("service", "web")["spec"]["clusterIP"], 80)}  # fmt: skip
     for kind, address in addresses.items():
         with socket.create_connection(address, timeout=20) as connection:
             assert connection.recv(64).startswith(b"served by"), kind
 
 
-def test_a_job_runs_to_its_end(world: ProbeNamespace) -> None:
-    pod = world.pod("once", "lookup", "kubernetes.default.svc.cluster.local", restartPolicy="Never")
+def test_a_job_runs_to_its_end(probes: ProbeNamespace) -> None:
+    pod = probes.pod("once", "lookup", "kubernetes.default.svc.cluster.local", restartPolicy="Never")
     spec = {"backoffLimit": 0, "template": {"spec": pod["spec"]}}
-    world.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": spec})
-    eventually(lambda: world.get("job", "once").get("status", {}).get("succeeded") == 1, "the Job succeeds", 90)
-    assert world.kubectl("logs", "job/once").stdout.strip()
+    probes.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": spec})
+    eventually(lambda: probes.get("job", "once").get("status", {}).get("succeeded") == 1, "the Job succeeds", 90)
+    assert probes.kubectl("logs", "job/once").stdout.strip()
 
 
-def test_user_namespaces_map_root_to_nobody_of_the_machine(world: ProbeNamespace) -> None:
-    world.apply(world.pod("mapped", "sleep", "600", hostUsers=False))
-    world.wait_running("mapped")
-    inside, outside, count = world.exec("mapped", "cat", "/proc/self/uid_map").stdout.split()
+def test_user_namespaces_map_root_to_nobody_of_the_machine(probes: ProbeNamespace) -> None:
+    probes.apply(probes.pod("mapped", "sleep", "600", hostUsers=False))
+    probes.wait_running("mapped")
+    inside, outside, count = probes.exec("mapped", "cat", "/proc/self/uid_map").stdout.split()
     assert inside == "0"
     assert int(outside) >= 65536
     assert int(count) == 65536
@@ -101,19 +101,19 @@ def test_status_is_readable_and_healthy(running: Cluster) -> None:
     assert str(running.kubeconfig) in said
 
 
-def test_a_claim_gets_a_folder_that_goes_with_it(running: Cluster, world: ProbeNamespace) -> None:
+def test_a_claim_gets_a_folder_that_goes_with_it(running: Cluster, probes: ProbeNamespace) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
-    world.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"}, "spec": claim})
-    eventually(lambda: world.get("pvc", "kept")["status"].get("phase") == "Bound", "the claim is bound", 15)
-    folder = running.volumes / world.namespace / "kept"
-    pod = world.pod("writer", "sleep", "60")
+    probes.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"}, "spec": claim})
+    eventually(lambda: probes.get("pvc", "kept")["status"].get("phase") == "Bound", "the claim is bound", 15)
+    folder = running.volumes / probes.namespace / "kept"
+    pod = probes.pod("writer", "sleep", "60")
     pod["spec"]["volumes"] = [{"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}]
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "kept", "mountPath": "/kept"}]
     (folder / "seen").write_text("by the Pod, too\n")
-    world.apply(pod)
-    world.wait_running("writer")
-    assert world.exec("writer", "cat", "/kept/seen").stdout == "by the Pod, too\n"
-    world.kubectl("delete", "pod", "writer", "--grace-period=0", "--force")
-    world.kubectl("delete", "pvc", "kept")
+    probes.apply(pod)
+    probes.wait_running("writer")
+    assert probes.exec("writer", "cat", "/kept/seen").stdout == "by the Pod, too\n"
+    probes.kubectl("delete", "pod", "writer", "--grace-period=0", "--force")
+    probes.kubectl("delete", "pvc", "kept")
     eventually(lambda: not folder.exists(), "the folder is removed", 30)
-    eventually(lambda: world.namespace not in world.kubectl("get", "pv").stdout, "and the volume with it", 10)
+    eventually(lambda: probes.namespace not in probes.kubectl("get", "pv").stdout, "and the volume with it", 10)

@@ -77,7 +77,7 @@ async def test_its_own_tests_pass(
     tests = tmp_path / "their_tests"
     shutil.copytree(source / "tests", tests)
     (tests / "__init__.py").touch()
-    shutil.copy(Path(__file__).with_name("swe_rex_world.py"), tests / "conftest.py")
+    shutil.copy(Path(__file__).with_name("swe_rex_conftest.py"), tests / "conftest.py")
     report, pod_name = tmp_path / "report.xml", f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={shared}/tmp", f"--junit-xml={report}", "--tb=short"]
     options = ["--timeout=120", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", f"--rootdir={tmp_path}"]

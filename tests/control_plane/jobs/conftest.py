@@ -62,33 +62,33 @@ class JobNamespace:
 
 
 @pytest.fixture(scope="module")
-def world(kubeconfig: str, namespace: str, crds: None) -> JobNamespace:
+def kube(kubeconfig: str, namespace: str, crds: None) -> JobNamespace:
     """The cluster with this checkout's CRDs."""
     return JobNamespace(kubeconfig, namespace)
 
 
 @pytest.fixture(scope="module")
-def release(world: JobNamespace) -> Iterator[str]:
+def release(kube: JobNamespace) -> Iterator[str]:
     """The chart of this checkout for this namespace alone, its rights without its process."""
     name = f"r{os.getpid()}-{os.urandom(2).hex()}"
-    values = ["--set", "replicas=0", "--set", f"namespaces={{{world.namespace}}}", "--skip-crds"]
-    scope = ["--kubeconfig", world.kubeconfig, "--namespace", world.namespace]
+    values = ["--set", "replicas=0", "--set", f"namespaces={{{kube.namespace}}}", "--skip-crds"]
+    scope = ["--kubeconfig", kube.kubeconfig, "--namespace", kube.namespace]
     subprocess.run(["helm", "install", name, str(ROOT / "charts"), *values, *scope], check=True, timeout=120)
     yield name
     subprocess.run(["helm", "uninstall", name, *scope], check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
-def operator(world: JobNamespace, release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+def operator(kube: JobNamespace, release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """The operator of this namespace, leading, with the rights of the chart and no others."""
     home = tmp_path_factory.mktemp("operator")
-    config = json.loads(world.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
-    token = world.kubectl("create", "token", f"{release}-operator", "--duration=2h").strip()
+    config = json.loads(kube.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
+    token = kube.kubectl("create", "token", f"{release}-operator", "--duration=2h").strip()
     config["users"][0]["user"] = {"token": token}
     (home / "kubeconfig").write_text(json.dumps(config))
     options = {
-        "namespaces": world.namespace,
-        "lease_namespace": world.namespace,
+        "namespaces": kube.namespace,
+        "lease_namespace": kube.namespace,
         "lease_name": f"{release}-operator",
         "driver_cluster_role": f"{release}-driver",
     }
@@ -98,21 +98,21 @@ def operator(world: JobNamespace, release: str, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture
-def job(world: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
+def job(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
     """A job that needs nothing but IMAGE, small enough to be scheduled anywhere; deleted after the test."""
     small = {"requests": {"cpu": "10m", "memory": "16Mi"}}
     image = {"image": {"reference": IMAGE, "path": "/etc"}}
     body: Body = {
         "apiVersion": "swerl.dev/v1alpha1",
         "kind": "SweRLJob",
-        "metadata": {"name": f"j{abs(hash(request.node.name)) % 10**6}", "namespace": world.namespace},
+        "metadata": {"name": f"j{abs(hash(request.node.name)) % 10**6}", "namespace": kube.namespace},
         "spec": {
             "model": {"source": dict(image)},
             "tasks": {"source": dict(image)},
             "trainer": {"image": IMAGE, "sharedMemory": "64Mi", "resources": small, "headResources": small},
             "rollout": {"resources": small},
-            "checkpoint": {"volume": {"hostPath": {"path": f"/tmp/{world.namespace}"}}},
+            "checkpoint": {"volume": {"hostPath": {"path": f"/tmp/{kube.namespace}"}}},
         },
     }
     yield body
-    world.kubectl("delete", "swerl", body["metadata"]["name"], "--ignore-not-found", check=False)
+    kube.kubectl("delete", "swerl", body["metadata"]["name"], "--ignore-not-found", check=False)

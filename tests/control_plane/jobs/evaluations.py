@@ -34,8 +34,8 @@ GRADING = {"timeoutSeconds": 60, "maxConcurrent": 2, "resources": SMALL.model_du
 class EngineInAPod:
     """The scripted engine, and what it counted."""
 
-    def __init__(self, world: JobNamespace, name: str) -> None:
-        self._world, self._name = world, name
+    def __init__(self, kube: JobNamespace, name: str) -> None:
+        self._world, self._name = kube, name
         self.url = f"http://{self._ip()}:{engine_in_a_pod.PORT}"
 
     def begun(self) -> dict[str, int]:
@@ -49,21 +49,21 @@ class EngineInAPod:
         return self._world.kubectl("get", "pod", self._name, "-o", "jsonpath={.status.podIP}")
 
 
-def config_map(world: JobNamespace, name: str, data: dict[str, str]) -> None:
-    metadata = {"name": name, "namespace": world.namespace}
-    world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+def config_map(kube: JobNamespace, name: str, data: dict[str, str]) -> None:
+    metadata = {"name": name, "namespace": kube.namespace}
+    kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 @pytest.fixture(scope="module")
-def tokenizer(world: JobNamespace, tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
+def tokenizer(kube: JobNamespace, tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
     """A tokenizer; its files are in the ConfigMap `tokenizer`."""
     folder = make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN)
-    config_map(world, "tokenizer", {path.name: path.read_text() for path in folder.iterdir()})
+    config_map(kube, "tokenizer", {path.name: path.read_text() for path in folder.iterdir()})
     return HFTokenizer(folder)
 
 
 @pytest.fixture(scope="module")
-def engine(world: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
+def engine(kube: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
     def said(*commands: str) -> list[list[int]]:
         both = [f"{block(command)}\n\n```mswea_bash_command\n{command}\n```" for command in commands]  # either agent's
         return [[*tokenizer.encode(text), tokenizer.turn_end_id] for text in both]
@@ -73,7 +73,7 @@ def engine(world: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod
         "said": [block(FIX), block(SUBMIT)], "model": MODEL, "key": KEY,
     }  # fmt: skip
     program = Path(engine_in_a_pod.__file__).read_text()
-    config_map(world, "engine", {"engine.py": program, "answers.json": json.dumps(script)})
+    config_map(kube, "engine", {"engine.py": program, "answers.json": json.dumps(script)})
     probe = {"httpGet": {"path": "/begun", "port": engine_in_a_pod.PORT}, "periodSeconds": 1}
     container = {
         "name": "engine", "image": Images.built()["trainer"], "resources": PODS, "readinessProbe": probe,
@@ -81,29 +81,29 @@ def engine(world: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod
         "volumeMounts": [{"name": "engine", "mountPath": "/engine"}],
     }  # fmt: skip
     spec = {"containers": [container], "volumes": [{"name": "engine", "configMap": {"name": "engine"}}]}
-    metadata = {"name": "engine", "namespace": world.namespace}
-    world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    yield EngineInAPod(world, "engine")
-    world.kubectl("delete", "pod", "engine", "--grace-period=0", "--force")
+    metadata = {"name": "engine", "namespace": kube.namespace}
+    kube.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    yield EngineInAPod(kube, "engine")
+    kube.kubectl("delete", "pod", "engine", "--grace-period=0", "--force")
 
 
 @pytest.fixture(scope="module")
-def tasks(world: JobNamespace, task: Task) -> list[str]:
+def tasks(kube: JobNamespace, task: Task) -> list[str]:
     """Ids of the tasks in the ConfigMap `tasks`."""
     same = [replace(task, instance_id=f"calc__calc-{number}") for number in range(TASKS)]
     rows = [visible_columns(one) | grading_columns(one) for one in same]
-    config_map(world, "tasks", {"tasks.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
+    config_map(kube, "tasks", {"tasks.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
     return [one.instance_id for one in same]
 
 
 @pytest.fixture
-def evaluation(world: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
+def evaluation(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[Body]:
     """An evaluation that needs `engine` and `tasks`; deleted after the test."""
     name = f"e{abs(hash(request.node.name)) % 10**6}"
     body: Body = {
         "apiVersion": "swerl.dev/v1alpha1",
         "kind": "SweEval",
-        "metadata": {"name": name, "namespace": world.namespace},
+        "metadata": {"name": name, "namespace": kube.namespace},
         "spec": {
             "model": {"endpoint": {"url": "http://engine:1", "tokenizer": {"configMap": {"name": "tokenizer"}}}},
             "tasks": {"source": {"configMap": {"name": "tasks"}}, "format": "jsonl"},
@@ -112,16 +112,16 @@ def evaluation(world: JobNamespace, request: pytest.FixtureRequest) -> Iterator[
             "grading": GRADING,
             "image": Images.built()["trainer"],
             "resources": PODS,
-            "output": {"volume": {"hostPath": {"path": f"/tmp/{world.namespace}"}}},
+            "output": {"volume": {"hostPath": {"path": f"/tmp/{kube.namespace}"}}},
         },
     }
     yield body
-    world.kubectl("delete", KIND, name, "--ignore-not-found", check=False)
+    kube.kubectl("delete", KIND, name, "--ignore-not-found", check=False)
 
 
-def results(world: JobNamespace, name: str) -> list[Body]:
+def results(kube: JobNamespace, name: str) -> list[Body]:
     """Every line that a shard has written."""
-    files = (Path("/tmp") / world.namespace / name).glob("shard-*/results.jsonl")
+    files = (Path("/tmp") / kube.namespace / name).glob("shard-*/results.jsonl")
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
@@ -129,14 +129,14 @@ def trials(lines: list[Body]) -> Counter[tuple[str, int]]:
     return Counter((line["instance_id"], line["sample"]) for line in lines if line["valid"])
 
 
-def finished(world: JobNamespace, name: str) -> Body:
+def finished(kube: JobNamespace, name: str) -> Body:
     phases = ("Complete", "Failed")
-    world.until(lambda: world.status(name, KIND), lambda status: status.get("phase") in phases, 400)
-    status = world.status(name, KIND)
+    kube.until(lambda: kube.status(name, KIND), lambda status: status.get("phase") in phases, 400)
+    status = kube.status(name, KIND)
     assert status["phase"] == "Complete", status
     return status
 
 
-def made_for(world: JobNamespace, name: str) -> list[str]:
+def made_for(kube: JobNamespace, name: str) -> list[str]:
     kinds = "pods,jobs,swesandboxes,rayclusters"  # the Lease of a killed process goes with the evaluation
-    return world.kubectl("get", kinds, "-l", f"swerl.dev/evaluation={name}", "-o", "name").split()
+    return kube.kubectl("get", kinds, "-l", f"swerl.dev/evaluation={name}", "-o", "name").split()

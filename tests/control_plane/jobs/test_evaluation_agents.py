@@ -25,15 +25,15 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 def test_mini_swe_agent_runs_the_samples(
-    world: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+    kube: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
     evaluation["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
-    world.apply(evaluation)
-    status = finished(world, name)
+    kube.apply(evaluation)
+    status = finished(kube, name)
     assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
-    for line in results(world, name):
-        (file,) = (Path("/tmp") / world.namespace / name).glob(f"shard-*/{line['run_dir']}/traj.json")
+    for line in results(kube, name):
+        (file,) = (Path("/tmp") / kube.namespace / name).glob(f"shard-*/{line['run_dir']}/traj.json")
         prompt = json.loads(file.read_text())["messages"][1]["content"]
         assert "mswea_bash_command" in prompt, "the prompts are its own"

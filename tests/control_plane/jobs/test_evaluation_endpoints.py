@@ -30,35 +30,35 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 @pytest.fixture(scope="module")
-def endpoint(world: JobNamespace, engine: EngineInAPod) -> Body:
+def endpoint(kube: JobNamespace, engine: EngineInAPod) -> Body:
     """The engine's chat completions, its key in a Secret."""
-    world.kubectl("create", "secret", "generic", "api", f"--from-literal=token={KEY}")
+    kube.kubectl("create", "secret", "generic", "api", f"--from-literal=token={KEY}")
     secret = {"name": "api", "key": "token"}
     return {"url": f"{engine.url}/v1", "api": "chat-completions", "model": MODEL, "apiKeySecret": secret}
 
 
 def test_the_endpoint_gets_the_key_and_no_file_does(
-    world: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
+    kube: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"] = {"endpoint": endpoint}
-    world.apply(evaluation)
-    world.until(lambda: world.names("jobs"), lambda jobs: any(name in job for job in jobs), 200)
-    made = world.kubectl("get", "pods,jobs,configmaps", "-l", f"swerl.dev/evaluation={name}", "-o", "json")
-    assert f"{name}-shards" in made and KEY not in made + world.kubectl("get", KIND, name, "-o", "json")
-    status = finished(world, name)
+    kube.apply(evaluation)
+    kube.until(lambda: kube.names("jobs"), lambda jobs: any(name in job for job in jobs), 200)
+    made = kube.kubectl("get", "pods,jobs,configmaps", "-l", f"swerl.dev/evaluation={name}", "-o", "json")
+    assert f"{name}-shards" in made and KEY not in made + kube.kubectl("get", KIND, name, "-o", "json")
+    status = finished(kube, name)
     assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
-    output = Path("/tmp") / world.namespace / name
-    for line in results(world, name):
+    output = Path("/tmp") / kube.namespace / name
+    for line in results(kube, name):
         (file,) = output.glob(f"shard-*/{line['run_dir']}/traj.json")
         assert json.loads(file.read_text())["segments"] == []
     assert not [path for path in output.rglob("*.json*") if KEY in path.read_text()]
 
 
 def test_a_model_unknown_to_the_endpoint_fails_the_evaluation_at_once(
-    world: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
+    kube: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     evaluation["spec"]["model"] = {"endpoint": endpoint | {"model": "policy-8b"}}
-    world.apply(evaluation)
-    found = world.until_condition(evaluation["metadata"]["name"], "Failed", "ShardsFailed", 200, kind=KIND)
+    kube.apply(evaluation)
+    found = kube.until_condition(evaluation["metadata"]["name"], "Failed", "ShardsFailed", 200, kind=KIND)
     assert f"knows no model 'policy-8b' but {MODEL}" in found["message"]

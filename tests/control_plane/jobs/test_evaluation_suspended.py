@@ -25,22 +25,22 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 def test_an_evaluation_is_suspended_resumed_and_cleaned_up(
-    world: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+    kube: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
     evaluation["spec"]["workers"] = 1
-    world.apply(evaluation)
-    world.until(lambda: results(world, name), lambda lines: len(lines) > 0, 300)
-    world.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    world.until_condition(name, "Suspended", "Suspended", kind=KIND)
-    world.until(lambda: made_for(world, name), lambda left: left == [], 90)
-    before = trials(results(world, name))
-    world.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
-    status = finished(world, name)
+    kube.apply(evaluation)
+    kube.until(lambda: results(kube, name), lambda lines: len(lines) > 0, 300)
+    kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    kube.until_condition(name, "Suspended", "Suspended", kind=KIND)
+    kube.until(lambda: made_for(kube, name), lambda left: left == [], 90)
+    before = trials(results(kube, name))
+    kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    status = finished(kube, name)
     assert (status["total"], status["resolved"]) == (TASKS, TASKS)
-    after = trials(results(world, name))
+    after = trials(results(kube, name))
     assert before <= after and set(after.values()) == {1}
-    world.kubectl("delete", KIND, name, "--wait=false")
+    kube.kubectl("delete", KIND, name, "--wait=false")
     mine = "jobs,configmaps,serviceaccounts,rolebindings,pods"
-    world.until(lambda: [one for one in world.names(mine) if name in one], lambda left: left == [], 60)
+    kube.until(lambda: [one for one in kube.names(mine) if name in one], lambda left: left == [], 60)

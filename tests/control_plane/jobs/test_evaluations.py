@@ -29,31 +29,31 @@ __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
 def test_shards_survive_a_killed_pod_and_run_nothing_twice(
-    world: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
+    kube: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
     evaluation["spec"] |= {"samples": SAMPLES, "shards": SHARDS, "workers": 1}
-    world.apply(evaluation)
-    world.until(lambda: results(world, name), lambda lines: len(lines) > 0, 300)
-    settled = trials(results(world, name))
+    kube.apply(evaluation)
+    kube.until(lambda: results(kube, name), lambda lines: len(lines) > 0, 300)
+    settled = trials(results(kube, name))
     first = f"swerl.dev/evaluation={name},batch.kubernetes.io/job-completion-index=0"
-    world.kubectl("delete", "pods", "-l", first, "--grace-period=0", "--force")
-    status = finished(world, name)
+    kube.kubectl("delete", "pods", "-l", first, "--grace-period=0", "--force")
+    status = finished(kube, name)
 
     assert (status["total"], status["done"], status["resolved"], status["shardsDone"]) == (4, 4, 2, 2)
     assert (status["rate"], status["passAtK"]) == (0.5, {"1": 0.5, "2": 1.0})
-    assert trials(results(world, name)) == {(task, sample): 1 for task in tasks for sample in range(SAMPLES)}
+    assert trials(results(kube, name)) == {(task, sample): 1 for task in tasks for sample in range(SAMPLES)}
     begun = engine.begun()
     assert all(begun[f"{task}-{sample}/{task}"] == 1 for task, sample in settled)
 
-    folder = Path("/tmp") / world.namespace / name
+    folder = Path("/tmp") / kube.namespace / name
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["resolved"], summary["errors"]) == (2, 0)
     predictions = json.loads((folder / "preds.json").read_text())
     assert set(predictions) == set(tasks)
     assert all("min(high" in row["model_patch"] for row in predictions.values())
-    world.until(lambda: made_for(world, name), lambda left: left == [], 90)
-    header, row = world.kubectl("get", KIND, name).splitlines()
+    kube.until(lambda: made_for(kube, name), lambda left: left == [], 90)
+    header, row = kube.kubectl("get", KIND, name).splitlines()
     assert header.split() == ["NAME", "PHASE", "DONE", "RESOLVED", "RATE", "ERRORS", "AGE"]
     assert row.split()[1:6] == ["Complete", "4/4", "2", "0.5", "0"]

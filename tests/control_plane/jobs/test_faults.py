@@ -13,77 +13,77 @@ def _name(job: Body) -> str:
     return str(job["metadata"]["name"])
 
 
-def _no_cluster(world: JobNamespace) -> None:
-    assert world.names("rayclusters") == []
-    assert [pod for pod in world.names("pods") if "preflight" not in pod] == []
+def _no_cluster(kube: JobNamespace) -> None:
+    assert kube.names("rayclusters") == []
+    assert [pod for pod in kube.names("pods") if "preflight" not in pod] == []
 
 
-def test_all_missing_objects_are_reported_together(world: JobNamespace, operator: Operator, job: Body) -> None:
+def test_all_missing_objects_are_reported_together(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
     job["spec"]["evaluation"] = {"source": {"persistentVolumeClaim": {"claimName": "no-claim"}}}
     job["spec"]["sandbox"] = {"runtimeClassName": "no-runtime"}
-    world.apply(job)
-    found = world.until_condition(_name(job), "Validated", "ConfigMapMissing")
+    kube.apply(job)
+    found = kube.until_condition(_name(job), "Validated", "ConfigMapMissing")
     assert found["status"] == "False"
     for words in ("'no-tasks' named by spec.tasks.source", "'no-claim'", "'no-runtime'", "create it there"):
         assert words in found["message"]
-    assert world.status(_name(job))["phase"] == "Blocked"
-    assert [p for p in world.names("pods") if _name(job) in p] == []
-    _no_cluster(world)
-    assert "ConfigMapMissing" in world.kubectl("describe", "swerl", _name(job))
+    assert kube.status(_name(job))["phase"] == "Blocked"
+    assert [p for p in kube.names("pods") if _name(job) in p] == []
+    _no_cluster(kube)
+    assert "ConfigMapMissing" in kube.kubectl("describe", "swerl", _name(job))
 
 
-def test_a_job_continues_when_a_missing_object_appears(world: JobNamespace, operator: Operator, job: Body) -> None:
+def test_a_job_continues_when_a_missing_object_appears(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "late-tasks"}}}
     job["spec"]["trainer"]["image"] = f"{IMAGE}-not-there"
-    world.apply(job)
-    world.until_condition(_name(job), "Validated", "ConfigMapMissing")
-    metadata = {"name": "late-tasks", "namespace": world.namespace}
-    world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
-    assert world.until_condition(_name(job), "Validated", "Valid")["status"] == "True"
+    kube.apply(job)
+    kube.until_condition(_name(job), "Validated", "ConfigMapMissing")
+    metadata = {"name": "late-tasks", "namespace": kube.namespace}
+    kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
+    assert kube.until_condition(_name(job), "Validated", "Valid")["status"] == "True"
 
 
-def test_impossible_resources_create_no_cluster(world: JobNamespace, operator: Operator, job: Body) -> None:
+def test_impossible_resources_create_no_cluster(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["trainer"] |= {"gpus": 8}
     job["spec"]["rollout"] |= {"gpusPerEngine": 8}
-    world.apply(job)
-    found = world.until_condition(_name(job), "Validated", "InsufficientResources")
+    kube.apply(job)
+    found = kube.until_condition(_name(job), "Validated", "InsufficientResources")
     assert "8 nvidia.com/gpu" in found["message"] and "add nodes" in found["message"]
-    _no_cluster(world)
+    _no_cluster(kube)
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
 def test_episodes_that_fit_no_node_create_no_cluster(
-    world: JobNamespace, operator: Operator, job: Body, kind: str
+    kube: JobNamespace, operator: Operator, job: Body, kind: str
 ) -> None:
     job["spec"][kind] = {"resources": {"requests": {"memory": "9Ti"}, "limits": {"memory": "9Ti"}}}
-    world.apply(job)
-    found = world.until_condition(_name(job), "Validated", "InsufficientResources")
+    kube.apply(job)
+    found = kube.until_condition(_name(job), "Validated", "InsufficientResources")
     for words in (f"not even one {kind} Pod with ", "9216.0 GiB memory", f"lower spec.{kind}.resources or add nodes"):
         assert words in found["message"]
-    assert world.status(_name(job))["phase"] == "Blocked"
-    _no_cluster(world)
+    assert kube.status(_name(job))["phase"] == "Blocked"
+    _no_cluster(kube)
 
 
-def test_a_missing_image_creates_no_cluster(world: JobNamespace, operator: Operator, job: Body) -> None:
+def test_a_missing_image_creates_no_cluster(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["trainer"]["image"] = f"{IMAGE}-missing"
-    world.apply(job)
-    found = world.until_condition(_name(job), "ImagesReady", "ImagePullFailed", 120)
+    kube.apply(job)
+    found = kube.until_condition(_name(job), "ImagesReady", "ImagePullFailed", 120)
     assert f"{IMAGE}-missing" in found["message"] and "push the image" in found["message"]
-    _no_cluster(world)
+    _no_cluster(kube)
 
 
-def test_a_missing_path_in_an_image_is_reported(world: JobNamespace, operator: Operator, job: Body) -> None:
+def test_a_missing_path_in_an_image_is_reported(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"]["source"] = {"image": {"reference": IMAGE, "path": "/no/such/folder"}}
-    world.apply(job)
-    found = world.until_condition(_name(job), "ImagesReady", "SourceMissing", 120)
+    kube.apply(job)
+    found = kube.until_condition(_name(job), "ImagesReady", "SourceMissing", 120)
     assert "path /no/such/folder does not exist" in found["message"]
-    _no_cluster(world)
+    _no_cluster(kube)
 
 
-def test_the_operator_serves_health_and_metrics(world: JobNamespace, operator: Operator, job: Body) -> None:
+def test_the_operator_serves_health_and_metrics(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
-    world.apply(job)
-    world.until_condition(_name(job), "Validated", "ConfigMapMissing")
+    kube.apply(job)
+    kube.until_condition(_name(job), "Validated", "ConfigMapMissing")
     assert 'swerl_operator_jobs{phase="Blocked"}' in operator.metrics()
     assert operator.health("livez") == "ok\n"

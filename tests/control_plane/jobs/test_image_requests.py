@@ -20,33 +20,33 @@ SECONDS = 240
 
 
 def test_requests_stay_below_public_rate_limits_and_missing_images_are_listed(
-    world: JobNamespace, operator: Operator, capsys: pytest.CaptureFixture[str]
+    kube: JobNamespace, operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with counted_registry(f"counted-{os.getpid()}.swerl:5000") as registry:
         there = [registry.push(f"image-{number:02}") for number in range(PRESENT)]
         absent = [registry.reference(f"absent-{number}") for number in range(ABSENT)]
         images = [one for pair in zip(absent, there[:ABSENT], strict=True) for one in pair] + there[ABSENT:]
         started = time.monotonic()
-        declare(world, "counted", images=images, parallelPerNode=8)
-        status = world.until(lambda: world.status("counted", KIND), lambda s: s.get("missing") == ABSENT, SECONDS)
+        declare(kube, "counted", images=images, parallelPerNode=8)
+        status = kube.until(lambda: kube.status("counted", KIND), lambda s: s.get("missing") == ABSENT, SECONDS)
         took = time.monotonic() - started
     asked = registry.most_in_a_minute("/manifests/")
     pulled = {path for _, method, path in registry.requests if "/blobs/" in path and method == "GET"}
     assert len(pulled) == 2 * PRESENT, "configuration and layer of each came through here"
     assert 60 <= asked < LIMIT, "close to what is allowed, and never above"
     assert status["missingImages"] == absent
-    arguments = ["-n", world.namespace, "--kubeconfig", world.kubeconfig]
+    arguments = ["-n", kube.namespace, "--kubeconfig", kube.kubeconfig]
     assert main(["images", "missing", "counted", *arguments]) == 1
     assert capsys.readouterr().out.splitlines()[-ABSENT:] == absent
-    world.kubectl("delete", KIND, "counted")
+    kube.kubectl("delete", KIND, "counted")
     print(f"{asked} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")
 
 
-def test_a_present_image_needs_no_registry(world: JobNamespace, operator: Operator) -> None:
+def test_a_present_image_needs_no_registry(kube: JobNamespace, operator: Operator) -> None:
     with counted_registry(f"gone-{os.getpid()}.swerl:5000") as registry:
         image = registry.push("latest")  # which would be asked for each time if nothing were said
-        declare(world, "before", images=[image])
-        world.until_condition("before", "Ready", "AllPresent", kind=KIND)
-    declare(world, "after", images=[image], retries=0)
-    assert world.until_condition("after", "Ready", "AllPresent", kind=KIND)["status"] == "True"
-    world.kubectl("delete", KIND, "before", "after")
+        declare(kube, "before", images=[image])
+        kube.until_condition("before", "Ready", "AllPresent", kind=KIND)
+    declare(kube, "after", images=[image], retries=0)
+    assert kube.until_condition("after", "Ready", "AllPresent", kind=KIND)["status"] == "True"
+    kube.kubectl("delete", KIND, "before", "after")

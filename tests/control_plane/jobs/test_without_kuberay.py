@@ -77,12 +77,12 @@ current-context: bare
     return path
 
 
-def _ready(world: JobNamespace, home: Path) -> JobNamespace:
+def _ready(kube: JobNamespace, home: Path) -> JobNamespace:
     deadline = time.monotonic() + 120
-    while world.kubectl("get", "--raw", "/readyz", check=False) != "ok":
+    while kube.kubectl("get", "--raw", "/readyz", check=False) != "ok":
         assert time.monotonic() < deadline, (home / "kube-apiserver.log").read_text()[-4000:]
         time.sleep(0.5)
-    return world
+    return kube
 
 
 def test_the_operator_waits_for_crds_and_names_what_is_missing(bare: JobNamespace, job: Body, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.control_plane.operator_process import Operator
 pytestmark = pytest.mark.alone
 Body = dict[str, Any]
 CRDS, GROUP = "apiextensions.k8s.io/v1", "metrics.k8s.io"
-HASTY = """
+WITH_SHORT_TIMES = """
 import runpy
 from dataclasses import replace
 from swerl_operator.sandboxes.settings import SandboxSettings
@@ -36,10 +36,10 @@ runpy.run_module("swerl_operator", run_name="__main__")
 def operator(
     kubeconfig: str, namespace: str, crds: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
-    """One that has seconds where others have minutes."""
+    """An operator with periods of seconds instead of minutes."""
     log = tmp_path_factory.mktemp("operator") / "log"
     options = {"namespaces": namespace, "lease_namespace": namespace, "identity": "test"}
-    with Operator(kubeconfig, log, ("-c", HASTY), **options) as running:
+    with Operator(kubeconfig, log, ("-c", WITH_SHORT_TIMES), **options) as running:
         running.until_leading()
         yield running
 

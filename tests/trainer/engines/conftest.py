@@ -104,7 +104,7 @@ def _join(address: str, port: int, world_size: int, name: str, backend: str) -> 
 
 
 @dataclass
-class World:
+class RoutedEngine:
     """One engine behind a router, and the model the training side holds."""
 
     pool: EnginePool
@@ -133,7 +133,9 @@ class World:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(make_model: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def routed_engine(
+    make_model: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RoutedEngine]:
     """A running engine started from one model while the training side holds another."""
     logs = tmp_path_factory.mktemp("logs")
     settings = ServerSettings(model=str(make_model(0)), dtype="float32", context_tokens=4096)
@@ -146,7 +148,7 @@ async def world(make_model: Callable[[int], Path], tmp_path_factory: pytest.Temp
             trainer_lock = asyncio.Lock()
             await pool.attach(source, 0, trainer_lock)
             watcher = asyncio.create_task(pool.watch())
-            yield World(pool, owner, source, http, trainer_lock, watcher)
+            yield RoutedEngine(pool, owner, source, http, trainer_lock, watcher)
             watcher.cancel()
         finally:
             await pool.close()

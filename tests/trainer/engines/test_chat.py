@@ -9,49 +9,49 @@ import pytest
 from swerl_agent.episode import ChatCompletions, ContextFull, EndpointError, check_served
 
 if TYPE_CHECKING:
-    from .conftest import World
+    from .conftest import RoutedEngine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is <|im_end|>?"}]
 
 
-async def addresses(world: World) -> tuple[str, list[str]]:
+async def addresses(routed_engine: RoutedEngine) -> tuple[str, list[str]]:
     """The model's name at the server, and the servers' base addresses."""
-    server = world.owner._server
+    server = routed_engine.owner._server
     assert server is not None
-    async with world.http.get(f"{server.url}/v1/models") as response:
+    async with routed_engine.http.get(f"{server.url}/v1/models") as response:
         name = (await response.json())["data"][0]["id"]
-    return name, [f"{url}/v1" for url in (server.url, world.pool.router.url)]
+    return name, [f"{url}/v1" for url in (server.url, routed_engine.pool.router.url)]
 
 
-async def test_it_answers_and_counts(world: World) -> None:
-    name, urls = await addresses(world)
+async def test_it_answers_and_counts(routed_engine: RoutedEngine) -> None:
+    name, urls = await addresses(routed_engine)
     for url in urls:
-        chat = ChatCompletions(url, world.http, model=name, top_p=0.9, top_k=20)
+        chat = ChatCompletions(url, routed_engine.http, model=name, top_p=0.9, top_k=20)
         await chat.check(max_tokens=8, temperature=1.0)
         completion = await chat.complete(ASKED, max_tokens=8, temperature=1.0, routing_key="episode")
         assert completion.usage["prompt_tokens"] > 0 and 0 < completion.usage["completion_tokens"] <= 8
         assert completion.truncated == (completion.usage["completion_tokens"] == 8)
 
 
-async def test_a_full_window_is_told_apart(world: World) -> None:
-    name, urls = await addresses(world)
+async def test_a_full_window_is_told_apart(routed_engine: RoutedEngine) -> None:
+    name, urls = await addresses(routed_engine)
     for url in urls:
-        chat = ChatCompletions(url, world.http, model=name)
+        chat = ChatCompletions(url, routed_engine.http, model=name)
         with pytest.raises(ContextFull, match="longer than the model's context length"):
             await chat.complete([{"role": "user", "content": "x" * 9000}], max_tokens=8, temperature=1.0)
 
 
-async def test_a_model_that_it_does_not_know_is_refused(world: World) -> None:
-    engine = (await addresses(world))[1][0]
+async def test_a_model_that_it_does_not_know_is_refused(routed_engine: RoutedEngine) -> None:
+    engine = (await addresses(routed_engine))[1][0]
     with pytest.raises(EndpointError, match="knows no model 'another' but "):
-        await ChatCompletions(engine, world.http, model="another").check(max_tokens=8, temperature=1.0)
+        await ChatCompletions(engine, routed_engine.http, model="another").check(max_tokens=8, temperature=1.0)
 
 
-async def test_it_says_which_model_it_serves_without_a_name_in_the_request(world: World) -> None:
-    name, urls = await addresses(world)
+async def test_it_says_which_model_it_serves_without_a_name_in_the_request(routed_engine: RoutedEngine) -> None:
+    name, urls = await addresses(routed_engine)
     for url in urls:
         base = url.removesuffix("/v1")
-        await check_served(base, world.http, model=f"org/{Path(name).name}", tokenizer=name)
+        await check_served(base, routed_engine.http, model=f"org/{Path(name).name}", tokenizer=name)
         with pytest.raises(EndpointError, match=f"serves .*{Path(name).name}.*, not another"):
-            await check_served(base, world.http, model="another", tokenizer=name)
+            await check_served(base, routed_engine.http, model="another", tokenizer=name)

@@ -13,7 +13,7 @@ from swerl_agent.gateway import Gateway, Recording
 from swerl_api import AgentSpec
 
 if TYPE_CHECKING:
-    from .conftest import World
+    from .conftest import RoutedEngine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TOLERANCE = 1e-4
@@ -21,9 +21,9 @@ SPEC = AgentSpec(context_tokens=2048, max_tokens_per_turn=24)
 ROUTING_KEY = "gateway"
 
 
-async def scores(world: World, tokens: list[int]) -> list[float | None]:
+async def scores(routed_engine: RoutedEngine, tokens: list[int]) -> list[float | None]:
     """The engine's log-prob of each token after those before it."""
-    server = world.owner._server
+    server = routed_engine.owner._server
     assert server is not None
     body = {
         "input_ids": tokens,
@@ -31,7 +31,7 @@ async def scores(world: World, tokens: list[int]) -> list[float | None]:
         "logprob_start_len": 0,
         "sampling_params": {"max_new_tokens": 1, "temperature": 1.0},
     }
-    async with world.http.post(f"{server.url}/generate", json=body) as response:
+    async with routed_engine.http.post(f"{server.url}/generate", json=body) as response:
         assert response.status == 200, await response.text()
         parameter_mappings = (await response.json())["meta_info"]["input_token_logprobs"]
     assert [entry[1] for entry in parameter_mappings] == tokens
@@ -59,8 +59,8 @@ async def converse(client: AsyncOpenAI) -> None:
         pass
 
 
-async def recorded(world: World, tokenizer: HFTokenizer) -> Recording:
-    engine = SGLangEngine(world.pool.router.url, world.http)
+async def recorded(routed_engine: RoutedEngine, tokenizer: HFTokenizer) -> Recording:
+    engine = SGLangEngine(routed_engine.pool.router.url, routed_engine.http)
     async with Gateway(engine, tokenizer) as gateway:
         with gateway.episode(SPEC, routing_key=ROUTING_KEY, temperature=1.0) as (endpoint, recording):
             async with AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key) as client:
@@ -69,14 +69,14 @@ async def recorded(world: World, tokenizer: HFTokenizer) -> Recording:
 
 
 async def test_every_token_has_the_log_prob_the_engine_gives_it_again(
-    world: World, make_model: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+    routed_engine: RoutedEngine, make_model: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    recording = await recorded(world, HFTokenizer(make_model(0)))
+    recording = await recorded(routed_engine, HFTokenizer(make_model(0)))
     assert recording.answers == 8
     worst, count = 0.0, 0
     for segment in recording.segments:
-        again = await scores(world, segment.tokens)
+        again = await scores(routed_engine, segment.tokens)
         for mask, known, score in zip(segment.loss_mask, segment.logprobs, again, strict=True):
             if mask:
                 assert score is not None

@@ -124,22 +124,22 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def run_ranks(tmp_path: Path) -> RunRanks:
-    """Run `ranks.py` in `world` processes on named configurations; its report by name (see there)."""
+    """Run `ranks.py` in `world_size` processes on named configurations; its report by name (see there)."""
 
-    def run(world: int, cases: dict[str, RankConfig], batch: Batch, **extra: Any) -> dict[str, Any]:
+    def run(world_size: int, cases: dict[str, RankConfig], batch: Batch, **extra: Any) -> dict[str, Any]:
         job, out = tmp_path / "job.pt", tmp_path / "out.pt"
         ports = [free_port() for _ in cases]
         torch.save({"cases": cases, "batch": batch, "ports": ports, "out": out, **extra}, job)
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         processes = [
             subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(RANKS), str(job), str(rank), str(world)],
+                [sys.executable, "-W", "ignore", str(RANKS), str(job), str(rank), str(world_size)],
                 env=environ,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            for rank in range(world)
+            for rank in range(world_size)
         ]
         outputs = [process.communicate(timeout=400)[0] for process in processes]
         for rank, process in enumerate(processes):

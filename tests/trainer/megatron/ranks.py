@@ -1,4 +1,4 @@
-"""One training rank as a process of its own: `ranks.py JOB RANK WORLD`.
+"""One training rank as a process of its own: `ranks.py JOB RANK WORLD_SIZE`.
 
 For each case it reports log-probabilities, the metrics of three steps, and where a checkpoint taken after the second
 step and the exported weights lie.
@@ -14,12 +14,12 @@ import torch
 from swerl_trainer.megatron.trainer import MegatronTrainer
 
 
-def main(job_file: str, rank: int, world: int) -> None:
+def main(job_file: str, rank: int, world_size: int) -> None:
     job: dict[str, Any] = torch.load(job_file, weights_only=False)
     report: dict[str, Any] = {}
     for (name, config), port in zip(job["cases"].items(), job["ports"], strict=True):
         folder = Path(job["out"]).with_name(name)
-        trainer = MegatronTrainer(config, rank=rank, world_size=world, address="127.0.0.1", port=port)
+        trainer = MegatronTrainer(config, rank=rank, world_size=world_size, address="127.0.0.1", port=port)
         before = trainer.log_probs(job["batch"])
         first = [trainer.train_step(job["batch"]) for _ in range(2)]
         trainer.save(str(folder / "checkpoint"))

@@ -51,7 +51,7 @@ class Letters:
 
 
 @dataclass
-class World:
+class Fakes:
     """Everything around the worker, and what it was asked for."""
 
     events: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ class World:
     refused: bool = False  # the API server refuses sandboxes
     image: str = "repository/task@sha256:0123"
 
-    async def declare(self, name: str, task: Task, replicas: int) -> World:
+    async def declare(self, name: str, task: Task, replicas: int) -> Fakes:
         self.events.append(f"declare {name} {replicas}")
         if self.refused:
             raise Unreachable("connection refused")
@@ -80,7 +80,7 @@ class World:
     def counts(self) -> tuple[int, int]:
         return self.pending, 0
 
-    async def claim(self, ordinal: int) -> World:
+    async def claim(self, ordinal: int) -> Fakes:
         if ordinal in self.lost:
             raise PodGone("evicted")
         return self
@@ -136,20 +136,20 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def fakes() -> Fakes:
+    return Fakes()
 
 
-def builtin(world: World, **limits: float) -> BuiltinAgent:
+def builtin(fakes: Fakes, **limits: float) -> BuiltinAgent:
     """The built-in agent with one step, and the other limits that are given."""
     prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-    return BuiltinAgent(world, Letters(), prompts, AgentSpec(step_limit=1).model_copy(update=limits))  # type: ignore[arg-type]
+    return BuiltinAgent(fakes, Letters(), prompts, AgentSpec(step_limit=1).model_copy(update=limits))  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def dependencies(world: World, tmp_path: Path) -> WorkerDependencies:
+def dependencies(fakes: Fakes, tmp_path: Path) -> WorkerDependencies:
     tasks = {"train": [TASK], "evaluation": [TASK]}
-    return WorkerDependencies(tasks, world, world, builtin(world), tmp_path, "x-{}".format)
+    return WorkerDependencies(tasks, fakes, fakes, builtin(fakes), tmp_path, "x-{}".format)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from swerl_trainer.rollout.worker import Worker
 
 from tests.full_disk import files_end_at
 
-from .conftest import MEMBERS, REQUEST, World, builtin, run
+from .conftest import MEMBERS, REQUEST, Fakes, builtin, run
 
 
 async def failed(error: Exception) -> Generation:
@@ -40,9 +40,9 @@ async def test_artifacts_have_the_keys_that_other_readers_know(
 
 @pytest.mark.parametrize("error", [EngineError("no answer"), RuntimeError("surprise")])
 async def test_an_episode_that_failed_leaves_its_artifacts_too(
-    worker: Worker, world: World, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, fakes: Fakes, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world, "generate", lambda input_ids, **sampling: failed(error))
+    monkeypatch.setattr(fakes, "generate", lambda input_ids, **sampling: failed(error))
     assert not (await run(worker, REQUEST, MEMBERS, 0, 0)).valid
     (folder,) = (tmp_path / "step-0001").iterdir()
     meta = json.loads((folder / "meta.json").read_text())
@@ -66,11 +66,11 @@ async def test_an_episode_whose_prompt_fails_is_no_reward_and_leaves_its_artifac
 
 
 async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
-    dependencies: WorkerDependencies, world: World, tmp_path: Path
+    dependencies: WorkerDependencies, fakes: Fakes, tmp_path: Path
 ) -> None:
-    world.hang = asyncio.Event()
+    fakes.hang = asyncio.Event()
     rollout = await run(
-        Worker(replace(dependencies, agent=builtin(world, episode_timeout_seconds=0.1))), REQUEST, MEMBERS, 0, 0
+        Worker(replace(dependencies, agent=builtin(fakes, episode_timeout_seconds=0.1))), REQUEST, MEMBERS, 0, 0
     )
     assert (rollout.exit_status, rollout.valid, rollout.reward) == ("episode_timeout", True, -1.0)
     (folder,) = (tmp_path / "step-0001").iterdir()
@@ -93,24 +93,24 @@ async def test_a_full_disk_costs_the_artifacts_alone(
     assert {path: path.read_bytes() for path in before} == before
 
 
-async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, world: World, tmp_path: Path) -> None:
-    world.hang = asyncio.Event()
+async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
+    fakes.hang = asyncio.Event()
     running = [asyncio.create_task(run(worker, REQUEST, MEMBERS, index, 0)) for index in MEMBERS]
     await asyncio.sleep(0.05)
     await worker.discard(REQUEST)
     rollouts = await asyncio.gather(*running)
     assert [(rollout.valid, rollout.error_code) for rollout in rollouts] == [(False, "discarded")] * 2
-    assert world.events.count("delete") == 1
+    assert fakes.events.count("delete") == 1
     traces = [json.loads(path.read_text())["info"] for path in tmp_path.glob("step-0001/*/traj.json")]
     assert [trace["exit_status"] for trace in traces] == ["cancelled"] * 2
 
 
 async def test_an_episode_whose_verdict_nobody_waits_for_leaves_its_artifacts_too(
-    worker: Worker, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world, "grade", lambda task, patch, image: asyncio.sleep(60))
+    monkeypatch.setattr(fakes, "grade", lambda task, patch, image: asyncio.sleep(60))
     running = asyncio.create_task(run(worker, REQUEST, MEMBERS, 0, 0))
-    while "release 0" not in world.events:  # noqa: ASYNC110 - nobody is told
+    while "release 0" not in fakes.events:  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0.01)
     await worker.discard(REQUEST)
     assert not (await running).valid

@@ -17,7 +17,7 @@ from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
 from tests.unit.agent.episode.conftest import PLAIN, Memory, make_tokenizer
 
-from .conftest import REQUEST, TASK, World, run
+from .conftest import REQUEST, TASK, Fakes, run
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
 
@@ -27,8 +27,8 @@ def block(command: str) -> str:
 
 
 @dataclass
-class Memories(World):
-    """The world with sandboxes that run nothing."""
+class FakesWithoutCommands(Fakes):
+    """Sandboxes that run no command."""
 
     async def claim(self, ordinal: int) -> Memory:  # type: ignore[override]
         return Memory()
@@ -43,7 +43,12 @@ async def test_mini_swe_agent_is_trained_on_the_tokens_that_were_sampled_for_it(
     spec = agent_spec(kind="mini-swe-agent", protocol="mini-swe-agent-2")
     async with open_agent(spec, script, tokenizer, None) as agent:
         dependencies = WorkerDependencies(
-            {"train": [TASK]}, Memories(), Memories(), agent, tmp_path / "artifacts", "x-{}".format
+            {"train": [TASK]},
+            FakesWithoutCommands(),
+            FakesWithoutCommands(),
+            agent,
+            tmp_path / "artifacts",
+            "x-{}".format,
         )  # type: ignore[arg-type]
         rollout = await run(Worker(dependencies), REQUEST, (0, 1), 0, 0)
     assert (rollout.valid, rollout.resolved, rollout.reward) == (True, True, 1.0)

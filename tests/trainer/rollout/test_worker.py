@@ -20,64 +20,64 @@ from swerl_trainer.rollout.worker import Worker
 
 from tests.agent_spec import judge_spec
 
-from .conftest import MEMBERS, REQUEST, TASK, Letters, World, builtin, run
+from .conftest import MEMBERS, REQUEST, TASK, Fakes, Letters, builtin, run
 
 
-async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, world: World) -> None:
+async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, fakes: Fakes) -> None:
     first = await run(worker, REQUEST, MEMBERS, 0, 0)
-    assert world.events == ["declare x-g0 2", "release 0", "grade"]
+    assert fakes.events == ["declare x-g0 2", "release 0", "grade"]
     await run(worker, REQUEST, MEMBERS, 1, 0)
-    assert world.events[3:] == ["delete", "grade"]
+    assert fakes.events[3:] == ["delete", "grade"]
     assert (first.reward, first.resolved, first.valid, first.verdict) == (1.0, True, True, "resolved")
     assert first.seconds["grading"] == 0.5
     assert first.waits == {"queue": 1.0, "pull": 2.0}
 
 
 async def test_a_member_has_acted_once_its_sandbox_is_removed(
-    worker: Worker, world: World, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graded = asyncio.Event()
-    monkeypatch.setattr(world, "grade", lambda task, patch, image: graded.wait())
+    monkeypatch.setattr(fakes, "grade", lambda task, patch, image: graded.wait())
     await worker.run_episode(REQUEST, MEMBERS, 0, 0)
-    assert world.events[-1] == "release 0"
+    assert fakes.events[-1] == "release 0"
     await worker.discard(REQUEST)
     rollout = await worker.rollout(REQUEST, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "discarded")
 
 
-async def test_removal_of_a_sandbox_completes_when_its_group_is_discarded(worker: Worker, world: World) -> None:
-    world.releasing = asyncio.Event()
+async def test_removal_of_a_sandbox_completes_when_its_group_is_discarded(worker: Worker, fakes: Fakes) -> None:
+    fakes.releasing = asyncio.Event()
     acting = asyncio.create_task(worker.run_episode(REQUEST, MEMBERS, 0, 0))
-    await asyncio.wait_for(world.release_begun.wait(), 10)
+    await asyncio.wait_for(fakes.release_begun.wait(), 10)
     discarding = asyncio.create_task(worker.discard(REQUEST))
     await asyncio.sleep(0)
-    assert "released 0" not in world.events
-    world.releasing.set()
+    assert "released 0" not in fakes.events
+    fakes.releasing.set()
     await asyncio.gather(acting, discarding)
     await worker.close()
-    assert "released 0" in world.events
+    assert "released 0" in fakes.events
 
 
-async def test_sandboxes_declared_ahead_are_used(worker: Worker, world: World) -> None:
+async def test_sandboxes_declared_ahead_are_used(worker: Worker, fakes: Fakes) -> None:
     await worker.declare(REQUEST, MEMBERS, 0)
     await run(worker, REQUEST, MEMBERS, 0, 0)
-    assert [event for event in world.events if event.startswith("declare")] == ["declare x-g0 2"]
+    assert [event for event in fakes.events if event.startswith("declare")] == ["declare x-g0 2"]
 
 
 async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(
-    world: World, dependencies: WorkerDependencies
+    fakes: Fakes, dependencies: WorkerDependencies
 ) -> None:
     worker = Worker(replace(dependencies, max_age=100.0))
     await worker.declare(REQUEST, MEMBERS, 0)
     await asyncio.sleep(0)
-    world.age = 101.0
+    fakes.age = 101.0
     assert (await run(worker, REQUEST, MEMBERS, 0, 0)).valid and (await run(worker, REQUEST, MEMBERS, 1, 0)).valid
-    asked = [event for event in world.events if event.startswith("declare")]
-    assert asked == ["declare x-g0 2", "declare x-g0-n0 2"] and world.events.count("delete") == 2
+    asked = [event for event in fakes.events if event.startswith("declare")]
+    assert asked == ["declare x-g0 2", "declare x-g0-n0 2"] and fakes.events.count("delete") == 2
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
-async def test_sandboxes_nobody_used_are_waste_and_those_in_use_are_not(worker: Worker, world: World) -> None:
+async def test_sandboxes_nobody_used_are_waste_and_those_in_use_are_not(worker: Worker, fakes: Fakes) -> None:
     await worker.declare(REQUEST, MEMBERS, 0)
     await worker.discard(REQUEST)
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
@@ -86,65 +86,65 @@ async def test_sandboxes_nobody_used_are_waste_and_those_in_use_are_not(worker: 
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
-async def test_a_lost_sandbox_is_no_reward(worker: Worker, world: World) -> None:
-    world.lost = {1}
+async def test_a_lost_sandbox_is_no_reward(worker: Worker, fakes: Fakes) -> None:
+    fakes.lost = {1}
     rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.error_code) == (False, "pod_gone")
     again = await run(worker, REQUEST, (1,), 1, 1)
     assert again.valid
-    assert "declare x-g0-r1 1" in world.events
+    assert "declare x-g0-r1 1" in fakes.events
 
 
-async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, world: World) -> None:
-    world.broken_engine = True
+async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, fakes: Fakes) -> None:
+    fakes.broken_engine = True
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "engine_lost")
-    assert "grade" not in world.events
+    assert "grade" not in fakes.events
 
 
-async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, world: World) -> None:
-    world.refused = True
+async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, fakes: Fakes) -> None:
+    fakes.refused = True
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "api_error")
 
 
-async def test_an_unresolved_task_is_worth_what_the_job_says(world: World, dependencies: WorkerDependencies) -> None:
-    world.verdict = "unresolved"
+async def test_an_unresolved_task_is_worth_what_the_job_says(fakes: Fakes, dependencies: WorkerDependencies) -> None:
+    fakes.verdict = "unresolved"
     rollout = await run(
         Worker(replace(dependencies, algorithm=AlgorithmSpec(unresolved_reward=0.0))), REQUEST, MEMBERS, 0, 0
     )
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, 0.0, 0.0)
 
 
-async def test_a_reference_fix_is_graded_anew(world: World, dependencies: WorkerDependencies) -> None:
+async def test_a_reference_fix_is_graded_anew(fakes: Fakes, dependencies: WorkerDependencies) -> None:
     fixed = replace(TASK, ground_truth=replace(TASK.ground_truth, patch="diff"))
     worker = Worker(replace(dependencies, tasks={"train": [TASK, fixed]}))
     verdict = await worker.grade_reference_fix(1)
     assert verdict is not None and verdict.resolved
     assert await worker.grade_reference_fix(0) is None, "it has no reference fix"
-    assert world.events == ["grade anew"]
+    assert fakes.events == ["grade anew"]
 
 
-async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, world: World) -> None:
-    world.verdict = "infra_error"
+async def test_failed_grading_is_masked_and_failed_tests_are_not(worker: Worker, fakes: Fakes) -> None:
+    fakes.verdict = "infra_error"
     lost = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (lost.valid, lost.error_code) == (False, "eval_infra_error")
-    world.verdict = "timeout"
+    fakes.verdict = "timeout"
     rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.reward) == (True, -1.0)
 
 
 async def test_grading_may_take_longer_than_the_episode(
-    dependencies: WorkerDependencies, world: World, monkeypatch: pytest.MonkeyPatch
+    dependencies: WorkerDependencies, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def grade(task: Task, patch: str, *, image: str) -> Verdict:
         await asyncio.sleep(0.4)
         return Verdict("resolved")
 
-    monkeypatch.setattr(world, "grade", grade)
+    monkeypatch.setattr(fakes, "grade", grade)
     assert (
         await run(
-            Worker(replace(dependencies, agent=builtin(world, episode_timeout_seconds=0.2))), REQUEST, MEMBERS, 0, 0
+            Worker(replace(dependencies, agent=builtin(fakes, episode_timeout_seconds=0.2))), REQUEST, MEMBERS, 0, 0
         )
     ).resolved
 
@@ -159,8 +159,8 @@ async def test_what_is_trained_may_be_encoded_from_the_text(dependencies: Worker
     assert sampled["logprobs"] == [0.0, -0.1, -0.2]
 
 
-async def test_what_an_episode_did_beside_honest_work_is_said(worker: Worker, world: World, tmp_path: Path) -> None:
-    world.says = "```bash\ngit log --all\n```"
+async def test_what_an_episode_did_beside_honest_work_is_said(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
+    fakes.says = "```bash\ngit log --all\n```"
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.suspicions) == (True, {"git-all"})
     (folder,) = (tmp_path / "step-0001").iterdir()
@@ -177,18 +177,18 @@ async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(dependencies
 
 @dataclass
 class Voting:
-    """The world's judge, as an engine."""
+    """The fakes's judge, as an engine."""
 
-    world: World
+    fakes: Fakes
 
     async def generate(self, input_ids: Sequence[int], **sampling: object) -> Generation:
-        return await self.world.vote(input_ids, **sampling)
+        return await self.fakes.vote(input_ids, **sampling)
 
 
 @pytest.fixture
-def judged_worker(world: World, dependencies: WorkerDependencies) -> Worker:
-    world.says = "```bash\nls\n```"
-    judge = Judge(Voting(world), Letters(), judge_spec(votes=3))
+def judged_worker(fakes: Fakes, dependencies: WorkerDependencies) -> Worker:
+    fakes.says = "```bash\nls\n```"
+    judge = Judge(Voting(fakes), Letters(), judge_spec(votes=3))
     return Worker(replace(dependencies, judge=judge, algorithm=AlgorithmSpec(stepwise=StepwiseSpec(judge_weight=0.5))))
 
 
@@ -201,17 +201,17 @@ async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Wor
     assert sorted(score["votes"]) == [-1, 1, 1]
 
 
-async def test_without_its_judge_an_episode_is_worth_its_outcome(judged_worker: Worker, world: World) -> None:
-    world.broken_judge = True
+async def test_without_its_judge_an_episode_is_worth_its_outcome(judged_worker: Worker, fakes: Fakes) -> None:
+    fakes.broken_judge = True
     rollout = await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.reward, rollout.unscored_steps) == (True, 1.0, 1)
 
 
-async def test_the_sandbox_is_gone_before_the_judge_is_waited_for(judged_worker: Worker, world: World) -> None:
+async def test_the_sandbox_is_gone_before_the_judge_is_waited_for(judged_worker: Worker, fakes: Fakes) -> None:
     await run(judged_worker, REQUEST, MEMBERS, 0, 0)
-    assert world.events == ["declare x-g0 2", "release 0", "grade"]
+    assert fakes.events == ["declare x-g0 2", "release 0", "grade"]
 
 
-async def test_held_out_episodes_are_not_judged(judged_worker: Worker, world: World) -> None:
+async def test_held_out_episodes_are_not_judged(judged_worker: Worker, fakes: Fakes) -> None:
     await run(judged_worker, replace(REQUEST, purpose="evaluation"), MEMBERS, 0, 0)
-    assert world.votes == 0
+    assert fakes.votes == 0

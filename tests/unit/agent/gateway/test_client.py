@@ -14,20 +14,20 @@ CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</to
 
 
 async def test_an_answer_has_its_text_reason_usage_and_weights(opened: Open) -> None:
-    async with opened("Hello.") as world:
-        got = await world.say(system("Be terse."), user("Hi"))
-    (segment,) = world.recording.segments
+    async with opened("Hello.") as episode:
+        got = await episode.say(system("Be terse."), user("Hi"))
+    (segment,) = episode.recording.segments
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("Hello.", "stop")
     assert got.usage.prompt_tokens == segment.prompt_length
     assert got.usage.total_tokens == len(segment.tokens)
     assert got.system_fingerprint == "weights-7"
-    assert world.engine.keys == {"g/t"}
+    assert episode.engine.keys == {"g/t"}
 
 
 async def test_a_stream_says_the_same(opened: Open) -> None:
     text = "word " * 100
-    async with opened(text) as world:
-        stream = await world.say(user("Hi"), stream=True, stream_options={"include_usage": True})
+    async with opened(text) as episode:
+        stream = await episode.say(user("Hi"), stream=True, stream_options={"include_usage": True})
         chunks = [chunk async for chunk in stream]
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == text
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
@@ -35,16 +35,16 @@ async def test_a_stream_says_the_same(opened: Open) -> None:
 
 
 async def test_tool_calls_are_told_as_calls_and_stream_too(opened: Open, with_tools: HFTokenizer) -> None:
-    async with opened(CALL, CALL, tokenizer=with_tools) as world:
-        got = await world.say(user("List."), tools=[TOOL])
-        stream = await world.say(user("List."), tools=[TOOL], stream=True)
+    async with opened(CALL, CALL, tokenizer=with_tools) as episode:
+        got = await episode.say(user("List."), tools=[TOOL])
+        stream = await episode.say(user("List."), tools=[TOOL], stream=True)
         deltas = [chunk.choices[0].delta async for chunk in stream]
     message = got.choices[0].message
     assert (message.content, got.choices[0].finish_reason) == ("So:", "tool_calls")
     assert json.loads(message.tool_calls[0].function.arguments) == {"command": "ls"}
     (streamed,) = [call for delta in deltas for call in delta.tool_calls or []]
     assert streamed.function.arguments == message.tool_calls[0].function.arguments
-    assert json.dumps(TOOL["function"]["name"]) in world.engine.read[0]
+    assert json.dumps(TOOL["function"]["name"]) in episode.engine.read[0]
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ async def test_tool_calls_are_told_as_calls_and_stream_too(opened: Open, with_to
     ],
 )
 async def test_a_malformed_call_stays_content(opened: Open, with_tools: HFTokenizer, text: str) -> None:
-    async with opened(text, tokenizer=with_tools) as world:
-        got = await world.say(user("List."), tools=[TOOL])
+    async with opened(text, tokenizer=with_tools) as episode:
+        got = await episode.say(user("List."), tools=[TOOL])
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == (text, "stop")
     assert got.choices[0].message.tool_calls is None
 
 
 async def test_without_tools_a_call_is_text(opened: Open, with_tools: HFTokenizer) -> None:
-    async with opened(CALL, CALL, tokenizer=with_tools) as world:
-        assert (await world.say(user("List."))).choices[0].message.content == CALL
-        assert (await world.say(user("List."), tools=[TOOL], tool_choice="none")).choices[0].message.content == CALL
-    assert "Run it." not in world.engine.read[1]
+    async with opened(CALL, CALL, tokenizer=with_tools) as episode:
+        assert (await episode.say(user("List."))).choices[0].message.content == CALL
+        assert (await episode.say(user("List."), tools=[TOOL], tool_choice="none")).choices[0].message.content == CALL
+    assert "Run it." not in episode.engine.read[1]
 
 
 async def test_arguments_in_tags_have_the_types_of_the_tool(opened: Open, with_tools: HFTokenizer) -> None:
@@ -79,26 +79,26 @@ async def test_arguments_in_tags_have_the_types_of_the_tool(opened: Open, with_t
         "<tool_call>\n<function=wait>\n<parameter=seconds>\n3\n</parameter>\n<parameter=why>\n1\n</parameter>\n"
         "</function>\n</tool_call>"
     )
-    async with opened(text, tokenizer=with_tools) as world:
-        got = await world.say(user("Wait."), tools=[tool])
+    async with opened(text, tokenizer=with_tools) as episode:
+        got = await episode.say(user("Wait."), tools=[tool])
     assert json.loads(got.choices[0].message.tool_calls[0].function.arguments) == {"seconds": 3, "why": "1"}
     assert got.choices[0].message.content is None
 
 
 async def test_a_stop_string_ends_the_answer_behind_the_token_that_completes_it(opened: Open) -> None:
-    async with opened("yes END and more", "no") as world:
-        got = await world.say(user("Hi"), stop=["END", "never"])
-        await world.say(user("Hi"), told(got), user("And?"))
+    async with opened("yes END and more", "no") as episode:
+        got = await episode.say(user("Hi"), stop=["END", "never"])
+        await episode.say(user("Hi"), told(got), user("And?"))
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("yes ", "stop")
-    (segment,) = world.recording.segments
+    (segment,) = episode.recording.segments
     _, start, end = segment.answers[0]
-    assert world.tokenizer.decode(segment.tokens[start:end]) == "yes END"
+    assert episode.tokenizer.decode(segment.tokens[start:end]) == "yes END"
     assert segment.weight_versions[0] == ("7", start, end)
 
 
 async def test_log_probs_are_given_for_each_token_of_the_text(opened: Open) -> None:
-    async with opened("ab") as world:
-        got = await world.say(user("Hi"), logprobs=True)
+    async with opened("ab") as episode:
+        got = await episode.say(user("Hi"), logprobs=True)
     assert [(piece.token, piece.logprob) for piece in got.choices[0].logprobs.content] == [("a", -0.25), ("b", -0.25)]
 
 
@@ -108,19 +108,19 @@ async def test_log_probs_are_given_for_each_token_of_the_text(opened: Open) -> N
 async def test_an_answer_is_as_long_as_client_and_episode_allow(
     opened: Open, options: dict[str, int], most: int
 ) -> None:
-    async with opened("word " * 100, max_tokens_per_turn=50) as world:
-        got = await world.say(user("Hi"), **options)
+    async with opened("word " * 100, max_tokens_per_turn=50) as episode:
+        got = await episode.say(user("Hi"), **options)
     assert (got.choices[0].finish_reason, got.usage.completion_tokens) == ("length", most)
 
 
 async def test_the_gateways_own_url_takes_the_key_as_api_key(opened: Open) -> None:
-    async with opened("Hello.") as world:
-        client = world.client.with_options(base_url=f"{world.gateway.url}/v1")
+    async with opened("Hello.") as episode:
+        client = episode.client.with_options(base_url=f"{episode.gateway.url}/v1")
         assert [model.id async for model in client.models.list()] == ["policy"]
         await client.chat.completions.create(model="any", messages=[{"role": "user", "content": "Hi"}])
         with pytest.raises(openai.AuthenticationError):
             await client.with_options(api_key="other").models.list()
-    assert world.recording.answers == 1
+    assert episode.recording.answers == 1
 
 
 IMAGE = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "data:"}}]
@@ -147,19 +147,19 @@ IMAGE = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"u
 async def test_what_is_not_supported_is_refused_by_name(
     opened: Open, options: dict[str, object], param: str, message: str
 ) -> None:
-    async with opened("never") as world:
+    async with opened("never") as episode:
         with pytest.raises(openai.BadRequestError) as caught:
-            await world.client.chat.completions.create(**{"model": "m", "messages": [user("x")], **options})
+            await episode.client.chat.completions.create(**{"model": "m", "messages": [user("x")], **options})
     assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")
     assert message in caught.value.message
-    assert not world.recording.segments
+    assert not episode.recording.segments
 
 
 async def test_a_body_that_is_no_json_or_an_unknown_path_is_refused_in_the_same_format(opened: Open) -> None:
-    async with opened() as world:
-        http = world.client._client
+    async with opened() as episode:
+        http = episode.client._client
         for path, status in (("chat/completions", 400), ("embeddings", 404)):
-            response = await http.post(f"{world.endpoint.base_url}/{path}", content=b"{")
+            response = await http.post(f"{episode.endpoint.base_url}/{path}", content=b"{")
             assert (response.status_code, set(response.json()["error"])) == (
                 status,
                 {"message", "type", "param", "code"},

@@ -17,50 +17,50 @@ from .conftest import Held, Open, check, told, user
 
 
 async def test_there_are_as_many_answers_as_steps(opened: Open) -> None:
-    async with opened("one", "two", step_limit=1) as world:
-        await world.say(user("Hi"))
+    async with opened("one", "two", step_limit=1) as episode:
+        await episode.say(user("Hi"))
         with pytest.raises(openai.NotFoundError) as caught:
-            await world.say(user("Hi"))
-    assert (caught.value.code, world.recording.refused) == ("max_steps", "max_steps")
-    check(world.recording, 1)
+            await episode.say(user("Hi"))
+    assert (caught.value.code, episode.recording.refused) == ("max_steps", "max_steps")
+    check(episode.recording, 1)
 
 
 async def test_a_request_beyond_the_window_is_refused_and_a_shorter_one_goes_on(opened: Open) -> None:
-    async with opened("one", "two", context_tokens=200) as world:
+    async with opened("one", "two", context_tokens=200) as episode:
         with pytest.raises(openai.BadRequestError) as caught:
-            await world.say(user("long " * 300))
-        assert (caught.value.code, world.recording.refused) == ("context_length_exceeded", "prompt_too_long")
-        first = told(await world.say(user("short")))
-        assert world.recording.refused is None
+            await episode.say(user("long " * 300))
+        assert (caught.value.code, episode.recording.refused) == ("context_length_exceeded", "prompt_too_long")
+        first = told(await episode.say(user("short")))
+        assert episode.recording.refused is None
         with pytest.raises(openai.BadRequestError, match="maximum context length is 200"):
-            await world.say(user("short"), first, user("long " * 300))
-        assert world.recording.refused == "context_overflow"
-    check(world.recording, 1)
+            await episode.say(user("short"), first, user("long " * 300))
+        assert episode.recording.refused == "context_overflow"
+    check(episode.recording, 1)
 
 
 async def test_an_answer_gets_what_is_left_of_the_window(opened: Open) -> None:
-    async with opened("word " * 100, context_tokens=100) as world:
-        got = await world.say(user("Hi"))
+    async with opened("word " * 100, context_tokens=100) as episode:
+        got = await episode.say(user("Hi"))
     assert got.choices[0].finish_reason == "length"
     assert got.usage.total_tokens == 100
 
 
 async def test_the_episodes_time_ends_the_request_under_way(opened: Open) -> None:
-    async with opened("late", kind=Held, episode_timeout_seconds=0.2) as world:
+    async with opened("late", kind=Held, episode_timeout_seconds=0.2) as episode:
         for _ in range(2):
             with pytest.raises(openai.NotFoundError) as caught:
-                await world.say(user("Hi"))
+                await episode.say(user("Hi"))
             assert caught.value.code == "episode_timeout"
-    assert world.recording.refused == "episode_timeout"
+    assert episode.recording.refused == "episode_timeout"
 
 
 async def test_a_lost_engine_is_told_as_such(opened: Open) -> None:
-    async with opened(EngineError("gone"), "never") as world:
+    async with opened(EngineError("gone"), "never") as episode:
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="gone") as caught:
-                await world.say(user("Hi"))
+                await episode.say(user("Hi"))
             assert (caught.value.status_code, caught.value.code) == (503, "engine_lost")
-        assert str(world.recording.lost.result()) == "gone"
+        assert str(episode.recording.lost.result()) == "gone"
 
 
 async def test_an_engine_that_serves_another_model_is_lost(opened: Open) -> None:
@@ -69,47 +69,47 @@ async def test_an_engine_that_serves_another_model_is_lost(opened: Open) -> None
             said = await super().generate(input_ids, **sampling)
             return replace(said, output_ids=[index + 10**6 for index in said.output_ids])
 
-    async with opened("one", kind=Another) as world:
+    async with opened("one", kind=Another) as episode:
         with pytest.raises(openai.InternalServerError, match="that of the model which the engine serves"):
-            await world.say(user("Hi"))
-        assert world.recording.lost.done()
-    assert world.recording.segments == []
+            await episode.say(user("Hi"))
+        assert episode.recording.lost.done()
+    assert episode.recording.segments == []
 
 
 async def test_an_episode_that_is_closed_refuses_what_is_under_way_and_what_comes(opened: Open) -> None:
-    async with opened("late", kind=Held) as world:
-        assert isinstance(world.engine, Held)
-        asked = asyncio.create_task(world.say(user("Hi")))
-        await world.engine.asked.wait()
-        world.recording.close()
-        for request in (asked, world.say(user("Hi"))):
+    async with opened("late", kind=Held) as episode:
+        assert isinstance(episode.engine, Held)
+        asked = asyncio.create_task(episode.say(user("Hi")))
+        await episode.engine.asked.wait()
+        episode.recording.close()
+        for request in (asked, episode.say(user("Hi"))):
             with pytest.raises(openai.NotFoundError):
                 await request
-        world.engine.go.set()
-    assert world.recording.segments == []
+        episode.engine.go.set()
+    assert episode.recording.segments == []
 
 
 async def test_an_endpoint_ends_with_its_episode(opened: Open) -> None:
-    async with opened("one") as world:
-        world.gateway._episodes.clear()
+    async with opened("one") as episode:
+        episode.gateway._episodes.clear()
         with pytest.raises(openai.NotFoundError):
-            await world.say(user("Hi"))
-        world.gateway._episodes[world.endpoint.api_key] = world.recording
+            await episode.say(user("Hi"))
+        episode.gateway._episodes[episode.endpoint.api_key] = episode.recording
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_client_that_goes_away_loses_nothing(opened: Open, stream: bool) -> None:
-    async with opened("late", kind=Held) as world:
-        assert isinstance(world.engine, Held)
-        asked = asyncio.create_task(world.say(user("Hi"), stream=stream))
-        await world.engine.asked.wait()
+    async with opened("late", kind=Held) as episode:
+        assert isinstance(episode.engine, Held)
+        asked = asyncio.create_task(episode.say(user("Hi"), stream=stream))
+        await episode.engine.asked.wait()
         asked.cancel()
         await asyncio.wait({asked})
-        world.engine.go.set()
+        episode.engine.go.set()
         async with asyncio.timeout(5):
-            while not world.recording.answers:  # noqa: ASYNC110 - nobody is told
+            while not episode.recording.answers:  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0.01)
-    check(world.recording, 1)
+    check(episode.recording, 1)
 
 
 async def test_the_temperature_is_the_episodes_unless_the_request_names_one(opened: Open) -> None:
@@ -121,7 +121,7 @@ async def test_the_temperature_is_the_episodes_unless_the_request_names_one(open
             self.go.set()
             return await super().generate(input_ids, **sampling)
 
-    async with opened("one", "two", kind=Noting, temperature=0.7) as world:
-        await world.say(user("Hi"))
-        await world.say(user("Hi"), temperature=0)
+    async with opened("one", "two", kind=Noting, temperature=0.7) as episode:
+        await episode.say(user("Hi"))
+        await episode.say(user("Hi"), temperature=0)
     assert asked == [0.7, 0]

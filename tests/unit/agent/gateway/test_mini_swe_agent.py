@@ -189,17 +189,17 @@ async def test_cancelled_it_leaves_nothing_that_runs(attempt: Episodes, plain: H
 async def test_ones_own_script_of_it_needs_only_the_address(opened: Open, repository: Path) -> None:
     from minisweagent.models.litellm_textbased_model import LitellmTextbasedModel
 
-    async with opened(*map(block, [FIX, *SUBMIT])) as world:
+    async with opened(*map(block, [FIX, *SUBMIT])) as gateway_episode:
         model = LitellmTextbasedModel(
             model_name="openai/policy",
-            model_kwargs={"api_base": world.endpoint.base_url, "api_key": world.endpoint.api_key},
+            model_kwargs={"api_base": gateway_episode.endpoint.base_url, "api_key": gateway_episode.endpoint.api_key},
             cost_tracking="ignore_errors",
         )
         environment = LocalEnvironment(cwd=str(repository))
         agent = DefaultAgent(model, environment, system_template="You work.", instance_template="{{ task }}")
         ended = await asyncio.to_thread(agent.run, "Make it 42.")
     assert ended["exit_status"] == "Submitted" and "+answer = 42" in ended["submission"]
-    assert [len(segment.answers) for segment in world.recording.segments] == [3]
+    assert [len(segment.answers) for segment in gateway_episode.recording.segments] == [3]
 
 
 async def test_its_temperature_is_the_episodes_whatever_its_configuration_says(

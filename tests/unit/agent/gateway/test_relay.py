@@ -76,10 +76,10 @@ def call(*commands: str, thought: str = "hm") -> dict[str, Any]:
 
 
 async def test_the_server_is_asked_as_the_episode_wants_it_and_answers_for_itself(opened: Open) -> None:
-    async with opened(ChatServer(scripted("one"), key=KEY), max_tokens_per_turn=50) as world:
-        answer = await world.say(system("Be."), user("Hi"), max_tokens=400, stop=["\n"])
-        recording = world.recording
-    (asked,) = world.server.asked
+    async with opened(ChatServer(scripted("one"), key=KEY), max_tokens_per_turn=50) as episode:
+        answer = await episode.say(system("Be."), user("Hi"), max_tokens=400, stop=["\n"])
+        recording = episode.recording
+    (asked,) = episode.server.asked
     assert (asked["model"], asked["temperature"], longest(asked), asked["stop"]) == (MODEL, 0.7, 50, ["\n"])
     assert answer.choices[0].message.content == "one"
     assert [message["content"] for message in recording.messages] == ["Be.", "Hi", "one"]
@@ -89,10 +89,12 @@ async def test_the_server_is_asked_as_the_episode_wants_it_and_answers_for_itsel
 
 async def test_calls_keep_their_ids_and_what_clients_add_is_not_passed_on(opened: Open) -> None:
     server = ChatServer(scripted(call('{"command": "ls"}'), "done"))
-    async with opened(server) as world:
-        first = await world.say(user("Hi"), tools=[TOOL])
+    async with opened(server) as episode:
+        first = await episode.say(user("Hi"), tools=[TOOL])
         kept = {**told(first), "provider_specific_fields": {"a": 1}, "annotations": []}
-        await world.say(user("Hi"), kept, {"role": "tool", "tool_call_id": "call_0", "content": "README"}, tools=[TOOL])
+        await episode.say(
+            user("Hi"), kept, {"role": "tool", "tool_call_id": "call_0", "content": "README"}, tools=[TOOL]
+        )
     question, answered, result = server.asked[1]["messages"]
     assert question == {"role": "user", "content": "Hi"}
     assert answered == {key: value for key, value in call('{"command": "ls"}').items() if value is not None}
@@ -101,10 +103,10 @@ async def test_calls_keep_their_ids_and_what_clients_add_is_not_passed_on(opened
 
 
 async def test_a_stream_says_the_same(opened: Open) -> None:
-    async with opened(ChatServer(scripted(call('{"command": "ls"}', "{")))) as world:
+    async with opened(ChatServer(scripted(call('{"command": "ls"}', "{")))) as episode:
         chunks = [
             chunk
-            async for chunk in await world.say(
+            async for chunk in await episode.say(
                 user("Hi"), tools=[TOOL], stream=True, stream_options={"include_usage": True}
             )
         ]
@@ -115,31 +117,31 @@ async def test_a_stream_says_the_same(opened: Open) -> None:
     ]
     assert chunks[-2].choices[0].finish_reason == "tool_calls"
     assert chunks[-1].usage.prompt_tokens > 0
-    assert "stream" not in world.server.asked[0]
+    assert "stream" not in episode.server.asked[0]
 
 
 async def test_a_full_window_is_told_to_the_client(opened: Open) -> None:
-    async with opened(ChatServer(scripted("one"), window=200), max_tokens_per_turn=50) as world:
+    async with opened(ChatServer(scripted("one"), window=200), max_tokens_per_turn=50) as episode:
         with pytest.raises(openai.BadRequestError) as caught:
-            await world.say(user("long " * 300))
-        assert (caught.value.code, world.recording.refused) == ("context_length_exceeded", "prompt_too_long")
-        await world.say(user("Hi"))
-        assert world.recording.refused is None
+            await episode.say(user("long " * 300))
+        assert (caught.value.code, episode.recording.refused) == ("context_length_exceeded", "prompt_too_long")
+        await episode.say(user("Hi"))
+        assert episode.recording.refused is None
 
 
 async def test_context_tokens_count_as_the_server_does(opened: Open) -> None:
-    async with opened(ChatServer(scripted("one")), context_tokens=300, max_tokens_per_turn=50) as world:
-        await world.say(user("Hi"))
+    async with opened(ChatServer(scripted("one")), context_tokens=300, max_tokens_per_turn=50) as episode:
+        await episode.say(user("Hi"))
         with pytest.raises(openai.BadRequestError, match=r"has about \d+ tokens, the window 300"):
-            await world.say(user("Hi"), told(await world.say(user("Hi"))), user("long " * 300))
-        assert world.recording.refused == "context_overflow"
+            await episode.say(user("Hi"), told(await episode.say(user("Hi"))), user("long " * 300))
+        assert episode.recording.refused == "context_overflow"
 
 
 async def test_a_server_that_is_lost_ends_the_episode(opened: Open) -> None:
-    async with opened(ChatServer(scripted(error(503, "down")))) as world:
+    async with opened(ChatServer(scripted(error(503, "down")))) as episode:
         with pytest.raises(openai.InternalServerError, match="the inference engine is lost"):
-            await world.say(user("Hi"))
-        assert "gave no answer in 2 tries" in str(world.recording.lost.result())
+            await episode.say(user("Hi"))
+        assert "gave no answer in 2 tries" in str(episode.recording.lost.result())
 
 
 async def solve(server: ChatServer, repository: Path, protocol: str = TOOLS, **limits: Any) -> Episode:

@@ -20,53 +20,53 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
 
 
-async def lines(world: GatewayEpisode) -> AsyncIterator[str]:
+async def lines(episode: GatewayEpisode) -> AsyncIterator[str]:
     """The lines of a stream that are not empty, as they come; from the first comment on the engine goes on."""
-    assert isinstance(world.engine, Held)
+    assert isinstance(episode.engine, Held)
     question = {"messages": [user("Hi")], "stream": True}
-    async with world.client._client.stream(
-        "POST", f"{world.endpoint.base_url}/chat/completions", json=question
+    async with episode.client._client.stream(
+        "POST", f"{episode.endpoint.base_url}/chat/completions", json=question
     ) as response:
         assert response.status_code == 200
         async for line in response.aiter_lines():
             if line:
                 yield line
             if line.startswith(":"):
-                world.engine.go.set()
+                episode.engine.go.set()
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_comments_keep_a_stream_alive_until_its_answer_is_whole(opened: Open) -> None:
-    async with opened("Hello.", kind=Held) as world:
-        heard = [line async for line in lines(world)]
+    async with opened("Hello.", kind=Held) as episode:
+        heard = [line async for line in lines(episode)]
     comments = [line for line in heard if line == ": keep-alive"]
     assert comments and heard[: len(comments)] == comments
     assert all(line.startswith("data: ") for line in heard[len(comments) :])
     assert heard[-1] == "data: [DONE]"
-    check(world.recording, 1)
+    check(episode.recording, 1)
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_clients_skip_the_comments(opened: Open) -> None:
-    async with opened("Hello.", kind=Held) as world:
-        assert isinstance(world.engine, Held)
-        stream = await world.say(user("Hi"), stream=True)  # has begun before the engine has answered
-        world.engine.go.set()
+    async with opened("Hello.", kind=Held) as episode:
+        assert isinstance(episode.engine, Held)
+        stream = await episode.say(user("Hi"), stream=True)  # has begun before the engine has answered
+        episode.engine.go.set()
         assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == "Hello."
 
 
 async def test_what_fails_before_the_first_comment_is_an_error_of_http(opened: Open) -> None:
-    async with opened(EngineError("gone")) as world:
+    async with opened(EngineError("gone")) as episode:
         with pytest.raises(openai.InternalServerError, match="gone") as caught:
-            await world.say(user("Hi"), stream=True)
+            await episode.say(user("Hi"), stream=True)
     assert (caught.value.status_code, caught.value.code) == (503, "engine_lost")
 
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(("failure", "code"), [(EngineError("gone"), "engine_lost"), (ValueError("gone"), "internal")])
 async def test_what_fails_later_is_the_last_event(opened: Open, failure: Exception, code: str) -> None:
-    async with opened(failure, failure, kind=Held) as world:
-        heard = [line async for line in lines(world)]
+    async with opened(failure, failure, kind=Held) as episode:
+        heard = [line async for line in lines(episode)]
     error = json.loads(heard[-1].removeprefix("data: "))["error"]
     assert (error["code"], heard[-2]) == (code, ": keep-alive")
     assert "gone" in error["message"]
@@ -74,10 +74,10 @@ async def test_what_fails_later_is_the_last_event(opened: Open, failure: Excepti
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None:
-    async with opened(EngineError("gone"), kind=Held) as world:
-        assert isinstance(world.engine, Held)
-        stream = await world.say(user("Hi"), stream=True)
-        world.engine.go.set()
+    async with opened(EngineError("gone"), kind=Held) as episode:
+        assert isinstance(episode.engine, Held)
+        stream = await episode.say(user("Hi"), stream=True)
+        episode.engine.go.set()
         with pytest.raises(openai.APIError, match="gone") as caught:
             [chunk async for chunk in stream]
     assert caught.value.code == "engine_lost"
@@ -85,13 +85,13 @@ async def test_a_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_client_that_leaves_a_stream_loses_nothing(opened: Open) -> None:
-    async with opened("late", kind=Held) as world:
-        assert isinstance(world.engine, Held)
-        stream = await world.say(user("Hi"), stream=True)
+    async with opened("late", kind=Held) as episode:
+        assert isinstance(episode.engine, Held)
+        stream = await episode.say(user("Hi"), stream=True)
         await stream.close()
         await asyncio.sleep(0.05)  # comments that nobody takes
-        world.engine.go.set()
+        episode.engine.go.set()
         async with asyncio.timeout(5):
-            while not world.recording.answers:  # noqa: ASYNC110 - nobody is told
+            while not episode.recording.answers:  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0.01)
-    check(world.recording, 1)
+    check(episode.recording, 1)

@@ -25,18 +25,18 @@ CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"b": 1, "command": "ls"
 @pytest.mark.parametrize("template", [PLAIN, THINKING, QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING, GLM])
 async def test_continued_conversation_is_one_segment_of_the_sampled_tokens(opened: Open, template: str) -> None:
     answers = ["<think>hm</think>one", "two", "three"]
-    async with opened(*answers, template=template) as world:
+    async with opened(*answers, template=template) as episode:
         conversation: list[Any] = list(START)
         for _ in answers:
-            got = await world.say(*conversation)
+            got = await episode.say(*conversation)
             conversation += [told(got), user("Go on.")]
-    check(world.recording, 3)
-    (segment,) = world.recording.segments
+    check(episode.recording, 3)
+    (segment,) = episode.recording.segments
     for (_, start, end), text in zip(segment.answers, answers, strict=True):
-        sampled = [index for character in text for index in world.tokenizer.encode(character)]
-        assert segment.tokens[start:end] == [*sampled, world.tokenizer.turn_end_id]
-        assert end - start > len(world.tokenizer.encode(text))
-    assert [m["content"] for m in world.recording.messages if m["role"] == "assistant"] == answers
+        sampled = [index for character in text for index in episode.tokenizer.encode(character)]
+        assert segment.tokens[start:end] == [*sampled, episode.tokenizer.turn_end_id]
+        assert end - start > len(episode.tokenizer.encode(text))
+    assert [m["content"] for m in episode.recording.messages if m["role"] == "assistant"] == answers
 
 
 @pytest.mark.parametrize(
@@ -50,32 +50,32 @@ async def test_continued_conversation_is_one_segment_of_the_sampled_tokens(opene
     ],
 )
 async def test_what_clients_do_to_an_answer_does_not_matter(opened: Open, changed: Any) -> None:
-    async with opened("<think>hm</think>one ", "two", "three") as world:
-        first = changed(told(await world.say(*START)))
-        second = told(await world.say(*START, first, user("And?")))
-        await world.say(*START, first, user("And?"), second, user("Then?"))
-    check(world.recording, 3)
-    assert len(world.recording.segments) == 1
+    async with opened("<think>hm</think>one ", "two", "three") as episode:
+        first = changed(told(await episode.say(*START)))
+        second = told(await episode.say(*START, first, user("And?")))
+        await episode.say(*START, first, user("And?"), second, user("Then?"))
+    check(episode.recording, 3)
+    assert len(episode.recording.segments) == 1
 
 
 async def test_tool_calls_come_back_with_other_ids_and_keys_in_another_order(
     opened: Open, with_tools: HFTokenizer
 ) -> None:
-    async with opened(CALL, "Done.", tokenizer=with_tools) as world:
-        first = told(await world.say(*START, tools=[TOOL]))
+    async with opened(CALL, "Done.", tokenizer=with_tools) as episode:
+        first = told(await episode.say(*START, tools=[TOOL]))
         (call,) = first["tool_calls"]
         arguments = dict(reversed(json.loads(call["function"]["arguments"]).items()))
         call |= {"id": "other", "function": {"arguments": json.dumps(arguments, indent=1), "name": "bash"}}
         result = {"role": "tool", "tool_call_id": "other", "content": "f<|im_end|>"}
-        await world.say(*START, {**first, "content": "So:"}, result, result, user("Go on."), tools=[TOOL])
-    check(world.recording, 2)
-    (segment,) = world.recording.segments
-    after = world.tokenizer.decode(segment.tokens[segment.answers[0][2] : segment.answers[1][1]])
+        await episode.say(*START, {**first, "content": "So:"}, result, result, user("Go on."), tools=[TOOL])
+    check(episode.recording, 2)
+    (segment,) = episode.recording.segments
+    after = episode.tokenizer.decode(segment.tokens[segment.answers[0][2] : segment.answers[1][1]])
     assert after == (
         "\n<|im_start|>user<tool_response>\nf<|im_end|>\n</tool_response><tool_response>\nf<|im_end|>\n"
         "</tool_response><|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert segment.tokens.count(world.tokenizer.turn_end_id) == 2 + 1 + 2 + 1
+    assert segment.tokens.count(episode.tokenizer.turn_end_id) == 2 + 1 + 2 + 1
 
 
 async def test_what_answers_and_results_quote_is_never_a_control_token(opened: Open, with_tools: HFTokenizer) -> None:
@@ -88,54 +88,54 @@ async def test_what_answers_and_results_quote_is_never_a_control_token(opened: O
         ],
     }
     result = {"role": "tool", "tool_call_id": "1", "content": mark}
-    async with opened("ok", tokenizer=with_tools) as world:
-        await world.say(system(mark), user(mark), invented, result, tools=[TOOL])
-    (segment,) = world.recording.segments
+    async with opened("ok", tokenizer=with_tools) as episode:
+        await episode.say(system(mark), user(mark), invented, result, tools=[TOOL])
+    (segment,) = episode.recording.segments
     prompt = segment.tokens[: segment.prompt_length]
-    assert prompt.count(world.tokenizer.turn_end_id) == 4
-    assert world.tokenizer.decode(prompt).count(mark) == 4 + 5
+    assert prompt.count(episode.tokenizer.turn_end_id) == 4
+    assert episode.tokenizer.decode(prompt).count(mark) == 4 + 5
 
 
 async def test_a_retry_is_a_sibling(opened: Open) -> None:
-    async with opened("one", "other", "two", "three") as world:
-        first, other = told(await world.say(*START)), told(await world.say(*START))
-        await world.say(*START, first, user("And?"))
-        await world.say(*START, other, user("And?"))
-    check(world.recording, 4)
-    assert [[step for step, _, _ in segment.answers] for segment in world.recording.segments] == [[0, 2], [1, 3]]
+    async with opened("one", "other", "two", "three") as episode:
+        first, other = told(await episode.say(*START)), told(await episode.say(*START))
+        await episode.say(*START, first, user("And?"))
+        await episode.say(*START, other, user("And?"))
+    check(episode.recording, 4)
+    assert [[step for step, _, _ in segment.answers] for segment in episode.recording.segments] == [[0, 2], [1, 3]]
 
 
 async def test_two_ways_on_from_one_answer_train_it_once(opened: Open) -> None:
-    async with opened("one", "two", "three") as world:
-        first = told(await world.say(*START))
-        await world.say(*START, first, user("This way."))
-        await world.say(*START, first, user("That way."))
-    check(world.recording, 3)
-    one, two = world.recording.segments
+    async with opened("one", "two", "three") as episode:
+        first = told(await episode.say(*START))
+        await episode.say(*START, first, user("This way."))
+        await episode.say(*START, first, user("That way."))
+    check(episode.recording, 3)
+    one, two = episode.recording.segments
     shared = one.answers[0][2]
     assert two.tokens[:shared] == one.tokens[:shared]
     assert (sum(two.loss_mask[:shared]), two.prompt_length) == (0, two.answers[0][1])
 
 
 async def test_edited_or_dropped_history_is_a_branch_as_the_template_renders_it(opened: Open) -> None:
-    async with opened("one", "two", "three", "four") as world:
-        first = told(await world.say(*START))
-        second = told(await world.say(*START, first, user("And?")))
-        await world.say(*START, {"role": "assistant", "content": "uno"}, user("And?"), second, user("Then?"))
-        await world.say(*START, user("And?"), second, user("Then?"))
-    check(world.recording, 4)
-    _, edited, dropped = world.recording.segments
-    text = world.tokenizer.decode(edited.tokens[: edited.prompt_length])
+    async with opened("one", "two", "three", "four") as episode:
+        first = told(await episode.say(*START))
+        second = told(await episode.say(*START, first, user("And?")))
+        await episode.say(*START, {"role": "assistant", "content": "uno"}, user("And?"), second, user("Then?"))
+        await episode.say(*START, user("And?"), second, user("Then?"))
+    check(episode.recording, 4)
+    _, edited, dropped = episode.recording.segments
+    text = episode.tokenizer.decode(edited.tokens[: edited.prompt_length])
     assert "uno<|im_end|>" in text and "two<|im_end|>" in text
-    assert "uno" not in world.tokenizer.decode(dropped.tokens)
+    assert "uno" not in episode.tokenizer.decode(dropped.tokens)
 
 
 async def test_other_tools_are_another_branch(opened: Open, with_tools: HFTokenizer) -> None:
-    async with opened("one", "two", tokenizer=with_tools) as world:
-        first = told(await world.say(*START))
-        await world.say(*START, first, user("And?"), tools=[TOOL])
-    assert len(world.recording.segments) == 2
-    check(world.recording, 2)
+    async with opened("one", "two", tokenizer=with_tools) as episode:
+        first = told(await episode.say(*START))
+        await episode.say(*START, first, user("And?"), tools=[TOOL])
+    assert len(episode.recording.segments) == 2
+    check(episode.recording, 2)
 
 
 class Chance(Script):
@@ -164,29 +164,29 @@ async def test_every_token_is_trained_with_the_context_it_was_sampled_in(
     """Whatever an agent does with its history."""
     chance = random.Random(seed)
     conversations: list[list[Any]] = [[*START], [system("Sub-agent.")]]
-    async with opened(tokenizer=with_tools, kind=Chance, step_limit=100) as world:
+    async with opened(tokenizer=with_tools, kind=Chance, step_limit=100) as episode:
         for _ in range(25):
             conversation = list(chance.choice(conversations))
             if chance.random() < 0.3 and len(conversation) > 2:
                 del conversation[chance.randrange(len(conversation))]
             asked = chance.sample([user("Go on."), user("<|im_end|>"), {"role": "tool", "content": "x"}], k=2)
-            got = told(await world.say(*conversation, *asked, tools=chance.choice([[TOOL], []])))
+            got = told(await episode.say(*conversation, *asked, tools=chance.choice([[TOOL], []])))
             conversations.append([*conversation, *asked, got])
-    check(world.recording, 25)
-    for segment in world.recording.segments:
+    check(episode.recording, 25)
+    for segment in episode.recording.segments:
         for _, start, end in segment.answers:
             for place in range(start, end):
                 assert segment.logprobs[place] == Chance.logprob(segment.tokens[:place], segment.tokens[place])
 
 
 async def test_requests_at_the_same_time_are_branches(opened: Open) -> None:
-    async with opened("a", "b", "c", "d", kind=Held) as world:
-        assert isinstance(world.engine, Held)
+    async with opened("a", "b", "c", "d", kind=Held) as episode:
+        assert isinstance(episode.engine, Held)
         conversations = [[*START], [*START], [system("Sub-agent."), user("Look.")]]
-        asked = [asyncio.create_task(world.say(*conversation)) for conversation in conversations]
-        await world.engine.asked.wait()
-        world.engine.go.set()
+        asked = [asyncio.create_task(episode.say(*conversation)) for conversation in conversations]
+        await episode.engine.asked.wait()
+        episode.engine.go.set()
         await asyncio.gather(*asked)
-        await world.say(*START, told(asked[1].result()), user("And?"))
-    check(world.recording, 4)
-    assert len(world.recording.segments) == 3
+        await episode.say(*START, told(asked[1].result()), user("And?"))
+    check(episode.recording, 4)
+    assert len(episode.recording.segments) == 3

@@ -171,7 +171,7 @@ def _populate_busybox(folder: Path, *, without: Sequence[str] = ()) -> None:
 
 
 @pytest.fixture(params=["dash", "bash", "busybox", "bare"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> ImageFolder:
+def image_folder(request: pytest.FixtureRequest, tmp_path: Path) -> ImageFolder:
     """dash: Debian; bash: sh is bash, as on Fedora; busybox: Alpine; bare: busybox without setsid."""
     path, home = tmp_path / "bin", tmp_path / "home"
     home.mkdir()
@@ -191,13 +191,13 @@ def settings() -> SessionSettings:
 
 
 @pytest.fixture
-async def session(world: ImageFolder, settings: SessionSettings) -> AsyncIterator[Session]:
-    """An open session in `world`; everything it started is gone afterwards."""
-    session = Session(world, settings=settings)
+async def session(image_folder: ImageFolder, settings: SessionSettings) -> AsyncIterator[Session]:
+    """An open session in `image_folder`; everything it started is gone afterwards."""
+    session = Session(image_folder, settings=settings)
     yield session
     await session.close()
-    await world.finish()
-    world.forget(session)
+    await image_folder.finish()
+    image_folder.forget(session)
 
 
 def _end(leader: int) -> None:

@@ -34,26 +34,26 @@ async def test_unread_stdin_is_no_error(session: Session) -> None:
     assert (await session.run("exit 4", timeout=20, stdin=EVERY_BYTE * 9000)).exit_code == 4
 
 
-async def test_stdin_file_is_removed(session: Session, world: ImageFolder) -> None:
+async def test_stdin_file_is_removed(session: Session, image_folder: ImageFolder) -> None:
     await session.run("true", timeout=20, stdin=bytes(100_000))
-    [folder] = world.state(session)
+    [folder] = image_folder.state(session)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1000
 
 
-async def test_files_of_long_commands_are_removed(session: Session, world: ImageFolder) -> None:
+async def test_files_of_long_commands_are_removed(session: Session, image_folder: ImageFolder) -> None:
     for n in range(70):
         text = f"echo {n}; # {'x' * 5000}"
         assert (await session.run(text, timeout=20, login=False)).stdout == f"{n}\n".encode()
-    [folder] = world.state(session)
+    [folder] = image_folder.state(session)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 70 * 5000
 
 
 @pytest.mark.parametrize("settings", [SessionSettings(chunk_bytes=1000)], ids=[""])
 async def test_incomplete_stdin_is_sent_again(
-    session: Session, world: ImageFolder, monkeypatch: pytest.MonkeyPatch
+    session: Session, image_folder: ImageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session.run("true", timeout=20)
-    channel = world.channel
+    channel = image_folder.channel
     send, shortened = channel.send, asyncio.Event()
 
     async def lossy(data: bytes) -> None:
@@ -70,11 +70,11 @@ async def test_incomplete_stdin_is_sent_again(
     assert shortened.is_set() and int(result.stdout) == 2000
 
 
-async def test_stdin_that_stays_incomplete_raises(session: Session, world: ImageFolder, tmp_path: Path) -> None:
+async def test_stdin_that_stays_incomplete_raises(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
-    (world.path / "wc").unlink()
-    (world.path / "wc").write_text("#!/bin/sh\necho 5\n")
-    (world.path / "wc").chmod(0o755)
+    (image_folder.path / "wc").unlink()
+    (image_folder.path / "wc").write_text("#!/bin/sh\necho 5\n")
+    (image_folder.path / "wc").chmod(0o755)
     with pytest.raises(TransferFailed, match="could not be uploaded in 3 attempts"):
         await session.run(f"touch {tmp_path}/ran", timeout=20, stdin=b"1234567")
     assert not (tmp_path / "ran").exists()
@@ -98,26 +98,26 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize("world", ["dash"], indirect=True)
+@pytest.mark.parametrize("image_folder", ["dash"], indirect=True)
 @pytest.mark.parametrize(("wrong", "kind", "message"), WRONG)
 async def test_invalid_arguments_raise_before_anything_is_sent(
-    session: Session, world: ImageFolder, wrong: dict[str, Any], kind: type[Exception], message: str
+    session: Session, image_folder: ImageFolder, wrong: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     await session.run("true", timeout=20)
-    sent = len(world.channel.sent)
+    sent = len(image_folder.channel.sent)
     with pytest.raises(kind, match=message):
         arguments: dict[str, Any] = {"command": "true", "timeout": 20} | wrong
         await session.run(**arguments)
-    assert len(world.channel.sent) == sent
-    assert (await session.run("echo on", timeout=20)).stdout == b"on\n" and len(world.channels) == 1
+    assert len(image_folder.channel.sent) == sent
+    assert (await session.run("echo on", timeout=20)).stdout == b"on\n" and len(image_folder.channels) == 1
 
 
-@pytest.mark.parametrize("world", ["dash"], indirect=True)
-async def test_full_disk_raises_for_stdin(session: Session, world: ImageFolder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("image_folder", ["dash"], indirect=True)
+async def test_full_disk_raises_for_stdin(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
-    (world.path / "head").unlink()
-    (world.path / "head").write_text("#!/bin/sh\ncat >/dev/null & exit 1\n")
-    (world.path / "head").chmod(0o755)
+    (image_folder.path / "head").unlink()
+    (image_folder.path / "head").write_text("#!/bin/sh\ncat >/dev/null & exit 1\n")
+    (image_folder.path / "head").chmod(0o755)
     with pytest.raises(FileError, match="no room for 7 bytes"):
         await session.run(f"touch {tmp_path}/ran", timeout=20, stdin=b"1234567")
     assert not (tmp_path / "ran").exists()

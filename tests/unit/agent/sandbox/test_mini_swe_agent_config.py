@@ -70,7 +70,9 @@ async def test_missing_interpreter_fails_the_command(session: Session) -> None:
     assert result.exit_code == 127 and b"no-such-program" in result.stdout
 
 
-@pytest.mark.parametrize(("world", "home"), [("dash", "/image"), ("busybox", "/profile")], indirect=["world"])
+@pytest.mark.parametrize(
+    ("image_folder", "home"), [("dash", "/image"), ("busybox", "/profile")], indirect=["image_folder"]
+)
 async def test_interpreter_has_the_variables_of_the_image(
     session: Session, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from swerl_agent.sandbox import ScrubFailed, Session, scrub_history
 
-pytestmark = pytest.mark.parametrize("world", ["dash", "busybox"], indirect=True)
+pytestmark = pytest.mark.parametrize("image_folder", ["dash", "busybox"], indirect=True)
 IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "protocol.file.allow=always"]
 
 

@@ -66,28 +66,28 @@ async def test_loop_variables_do_not_leak(session: Session, login: bool) -> None
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["dd", "no dd"])
-async def test_long_output_is_complete(world: ImageFolder, session: Session, blocks: bool) -> None:
+async def test_long_output_is_complete(image_folder: ImageFolder, session: Session, blocks: bool) -> None:
     if not blocks:
-        (world.path / "dd").unlink()
+        (image_folder.path / "dd").unlink()
     for last in (10_000, 100_000):  # below one piece of what is sent at once, and nine of them
         result = await session.run(f"seq 1 {last}", timeout=20, max_output=1 << 21)
         assert result.stdout == b"".join(b"%d\n" % number for number in range(1, last + 1))
 
 
 @pytest.mark.parametrize("login", [None, True, False])
-async def test_login_option_of_a_command_overrides_the_sessions(world: ImageFolder, login: bool | None) -> None:
-    (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }\n")
+async def test_login_option_of_a_command_overrides_the_sessions(image_folder: ImageFolder, login: bool | None) -> None:
+    (image_folder.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }\n")
     long = "#" * 10_000
-    async with Session(world, login=False) as session:
+    async with Session(image_folder, login=False) as session:
         for text in ("echo :$PROFILE; twice 1; echo $OLDPWD", f"echo :$PROFILE; twice 1; echo $OLDPWD\n{long}"):
             result = await session.run(text, timeout=20, login=login)
             assert result.stdout == (b":read\n1 1\n\n" if login else b":\n\n")
-    await world.finish()
-    world.forget(session)
+    await image_folder.finish()
+    image_folder.forget(session)
 
 
-async def test_login_profile_is_read_for_every_command(session: Session, world: ImageFolder) -> None:
-    (world.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }; V=plain\n")
+async def test_login_profile_is_read_for_every_command(session: Session, image_folder: ImageFolder) -> None:
+    (image_folder.home / ".profile").write_text("export PROFILE=read; twice() { echo $1 $1; }; V=plain\n")
     await session.run("true", timeout=20)
     assert (await session.run("twice $PROFILE; echo $V", timeout=20)).stdout == b"read read\nplain\n"
     await session.run("echo PROFILE=changed >>~/.profile", timeout=20)
@@ -95,22 +95,22 @@ async def test_login_profile_is_read_for_every_command(session: Session, world: 
     assert result.stdout == b"changed given\n"
 
 
-async def test_exiting_profile_fails_every_command(session: Session, world: ImageFolder) -> None:
+async def test_exiting_profile_fails_every_command(session: Session, image_folder: ImageFolder) -> None:
     await session.run("echo 'echo leaving; exit 9' >~/.profile", timeout=20)
     for _ in range(2):
         result = await session.run("echo never", timeout=20)
         assert (result.exit_code, result.stdout) == (9, b"leaving\n")
     await session.run("true", timeout=20)
-    (world.home / ".profile").write_text("")
+    (image_folder.home / ".profile").write_text("")
     await session.run("true", timeout=20)
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_hanging_profile_times_out(session: Session, world: ImageFolder) -> None:
+async def test_hanging_profile_times_out(session: Session, image_folder: ImageFolder) -> None:
     await session.run("echo 'sleep 1000' >~/.profile", timeout=20)
     result = await session.run("echo never", timeout=1)
     assert result.timed_out and result.stdout == b""
-    (world.home / ".profile").write_text("")
+    (image_folder.home / ".profile").write_text("")
     await session.run("true", timeout=1)
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
@@ -129,18 +129,18 @@ async def test_invalid_utf8_is_kept_as_bytes_and_replaced_in_text(session: Sessi
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-async def test_short_output_of_any_byte_is_complete(session: Session, world: ImageFolder, locale: str) -> None:
-    world.variables["LC_ALL"] = locale
+async def test_short_output_of_any_byte_is_complete(session: Session, image_folder: ImageFolder, locale: str) -> None:
+    image_folder.variables["LC_ALL"] = locale
     for value in (0, 1, 8, 9, 10, 13, 27, 31, 32, 37, 92, 126, 127, 128, 129, 130, 133, 136, 152, 160, 195, 255):
         byte = f"\\{value:03o}"
         each = await session.run(f"printf 'a{byte}b{byte}\\n\\n'; printf '{byte}' >&2", timeout=30)
         assert (each.stdout, each.stderr) == (b"a%cb%c\n\n" % (value, value), b"%c" % value)
 
 
-async def test_short_plain_output_needs_no_program(session: Session, world: ImageFolder) -> None:
+async def test_short_plain_output_needs_no_program(session: Session, image_folder: ImageFolder) -> None:
     await session.open()
     for name in ("wc", "head", "tail"):
-        (world.path / name).unlink()
+        (image_folder.path / name).unlink()
     result = await session.run("printf ' a\\\\n\\tb'; printf '%s\\n' '$x *' >&2", timeout=20)
     assert (result.stdout, result.stderr) == (b" a\\n\tb", b"$x *\n")
 
@@ -176,7 +176,7 @@ async def test_megabyte_of_output(session: Session) -> None:
     assert result.stdout == b"x" * (1 << 20)
 
 
-async def test_daemon_with_open_outputs_does_not_delay_the_result(session: Session, world: ImageFolder) -> None:
+async def test_daemon_with_open_outputs_does_not_delay_the_result(session: Session, image_folder: ImageFolder) -> None:
     started = time.monotonic()
     result = await session.run("(sleep 30; echo late) & echo now", timeout=25)
     assert result.stdout == b"now\n" and time.monotonic() - started < 10
@@ -191,7 +191,7 @@ async def test_timeout_kills_the_command_and_keeps_its_output(session: Session) 
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
 
 
-async def test_kill_reaches_every_process_of_the_command(session: Session, world: ImageFolder) -> None:
+async def test_kill_reaches_every_process_of_the_command(session: Session, image_folder: ImageFolder) -> None:
     inner = "trap '' TERM; while :; do sleep 1; done"
     nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # nobody else on this machine sleeps as long
     await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=3)
@@ -221,10 +221,10 @@ async def test_standard_input_is_empty(session: Session) -> None:
     assert (await session.run("cat; echo end", timeout=20)).stdout == b"end\n"
 
 
-async def test_many_commands_leave_few_files(session: Session, world: ImageFolder) -> None:
+async def test_many_commands_leave_few_files(session: Session, image_folder: ImageFolder) -> None:
     for n in range(70):
         assert (await session.run(f"echo {n}", timeout=20, login=False)).stdout == f"{n}\n".encode()
-    [folder], [notes] = world.state(session), world.notes(session)
+    [folder], [notes] = image_folder.state(session), image_folder.notes(session)
     assert len([*folder.iterdir(), *notes.iterdir()]) < 250
     assert sum(path.stat().st_size for path in folder.glob("*.out")) < 10
 
@@ -260,30 +260,34 @@ async def test_file_errors_name_the_cause(session: Session, tmp_path: Path) -> N
         await session.read_file(str(tmp_path / "big"), limit=99)
 
 
-def digests(world: ImageFolder, first: str) -> None:
+def digests(image_folder: ImageFolder, first: str) -> None:
     """Give the image a sha256sum that does `first`."""
-    (world.home / ".profile").write_text(f"PATH={world.path}\n")  # /etc/profile of this machine has its own programs
-    (world.path / "sha256sum").unlink()
-    (world.path / "sha256sum").write_text(f'#!/bin/sh\n{first}\nexec {shutil.which("sha256sum")} "$@"\n')
-    (world.path / "sha256sum").chmod(0o755)
+    (image_folder.home / ".profile").write_text(
+        f"PATH={image_folder.path}\n"
+    )  # /etc/profile of this machine has its own programs
+    (image_folder.path / "sha256sum").unlink()
+    (image_folder.path / "sha256sum").write_text(f'#!/bin/sh\n{first}\nexec {shutil.which("sha256sum")} "$@"\n')
+    (image_folder.path / "sha256sum").chmod(0o755)
 
 
-async def test_damaged_file_is_fetched_again(session: Session, world: ImageFolder, tmp_path: Path) -> None:
-    digests(world, f"[ -e {tmp_path}/told ] || {{ : >{tmp_path}/told; printf '%064d  -\\n' 0; exit; }}")
+async def test_damaged_file_is_fetched_again(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
+    digests(image_folder, f"[ -e {tmp_path}/told ] || {{ : >{tmp_path}/told; printf '%064d  -\\n' 0; exit; }}")
     (tmp_path / "file").write_bytes(b"content")
     assert await session.read_file(str(tmp_path / "file")) == b"content"
     assert (tmp_path / "told").exists()
 
 
-async def test_file_that_stays_damaged_raises(session: Session, world: ImageFolder, tmp_path: Path) -> None:
-    digests(world, "printf '%064d  -\\n' 0; exit")
+async def test_file_that_stays_damaged_raises(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
+    digests(image_folder, "printf '%064d  -\\n' 0; exit")
     (tmp_path / "file").write_bytes(b"content")
     with pytest.raises(TransferFailed, match="7 bytes arrived damaged 3 times"):
         await session.read_file(str(tmp_path / "file"))
 
 
-async def test_without_sha256sum_file_bytes_are_counted(session: Session, world: ImageFolder, tmp_path: Path) -> None:
-    (world.home / ".profile").write_text(f"PATH={world.path}\n")
-    (world.path / "sha256sum").unlink()
+async def test_without_sha256sum_file_bytes_are_counted(
+    session: Session, image_folder: ImageFolder, tmp_path: Path
+) -> None:
+    (image_folder.home / ".profile").write_text(f"PATH={image_folder.path}\n")
+    (image_folder.path / "sha256sum").unlink()
     await session.write_file(str(tmp_path / "file"), b"content")
     assert await session.read_file(str(tmp_path / "file")) == b"content"

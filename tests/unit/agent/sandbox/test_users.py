@@ -44,7 +44,7 @@ def image(folder: Path, way: str) -> ImageFolder:
 
 
 @pytest.fixture(params=WAYS)
-def world(request: pytest.FixtureRequest, open_folder: Path) -> ImageFolder:
+def image_folder(request: pytest.FixtureRequest, open_folder: Path) -> ImageFolder:
     return image(open_folder, request.param)
 
 
@@ -105,19 +105,19 @@ async def test_user_needs_access_to_the_working_directory(session: Session, open
     assert "cannot change to the working directory" in result.output
 
 
-@pytest.mark.parametrize("world", ["setpriv"], indirect=True)
+@pytest.mark.parametrize("image_folder", ["setpriv"], indirect=True)
 async def test_setpriv_accepts_a_number_without_a_name(session: Session) -> None:
     result = await session.run("id -u; id -g; id -G; echo $HOME $USER", timeout=20, user="4711")
     assert result.stdout == b"4711\n4711\n4711\n/ 4711\n"
 
 
-@pytest.mark.parametrize("world", ["su"], indirect=True)
+@pytest.mark.parametrize("image_folder", ["su"], indirect=True)
 async def test_number_without_a_name_needs_setpriv(session: Session) -> None:
     result = await session.run("id -u", timeout=20, user="4711")
     assert result.exit_code == 126 and "needs setpriv" in result.output
 
 
-@pytest.mark.parametrize("world", [""], indirect=True)
+@pytest.mark.parametrize("image_folder", [""], indirect=True)
 async def test_image_without_setpriv_runuser_or_su_is_named(session: Session) -> None:
     result = await session.run("echo ran", timeout=20, user="nobody")
     assert result.exit_code == 126 and "neither setpriv nor runuser nor su" in result.output

@@ -133,96 +133,99 @@ class ReconciledEval:
 
 
 @pytest.fixture
-def world(spec: Spec) -> ReconciledEval:
+def reconciled(spec: Spec) -> ReconciledEval:
     return ReconciledEval(spec)
 
 
-async def test_an_evaluation_with_an_endpoint_completes_and_cleans_up(world: ReconciledEval) -> None:
-    await world.look(2)
-    world.pass_preflight()
-    await world.look()
-    assert world.api.names("jobs") == ["nightly-shards"]
-    assert (world.api.names("serviceaccounts"), world.api.names("configmaps")) == (
+async def test_an_evaluation_with_an_endpoint_completes_and_cleans_up(reconciled: ReconciledEval) -> None:
+    await reconciled.look(2)
+    reconciled.pass_preflight()
+    await reconciled.look()
+    assert reconciled.api.names("jobs") == ["nightly-shards"]
+    assert (reconciled.api.names("serviceaccounts"), reconciled.api.names("configmaps")) == (
         ["nightly.eval-driver"],
         ["nightly.eval"],
     )
-    world.say("0", total=8, done=3, resolved=1, errors=0)
-    assert (await world.look())["progress"] == "3/8"
-    world.end("nightly-shards")
-    assert (await world.look(2))["phase"] == "Merging"
-    world.end("nightly-merge")
-    world.say("merge", total=8, done=8, resolved=5, errors=0, rate=0.625, passAtK={"1": 0.625})
-    status = await world.look(3)
+    reconciled.say("0", total=8, done=3, resolved=1, errors=0)
+    assert (await reconciled.look())["progress"] == "3/8"
+    reconciled.end("nightly-shards")
+    assert (await reconciled.look(2))["phase"] == "Merging"
+    reconciled.end("nightly-merge")
+    reconciled.say("merge", total=8, done=8, resolved=5, errors=0, rate=0.625, passAtK={"1": 0.625})
+    status = await reconciled.look(3)
     assert (status["phase"], status["resolved"], status["passAtK"]) == ("Complete", 5, {"1": 0.625})
-    assert not [name for kind in ("jobs", "pods", "configmaps") for name in world.api.names(kind)]
+    assert not [name for kind in ("jobs", "pods", "configmaps") for name in reconciled.api.names(kind)]
 
 
 async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Spec) -> None:
     source = {"image": {"reference": "data:1", "path": "/data/model"}}
-    world = ReconciledEval(engine_spec | {"model": {"source": source}})
-    await world.look(2)
-    world.pass_preflight()
-    await world.look()
-    assert world.api.names("rayclusters") == ["nightly-engines"] and world.api.names("jobs") == []
+    reconciled = ReconciledEval(engine_spec | {"model": {"source": source}})
+    await reconciled.look(2)
+    reconciled.pass_preflight()
+    await reconciled.look()
+    assert reconciled.api.names("rayclusters") == ["nightly-engines"] and reconciled.api.names("jobs") == []
     labels = {
         "swerl.dev/evaluation": "nightly", "swerl.dev/role": "driver", "ray.io/node-type": "head",
         "ray.io/cluster": "nightly-engines",
     }  # fmt: skip
     head = {"metadata": {"name": "head", "labels": labels}, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
-    world.api.kept["pods", "head"] = head
-    status = await world.look(3)
-    assert status["submission"] == "uid-1-0" and world.api.names("jobs") == []
-    world.ray.serving = 1
-    await world.look()
-    assert world.api.names("jobs") == ["nightly-shards"]
-    world.end("nightly-shards")
-    await world.look(2)
-    assert world.api.names("rayclusters") == [] and world.api.names("jobs") == ["nightly-shards", "nightly-merge"]
+    reconciled.api.kept["pods", "head"] = head
+    status = await reconciled.look(3)
+    assert status["submission"] == "uid-1-0" and reconciled.api.names("jobs") == []
+    reconciled.ray.serving = 1
+    await reconciled.look()
+    assert reconciled.api.names("jobs") == ["nightly-shards"]
+    reconciled.end("nightly-shards")
+    await reconciled.look(2)
+    assert reconciled.api.names("rayclusters") == [] and reconciled.api.names("jobs") == [
+        "nightly-shards",
+        "nightly-merge",
+    ]
 
 
-async def test_objects_of_an_earlier_evaluation_are_waited_for(world: ReconciledEval) -> None:
+async def test_objects_of_an_earlier_evaluation_are_waited_for(reconciled: ReconciledEval) -> None:
     old = {"metadata": {"name": "nightly-shards", "ownerReferences": [{"uid": "uid-0"}]}, "status": {}}
-    world.api.kept["jobs", "nightly-shards"] = old
-    status = await world.look(2)
-    assert status["phase"] == "Blocked" and world.api.names("pods") == []
-    del world.api.kept["jobs", "nightly-shards"]
-    await world.look()
-    assert world.api.names("pods") == ["nightly-preflight"]
+    reconciled.api.kept["jobs", "nightly-shards"] = old
+    status = await reconciled.look(2)
+    assert status["phase"] == "Blocked" and reconciled.api.names("pods") == []
+    del reconciled.api.kept["jobs", "nightly-shards"]
+    await reconciled.look()
+    assert reconciled.api.names("pods") == ["nightly-preflight"]
 
 
-async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(world: ReconciledEval) -> None:
-    await world.look(2)
-    world.pass_preflight()
-    await world.look()
-    world.api.evaluation["spec"]["suspend"] = True
-    assert (await world.look(2))["phase"] == "Suspended" and world.api.names("jobs") == []
-    world.api.evaluation["spec"]["suspend"] = False
-    await world.look(2)
-    world.pass_preflight()
-    await world.look()
-    assert world.api.names("jobs") == ["nightly-shards"]
+async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(reconciled: ReconciledEval) -> None:
+    await reconciled.look(2)
+    reconciled.pass_preflight()
+    await reconciled.look()
+    reconciled.api.evaluation["spec"]["suspend"] = True
+    assert (await reconciled.look(2))["phase"] == "Suspended" and reconciled.api.names("jobs") == []
+    reconciled.api.evaluation["spec"]["suspend"] = False
+    await reconciled.look(2)
+    reconciled.pass_preflight()
+    await reconciled.look()
+    assert reconciled.api.names("jobs") == ["nightly-shards"]
 
 
-async def test_missing_objects_are_reported_together(world: ReconciledEval) -> None:
-    del world.api.kept["persistentvolumeclaims", "models"], world.api.kept["persistentvolumeclaims", "runs"]
-    status = await world.look(2)
+async def test_missing_objects_are_reported_together(reconciled: ReconciledEval) -> None:
+    del reconciled.api.kept["persistentvolumeclaims", "models"], reconciled.api.kept["persistentvolumeclaims", "runs"]
+    status = await reconciled.look(2)
     (condition,) = status["conditions"]
     assert condition["reason"] == "VolumeClaimMissing"
     for words in ("'models' named by spec.model.endpoint.tokenizer", "'runs' named by spec.output.volume"):
         assert words in condition["message"]
-    assert world.api.names("pods") == []
+    assert reconciled.api.names("pods") == []
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
 async def test_without_a_node_that_could_hold_an_episode_nothing_starts(spec: Spec, kind: str) -> None:
     allocatable = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "50Gi", "pods": "110"}
     node = {"metadata": {"name": "node"}, "status": {"allocatable": allocatable}}
-    world = ReconciledEval(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="on")
-    world.api.kept["nodes", "node"] = node
-    status = await world.look(2)
+    reconciled = ReconciledEval(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="on")
+    reconciled.api.kept["nodes", "node"] = node
+    status = await reconciled.look(2)
     (condition,) = status["conditions"]
     assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
-    assert f"lower spec.{kind}.resources" in condition["message"] and world.api.names("pods") == []
+    assert f"lower spec.{kind}.resources" in condition["message"] and reconciled.api.names("pods") == []
     fitting = ReconciledEval(spec, capacity_check="on")
     fitting.api.kept["nodes", "node"] = node
     await fitting.look(2)

@@ -268,5 +268,5 @@ class FakeApiServer:
 
 
 @pytest.fixture
-def world() -> Callable[..., FakeApiServer]:
+def make_api_server() -> Callable[..., FakeApiServer]:
     return FakeApiServer

@@ -77,9 +77,9 @@ class Operator:
             self.informer.on_pod_event(event, body)
 
 
-def spent(world: Any, name: str) -> bool:
+def spent(api_server: Any, name: str) -> bool:
     """Whether the written status covers all Pods: what a client waits for is written by then."""
-    group = next((g for g in world.sandboxes.values() if name.startswith(f"swesb-{g['metadata']['name']}-")), None)
+    group = next((g for g in api_server.sandboxes.values() if name.startswith(f"swesb-{g['metadata']['name']}-")), None)
     return group is None or group.get("status", {}).get("replicas", 0) == group["spec"]["replicas"]
 
 

@@ -18,11 +18,11 @@ from swerl_operator.sandboxes.settings import SandboxSettings
 from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, Operator, settle, spent
 
 
-def deliver_some(chance: random.Random, world: Any, operator: Operator) -> None:
+def deliver_some(chance: random.Random, server: Any, operator: Operator) -> None:
     """Deliver some events: out of order, some twice, some never (a list repairs that)."""
     for _ in range(chance.randint(0, 6)):
-        if world.events:
-            event = world.events.pop(chance.randrange(min(4, len(world.events))))
+        if server.events:
+            event = server.events.pop(chance.randrange(min(4, len(server.events))))
             if chance.random() > 0.03:
                 operator.deliver(*event)
             if chance.random() < 0.1:
@@ -30,9 +30,9 @@ def deliver_some(chance: random.Random, world: Any, operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_no_history_creates_an_ordinal_twice(seed: int, world: Callable[..., Any]) -> None:
+async def test_no_history_creates_an_ordinal_twice(seed: int, make_api_server: Callable[..., Any]) -> None:
     chance = random.Random(seed)
-    server = world(chance, flaky=0.05)
+    server = make_api_server(chance, flaky=0.05)
     operator = Operator(server)
     for step in range(400):
         if step < 300 and chance.random() < 0.05:
@@ -76,8 +76,8 @@ async def drain(server: Any, operator: Operator) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_a_group_of_eight_costs_three_writes_per_sandbox(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_a_group_of_eight_costs_three_writes_per_sandbox(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", replicas=8)
     await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
@@ -91,8 +91,8 @@ async def test_a_group_of_eight_costs_three_writes_per_sandbox(world: Callable[.
     assert by_client + server.writes.total() <= 3 * 8
 
 
-async def test_a_refused_pod_fails_its_group_with_the_servers_message(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_a_refused_pod_fails_its_group_with_the_servers_message(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", image="forbidden/image")
     await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Failed")
@@ -101,8 +101,8 @@ async def test_a_refused_pod_fails_its_group_with_the_servers_message(world: Cal
     assert finished["reason"] == "PodRejected" and "not allowed here" in finished["message"]
 
 
-async def test_refused_groups_do_not_block_their_job(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_refused_groups_do_not_block_their_job(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server)
     for number in range(3):
         server.declare(f"unwelcome-{number}", image="unwelcome/image")
@@ -112,8 +112,8 @@ async def test_refused_groups_do_not_block_their_job(world: Callable[..., Any]) 
     assert all(name.startswith("swesb-g-") for name in server.pods)
 
 
-async def test_a_group_without_its_lease_is_deleted(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_a_group_without_its_lease_is_deleted(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server)
     server.declare("g", owner="nobody")
     await settle(server, operator, lambda: not server.sandboxes and not server.pods)
@@ -121,8 +121,8 @@ async def test_a_group_without_its_lease_is_deleted(world: Callable[..., Any]) -
     assert not server.sandboxes
 
 
-async def test_the_policy_is_in_place_before_the_first_pod(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_the_policy_is_in_place_before_the_first_pod(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server)
     server.declare("g")
     await settle(server, operator, lambda: bool(server.pods))
@@ -131,8 +131,8 @@ async def test_the_policy_is_in_place_before_the_first_pod(world: Callable[..., 
     assert spec["policyTypes"] == ["Ingress", "Egress"] and "egress" not in spec and "ingress" not in spec
 
 
-async def test_the_policy_is_deleted_after_its_namespace_was_idle(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_the_policy_is_deleted_after_its_namespace_was_idle(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     policies = DenyAllPolicy(server, SandboxSettings())
     in_use = {"ns"}
     await policies.ensure("ns")
@@ -147,8 +147,8 @@ async def test_the_policy_is_deleted_after_its_namespace_was_idle(world: Callabl
     assert server.policies, "a policy that was removed is made again"
 
 
-async def test_a_changed_or_deleted_policy_in_use_is_restored(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_a_changed_or_deleted_policy_in_use_is_restored(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     policies = DenyAllPolicy(server, SandboxSettings())
     await policies.ensure("ns")
     right = server.policies["swerl-deny-all"]["spec"]
@@ -161,8 +161,8 @@ async def test_a_changed_or_deleted_policy_in_use_is_restored(world: Callable[..
     assert server.policies["swerl-deny-all"]["spec"] == right
 
 
-async def test_only_groups_without_a_network_need_a_policy(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_only_groups_without_a_network_need_a_policy(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server)
     server.declare("open", egress="allow")
     await settle(server, operator, lambda: len(server.pods) == 4)
@@ -177,8 +177,8 @@ async def test_only_groups_without_a_network_need_a_policy(world: Callable[..., 
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_only_a_leader_deletes_policies_at_its_end(leads: bool, world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_only_a_leader_deletes_policies_at_its_end(leads: bool, make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server)
     server.declare("g", replicas=1)
     await settle(server, operator, lambda: bool(server.pods))
@@ -190,8 +190,8 @@ async def test_only_a_leader_deletes_policies_at_its_end(leads: bool, world: Cal
     assert bool(server.policies) is not leads
 
 
-async def test_metrics_are_counted(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_metrics_are_counted(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", replicas=4)
     await settle(server, operator, lambda: server.sandboxes["g"].get("status", {}).get("phase") == "Ready")
@@ -202,8 +202,8 @@ async def test_metrics_are_counted(world: Callable[..., Any]) -> None:
     await operator.die()
 
 
-async def test_an_event_before_the_answer_frees_no_slot(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_an_event_before_the_answer_frees_no_slot(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server, SandboxSettings(start_window=2, slot_timeout=60))
     create = server.create
 
@@ -223,8 +223,8 @@ async def test_an_event_before_the_answer_frees_no_slot(world: Callable[..., Any
     await operator.die()
 
 
-async def test_a_new_operator_counts_running_pods_before_it_admits_a_group(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_a_new_operator_counts_running_pods_before_it_admits_a_group(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     first = Operator(server)
     server.declare("young", replicas=4, maxConcurrent=LIMIT)
     await settle(server, first, lambda: len(server.pods) == 4)
@@ -243,8 +243,8 @@ async def test_a_new_operator_counts_running_pods_before_it_admits_a_group(world
     assert not [name for name in server.pods if "old" in name]
 
 
-async def test_pods_gated_from_the_start_occupy_no_slot(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_pods_gated_from_the_start_occupy_no_slot(make_api_server: Callable[..., Any]) -> None:
+    server = make_api_server(random.Random(0))
     server.gates = [{"name": "kueue.x-k8s.io/admission"}]
     operator = Operator(server, SandboxSettings(slot_timeout=60.0))
     server.declare("g", replicas=64)

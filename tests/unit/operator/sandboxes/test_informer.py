@@ -14,9 +14,9 @@ from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, SETTINGS, Op
 
 
 async def test_a_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone(
-    world: Callable[..., Any],
+    make_api_server: Callable[..., Any],
 ) -> None:
-    server, opened = world(random.Random(0)), []
+    server, opened = make_api_server(random.Random(0)), []
 
     async def stream(url: str, version: int, *, labels: str = "") -> AsyncIterator[tuple[str, dict[str, Any]]]:
         if "pods" in url:
@@ -37,8 +37,10 @@ async def test_a_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone
     assert opened[1] == 70
 
 
-async def test_a_group_replaced_without_an_event_keeps_no_place_in_the_queue(world: Callable[..., Any]) -> None:
-    server = world(random.Random(0))
+async def test_a_group_replaced_without_an_event_keeps_no_place_in_the_queue(
+    make_api_server: Callable[..., Any],
+) -> None:
+    server = make_api_server(random.Random(0))
     operator = Operator(server)
     server.declare("first", replicas=LIMIT, maxConcurrent=LIMIT)
     await settle(server, operator, lambda: len(server.pods) == LIMIT and spent(server, "swesb-first-0"))

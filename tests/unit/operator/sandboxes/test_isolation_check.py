@@ -17,8 +17,8 @@ REACHED = "tcp 192.0.2.1 6443\nended 0\n"
 
 
 @pytest.fixture
-async def server(world: Callable[..., Any]) -> Any:
-    return world(random.Random(1))
+async def server(make_api_server: Callable[..., Any]) -> Any:
+    return make_api_server(random.Random(1))
 
 
 @pytest.fixture
