@@ -2,28 +2,64 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from .base import ApiModel, Fraction, NonNegative, Positive, RelativePath, Rule, immutable
 
+RatioLevel = Literal["token", "sequence", "geometric"]
+ImportPath = Annotated[str, Field(max_length=256, pattern=r"^([A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+)?$")]
+
+
+class RejectionSpec(ApiModel):
+    """Removes tokens from the loss whose importance ratio lies outside bounds; their weights play no part."""
+
+    level: RatioLevel = "geometric"
+    """Ratio per token, product over the sequence, or geometric mean over the sequence."""
+    low: float = Field(default=0.99, ge=0)
+    """Lower bound of the ratio."""
+    high: float = Field(default=1.01, gt=0)
+    """Upper bound of the ratio."""
+
+    cel_rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("self.low < self.high", "correction.rejection.low must be below correction.rejection.high", ".low"),
+    )
+
 
 class CorrectionSpec(ApiModel):
-    """Importance correction for the gap between the engines' and the trainer's probabilities."""
+    """Importance correction for the gap between the probabilities that sampled the tokens and the trainer's."""
 
-    mode: Literal["none", "tis", "mis"] = "none"
-    """none; tis: truncate importance ratios at `high`; mis: mask what lies outside [low, high]."""
-    level: Literal["token", "sequence"] = "token"
-    """Ratio per token or per sequence."""
+    mode: Literal["auto", "none", "truncate", "clip", "mask"] = "auto"
+    """truncate: ratios above `high` count as `high` (TIS); clip: into [low, high]; mask: tokens outside [low, high]
+    leave the loss (MIS); none: every weight is 1; auto: truncate when maxStaleness > 0, else none."""
+    level: RatioLevel = "token"
+    """Ratio per token, product over the sequence, or geometric mean over the sequence."""
     low: float = Field(default=0.0, ge=0)
-    """Lower bound of the ratio (mis)."""
+    """Lower bound of the ratio (clip, mask)."""
     high: float = Field(default=2.0, gt=0)
-    """Upper bound of the ratio (tis, mis)."""
+    """Upper bound of the ratio."""
+    veto: float = Field(default=0.0, ge=0, lt=1)
+    """A sequence leaves the loss when the ratio of one of its tokens is below this, e.g. 1e-4; 0 is off."""
+    batch_normalisation: bool = False
+    """Divide the weights by their mean over the batch."""
+    rejection: RejectionSpec | None = None
+    """Bounds outside which tokens leave the loss, beside the weights of `mode`."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.low < self.high", "correction.low must be below correction.high", ".low"),
     )
+
+
+class LrSchedule(ApiModel):
+    """Learning rate over the steps."""
+
+    decay: Literal["constant", "linear", "cosine"] = "constant"
+    """After the warm-up: constant, or down to `floor` at the last step."""
+    warmup_steps: NonNegative = 0
+    """Steps over which the rate rises linearly to its full value."""
+    floor: Fraction = 0.0
+    """The lowest rate of a decay, as a share of the full one."""
 
 
 class StepwiseSpec(ApiModel):
@@ -46,15 +82,25 @@ class SupervisedData(ApiModel):
     """Demonstrations per optimizer step."""
     lr: float = Field(default=1e-5, gt=0, le=1)
     """Learning rate of the supervised steps."""
+    lr_schedule: LrSchedule = Field(default_factory=LrSchedule)
+    """Warm-up and decay over the supervised steps."""
 
 
 class AlgorithmSpec(ApiModel):
     """How the policy is improved."""
 
-    name: Literal["grpo", "gspo", "reinforce", "sft"] = Field(
-        default="grpo", json_schema_extra=immutable("algorithm.name")
-    )
-    """grpo: group advantages, token ratios; gspo: sequence ratios; reinforce: no ratio; sft: supervised only."""
+    name: Literal[
+        "grpo", "gspo", "cispo", "rloo", "reinforce", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "sft"
+    ] = Field(default="grpo", json_schema_extra=immutable("algorithm.name"))
+    """grpo: group advantages, token ratios; gspo: sequence ratios; cispo: clipped ratios as weights; rloo:
+    leave-one-out advantages; reinforce: no ratio; reinforce_plus_plus: advantages normalised over the batch, with
+    `_baseline` after the group's mean was subtracted; sft: supervised only."""
+    loss: ImportPath = ""
+    """Own loss, as `package.module.function`, instead of that of `name`; see docs/algorithms.md."""
+    advantage: ImportPath = ""
+    """Own advantages, as `package.module.function`, instead of those of `name`."""
+    reward: ImportPath = ""
+    """Own reward of an episode, as `package.module.function`, instead of 1 and `unresolvedReward`."""
     steps: Positive = 100
     """Training steps, each one batch of `promptsPerStep` groups; may be raised while the job runs (next attempt)."""
     prompts_per_step: Positive = Field(default=8, json_schema_extra=immutable("algorithm.promptsPerStep"))
@@ -64,7 +110,9 @@ class AlgorithmSpec(ApiModel):
     minibatches: Positive = 1
     """Optimizer updates per training step."""
     lr: float = Field(default=1e-6, gt=0, le=1)
-    """Learning rate, constant."""
+    """Learning rate."""
+    lr_schedule: LrSchedule = Field(default_factory=LrSchedule)
+    """Warm-up and decay of the learning rate over `steps`."""
     weight_decay: float = Field(default=0.1, ge=0, le=1)
     """AdamW weight decay."""
     max_grad_norm: float = Field(default=1.0, gt=0)
@@ -73,14 +121,28 @@ class AlgorithmSpec(ApiModel):
     """Ratios below 1 - clipLow give no gradient when the advantage is negative."""
     clip_high: float = Field(default=0.28, ge=0, le=10)
     """Ratios above 1 + clipHigh give no gradient when the advantage is positive."""
+    dual_clip: float = Field(default=0.0, ge=0)
+    """Upper bound, as a multiple of the advantage, of a token's loss when its advantage is negative (dual-clip PPO);
+    above 1, or 0 for none."""
+    old_logprobs: Literal["trainer", "rollout"] = "trainer"
+    """Log-probabilities that ratios compare with: trainer: the policy's at the start of the step; rollout: the
+    engines', so that the ratio also covers staleness and mismatch."""
     kl_coef: float = Field(default=0.0, ge=0)
     """Weight of the KL penalty against the start model; 0 loads no reference model."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    """Estimate of the KL divergence per token: k1, the log-ratio; k2, half its square; k3, unbiased and never negative.
+    The gradient of k1 as a loss is 0 in expectation: use it with klIn reward."""
+    kl_in: Literal["loss", "reward"] = "loss"
+    """Penalty per token in the loss, or summed over the trajectory and subtracted from its reward."""
     entropy_coef: float = Field(default=0.0, ge=0)
     """Weight of the entropy bonus."""
     advantage_normalisation: Literal["std", "none"] = "std"
     """Divide advantages by the group's standard deviation, or not (Dr. GRPO)."""
-    loss_aggregation: Literal["token", "sequence"] = "token"
-    """Mean over all tokens of the batch, or mean of the sequences' means."""
+    loss_aggregation: Literal["token", "sequence", "trajectory", "constant"] = "token"
+    """Mean over all tokens of the batch; mean of the sequences' means; mean of the trajectories' means; constant: the
+    trajectories' sums, divided by `lengthConstant` and their number (Dr. GRPO)."""
+    length_constant: NonNegative = 0
+    """Tokens that each trajectory's sum is divided by with lossAggregation constant; the same for every batch."""
     oversampling: float = Field(default=1.0, ge=1, le=8)
     """Groups started per step = ceil(promptsPerStep * oversampling); the first complete ones are used."""
     dynamic_filter: bool = True
@@ -120,9 +182,45 @@ class AlgorithmSpec(ApiModel):
         Rule("self.clipLow <= self.clipHigh", "algorithm.clipLow must not exceed algorithm.clipHigh", ".clipLow"),
         Rule("self.name != 'sft' || has(self.sft)", "algorithm.name sft needs algorithm.sft", ".sft"),
         Rule(
-            "self.name in ['sft', 'reinforce'] || self.groupSize >= 2",
+            "self.groupSize >= 2 || self.name in ['sft', 'reinforce', 'reinforce_plus_plus'] || self.advantage != ''",
             "algorithm.groupSize must be at least 2: advantages compare the episodes of a group",
             ".groupSize",
+        ),
+        Rule(
+            "self.dualClip == 0.0 || self.dualClip > 1.0",
+            "algorithm.dualClip must be above 1, or 0 for none",
+            ".dualClip",
+        ),
+        Rule(
+            "self.lossAggregation != 'constant' || self.lengthConstant > 0",
+            "algorithm.lossAggregation constant needs algorithm.lengthConstant",
+            ".lengthConstant",
+        ),
+        Rule(
+            "!self.stepwise.enabled || (self.klIn == 'loss' && self.advantage == ''"
+            " && self.name in ['grpo', 'gspo', 'cispo', 'reinforce', 'sft'])",
+            "algorithm.stepwise needs klIn loss and name grpo, gspo, cispo or reinforce without own advantage",
+            ".stepwise",
+        ),
+        Rule(
+            "self.maxStaleness == 0 || self.name == 'sft' || self.oldLogprobs == 'rollout'"
+            " || self.correction.mode != 'none'",
+            "algorithm.correction.mode none with maxStaleness > 0 would train stale episodes as if they were on-policy;"
+            " use auto, truncate, clip or mask, or oldLogprobs rollout",
+            ".correction",
+        ),
+        Rule(
+            "self.oldLogprobs == 'trainer' || (self.name != 'reinforce' && self.correction.mode in ['auto', 'none']"
+            " && self.correction.veto == 0.0 && !has(self.correction.rejection))",
+            "algorithm.oldLogprobs rollout needs a loss with a ratio (not reinforce) and leaves nothing to correct:"
+            " remove correction",
+            ".oldLogprobs",
+        ),
+        Rule(
+            "self.encoding == 'sampled' || (self.maxStaleness == 0 && self.oldLogprobs == 'trainer')",
+            "algorithm.maxStaleness and oldLogprobs rollout need the engines' log-probabilities, which"
+            " algorithm.encoding text does not have",
+            ".encoding",
         ),
         Rule(
             "!self.partialRollouts || self.maxStaleness >= 1",
@@ -135,7 +233,8 @@ class AlgorithmSpec(ApiModel):
             ".minibatches",
         ),
         Rule(
-            "self.encoding == 'sampled' || self.correction.mode == 'none'",
+            "self.encoding == 'sampled' || (self.correction.mode in ['auto', 'none'] && self.correction.veto == 0.0"
+            " && !has(self.correction.rejection))",
             "algorithm.correction needs the engines' log-probabilities, which algorithm.encoding text does not have",
             ".correction",
         ),

@@ -42,6 +42,7 @@ class JobCondition:
     IMAGES_READY = "ImagesReady"
     CLUSTER_READY = "ClusterReady"
     TRAINING = "Training"
+    LEARNING = "Learning"  # False is a warning: the last steps changed no weight
     COMPLETE = "Complete"
     FAILED = "Failed"
     SUSPENDED = "Suspended"
@@ -76,6 +77,8 @@ class JobReason:
     POD_UNSCHEDULABLE = "PodUnschedulable"
     DRIVER_SUBMITTED = "DriverSubmitted"
     DRIVER_RUNNING = "DriverRunning"
+    WEIGHTS_CHANGED = "WeightsChanged"
+    NO_SIGNAL = "NoSignal"
     DRIVER_FAILED = "DriverFailed"
     DRIVER_SUCCEEDED = "DriverSucceeded"
     REQUEST_REFUSED = "RequestRefused"

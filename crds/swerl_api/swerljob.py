@@ -163,6 +163,8 @@ class JobProgress(StatusModel):
     """Trained tokens per second of the last step."""
     last_checkpoint: str | None = None
     """Path, on the checkpoint volume, of the newest complete checkpoint."""
+    steps_without_signal: int | None = None
+    """Steps in a row, up to the last one, that changed no weight."""
     held_out: HeldOutRates | None = None
     """Held-out resolved rates."""
     grading: GradingCounts | None = None
@@ -185,7 +187,7 @@ class SweRLJobStatus(JobProgress):
     phase: JobPhase | None = None
     """Summary for the printer column; the conditions give the reasons."""
     conditions: list[Condition] = Field(default_factory=list)
-    """Validated, CapacityMatched, ImagesReady, ClusterReady, Training, Complete, Failed, Suspended."""
+    """Validated, CapacityMatched, ImagesReady, ClusterReady, Training, Learning, Complete, Failed, Suspended."""
     observed_generation: int | None = None
     """metadata.generation that this status describes."""
     attempt: int | None = None

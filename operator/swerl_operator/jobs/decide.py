@@ -142,6 +142,7 @@ def _follow_driver(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobO
         return _wait_for_head(spec, builder, observed, driver)
     reason = JobReason.DRIVER_RUNNING if driver.phase == "running" else JobReason.DRIVER_SUBMITTED
     builder.condition(JobCondition.TRAINING, "True", reason)
+    _set_learning_condition(builder)
     builder.phase("Training")
     return JobDecision((), builder, RUNNING_SECONDS)
 
@@ -219,6 +220,19 @@ def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) 
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_STARTING, text)
     else:
         builder.condition(JobCondition.CLUSTER_READY, "True", JobReason.CLUSTER_RUNNING)
+
+
+def _set_learning_condition(builder: JobStatusBuilder) -> None:
+    """Say whether the last step changed the weights; nothing before the first step."""
+    count = builder.previous.steps_without_signal
+    if count == 0:
+        builder.condition(JobCondition.LEARNING, "True", JobReason.WEIGHTS_CHANGED)
+    elif count:
+        text = (
+            f"the last {count} steps changed no weight: no group had rewards that differ, or gradients were not finite;"
+            " choose tasks that the model solves sometimes, or raise algorithm.groupSize"
+        )
+        builder.condition(JobCondition.LEARNING, "False", JobReason.NO_SIGNAL, text)
 
 
 def _compare_batch_with_limit(spec: SweRLJobSpec, builder: JobStatusBuilder) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+from swerl_api.algorithm import AlgorithmSpec
 from swerl_trainer.algorithm import (
     AlgorithmError,
     TrainingSample,
+    advantages_of,
     answer_advantages,
     group_advantages,
     groups_with_signal,
@@ -80,6 +86,86 @@ def test_the_dynamic_filter_keeps_groups_with_signal() -> None:
 def test_a_mask_of_another_length_is_refused_with_the_samples_name() -> None:
     with pytest.raises(AlgorithmError, match="g/3"):
         TrainingSample([1, 2], [1], [], 0.0, True, "g", 3, "task")
+
+
+# Other estimators
+
+
+def lengths(count: int, reward: float, *, group: str = "g", index: int = 0) -> TrainingSample:
+    """A rollout with `count` trained tokens."""
+    mask = [0] + [1] * count
+    return TrainingSample([1] * (count + 1), mask, [-1.0] * (count + 1), reward, True, group, index, "task")
+
+
+def estimated(name: str, samples: list[TrainingSample], **fields: Any) -> list[float]:
+    advantages = advantages_of(samples, AlgorithmSpec(name=name, **fields))
+    return [advantages.get(position, 0.0) for position in range(len(samples))]
+
+
+def test_rloo_subtracts_the_mean_of_the_others() -> None:
+    rewards = [1.0, -1.0, 0.5, 0.0]
+    expected = [r - np.mean([*rewards[:i], *rewards[i + 1 :]]) for i, r in enumerate(rewards)]
+    assert estimated("rloo", group(*rewards)) == pytest.approx(expected)
+    assert estimated("rloo", group(1, 1)) == [0, 0]
+
+
+def test_reinforce_of_single_episodes_takes_their_rewards() -> None:
+    samples = [rollout(1.0, group="a"), rollout(-1.0, group="b"), rollout(0.0, group="c")]
+    assert advantages_of(samples, AlgorithmSpec(name="reinforce", group_size=1)) == {0: 1.0, 1: -1.0}
+    assert advantages_of(samples, AlgorithmSpec(name="reinforce", group_size=2)) == {}
+
+
+TOKENS, REWARDS = np.array([2, 1, 4, 3]), np.array([1.0, -1.0, 1.0, 0.5])
+
+
+def in_two_groups() -> list[TrainingSample]:
+    return [
+        lengths(int(count), float(reward), group="ab"[i // 2], index=i % 2)
+        for i, (count, reward) in enumerate(zip(TOKENS, REWARDS, strict=True))
+    ]
+
+
+def normalised(values: npt.NDArray[np.float64]) -> list[float]:
+    """Over tokens: each trajectory's value repeated for each of its tokens."""
+    tokens = np.repeat(values, TOKENS)
+    return [float(value) for value in (values - tokens.mean()) / np.sqrt(tokens.var(ddof=1) + 1e-8)]
+
+
+def test_reinforce_plus_plus_normalises_over_the_tokens_of_the_batch() -> None:
+    assert estimated("reinforce_plus_plus", in_two_groups()) == pytest.approx(normalised(REWARDS))
+    assert advantages_of(group(1, 1), AlgorithmSpec(name="reinforce_plus_plus")) == {}
+
+
+def test_reinforce_plus_plus_baseline_subtracts_the_groups_mean_first() -> None:
+    centred = REWARDS - np.repeat(REWARDS.reshape(2, 2).mean(axis=1), 2)
+    assert estimated("reinforce_plus_plus_baseline", in_two_groups()) == pytest.approx(normalised(centred))
+    equal = [*group(1, 1, name="a"), *group(-1, -1, name="b")]
+    assert advantages_of(equal, AlgorithmSpec(name="reinforce_plus_plus_baseline")) == {}
+
+
+@pytest.mark.parametrize("name", ["rloo", "reinforce", "reinforce_plus_plus", "reinforce_plus_plus_baseline"])
+def test_no_estimator_counts_a_lost_rollout(name: str) -> None:
+    algorithm = AlgorithmSpec(name=name, group_size=1 if name == "reinforce" else 8)
+    healthy = advantages_of(group(1, -1, 0.5), algorithm)
+    assert healthy and advantages_of([*group(1, -1, 0.5), rollout(9.0, index=3, valid=False)], algorithm) == healthy
+
+
+def own_advantage(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -> dict[int, float]:
+    return {position: 10 * sample.reward for position, sample in enumerate(samples)}
+
+
+def beyond(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -> dict[int, float]:
+    return {len(samples): 1.0}
+
+
+def test_an_own_function_gives_the_advantages_of_valid_samples() -> None:
+    samples = [rollout(1.0), rollout(3.0, index=1, valid=False)]
+    assert advantages_of(samples, AlgorithmSpec(advantage=f"{__name__}.own_advantage")) == {0: 10.0}
+
+
+def test_an_own_function_must_give_positions_of_the_samples() -> None:
+    with pytest.raises(AlgorithmError, match=r"beyond gave 1\.0 for position 2"):
+        advantages_of(group(1, -1), AlgorithmSpec(advantage=f"{__name__}.beyond"))
 
 
 # Rewards per answer

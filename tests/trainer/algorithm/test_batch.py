@@ -56,8 +56,20 @@ def test_token_weights_are_equal_and_sum_to_one() -> None:
     assert torch.allclose(weights, torch.full_like(weights, 1 / len(weights)))
 
 
-def test_sequence_weights_give_every_trajectory_the_same_share() -> None:
+def test_sequence_weights_give_every_sequence_the_same_share() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="sequence"))
+    assert [float(s.weights.sum()) for s in batch.sequences] == pytest.approx([1 / 10] * 10)
+    assert all(len(s.weights[s.mask].unique()) == 1 for s in batch.sequences)
+
+
+def test_a_constant_length_divides_the_sums_of_trajectories() -> None:
+    batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="constant", length_constant=50))
+    weights = torch.cat([s.weights[s.mask] for s in batch.sequences])
+    assert weights.tolist() == pytest.approx([1 / (8 * 50)] * batch.trainable_tokens)
+
+
+def test_trajectory_weights_give_every_trajectory_the_same_share() -> None:
+    batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="trajectory"))
     share: defaultdict[tuple[str, int], float] = defaultdict(float)
     for s in batch.sequences:
         share[s.trajectory] += float(s.weights.sum())
@@ -99,8 +111,8 @@ def test_the_first_token_is_never_trained() -> None:
 
 
 def test_minibatches_share_out_whole_trajectories_and_weigh_each_part_anew() -> None:
-    batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="sequence"))
-    parts = minibatches(batch, AlgorithmSpec(minibatches=3, loss_aggregation="sequence"))
+    batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="trajectory"))
+    parts = minibatches(batch, AlgorithmSpec(minibatches=3, loss_aggregation="trajectory"))
     assert [float(sum(s.weights.sum() for s in p.sequences)) for p in parts] == pytest.approx([1.0] * 3)
     owners = [{s.trajectory for s in p.sequences} for p in parts]
     assert not owners[0] & owners[1] and len(owners[0] | owners[1] | owners[2]) == 8
@@ -160,6 +172,8 @@ def test_a_padding_micro_batch_has_no_trainable_token() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec())
     packed = pack(batch, [], multiple=8)
     assert (len(packed.tokens), len(packed.positions), packed.sequences) == (8, 0, 1)
+    assert packed.rollout is not None and packed.rollout.shape == (0,), "it lacks what the other micro-batches have"
+    assert packed.reference is None
 
 
 def test_stepwise_advantages_lie_on_their_answers_and_are_zero_elsewhere() -> None:

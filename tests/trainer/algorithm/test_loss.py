@@ -9,8 +9,8 @@ import torch
 from pydantic import ValidationError
 from swerl_api.algorithm import AlgorithmSpec, CorrectionSpec
 from swerl_trainer.algorithm import AlgorithmError
-from swerl_trainer.algorithm.correction import correction_weights
-from swerl_trainer.algorithm.loss import LossReport, TokenTerms, micro_batch_loss
+from swerl_trainer.algorithm.loss import LossReport, micro_batch_loss
+from swerl_trainer.algorithm.policy_loss import TokenTerms
 from torch import Tensor
 
 LOGPROBS = [-1.0, -2.0, -0.5, -3.0]
@@ -43,44 +43,6 @@ def clipped(ratio: float, advantage: float) -> float:
     return -min(ratio * advantage, min(max(ratio, 0.8), 1.28) * advantage)
 
 
-def test_grpo_clips_asymmetrically() -> None:
-    expected = [clipped(math.exp(p - o), a) for p, o, a in zip(LOGPROBS, OLD, ADVANTAGES, strict=True)]
-    report = loss(AlgorithmSpec())
-    assert report.loss.item() == pytest.approx(sum(expected) / 4)
-    assert float(report.sums["clip_fraction"]) == pytest.approx(0.75)
-
-
-def test_a_clipped_token_has_no_gradient() -> None:
-    arguments = terms()
-    torch.autograd.backward(micro_batch_loss(arguments, AlgorithmSpec()).loss)
-    gradient = arguments.logprobs.grad
-    assert gradient is not None
-    assert gradient.tolist() == pytest.approx([0.0, -0.25, 0.0, 0.0])  # only the second token's ratio is inside
-
-
-def test_on_policy_grpo_is_the_policy_gradient() -> None:
-    arguments = terms(old=None)
-    torch.autograd.backward(micro_batch_loss(arguments, AlgorithmSpec()).loss)
-    gradient = arguments.logprobs.grad
-    assert gradient is not None
-    assert gradient.tolist() == pytest.approx([-0.25 * a for a in ADVANTAGES])
-
-
-def test_gspo_uses_one_ratio_per_sequence() -> None:
-    logs = [(0.5 + 0.0) / 2, (-0.4 - 0.5) / 2]
-    expected = [clipped(math.exp(logs[s]), a) for s, a in zip(SEQUENCE, ADVANTAGES, strict=True)]
-    assert float(loss(AlgorithmSpec(name="gspo")).loss) == pytest.approx(sum(expected) / 4)
-
-
-def test_reinforce_weighs_log_probabilities_by_advantages() -> None:
-    expected = -sum(a * p for a, p in zip(ADVANTAGES, LOGPROBS, strict=True)) / 4
-    assert float(loss(AlgorithmSpec(name="reinforce")).loss) == pytest.approx(expected)
-
-
-def test_sft_is_the_cross_entropy() -> None:
-    assert float(loss(AlgorithmSpec(name="sft"), old=None).loss) == pytest.approx(6.5 / 4)
-
-
 def test_the_kl_term_is_the_k3_estimate() -> None:
     reference = [-1.2, -2.0, -0.9, -2.0]
     k3 = [math.exp(r - p) - (r - p) - 1 for r, p in zip(reference, LOGPROBS, strict=True)]
@@ -100,31 +62,15 @@ def test_a_term_that_is_switched_on_must_be_there() -> None:
     with pytest.raises(AlgorithmError, match="kl_coef"):
         loss(AlgorithmSpec(kl_coef=0.1))
     with pytest.raises(AlgorithmError, match="rollout log-probabilities"):
-        loss(AlgorithmSpec(correction=CorrectionSpec(mode="tis")))
+        loss(AlgorithmSpec(correction=CorrectionSpec(mode="truncate")))
 
 
 ROLLOUT = [-2.5, -2.0, 0.0, -2.0]  # log ratios of OLD to it: 1, 0, -.1, -.5
 RATIO = [math.e, 1.0, math.exp(-0.1), math.exp(-0.5)]
 
 
-@pytest.mark.parametrize(
-    ("correction", "expected"),
-    [
-        (CorrectionSpec(mode="none"), [1.0] * 4),
-        (CorrectionSpec(mode="tis", level="token", low=0.0, high=2.0), [2.0, *RATIO[1:]]),
-        (CorrectionSpec(mode="tis", level="token", low=0.7, high=2.0), [2.0, *RATIO[1:3], 0.7]),
-        (CorrectionSpec(mode="mis", level="token", low=0.7, high=2.0), [0.0, *RATIO[1:3], 0.0]),
-        (CorrectionSpec(mode="tis", level="sequence", low=0.0, high=2.0), [2.0, 2.0, math.exp(-0.6), math.exp(-0.6)]),
-        (CorrectionSpec(mode="mis", level="sequence", low=0.0, high=2.0), [0.0, 0.0, math.exp(-0.6), math.exp(-0.6)]),
-    ],
-)
-def test_correction_weights(correction: CorrectionSpec, expected: list[float]) -> None:
-    weights, _ = correction_weights(tensor(OLD), tensor(ROLLOUT), torch.tensor(SEQUENCE), 2, correction)
-    assert weights.tolist() == pytest.approx(expected)
-
-
 def test_correction_weights_multiply_the_loss() -> None:
-    algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="tis", level="token", low=0.0, high=2.0))
+    algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="truncate", high=2.0))
     per_token = [clipped(math.exp(p - o), a) for p, o, a in zip(LOGPROBS, OLD, ADVANTAGES, strict=True)]
     expected = sum(min(w, 2.0) * value for w, value in zip(RATIO, per_token, strict=True)) / 4
     report = loss(algorithm, rollout=tensor(ROLLOUT))
@@ -141,7 +87,7 @@ def test_the_engine_mismatch_is_always_reported() -> None:
 
 
 def test_micro_batches_add_up_to_the_batch() -> None:
-    algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="mis", level="sequence"), kl_coef=0.3)
+    algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="clip", level="sequence"), kl_coef=0.3)
     extra = {"rollout": tensor(ROLLOUT), "reference": tensor(OLD)}
     whole = loss(algorithm, **extra)
     total = 0.0
@@ -174,6 +120,24 @@ def test_an_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
         old=None,
     )
     assert float(report.loss) == 0.0 and report.maxima == {}
+
+
+def test_weights_of_the_whole_batch_take_the_place_of_those_of_the_micro_batch() -> None:
+    given = {"correction": tensor([0.5] * 4), "correction_active": tensor([1.0, 0.0, 0.0, 0.0])}
+    algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="mask"))
+    report = loss(algorithm, rollout=tensor(ROLLOUT), **given)
+    assert report.loss.item() == pytest.approx(0.5 * loss(AlgorithmSpec()).loss.item())
+    assert float(report.sums["correction_active"]) == pytest.approx(0.25)
+
+
+def test_the_weights_of_a_batch_are_reported_for_means_of_other_figures() -> None:
+    assert float(loss(AlgorithmSpec(), weights=torch.full((4,), 0.1)).sums["weight"]) == pytest.approx(0.4)
+
+
+def test_with_the_engines_probabilities_as_old_ones_the_mismatch_is_that_of_the_current_policy() -> None:
+    report = loss(AlgorithmSpec(old_logprobs="rollout"), old=tensor(ROLLOUT), rollout=tensor(ROLLOUT))
+    gaps = [abs(p - r) for p, r in zip(LOGPROBS, ROLLOUT, strict=True)]
+    assert float(report.sums["logprob_abs_diff"]) == pytest.approx(sum(gaps) / 4)
 
 
 @pytest.mark.parametrize("bad", [{"clip_low": 1.5}, {"clip_high": -0.1}, {"temperature": 0.0}])

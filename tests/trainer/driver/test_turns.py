@@ -71,3 +71,18 @@ async def test_engines_with_their_own_gpus_go_on_while_ranks_train(make_job: Mak
     loop = make_loop(make_job(**GPU_JOB), recorder, colocate=False)
     await loop._train(StepGroups((), ()))
     assert recorder.calls == ["train_step"]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_weights_are_sent_only_when_they_changed(make_job: MakeJob, recorder: Recorder, changed: bool) -> None:
+    loop = make_loop(make_job(**GPU_JOB), recorder, colocate=False)
+    for _ in range(2):
+        await loop._after_updates(changed=changed)
+    assert ("update_weights" in recorder.calls) is changed
+    assert loop._without_signal == (0 if changed else 2)
+
+
+async def test_engines_that_share_gpus_get_the_weights_to_wake_up(make_job: MakeJob, recorder: Recorder) -> None:
+    loop = make_loop(make_job(**GPU_JOB), recorder, colocate=True)
+    await loop._after_updates(changed=False)
+    assert "update_weights" in recorder.calls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from swerl_api.algorithm import CorrectionSpec
 from swerl_trainer.algorithm import Batch, TrainingSequence
 from swerl_trainer.megatron.config import data_parallel_size
 from swerl_trainer.megatron.conversion import from_megatron, parameter_mappings
-from swerl_trainer.megatron.errors import ConversionError, LayoutError
+from swerl_trainer.megatron.errors import ConversionError, LayoutError, TrainerError
+from swerl_trainer.megatron.trainer import MAX_SKIPPED
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
@@ -73,7 +75,7 @@ def test_log_probs_equal_transformers(start: Start, make_config: MakeConfig, bat
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_gradients_equal_a_plain_torch_loss(start: Start, make_config: MakeConfig, batch: Batch, tied: bool) -> None:
-    correction = CorrectionSpec(mode="tis", high=1.1)
+    correction = CorrectionSpec(mode="truncate", high=1.1)
     terms = {"kl_coef": 0.05, "entropy_coef": 0.01, "correction": correction}
     trainer = start(make_config(tied=tied, max_grad_norm=NO_CLIPPING, **terms))
     model = hf_model(trainer.config.model)
@@ -125,6 +127,75 @@ def test_minibatches_step_off_policy(start: Start, make_config: MakeConfig, batc
 def test_an_empty_batch_changes_nothing(start: Start, make_config: MakeConfig) -> None:
     metrics = start(make_config()).train_step(Batch(()))
     assert metrics["updates"] == 0 and "loss" not in metrics
+
+
+def test_masked_tokens_have_no_part_in_loss_or_normaliser(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    correction = CorrectionSpec(mode="mask", low=0.5, high=1.5)
+    trainer = start(make_config(correction=correction, max_grad_norm=NO_CLIPPING))
+    model = hf_model(trainer.config.model)
+    total, kept = torch.zeros(()), 0
+    for s in batch.sequences:
+        assert s.rollout_logprobs is not None
+        logprobs, _ = token_figures(model, s)
+        weight = (logprobs.detach() - s.rollout_logprobs).exp()
+        mask = s.mask & (weight >= 0.5) & (weight <= 1.5)
+        total = total - (weight * s.advantages * (logprobs - logprobs.detach()).exp() * mask).sum()
+        kept += int(mask.sum())
+    metrics = trainer.train_step(batch)
+    assert metrics["loss"] == pytest.approx(float(total) / kept, abs=1e-6)
+    assert 0 < metrics["rejected_tokens"] == batch.trainable_tokens - kept
+    theirs = torch.autograd.grad(total / kept, list(model.parameters()))
+    for (name, _), gradient in zip(model.named_parameters(), theirs, strict=True):
+        assert (gradients(trainer)[name] - gradient).abs().max() < 1e-5 * gradient.abs().max() + 1e-9, name
+
+
+def test_the_engines_probabilities_can_be_the_old_ones(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    trainer = start(make_config(old_logprobs="rollout"))
+    model = hf_model(trainer.config.model)
+    total = torch.zeros(())
+    with torch.no_grad():
+        for s in batch.sequences:
+            assert s.rollout_logprobs is not None
+            ratio = (token_figures(model, s)[0] - s.rollout_logprobs).exp()
+            total -= (torch.minimum(ratio * s.advantages, ratio.clamp(0.8, 1.28) * s.advantages) * s.mask).sum()
+    assert trainer.train_step(batch)["loss"] == pytest.approx(float(total) / batch.trainable_tokens, abs=1e-6)
+
+
+def weights_of(trainer: Any) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in trainer.model.parameters()]
+
+
+def test_an_update_without_finite_gradients_is_skipped(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+    trainer = start(make_config(name="reinforce", lr=1e-2))
+    first, *others = batch.sequences
+    broken = replace(batch, sequences=(replace(first, advantages=first.advantages * float("nan")), *others))
+    before = weights_of(trainer)
+    metrics = trainer.train_step(broken)
+    assert (metrics["skipped_updates"], metrics["new_updates"], metrics["updates"]) == (1, 0, 0)
+    assert all(map(torch.equal, before, weights_of(trainer)))
+    metrics = trainer.train_step(batch)
+    assert (metrics["skipped_updates"], metrics["new_updates"]) == (0, 1)
+    assert all(torch.isfinite(parameter).all() for parameter in weights_of(trainer))
+    for _ in range(MAX_SKIPPED):
+        trainer.train_step(broken)
+    with pytest.raises(TrainerError, match="not finite in 6 updates in a row"):
+        trainer.train_step(broken)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_checkpoint_before_the_first_update_is_the_model(
+    start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path, dtype: str
+) -> None:
+    config = make_config(dtype=dtype, name="reinforce", group_size=1)
+    trainer = start(config)
+    trainer.train_step(Batch(()))
+    trainer.save(str(tmp_path / "checkpoint"))
+    before = weights_of(trainer)
+    unbroken = [trainer.train_step(batch)["grad_norm"] for _ in range(2)]
+    resumed = start(config)
+    resumed.load(str(tmp_path / "checkpoint"))
+    assert all(map(torch.equal, before, weights_of(resumed)))
+    assert [resumed.train_step(batch)["grad_norm"] for _ in range(2)] == unbroken
 
 
 @pytest.mark.parametrize("tied", [False, True])

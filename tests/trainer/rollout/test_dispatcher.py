@@ -32,6 +32,16 @@ def test_on_policy_groups_start_only_with_the_steps_own_weights() -> None:
     assert started(d.actions()) == ["g2", "g3"]
 
 
+def test_where_advantages_do_not_compare_a_group_its_equal_rewards_and_single_survivors_train() -> None:
+    d = dispatcher(name="reinforce_plus_plus")
+    d.actions()
+    finish(d, "g0", [1.0, 1.0])
+    finish(d, "g1", [-1.0, None])
+    step = d.take()
+    assert step is not None
+    assert [group.request.id for group in step.groups] == ["g0", "g1"]
+
+
 def test_sandboxes_are_declared_ahead_and_used_by_the_next_step() -> None:
     d = dispatcher(prefetch=2)
     ahead = [action.request.id for action in d.actions() if isinstance(action, DeclareGroup)]

@@ -7,6 +7,7 @@ from swerl_agent.episode import Episode
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
 from swerl_api import AlgorithmSpec
+from swerl_trainer.algorithm import AlgorithmError
 from swerl_trainer.rollout.reward import needs_grading, rollout_of
 
 PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
@@ -52,3 +53,25 @@ def test_the_mean_of_the_scores_is_added_to_the_outcome() -> None:
     scores = {0: StepScore(0, 1 / 3), 1: StepScore(1, None, error="down")}
     rollout = rollout_of(Episode("t", "g", 0, exit_status="max_steps"), None, {}, AlgorithmSpec(), scores=scores)
     assert (rollout.reward, rollout.unscored_steps) == (pytest.approx(-1 + 1 / 3), 1)
+
+
+def length_reward(episode: Episode, verdict: Verdict | None, algorithm: AlgorithmSpec) -> float:
+    return len(episode.patch or "") + (100.0 if verdict and verdict.status == "resolved" else 0.0)
+
+
+def not_a_number(episode: Episode, verdict: Verdict | None, algorithm: AlgorithmSpec) -> float:
+    return float("nan")
+
+
+def test_an_own_reward_decides_what_an_episode_that_counts_is_worth() -> None:
+    algorithm = AlgorithmSpec(reward=f"{__name__}.length_reward")
+    episode = Episode("t", "g", 0, patch=PATCH, exit_status="submitted")
+    assert rollout_of(episode, Verdict("resolved"), {}, algorithm).reward == 100 + len(PATCH)
+    assert rollout_of(Episode("t", "g", 0, exit_status="submitted"), None, {}, algorithm).reward == 0
+    assert not rollout_of(episode, Verdict("infra_error"), {}, algorithm).valid
+
+
+def test_an_own_reward_that_is_no_number_is_refused() -> None:
+    episode = Episode("t", "g", 0, exit_status="submitted")
+    with pytest.raises(AlgorithmError, match=r"not_a_number gave nan for t"):
+        rollout_of(episode, None, {}, AlgorithmSpec(reward=f"{__name__}.not_a_number"))

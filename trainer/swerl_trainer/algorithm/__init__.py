@@ -1,7 +1,9 @@
 """The learning rule: samples to advantages to batches to a loss. Pure Python and torch; no Ray, no Megatron."""
 
 from swerl_trainer.algorithm.advantages import (
+    advantages_of,
     answer_advantages,
+    compares_groups,
     group_advantages,
     groups_with_signal,
     has_signal,
@@ -10,9 +12,11 @@ from swerl_trainer.algorithm.batch import (
     Batch,
     TrainingSequence,
     advantage_metrics,
+    corrected,
     demonstration_batch,
     minibatches,
     policy_batch,
+    rollout_batch,
 )
 from swerl_trainer.algorithm.errors import AlgorithmError
 from swerl_trainer.algorithm.training_sample import TrainingSample
@@ -23,11 +27,15 @@ __all__ = [
     "TrainingSample",
     "TrainingSequence",
     "advantage_metrics",
+    "advantages_of",
     "answer_advantages",
+    "compares_groups",
+    "corrected",
     "demonstration_batch",
     "group_advantages",
     "groups_with_signal",
     "has_signal",
     "minibatches",
     "policy_batch",
+    "rollout_batch",
 ]

@@ -1,4 +1,8 @@
-"""Group-relative advantages of one step (GRPO, Shao et al. 2024, eq. 3; without the scale: Dr. GRPO, Liu et al. 2025).
+"""Advantages of one step.
+
+Sources: group mean and scale, GRPO (Shao et al. 2024), eq. 3; without the scale, Dr. GRPO (Liu et al. 2025);
+leave-one-out mean, RLOO (Ahmadian et al. 2024), section 3.3; normalised over the tokens of the batch, REINFORCE++
+(Hu et al. 2025).
 
 Guarantees: a rollout ended by infrastructure never moves its group's statistics; a group with fewer than two valid
 rollouts, or with equal rewards, yields no gradient; a trajectory cut into several samples counts once. With rewards per
@@ -8,14 +12,53 @@ that no other rollout reaches, gets the advantage of the outcome.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
+from swerl_api import AlgorithmSpec
 from swerl_trainer.algorithm.errors import AlgorithmError
+from swerl_trainer.algorithm.own_functions import own_function
 from swerl_trainer.algorithm.training_sample import TrainingSample
 
 EQUAL_REWARDS = 1e-12  # spread below which a group's rewards count as equal
 STD_FLOOR = 1e-6  # added to the standard deviation so that near-equal rewards do not explode
+VARIANCE_FLOOR = 1e-8  # the same, added to the variance over a batch
+
+
+Trajectory = tuple[str, int]
+AdvantageFunction = Callable[[Sequence[TrainingSample], AlgorithmSpec], Mapping[int, float]]
+"""`algorithm.advantage`: from all samples of a step to an advantage per position; those without gradient are absent."""
+
+
+def advantages_of(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -> dict[int, float]:
+    """Advantage per position in `samples`, by the estimator of `algorithm`; positions without gradient are absent.
+
+    Raises AlgorithmError as `group_advantages` does, and when the own function gives something else.
+    """
+    if algorithm.advantage:
+        return _own(samples, algorithm)
+    if not compares_groups(algorithm):
+        rewards = _rewards(samples)
+        by_trajectory = rewards if algorithm.name == "reinforce" else _normalised(rewards, samples)
+    elif algorithm.name == "rloo":
+        by_trajectory = _per_group(samples, _leave_one_out)
+    elif algorithm.name == "reinforce_plus_plus_baseline":
+        by_trajectory = _normalised(_per_group(samples, _minus_mean), samples)
+    else:
+        return group_advantages(samples, scale_by_std=algorithm.advantage_normalisation == "std")
+    return {
+        position: by_trajectory[sample.trajectory]
+        for position, sample in enumerate(samples)
+        if sample.valid and abs(by_trajectory.get(sample.trajectory, 0.0)) > EQUAL_REWARDS
+    }
+
+
+def compares_groups(algorithm: AlgorithmSpec) -> bool:
+    """Whether an advantage compares a rollout with others of its group, so that equal rewards give no gradient."""
+    alone = algorithm.name == "reinforce" and algorithm.group_size == 1
+    return not (alone or algorithm.name == "reinforce_plus_plus")
 
 
 def group_advantages(samples: Sequence[TrainingSample], *, scale_by_std: bool = True) -> dict[int, float]:
@@ -83,6 +126,64 @@ def _rewards_by_group(samples: Iterable[TrainingSample]) -> dict[str, dict[int, 
     for group, index in partly_invalid:
         rewards.get(group, {}).pop(index, None)
     return rewards
+
+
+def _rewards(samples: Iterable[TrainingSample]) -> dict[Trajectory, float]:
+    """Reward of each trajectory all of whose samples are valid."""
+    return {
+        (group, index): reward
+        for group, rewards in _rewards_by_group(samples).items()
+        for index, reward in rewards.items()
+    }
+
+
+def _per_group(
+    samples: Iterable[TrainingSample], estimate: Callable[[Mapping[int, float]], dict[int, float]]
+) -> dict[Trajectory, float]:
+    return {
+        (group, index): advantage
+        for group, rewards in _rewards_by_group(samples).items()
+        for index, advantage in estimate(rewards).items()
+    }
+
+
+def _leave_one_out(rewards: Mapping[int, float]) -> dict[int, float]:
+    """Reward minus the mean of the others: n / (n - 1) times the distance to the group's mean."""
+    count = len(rewards)
+    return {index: count / (count - 1) * value for index, value in _minus_mean(rewards).items()}
+
+
+def _minus_mean(rewards: Mapping[int, float]) -> dict[int, float]:
+    if not has_signal(rewards.values()):
+        return dict.fromkeys(rewards, 0.0) if len(rewards) >= 2 else {}
+    mean = fmean(rewards.values())
+    return {index: reward - mean for index, reward in rewards.items()}
+
+
+def _normalised(values: Mapping[Trajectory, float], samples: Sequence[TrainingSample]) -> dict[Trajectory, float]:
+    """`values` minus their mean, divided by their standard deviation, both over the trained tokens of the batch."""
+    tokens: Counter[Trajectory] = Counter()
+    for sample in samples:
+        if sample.trajectory in values:
+            tokens[sample.trajectory] += sample.trainable_tokens
+    count = tokens.total()
+    if count < 2 or not has_signal(values[each] for each in tokens if tokens[each]):
+        return {}
+    mean = sum(values[each] * tokens[each] for each in tokens) / count
+    variance = sum((values[each] - mean) ** 2 * tokens[each] for each in tokens) / (count - 1)
+    return {each: (value - mean) / math.sqrt(variance + VARIANCE_FLOOR) for each, value in values.items()}
+
+
+def _own(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -> dict[int, float]:
+    function: AdvantageFunction = own_function("advantage", algorithm.advantage)
+    found = function(samples, algorithm)
+    for position, advantage in found.items():
+        if not 0 <= position < len(samples) or not math.isfinite(advantage):
+            raise AlgorithmError(
+                f"algorithm.advantage: {algorithm.advantage} gave {advantage} for position {position}; it must give "
+                f"finite numbers for positions 0 to {len(samples) - 1}"
+            )
+    return {position: advantage for position, advantage in found.items() if samples[position].valid}
 
 
 class _ScoredAnswers:

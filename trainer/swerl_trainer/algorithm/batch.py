@@ -1,8 +1,11 @@
 """A batch: the tensors of one optimiser step.
 
-Guarantees: the `weights` of a batch sum to 1 over its trainable tokens, so the loss is one weighted sum and neither
-micro-batches nor data-parallel ranks can change its scale. Groups whose rewards are all equal count in that sum with
-advantage 0: the fewer groups have a gradient, the smaller the step.
+Guarantees: the `weights` of a batch sum to 1 over its trainable tokens (not with `lossAggregation: constant`), so the
+loss is one weighted sum and neither micro-batches nor data-parallel ranks can change its scale. Groups whose rewards
+are all equal count in that sum with advantage 0: the fewer groups have a gradient, the smaller the step.
+
+Sources of the weights: token, DAPO (Yu et al. 2025), eq. 8; sequence, GRPO (Shao et al. 2024), eq. 3; constant,
+Dr. GRPO (Liu et al. 2025), section 3.2.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from statistics import fmean
 
 import torch
 from swerl_api import AlgorithmSpec
-from swerl_trainer.algorithm.advantages import answer_advantages, group_advantages
+from swerl_trainer.algorithm.advantages import advantages_of, answer_advantages
+from swerl_trainer.algorithm.correction import correction_of, importance_weights
 from swerl_trainer.algorithm.errors import AlgorithmError
 from swerl_trainer.algorithm.training_sample import TrainingSample
 from torch import Tensor
@@ -32,8 +36,10 @@ class TrainingSequence:
     weights: Tensor  # float32, the token's weight in the batch's loss, 0 outside the mask
     trajectory: tuple[str, int]
     rollout_logprobs: Tensor | None = None  # float32; None when the sampling probabilities are unknown (SFT)
-    old_logprobs: Tensor | None = None  # float32, of the policy that began the step; None: the current policy's
+    old_logprobs: Tensor | None = None  # float32, of the policy that ratios compare with; None: the current policy's
     reference_logprobs: Tensor | None = None  # float32, of the frozen reference
+    correction: Tensor | None = None  # float32, importance weights; None: computed per micro-batch
+    correction_active: Tensor | None = None  # float32, 1 where a bound changed the weight
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -64,6 +70,10 @@ class Batch:
         pairs = zip(self.sequences, logprobs, strict=True)
         return replace(self, sequences=tuple(replace(sequence, old_logprobs=values) for sequence, values in pairs))
 
+    def with_rollout_as_old(self) -> Batch:
+        """The batch with the engines' log-probabilities as the old ones."""
+        return replace(self, sequences=tuple(replace(s, old_logprobs=s.rollout_logprobs) for s in self.sequences))
+
     def with_reference_logprobs(self, logprobs: Sequence[Tensor]) -> Batch:
         """The batch with the reference's log-probabilities, one tensor per sequence."""
         pairs = zip(self.sequences, logprobs, strict=True)
@@ -75,11 +85,11 @@ def policy_batch(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) ->
 
     Raises AlgorithmError when `algorithm.encoding` is `sampled` and a sample has no rollout log-probabilities.
     """
-    scale_by_std = algorithm.advantage_normalisation == "std"
     if algorithm.stepwise.enabled:
+        scale_by_std = algorithm.advantage_normalisation == "std"
         spans: dict[int, Spans] = {**answer_advantages(samples, scale_by_std=scale_by_std)}
     else:
-        advantages = group_advantages(samples, scale_by_std=scale_by_std)
+        advantages = advantages_of(samples, algorithm)
         spans = {i: [(0, len(samples[i].tokens), advantage)] for i, advantage in advantages.items()}
     if not any(samples[i].trainable_tokens for i in spans):
         return Batch(())
@@ -118,6 +128,28 @@ def advantage_metrics(batch: Batch) -> dict[str, float]:
     return {"rewards": fmean(float(each.mean()) for each in tokens), "advantages": mean, "returns": mean}
 
 
+def rollout_batch(samples: Sequence[TrainingSample]) -> tuple[list[int], Batch]:
+    """The valid samples with trainable tokens, by position, as a batch to compute log-probabilities of."""
+    chosen = [i for i, sample in enumerate(samples) if sample.valid and sample.trainable_tokens]
+    return chosen, Batch(tuple(_sequence(samples[i], []) for i in chosen))
+
+
+def corrected(batch: Batch, algorithm: AlgorithmSpec) -> Batch:
+    """`batch` with importance weights, without the tokens that the correction rejects; it has old log-probabilities."""
+    rollout = [s.rollout_logprobs[s.mask] for s in batch.sequences if s.rollout_logprobs is not None]
+    old = [s.old_logprobs[s.mask] for s in batch.sequences if s.old_logprobs is not None]
+    if not len(rollout) == len(old) == len(batch):
+        raise AlgorithmError("correction needs old and rollout log-probabilities of every sequence")
+    counts = torch.tensor([len(values) for values in old])
+    of_token = torch.arange(len(batch)).repeat_interleave(counts)
+    found = importance_weights(torch.cat(old), torch.cat(rollout), of_token, len(batch), correction_of(algorithm))
+    parts = (found.weights, found.active, found.rejected)
+    ends = counts.cumsum(0)[:-1].tolist()
+    split = zip(*(values.tensor_split(ends) for values in parts), strict=True)
+    kept = [_corrected(s, *values) for s, values in zip(batch.sequences, split, strict=True)]
+    return replace(batch, sequences=tuple(_weighted([s for s in kept if s.mask.any()], algorithm)))
+
+
 def minibatches(batch: Batch, algorithm: AlgorithmSpec) -> list[Batch]:
     """`batch` in up to `algorithm.minibatches` parts, none empty; trajectories stay whole, groups spread evenly."""
     order = {trajectory: i for i, trajectory in enumerate(dict.fromkeys(s.trajectory for s in batch.sequences))}
@@ -147,15 +179,35 @@ def _sequence(sample: TrainingSample, spans: Spans) -> TrainingSequence:
     )
 
 
+def _corrected(sequence: TrainingSequence, weights: Tensor, active: Tensor, rejected: Tensor) -> TrainingSequence:
+    def aligned(values: Tensor) -> Tensor:
+        result = values.new_zeros(len(sequence))
+        result[sequence.mask] = values
+        return result
+
+    mask = sequence.mask & ~aligned(rejected)
+    return replace(sequence, mask=mask, correction=aligned(weights), correction_active=aligned(active))
+
+
 def _weighted(sequences: Sequence[TrainingSequence], algorithm: AlgorithmSpec) -> list[TrainingSequence]:
-    """`sequences` with weights that sum to 1: equal per token, or equal per trajectory and then per token in it."""
+    """`sequences` with the weights of `algorithm.lossAggregation`."""
+    counts = [int(sequence.mask.sum()) for sequence in sequences]
     tokens: Counter[tuple[str, int]] = Counter()
-    for sequence in sequences:
-        tokens[sequence.trajectory] += int(sequence.mask.sum())
-    total = tokens.total()
+    for sequence, count in zip(sequences, counts, strict=True):
+        tokens[sequence.trajectory] += count
 
-    def weight(sequence: TrainingSequence) -> float:
-        per_token = algorithm.loss_aggregation == "token"
-        return 1 / total if per_token else 1 / (len(tokens) * tokens[sequence.trajectory])
+    def weight(sequence: TrainingSequence, count: int) -> float:
+        match algorithm.loss_aggregation:
+            case "token":
+                return 1 / tokens.total()
+            case "sequence":
+                return 1 / (len(sequences) * count)
+            case "trajectory":
+                return 1 / (len(tokens) * tokens[sequence.trajectory])
+            case "constant":
+                return 1 / (len(tokens) * algorithm.length_constant)
 
-    return [replace(sequence, weights=sequence.mask * weight(sequence)) for sequence in sequences]
+    return [
+        replace(sequence, weights=sequence.mask * weight(sequence, count))
+        for sequence, count in zip(sequences, counts, strict=True)
+    ]

@@ -37,6 +37,8 @@ class MicroBatch:
     rollout: Tensor | None  # float32 [n]
     old: Tensor | None  # float32 [n]
     reference: Tensor | None  # float32 [n]
+    correction: Tensor | None  # float32 [n]
+    correction_active: Tensor | None  # float32 [n]
     members: tuple[int, ...]  # which sequences of the batch; empty for padding
 
     @property
@@ -68,12 +70,14 @@ def pack(batch: Batch, members: Sequence[int], *, multiple: int = 1) -> MicroBat
         labels[start : start + len(part) - 1] = part.tokens[1:]
     chosen = [part.mask.nonzero().flatten() for part in parts]
 
-    def gather(values: Sequence[Tensor | None]) -> Tensor | None:
-        present = [v[c] for v, c in zip(values, chosen, strict=True) if v is not None]
-        return torch.cat(present) if present and len(present) == len(values) else None
-
     def required(values: Sequence[Tensor]) -> Tensor:
         return torch.cat([v[c] for v, c in zip(values, chosen, strict=True)]) if parts else torch.zeros(0)
+
+    def optional(name: str) -> Tensor | None:
+        """None unless every sequence of the batch has it, so that a padding micro-batch has what the others have."""
+        if any(getattr(sequence, name) is None for sequence in batch.sequences):
+            return None
+        return required([getattr(part, name) for part in parts])
 
     return MicroBatch(
         tokens=tokens,
@@ -85,9 +89,11 @@ def pack(batch: Batch, members: Sequence[int], *, multiple: int = 1) -> MicroBat
         sequence=_concatenated([torch.full_like(c, i) for i, c in enumerate(chosen)]),
         advantages=required([p.advantages for p in parts]),
         weights=required([p.weights for p in parts]),
-        rollout=gather([p.rollout_logprobs for p in parts]),
-        old=gather([p.old_logprobs for p in parts]),
-        reference=gather([p.reference_logprobs for p in parts]),
+        rollout=optional("rollout_logprobs"),
+        old=optional("old_logprobs"),
+        reference=optional("reference_logprobs"),
+        correction=optional("correction"),
+        correction_active=optional("correction_active"),
         members=tuple(members),
     )
 

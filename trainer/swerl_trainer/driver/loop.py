@@ -5,6 +5,7 @@ Guarantees:
 * Weights change only between evaluations and, unless partial rollouts are allowed, between episodes.
 * A checkpoint holds exactly the steps whose metrics are written.
 * Every step reports the largest difference between the trainer's and the engines' log-probabilities.
+* A step that changed no weight sends none; the job's status counts such steps in a row.
 """
 
 from __future__ import annotations
@@ -12,17 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from statistics import fmean
 from typing import Any, Protocol
 
 from swerl_api import SweRLJobSpec
 from swerl_api.names import checkpoint_name
-from swerl_trainer.algorithm import Batch, TrainingSample, advantage_metrics, demonstration_batch, policy_batch
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.errors import DriverError
+from swerl_trainer.driver.policy_step import TrainingRanks, train_policy
 from swerl_trainer.driver.resources import shares_gpus
 from swerl_trainer.driver.state import TimeEstimate, TrainingState
 from swerl_trainer.driver.training_samples import training_samples
@@ -42,12 +40,8 @@ from swerl_trainer.metrics.step_metrics import (
 from swerl_trainer.rollout.canary import GoldCanary
 from swerl_trainer.rollout.dispatcher import StepGroups
 from swerl_trainer.rollout.runner import RolloutRunner
-from torch import Tensor
 
 logger = logging.getLogger(__name__)
-
-PROBE_SAMPLES = 4  # sequences compared when a step trained on nothing
-LARGEST_MISMATCH = "logprob_abs_diff_max"
 
 
 class Reporter(Protocol):
@@ -56,21 +50,6 @@ class Reporter(Protocol):
     async def step(self, **metrics: Any) -> None: ...
 
     async def held_out(self, *, before: float | None = None, after: float | None = None) -> None: ...
-
-
-class TrainingRanks(Protocol):
-    """The training ranks, see `TrainGroup`."""
-
-    @property
-    def size(self) -> int: ...
-
-    async def train_step(self, batch: Batch) -> dict[str, float]: ...
-
-    async def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]: ...
-
-    async def save(self, folder: Path) -> None: ...
-
-    async def release_memory(self) -> None: ...
 
 
 @dataclass
@@ -97,6 +76,8 @@ class TrainingLoop:
         self._deps = dependencies
         self._estimate = TimeEstimate()
         self._evaluating: asyncio.Task[None] | None = None
+        self._version = dependencies.state.step  # of the engines' weights
+        self._without_signal = 0  # steps in a row that changed no weight
         self._saving_seconds = 0.0  # of the previous step's checkpoint; it counts in this step's time
 
     def start(self) -> None:
@@ -129,8 +110,9 @@ class TrainingLoop:
         rolled = time.monotonic()
         trained_metrics = await self._train(groups)
         trained = time.monotonic()
-        self._deps.state.step += 1
-        await self.update_weights(state.step)
+        state.step += 1
+        sampled_by = self._version
+        await self._after_updates(changed=trained_metrics.get("new_updates", 0.0) > 0)
         updated = time.monotonic()
         rollouts = [r for group in (*groups.groups, *groups.filtered) for r in group.rollouts.values()]
         times = {
@@ -152,7 +134,7 @@ class TrainingLoop:
         )
         metrics["rollout/engines_replaced"] = float(deps.pool.replaced)
         metrics |= unused_prefetch_metrics(await deps.runner.unused_prefetch()) | staleness_metrics(
-            rollouts, state.step - 1
+            rollouts, sampled_by
         )
         if deps.canary is not None:
             deps.canary.step(state.step)
@@ -165,41 +147,40 @@ class TrainingLoop:
         deps, algorithm = self._deps, self._deps.spec.algorithm
         rollouts = [rollout for group in groups.groups for rollout in group.rollouts.values()]
         samples = [sample for rollout in rollouts for sample in training_samples(rollout, algorithm)]
-        batch = policy_batch(samples, algorithm)
         if self._shares_gpu:
             await self._wait_until_updatable()
         async with deps.trainer_lock:
             if self._shares_gpu:
                 await deps.pool.sleep()
-            metrics = {**await self._ranks.train_step(batch), **advantage_metrics(batch)}
-            if LARGEST_MISMATCH not in metrics:
-                metrics |= await self._measure_mismatch(samples)
+            metrics = await train_policy(self._ranks, samples, algorithm, deps.state.step)
             if self._shares_gpu:
                 await self._ranks.release_memory()
         return metrics
 
-    async def _measure_mismatch(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
-        """The difference of log-probabilities, when the step itself did not measure it."""
-        usable = [s for s in samples if s.valid and s.logprobs and s.trainable_tokens][:PROBE_SAMPLES]
-        if not usable:
-            return {}
-        batch: Batch = demonstration_batch(usable)
-        values = await self._ranks.log_probs(batch)
-        gaps = [
-            (value - sequence.rollout_logprobs)[sequence.mask].abs()
-            for value, sequence in zip(values, batch.sequences, strict=True)
-            if sequence.rollout_logprobs is not None
-        ]
-        largest, mean = max(float(gap.max()) for gap in gaps), fmean(float(gap.mean()) for gap in gaps)
-        return {LARGEST_MISMATCH: largest, "logprob_abs_diff": mean}
-
     async def update_weights(self, version: int) -> None:
         """Send the ranks' weights to the engines, after the evaluation of the present weights."""
-        deps, state = self._deps, self._deps.state
+        deps = self._deps
         await self._wait_until_updatable()
         async with deps.trainer_lock:
             await deps.pool.update_weights(version)
-        deps.runner.dispatcher.updated(version)
+        self._version = version
+        self._start_step(version)
+
+    async def _after_updates(self, *, changed: bool) -> None:
+        """Send the weights if they changed, or if engines that share GPUs must load them again to wake up."""
+        step = self._deps.state.step
+        self._without_signal = 0 if changed else self._without_signal + 1
+        if not changed:
+            logger.warning("step %d changed no weight (%d in a row)", step, self._without_signal)
+        if changed or self._shares_gpu:
+            await self.update_weights(step)
+        else:
+            self._start_step(step)
+
+    def _start_step(self, number: int) -> None:
+        """Start the groups that wait for step `number` to end."""
+        deps, state = self._deps, self._deps.state
+        deps.runner.dispatcher.updated(number)
         state.position, state.pending = deps.runner.dispatcher.position, deps.runner.dispatcher.pending()
         deps.runner.dispatch()
 
@@ -270,6 +251,7 @@ class TrainingLoop:
             "tokens_per_second": metrics.get("train/tokens", 0.0) / metrics["perf/step_time"],
             "eta_seconds": self._estimate.remaining(steps - state.step),
             "last_checkpoint": saved,
+            "steps_without_signal": self._without_signal,
         }
         logger.info(
             "step %d/%d reward %.3f resolved %.3f %.1f s (rollout %.1f train %.1f weights %.1f) log-prob gap %.1e",

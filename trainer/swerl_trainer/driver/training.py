@@ -12,6 +12,8 @@ import logging
 import time
 
 from swerl_trainer.algorithm import demonstration_batch
+from swerl_trainer.algorithm.own_functions import check_own_functions
+from swerl_trainer.algorithm.schedule import learning_rate
 from swerl_trainer.checkpoints import CheckpointStore
 from swerl_trainer.driver.components import AttemptComponents
 from swerl_trainer.driver.loop import LoopDependencies, TrainingLoop, save_checkpoint
@@ -38,6 +40,7 @@ class Training:
     def __init__(self, job: Job, components: AttemptComponents, reporter: StatusReporter) -> None:
         self._job = job
         self._spec = job.spec
+        check_own_functions(job.spec.algorithm)
         self._components = components
         self._reporter = reporter
         self._turn = asyncio.Lock()
@@ -76,7 +79,6 @@ class Training:
         group = loop.group = await self._group()
         if self._spec.algorithm.sft is not None:
             await self._supervise(group, sinks)
-            await group.set_learning_rate(self._spec.algorithm.lr)
         await self._attach(loop, group)
         await loop.run()
         await loop.finish()
@@ -156,14 +158,15 @@ class Training:
             tokenizer,
             context_tokens=self._spec.agent.context_tokens,
         )
-        await group.set_learning_rate(sft.lr)
         estimate = TimeEstimate()
         while state.supervised_step < sft.steps:
             began = time.monotonic()
             chosen = demonstrations_of(
                 state.supervised_step, samples, batch_size=sft.batch_size, seed=self._spec.algorithm.seed
             )
+            lr = learning_rate(sft.lr, sft.lr_schedule, step=state.supervised_step, steps=sft.steps)
             async with self._turn:
+                await group.set_learning_rate(lr)
                 metrics = await group.train_step(demonstration_batch(chosen))
             state.supervised_step += 1
             if self._only_supervised:

@@ -7,13 +7,13 @@ from statistics import fmean
 
 import torch
 import torch.distributed as dist
-from swerl_trainer.algorithm.loss import MAXIMA, SUMS, LossReport
+from swerl_trainer.algorithm.loss import LOSSES, MAXIMA, SUMS, LossReport
 
 # Every key of a step's metrics. Means are weighted as the loss is.
 METRICS: dict[str, str] = {
     "loss": "the minimised loss",
     "policy_loss": "the loss without KL and entropy terms",
-    "kl": "k3 estimate of KL(policy || reference), when klCoef > 0",
+    "kl": "estimate (klEstimator) of KL(policy || reference), when klCoef > 0",
     "entropy": "entropy of the policy at the trained tokens, nats",
     "ratio": "probability ratio to the policy that began the step",
     "clip_fraction": "fraction of tokens whose gradient the clip removed",
@@ -30,7 +30,10 @@ METRICS: dict[str, str] = {
     "tokens": "tokens in the batch",
     "trainable_tokens": "tokens in the loss",
     "micro_batches": "micro-batches per rank",
-    "updates": "optimiser steps taken",
+    "rejected_tokens": "tokens that the correction took out of the loss",
+    "updates": "optimiser steps taken since the start",
+    "new_updates": "optimiser steps of this batch",
+    "skipped_updates": "share of this batch's optimiser steps that were skipped: gradients were not finite",
     "seconds": "time the step took",
     "tokens_per_second": "tokens of the batch over that time, all ranks together",
 }
@@ -52,11 +55,13 @@ def reduce_reports(
             maxima[position] = torch.maximum(maxima[position], value.double())
     dist.all_reduce(sums, group=data_group)
     dist.all_reduce(maxima, op=dist.ReduceOp.MAX, group=data_group)
-    metrics = {name: float(sums[0, i]) for i, name in enumerate(SUMS) if sums[1, i] > 0}
+    present = {name: float(sums[0, i]) for i, name in enumerate(SUMS) if sums[1, i] > 0}
+    weight = present.pop("weight", 0.0) or 1.0
+    metrics = {name: value if name in LOSSES else value / weight for name, value in present.items()}
     return metrics | {name: float(maxima[i]) for i, name in enumerate(MAXIMA) if maxima[i] >= 0}
 
 
 def over_minibatches(parts: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Metrics of a batch from those of its optimiser steps: the largest of maxima, the mean of the rest."""
-    keys = [key for key in parts[0] if all(key in part for part in parts)] if parts else []
-    return {key: (max if key in MAXIMA else fmean)(part[key] for part in parts) for key in keys}
+    """Metrics of a batch from its optimiser steps that have them: the largest of maxima, the mean of the rest."""
+    keys = dict.fromkeys(key for part in parts for key in part)
+    return {key: (max if key in MAXIMA else fmean)(part[key] for part in parts if key in part) for key in keys}

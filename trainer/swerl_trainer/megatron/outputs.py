@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from swerl_api import AlgorithmSpec
-from swerl_trainer.algorithm.loss import LossReport, TokenTerms, micro_batch_loss
+from swerl_trainer.algorithm.loss import LossReport, micro_batch_loss
 from swerl_trainer.algorithm.packing import MicroBatch
+from swerl_trainer.algorithm.policy_loss import TokenTerms
 from torch import Tensor
 
 
@@ -26,6 +27,8 @@ def report_loss(
         rollout=to_device(micro_batch.rollout),
         old=to_device(micro_batch.old),
         reference=to_device(micro_batch.reference),
+        correction=to_device(micro_batch.correction),
+        correction_active=to_device(micro_batch.correction_active),
     )
     report = micro_batch_loss(terms, algorithm)
     return report.loss * scale, report

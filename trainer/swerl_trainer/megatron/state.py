@@ -25,10 +25,12 @@ _PREFIX = "model."
 _METADATA = {"distrib_optim_sharding_type": "fully_reshardable"}
 
 
-def save_state(folder: Path, model: GPTModel, optimizer: Any, updates: int) -> None:
+def save_state(folder: Path, model: GPTModel, optimizer: Any, updates: int, device: Device) -> None:
     """Write to `folder`, which is made if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     dist.barrier()
+    if not updates:
+        _initialise(optimizer, device)
     # The writer runs in this process; without a queue of its own it would start a server process for one.
     if filesystem_async._results_queue is None:
         filesystem_async._results_queue = queue.Queue()
@@ -60,6 +62,18 @@ def restore_weights(folder: Path, model: GPTModel) -> None:
     weights = model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA))
     loaded = dist_checkpointing.load(weights, str(folder))
     model.load_state_dict({n.removeprefix(_PREFIX): v for n, v in loaded.items() if n.startswith(_PREFIX)})
+
+
+def _initialise(optimizer: Any, device: Device) -> None:
+    """Give the optimizer the state that it only makes at its first update; a save asserts that it is there."""
+    if not device.transformer_engine:
+        from swerl_trainer.megatron.torch_adamw import prepare_distributed_optimizer
+
+        return prepare_distributed_optimizer(optimizer)
+    for wrapped in getattr(optimizer, "chained_optimizers", [optimizer]):
+        if wrapped.init_state_fn is not None:
+            wrapped.init_state_fn(wrapped.optimizer, wrapped.config)
+    return None
 
 
 def _sharded(model: GPTModel, optimizer: Any, *, loading: bool) -> dict[str, Any]:

@@ -1,15 +1,15 @@
 """One rank of the training group.
 
 Guarantees: every public method is a collective of all ranks; a step's loss and gradients do not depend on how the batch
-is packed or spread over ranks; a gradient that is not finite raises before it reaches the weights.
+is packed or spread over ranks; an update whose gradients are not finite is skipped: weights and optimizer stay.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from swerl_api import AlgorithmSpec
-from swerl_trainer.algorithm.batch import Batch, minibatches
+from swerl_trainer.algorithm.batch import Batch, corrected, minibatches
+from swerl_trainer.algorithm.correction import correction_of, needs_whole_batch
 from swerl_trainer.algorithm.loss import LossReport, supervised
 from swerl_trainer.algorithm.packing import MicroBatch, pack, schedule, unpack
 from swerl_trainer.megatron.architecture import read_architecture
 from swerl_trainer.megatron.config import RankConfig, data_parallel_size, initial_lr
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
+from swerl_trainer.megatron.gradients import gradients_are_finite
 from swerl_trainer.megatron.hf_folder import open_folder, write_folder
 from swerl_trainer.megatron.logprobs import forward
 from swerl_trainer.megatron.metrics import over_minibatches, reduce_reports
 from swerl_trainer.megatron.model import build_model, export_weights, load_weights, transformer_config
 from swerl_trainer.megatron.optimizer import build_optimizer
 from swerl_trainer.megatron.outputs import keep_output, report_loss
+from swerl_trainer.megatron.process_group import join_process_group
+from swerl_trainer.megatron.reference import ReferenceWeights
 from swerl_trainer.megatron.state import load_state, save_state
 from swerl_trainer.megatron.weight_sender import WeightSender
 from swerl_trainer.weight_bucket import WeightBucket
@@ -38,8 +42,11 @@ from torch import Tensor
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
-from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from megatron.core.transformer.module import Float16Module
+
+logger = logging.getLogger(__name__)
+
+MAX_SKIPPED = 5  # updates without finite gradients in a row; the next one ends the attempt
 
 
 class MegatronTrainer:
@@ -68,17 +75,23 @@ class MegatronTrainer:
         self.updates = 0
         data_parallel_size(config.trainer, world_size)
         with self.device.active():
-            self._join(rank, world_size, f"tcp://{address}:{port}")
+            join_process_group(config, self.device, rank, world_size, f"tcp://{address}:{port}")
             self._build()
         self.sender = WeightSender(self.model, self.architecture, self.device)
-        self._reference = self._copy_weights() if self.algorithm.kl_coef else None
+        self._reference = ReferenceWeights(self.model) if self.algorithm.kl_coef else None
+        self._skipped_in_a_row = 0
 
     def train_step(self, batch: Batch) -> dict[str, float]:
         """One pass over `batch`; metrics named in METRICS. An empty batch changes nothing."""
         began = time.monotonic()
-        metrics = [self._update(part) for part in self._optimiser_steps(batch)]
+        before = self.updates
+        steps = self._optimiser_steps(batch)
+        metrics = [self._update(part) for part in steps]
         seconds = time.monotonic() - began
+        rejected = batch.trainable_tokens - sum(part.trainable_tokens for part in steps)
         return over_minibatches(metrics) | {
+            "rejected_tokens": float(rejected),
+            "new_updates": float(self.updates - before),
             "sequences": float(len(batch)),
             "tokens": float(batch.tokens),
             "trainable_tokens": float(batch.trainable_tokens),
@@ -90,7 +103,7 @@ class MegatronTrainer:
     def log_probs(self, batch: Batch, *, reference: bool = False) -> list[Tensor]:
         """float32 log-probability per token, token-aligned, 0 outside the mask; the same list on every rank."""
         micro_batches = self._micro_batches(batch)
-        with self.device.active(), torch.no_grad(), self._weights(reference):
+        with self.device.active(), torch.no_grad(), self._weights(reference=reference):
             outputs = self._schedule(micro_batches, self.algorithm, keep_output, forward_only=True)
         found: dict[int, Tensor] = {}
         for micro_batch, output in zip(micro_batches, outputs, strict=bool(outputs)):
@@ -103,7 +116,7 @@ class MegatronTrainer:
     def save(self, folder: str) -> None:
         """Write weights, optimizer and RNG to `folder`."""
         with self.device.active():
-            save_state(Path(folder), self.model, self.optimizer, self.updates)
+            save_state(Path(folder), self.model, self.optimizer, self.updates, self.device)
 
     def load(self, folder: str) -> None:
         """Continue where `save` wrote `folder`."""
@@ -153,32 +166,14 @@ class MegatronTrainer:
         if self.device.cuda:
             self.module.offload_grad_buffers()
 
-    def _join(self, rank: int, world_size: int, init_method: str) -> None:
-        trainer = self.config.trainer
-        dist.init_process_group(
-            self.device.backend,
-            init_method=init_method,
-            rank=rank,
-            world_size=world_size,
-            timeout=timedelta(seconds=self.config.communication_timeout),
-        )
-        parallel_state.initialize_model_parallel(
-            tensor_model_parallel_size=trainer.tensor_parallel,
-            pipeline_model_parallel_size=trainer.pipeline_parallel,
-            context_parallel_size=trainer.context_parallel,
-        )
-        torch.manual_seed(self.algorithm.seed)
-        # No dropout anywhere: the tracker without CUDA generators serves both devices.
-        model_parallel_cuda_manual_seed(self.algorithm.seed, inference_rng_tracker=True, force_reset_rng=True)
-
     def _build(self) -> None:
         config = transformer_config(self.architecture, self.config, self.device)
         self.model = build_model(self.architecture, config, self.device)
         with open_folder(Path(self.config.model)) as reader:
             load_weights(self.model, reader, self.architecture)
         module = Float16Module(config, self.model) if config.bf16 else self.model
-        data_parallel = DistributedDataParallelConfig(
-            grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=True
+        data_parallel = DistributedDataParallelConfig(  # `gradients_are_finite` replaces Megatron's check, which raises
+            grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=False
         )
         self.module = DistributedDataParallel(config, data_parallel, module)
         self.optimizer = build_optimizer(self.module, self.config, self.device)
@@ -190,12 +185,17 @@ class MegatronTrainer:
         """The batches of the optimiser steps of `batch`; demonstrations are one step."""
         if not len(batch) or batch.demonstrations:
             return [batch] if len(batch) else []
-        if self._reference is not None:
+        algorithm = self.algorithm
+        if self._reference is not None and algorithm.kl_in == "loss":
             batch = batch.with_reference_logprobs(self.log_probs(batch, reference=True))
-        if self.algorithm.minibatches == 1:
-            return [batch]
-        batch = batch.with_old_logprobs(self.log_probs(batch))
-        return minibatches(batch, self.algorithm)
+        whole = needs_whole_batch(correction_of(algorithm))
+        if algorithm.old_logprobs == "rollout":
+            batch = batch.with_rollout_as_old()
+        elif algorithm.minibatches > 1 or whole:
+            batch = batch.with_old_logprobs(self.log_probs(batch))
+        if whole:
+            batch = corrected(batch, algorithm)
+        return minibatches(batch, algorithm) if len(batch) else []
 
     def _update(self, batch: Batch) -> dict[str, float]:
         micro_batches = self._micro_batches(batch)
@@ -209,16 +209,38 @@ class MegatronTrainer:
             self.optimizer.zero_grad()
             finish = partial(report_loss, algorithm=algorithm, scale=scale)
             reports = self._schedule(micro_batches, algorithm, finish, forward_only=False)
+            counts = {"lr": self.lr, "micro_batches": float(len(micro_batches))}
+            if not gradients_are_finite(self.module):
+                return counts | self._skip()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.lr
             _, grad_norm, _ = self.optimizer.step()
             metrics = self._broadcast_metrics(reports)
         self.updates += 1
-        return metrics | {
-            "grad_norm": float(grad_norm or 0.0),
-            "lr": self.lr,
-            "micro_batches": float(len(micro_batches)),
-        }
+        self._skipped_in_a_row = 0
+        return metrics | counts | {"grad_norm": float(grad_norm or 0.0), "skipped_updates": 0.0}
+
+    def _skip(self) -> dict[str, float]:
+        """Leave weights and optimizer as they are. Raises TrainerError after MAX_SKIPPED in a row."""
+        self._skipped_in_a_row += 1
+        logger.warning("gradients of update %d are not finite: update skipped", self.updates + 1)
+        if self._skipped_in_a_row > MAX_SKIPPED:
+            raise TrainerError(
+                f"gradients were not finite in {self._skipped_in_a_row} updates in a row: lower algorithm.lr or "
+                "algorithm.maxGradNorm, and look at train/logprob of the last steps"
+            )
+        return {"skipped_updates": 1.0}
+
+    @contextlib.contextmanager
+    def _weights(self, *, reference: bool) -> Iterator[None]:
+        """Context in which the model has the reference's weights, if `reference` is set."""
+        if not reference:
+            yield
+        elif self._reference is None:
+            raise TrainerError("there is no reference model: set algorithm.klCoef above 0")
+        else:
+            with self._reference.in_place():
+                yield
 
     def _broadcast_metrics(self, reports: Sequence[LossReport]) -> dict[str, float]:
         """Metrics of the last pipeline stage, on every rank."""
@@ -265,25 +287,3 @@ class MegatronTrainer:
             forward_only=forward_only,
         )
         return results
-
-    def _copy_weights(self) -> list[Tensor]:
-        return [parameter.detach().to("cpu", copy=True) for parameter in self.model.parameters()]
-
-    @contextlib.contextmanager
-    def _weights(self, reference: bool) -> Iterator[None]:
-        """Context in which the model has the reference's weights, if `reference` is set."""
-        if not reference:
-            yield
-            return
-        if self._reference is None:
-            raise TrainerError("there is no reference model: set algorithm.klCoef above 0")
-        current = self._copy_weights()
-        self._set_weights(self._reference)
-        try:
-            yield
-        finally:
-            self._set_weights(current)
-
-    def _set_weights(self, weights: Sequence[Tensor]) -> None:
-        for parameter, value in zip(self.model.parameters(), weights, strict=True):
-            parameter.data.copy_(value)

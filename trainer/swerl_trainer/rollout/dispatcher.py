@@ -4,8 +4,8 @@ Guarantees:
 * Every group that was opened is trained, dropped for a counted reason, or listed by `pending` for the next attempt.
 * A group is trained at most `max_staleness` weight versions after the version that it was started with.
 * Groups start in the order of the tasks; a step's groups are handed out in that order too.
-* A rollout ended by infrastructure never counts; while fewer than two of a group count, its failed members run again,
-  at most `retries` times.
+* A rollout ended by infrastructure never counts; while fewer than two of a group count (one, where advantages do not
+  compare the members of a group), its failed members run again, at most `retries` times.
 * Weights may change (`may_update`) only while no evaluation runs, and no training episode either unless partial
   rollouts are allowed.
 * Prefetched sandboxes leave room for one more group of any kind within `max_concurrent`.
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from swerl_api import AlgorithmSpec, SandboxSpec
-from swerl_trainer.algorithm.advantages import has_signal
+from swerl_trainer.algorithm.advantages import compares_groups, has_signal
 from swerl_trainer.rollout.cursor import TaskOrder
 from swerl_trainer.rollout.group import (
     DeclareGroup,
@@ -218,7 +218,7 @@ class Dispatcher:
         return left - self._train_load() - len(self._of("train", GroupPhase.DECLARED))
 
     def _complete(self, group: GroupState) -> None:
-        enough = min(2, group.request.size)
+        enough = min(2, group.request.size) if compares_groups(self.algorithm) else 1
         retry = group.failed and (len(group.valid) < enough or group.request.purpose == "evaluation")
         if retry and group.starts <= self.retries:
             return self._start(group, group.failed)

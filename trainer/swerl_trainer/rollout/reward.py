@@ -1,13 +1,15 @@
 """From an episode and its verdict to a rollout.
 
-Guarantees: a resolved task has the outcome 1, every other ending of the policy `algorithm.unresolvedReward`. Where a
+Guarantees: a resolved task has the outcome 1, every other ending of the policy `algorithm.unresolvedReward`; with
+`algorithm.reward` that function decides. Where a
 judge scores steps, the weighted mean of the scores is added. An episode that infrastructure or a failing template ended
 does not count (`valid` is False).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from statistics import fmean
 
 from swerl_agent.audit import Finding
@@ -15,9 +17,13 @@ from swerl_agent.episode import PROMPT_FAILED, Episode, repeats_itself
 from swerl_agent.grading import Verdict
 from swerl_agent.judge import StepScore
 from swerl_api import AlgorithmSpec
+from swerl_trainer.algorithm.errors import AlgorithmError
+from swerl_trainer.algorithm.own_functions import own_function
 from swerl_trainer.rollout.group import Rollout
 
 RESOLVED = 1.0
+RewardFunction = Callable[[Episode, Verdict | None, AlgorithmSpec], float]
+"""`algorithm.reward`: the reward of an episode that counts; without a patch it has no verdict."""
 GRADING_FAILED = "eval_infra_error"  # error code of a rollout whose patch could not be graded
 INFRASTRUCTURE_ENDINGS = (PROMPT_FAILED, "error", "cancelled")  # exit statuses that the policy did not cause
 
@@ -45,7 +51,7 @@ def rollout_of(
     infrastructure = _infrastructure_failed(episode) or (verdict is not None and verdict.status == "infra_error")
     resolved = verdict is not None and verdict.status == "resolved"
     grading = {"grading": verdict.duration} if verdict else {}
-    outcome = RESOLVED if resolved else algorithm.unresolved_reward
+    outcome = 0.0 if infrastructure else _outcome(episode, verdict, algorithm)
     asked = scores or {}
     step_scores = {step: score.score for step, score in asked.items() if score.score is not None}
     return Rollout(
@@ -79,6 +85,16 @@ def rollout_of(
         waits=waits or {},
         usage=episode.usage,
     )
+
+
+def _outcome(episode: Episode, verdict: Verdict | None, algorithm: AlgorithmSpec) -> float:
+    if not algorithm.reward:
+        return RESOLVED if verdict is not None and verdict.status == "resolved" else algorithm.unresolved_reward
+    function: RewardFunction = own_function("reward", algorithm.reward)
+    reward = float(function(episode, verdict, algorithm))
+    if not math.isfinite(reward):
+        raise AlgorithmError(f"algorithm.reward: {algorithm.reward} gave {reward} for {episode.instance_id}")
+    return reward
 
 
 def lost_rollout(group: str, index: int, instance_id: str, error: BaseException | str, code: str) -> Rollout:

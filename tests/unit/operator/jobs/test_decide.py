@@ -107,6 +107,19 @@ def test_a_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
     assert decision.builder.status.phase == "Training"
 
 
+def test_steps_that_change_no_weight_are_a_condition(spec: Spec) -> None:
+    def after(**fields: Any) -> JobDecision:
+        before = running_status(**fields)
+        return step(spec, before, cluster=CLUSTER, pods=[head()], driver=DriverState("running"))
+
+    assert find_condition(after().builder.status.conditions, "Learning") is None
+    assert condition(after(stepsWithoutSignal=0), "Learning") == ("True", "WeightsChanged")
+    without = after(stepsWithoutSignal=3)
+    assert condition(without, "Learning") == ("False", "NoSignal")
+    found = find_condition(without.builder.status.conditions, "Learning")
+    assert found is not None and "the last 3 steps changed no weight" in found.message
+
+
 def test_a_failed_driver_starts_the_next_attempt(spec: Spec) -> None:
     driver = DriverState("failed", "killed by signal 9")
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)

@@ -1,0 +1,33 @@
+"""The process groups of one rank."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from swerl_trainer.megatron.config import RankConfig
+from swerl_trainer.megatron.device import Device
+
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+
+
+def join_process_group(config: RankConfig, device: Device, rank: int, world_size: int, init_method: str) -> None:
+    """Join the group of all ranks and Megatron's groups within it; seed this rank."""
+    trainer = config.trainer
+    dist.init_process_group(
+        device.backend,
+        init_method=init_method,
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=config.communication_timeout),
+    )
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=trainer.tensor_parallel,
+        pipeline_model_parallel_size=trainer.pipeline_parallel,
+        context_parallel_size=trainer.context_parallel,
+    )
+    torch.manual_seed(config.algorithm.seed)
+    # No dropout anywhere: the tracker without CUDA generators serves both devices.
+    model_parallel_cuda_manual_seed(config.algorithm.seed, inference_rng_tracker=True, force_reset_rng=True)
