@@ -88,6 +88,7 @@ def write_artifacts(
         "format_errors": episode.format_errors,
         "omitted_turns": episode.omitted_turns,
         "patch_source": episode.patch_source,
+        "patch_left_out": episode.patch_left_out,
         "reward": None,
         "verdict": public,
         "eval_result": public,

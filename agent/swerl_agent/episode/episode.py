@@ -35,13 +35,14 @@ class Episode:
     steps: list[dict[str, Any]] = field(default_factory=list)  # command records; `step_idx` is their answer, from 0
     patch: str | None = None  # undecodable bytes as surrogate escapes
     patch_source: str | None = None  # submission | git_diff_fallback
+    patch_left_out: list[str] = field(default_factory=list)  # changes that the patch lacks, and why
     exit_status: str = "error"
     error: str | None = None
     error_code: str = ""  # code of a SandboxError or EngineError, prompt_failed, internal or cancelled
     infrastructure_error: bool = False
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds by phase: total, model, environment (commands), diff; exec: the part of environment spent on the way to
-    the sandbox and back, without the commands' own time."""
+    the sandbox and back, without the commands' own time; baseline: beside the model's first answer."""
     usage: dict[str, float] = field(default_factory=dict)  # sums of its generations' `usage`
 
     @property

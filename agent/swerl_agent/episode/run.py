@@ -3,7 +3,8 @@
 Guarantees: every ending is an exception and is reported in the Episode. An infrastructure failure ends it with
 `infrastructure_error`, a template that does not render with `prompt_failed`. A sandbox that the agent's own commands
 destroyed (memory, disk, process 1, the session's files) ends it with `sandbox_destroyed`, the policy's failure.
-After any other ending, a patch is taken from the work tree if none was submitted and the sandbox still answers.
+After any other ending, the patch is how the work tree differs from the tree that the agent got, if the sandbox still
+answers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from swerl_api import AgentSpec
 
 from swerl_agent.sandbox import CommandResult, SandboxError
 
+from .baseline import Patch
 from .engine import EngineError
 from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
 from .parsing import is_valid_patch
@@ -65,11 +67,15 @@ class EpisodeRun(ABC):
         try:
             with self.timed("total"), self._reported():
                 await scrub_tests(self._session, self.request.task.hidden_paths)
+                self.workspace.baseline.begin()  # the model answers meanwhile
                 await self._act_in_time()
                 await self._fall_back_to_diff()
         finally:
-            if self.request.on_end:
-                self.request.on_end(self.episode)
+            try:
+                await self.workspace.baseline.close()
+            finally:
+                if self.request.on_end:
+                    self.request.on_end(self.episode)
         return self.episode
 
     def seconds_left(self) -> float:
@@ -158,9 +164,11 @@ class EpisodeRun(ABC):
     async def _fall_back_to_diff(self) -> None:
         if self.episode.patch is None and self.episode.turns:
             with self.timed("diff"):
-                patch = await self.workspace.diff()
+                patch = await self.workspace.baseline.patch()
             self._take(patch, "git_diff_fallback")
 
-    def _take(self, patch: str, source: str) -> None:
-        if is_valid_patch(patch):
-            self.episode.patch, self.episode.patch_source = patch, source
+    def _take(self, patch: Patch, source: str) -> None:
+        self.episode.patch_left_out = list(patch.left_out)
+        self.episode.timings["baseline"] = self.workspace.baseline.seconds
+        if is_valid_patch(patch.text):
+            self.episode.patch, self.episode.patch_source = patch.text, source

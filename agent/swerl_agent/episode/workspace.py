@@ -1,19 +1,21 @@
 """The agent's view of its sandbox: commands, the output shown to the model, and the patch of the work tree.
 
-Guarantees: no command outlives the episode's deadline. Git warnings stay out of the patch. A patch that arrives
-truncated, or without a binary file's content, is read again from the work tree.
+Guarantees: no command of the model runs before the baseline of the work tree is taken, and none outlives the episode's
+deadline. The patch is what changed since (`baseline`); the text of a submission counts where the tree has no change.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from swerl_api import AgentSpec
 
 from swerl_agent.sandbox import CommandResult
 
+from .baseline import STAGED_DIFF_COMMAND, Baseline, Patch
 from .parsing import clean_patch, is_opaque
 from .prompts import Output
 
@@ -26,11 +28,7 @@ ENVIRONMENT = {
     "PIP_PROGRESS_BAR": "off",
     "TQDM_DISABLE": "1",
 }
-DIFF_COMMAND = "git add -A && git diff --cached --binary"
-STAGED_DIFF_COMMAND = "git diff --cached --binary"
-DIFF_TIMEOUT = 60.0  # seconds
 MAX_OUTPUT = 1 << 16  # bytes of a command's output that leave the sandbox, unless the model is shown more
-MAX_PATCH = 8 << 20  # bytes; a longer patch is discarded
 _SURROGATE = re.compile("[\ud800-\udfff]")
 HEAD_AND_TAIL = 2_000  # characters of output kept per step in the artifacts
 
@@ -56,6 +54,7 @@ class Workspace:
 
     def __init__(self, session: CommandRunner, spec: AgentSpec, workdir: str) -> None:
         self._session, self._spec, self._workdir = session, spec, workdir
+        self.baseline = Baseline(session, workdir, ENVIRONMENT)
 
     async def execute(
         self,
@@ -67,6 +66,7 @@ class Workspace:
         max_output: int | None = None,
     ) -> CommandResult:
         """Run one of the model's commands, by default in the repository with ENVIRONMENT. Raises SandboxError."""
+        await self.baseline.ready()
         return await self._session.run(
             shell_text(action),
             timeout=max(0.1, min(self._spec.command_timeout_seconds, seconds_left)),
@@ -88,23 +88,15 @@ class Workspace:
             timeout=self._spec.command_timeout_seconds,
         )
 
-    async def submitted(self, result: CommandResult) -> str:
-        """The patch of a submission; standard output only, which excludes git's warnings."""
-        patch = clean_patch(_decoded(result.stdout))
-        if is_opaque(patch) or result.stdout_bytes > len(result.stdout):
-            patch = await self._patch(STAGED_DIFF_COMMAND)
-        return patch
-
-    async def diff(self) -> str:
-        """The changes of the work tree; '' when there are none or the patch exceeds MAX_PATCH."""
-        return await self._patch(DIFF_COMMAND)
-
-    async def _patch(self, command: str) -> str:
-        result = await self._session.run(
-            command, timeout=DIFF_TIMEOUT, cwd=self._workdir, env=ENVIRONMENT, max_output=MAX_PATCH
-        )
-        whole = result.exit_code == 0 and result.stdout_bytes == len(result.stdout)
-        return clean_patch(_decoded(result.stdout)) if whole else ""
+    async def submitted(self, result: CommandResult) -> Patch:
+        """The patch of a submission; of its output only standard output, which excludes git's warnings."""
+        patch = await self.baseline.patch()
+        if patch.text:
+            return patch
+        text = clean_patch(result.stdout.decode("utf-8", "surrogateescape"))
+        if is_opaque(text) or result.stdout_bytes > len(result.stdout):
+            text = (await self.baseline.printed(STAGED_DIFF_COMMAND)).text
+        return replace(patch, text=text)
 
 
 def shell_text(text: str) -> str:
@@ -133,8 +125,3 @@ def step_record(step: int, action: str, result: CommandResult, started: float) -
         "retries": result.retries,
         "handshake_errors": result.handshake_errors,
     }
-
-
-def _decoded(output: bytes) -> str:
-    """The patch as text; bytes that are not UTF-8 become surrogate escapes."""
-    return output.decode("utf-8", "surrogateescape")

@@ -118,8 +118,9 @@ class Shell:
     ) -> CommandResult:
         if self.failure:
             raise self.failure
+        variables = os.environ | {"TMPDIR": str(self.folder.parent)}
         process = await asyncio.create_subprocess_exec(
-            "bash", "-c", command, cwd=self.folder, stdout=-1, stderr=-1, start_new_session=True
+            "bash", "-c", command, cwd=self.folder, env=variables, stdout=-1, stderr=-1, start_new_session=True
         )
         try:
             out, err = await asyncio.wait_for(process.communicate(), timeout)

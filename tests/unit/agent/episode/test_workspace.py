@@ -1,9 +1,10 @@
-"""Commands as they reach the sandbox, and the diff of its work tree."""
+"""Commands as they reach the sandbox, and diffs that do not."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from swerl_agent.episode.baseline import Patch
 from swerl_agent.episode.workspace import Workspace
 from swerl_agent.sandbox import CommandResult
 from swerl_api import AgentSpec
@@ -31,7 +32,7 @@ async def test_no_command_pages_or_draws() -> None:
     sandbox = Sandbox(result(b""))
     workspace = Workspace(sandbox, AgentSpec(), "/testbed")
     await workspace.execute("git log", seconds_left=9)
-    await workspace.diff()
+    await workspace.baseline.patch()
     assert len(sandbox.asked) == 2
     for asked in sandbox.asked:
         assert (
@@ -43,10 +44,12 @@ async def test_no_command_pages_or_draws() -> None:
 
 async def test_a_diff_that_does_not_end_is_no_patch_and_no_error() -> None:
     sandbox = Sandbox(result(PATCH, 137, timed_out=True))
-    assert await Workspace(sandbox, AgentSpec(), "/testbed").diff() == ""
+    patch = await Workspace(sandbox, AgentSpec(), "/testbed").baseline.patch()
+    assert patch == Patch("", ("every change: git did not end in time",))
     assert sandbox.asked[0]["timeout"] == 60
 
 
 async def test_a_diff_without_its_end_is_no_patch() -> None:
     cut = CommandResult("c", 0, PATCH, b"", len(PATCH) + 1, 0, False, 0.1)
-    assert await Workspace(Sandbox(cut), AgentSpec(), "/testbed").diff() == ""
+    patch = await Workspace(Sandbox(cut), AgentSpec(), "/testbed").baseline.patch()
+    assert patch.text == "" and "more than 8388608" in patch.left_out[0]

@@ -1,0 +1,137 @@
+"""The patch of an episode: the difference between the work tree as it was handed out and the tree at the end.
+
+Guarantees: the patch does not depend on the repository in the tree, which the agent may commit to, reconfigure or
+delete. A patch that lacks a change, or that cannot be taken, says so in `left_out`. Where no baseline can be kept (no
+repository, no git), the patch is what `git add -A && git diff --cached` prints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from swerl_agent.sandbox import CommandResult
+
+from .parsing import clean_patch
+
+SCRIPT = (Path(__file__).parent / "snapshot.sh").read_text()
+DIFF_COMMAND = "git add -A && git diff --cached --binary"
+STAGED_DIFF_COMMAND = "git diff --cached --binary"
+TAKE_TIMEOUT = 120.0  # seconds
+DIFF_TIMEOUT = 60.0  # seconds
+MAX_PATCH = 8 << 20  # bytes; the largest parts of a longer patch are left out
+MAX_LEFT_OUT = 50  # lines kept of what a patch lacks
+_LEFT_OUT = "left out "
+
+
+class Shell(Protocol):
+    """A sandbox that runs commands."""
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output: int = ...,
+    ) -> CommandResult: ...
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A git diff, '' for none."""
+
+    text: str = ""
+    left_out: tuple[str, ...] = ()  # changes that it lacks, and why
+
+
+class Baseline:
+    """The work tree of a sandbox as it was when `begin` was called."""
+
+    def __init__(self, session: Shell, workdir: str, env: Mapping[str, str]) -> None:
+        self._session, self._workdir, self._env = session, workdir, env
+        self._taking: asyncio.Task[None] | None = None
+        self._place: tuple[str, str] | None = None  # folder and tree object in the sandbox
+        self._missing = ""  # why there is none
+        self.seconds = 0.0  # that it took
+
+    def begin(self) -> None:
+        """Start to take it; a command that is to run after it awaits `ready`."""
+        self._taking = asyncio.create_task(self._take())
+
+    async def ready(self) -> None:
+        """Return once it is taken; raises SandboxError."""
+        if self._taking is not None:
+            await asyncio.shield(self._taking)
+
+    async def close(self) -> None:
+        """End what `begin` started."""
+        if self._taking is None:
+            return
+        if not self._taking.done():
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
+        elif not self._taking.cancelled():
+            self._taking.exception()  # of a sandbox that was lost, which some command reported
+
+    async def patch(self) -> Patch:
+        """The changes of the work tree since; raises SandboxError."""
+        await self.ready()
+        if self._place is None:
+            patch = await self.printed(DIFF_COMMAND)
+            missing = f"the patch is relative to HEAD: {self._missing}"
+            return replace(patch, left_out=(missing, *patch.left_out)) if self._missing else patch
+        return await self.printed(_command("diff", self._workdir, *self._place, str(MAX_PATCH)))
+
+    async def printed(self, command: str) -> Patch:
+        """The diff that `command` prints."""
+        result = await self._run(command, DIFF_TIMEOUT)
+        errors = result.stderr.decode("utf-8", "replace").splitlines()
+        named = dict.fromkeys(line.removeprefix(_LEFT_OUT) for line in errors if line.startswith(_LEFT_OUT))
+        left_out = list(named)[:MAX_LEFT_OUT]
+        failure = _failure(result, errors)
+        return Patch("" if failure else clean_patch(_decoded(result.stdout)), (*left_out, *failure))
+
+    async def _take(self) -> None:
+        began = time.monotonic()
+        result = await self._run(_command("take", self._workdir, secrets.token_hex(8)), TAKE_TIMEOUT)
+        self.seconds = time.monotonic() - began
+        words = result.stdout.decode("utf-8", "replace").splitlines()[-1:] or [""]
+        folder, _, tree = words[0].rpartition(" ")
+        if result.exit_code == 0 and folder.startswith("/"):
+            self._place = folder, tree
+        elif words[0].startswith("none "):
+            self._missing = words[0].removeprefix("none ")
+        else:
+            failure = _failure(result, result.stderr.decode("utf-8", "replace").splitlines())
+            self._missing = f"no baseline was taken: {failure[0] if failure else words[0]}"
+
+    async def _run(self, command: str, timeout: float) -> CommandResult:
+        return await self._session.run(command, timeout=timeout, cwd=self._workdir, env=self._env, max_output=MAX_PATCH)
+
+
+def _command(*words: str) -> str:
+    return f"set -- {' '.join(map(shlex.quote, words))}\n{SCRIPT}"
+
+
+def _failure(result: CommandResult, errors: list[str]) -> tuple[str, ...]:
+    """Why the output of a command is not a whole diff, as one item; () where it is."""
+    if result.timed_out:
+        return ("every change: git did not end in time",)
+    if result.exit_code != 0:
+        return (f"every change: {(errors or ['git ended with'])[-1][:500]} (exit code {result.exit_code})",)
+    if result.stdout_bytes > len(result.stdout):
+        return (f"every change: the patch has {result.stdout_bytes} bytes, more than {MAX_PATCH}",)
+    return ()
+
+
+def _decoded(output: bytes) -> str:
+    """The patch as text; bytes that are not UTF-8 become surrogate escapes."""
+    return output.decode("utf-8", "surrogateescape")

@@ -1,0 +1,251 @@
+"""The patch of a work tree, whatever became of its repository: real git in real folders."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swerl_agent.episode.baseline import MAX_PATCH, Baseline, Patch
+from swerl_agent.episode.workspace import ENVIRONMENT
+from swerl_agent.sandbox import CommandResult
+
+from .conftest import Shell
+
+FIX = "sed -i s/41/42/ kit.py"
+IDENTITY = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b"
+COMMIT = f"{IDENTITY}; git add -A; git commit -qm fix"
+
+# What an agent does to its repository besides the fix, after which the patch is the fix alone.
+STATES = {
+    "nothing": "true",
+    "a commit": COMMIT,
+    "a commit on another branch": f"git checkout -qb other; {COMMIT}",
+    "a commit, and HEAD on the old branch": f"git checkout -q -b other; {COMMIT}; git symbolic-ref HEAD refs/heads/x",
+    "a commit that is undone but for the files": f"{COMMIT}; git reset -q HEAD~1",
+    "a stash that is applied again": f"{IDENTITY}; git stash -q; git stash apply -q",
+    "a detached HEAD": f"{COMMIT}; git checkout -q --detach",
+    "an orphan branch": "git checkout -q --orphan fresh",
+    "an empty index": "git read-tree --empty",
+    "a lock of the index": "touch .git/index.lock",
+    "an index that is none": "echo broken > .git/index",
+    "an index that blocks who reads it": "rm .git/index; mkfifo .git/index",
+    "a HEAD that is none": "echo broken > .git/HEAD",
+    "no repository": "rm -rf .git",
+    "another repository": f"rm -rf .git; git init -q; {COMMIT}",
+    "no objects": "rm -rf .git/objects",
+    "a file in the place of the repository": "rm -rf .git; echo gitdir: /nowhere > .git",
+    "colours": "git config color.ui always; git config color.diff always",
+    "colours for all": "git config --global color.ui always; git config --global diff.noprefix true",
+    "no prefixes": "git config diff.noprefix true",
+    "other prefixes": "git config diff.mnemonicPrefix true; git config diff.srcPrefix x/",
+    "an external diff": "git config diff.external /bin/false",
+    "an external diff by variable": "echo export GIT_EXTERNAL_DIFF=false >> ~/.bashrc; export GIT_EXTERNAL_DIFF=false",
+    "a file-system monitor": "printf '#!/bin/sh\nsleep 100' > m; chmod +x m; git config core.fsmonitor ./m; rm m",
+    "an ignored file mode": "git config core.fileMode false",
+    "line ends by configuration": "git config core.autocrlf true; git config core.eol crlf",
+    "files assumed unchanged": "git update-index --assume-unchanged kit.py; git update-index --skip-worktree old.py",
+    "attributes of the repository": "mkdir -p .git/info; echo '* binary' > .git/info/attributes",
+    "excludes of the repository": "mkdir -p .git/info; echo '*' > .git/info/exclude",
+    "a filter": "git config filter.x.clean 'sed s/42/0/'; echo '*.py filter=x' > .git/info/attributes",
+    "hooks": "printf '#!/bin/sh\nexit 1' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+    "a pipe and a socket": "mkfifo pipe; python3 -c 'import socket as s; s.socket(s.AF_UNIX).bind(\"sock\")'",
+    "a folder of another owner": "[ $(id -u) != 0 ] || chown -R 1000:1000 .",
+    "a commit of ignored rubbish": f"mkdir -p out; echo x > out/x.o; {COMMIT}",
+}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+@pytest.fixture
+def image(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository that its image changed after the commit: an edited file, an untracked one, ignored ones."""
+    home = repository.parent / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / ".gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", str(home / "system"))
+    (repository / ".gitignore").write_text("out/\n*.log\n")
+    (repository / "kept.log").write_text("tracked, though ignored\n")
+    (repository / "tox.ini").write_text("[pytest]\naddopts =\n")
+    git(repository, "add", "-A", "-f")
+    git(repository, "commit", "-qm", "base")
+    (repository / "tox.ini").write_text("[pytest]\naddopts = -rA\n")
+    (repository / "build").mkdir()
+    (repository / "build/lib.py").write_bytes(b"a\r\nb\r\n")
+    (repository / "out").mkdir()
+    (repository / "out/built.o").write_bytes(b"\0\1")
+    return repository
+
+
+def patch_after(folder: Path, *commands: str, twice: bool = False, shell: Shell | None = None) -> Patch:
+    """The patch after commands of an agent."""
+    shell = shell or Shell(folder)
+
+    async def episode() -> Patch:
+        baseline = Baseline(shell, str(folder), ENVIRONMENT)
+        baseline.begin()
+        await baseline.ready()
+        for command in commands:
+            await shell.run(command, timeout=60)
+        first = await baseline.patch()
+        return await baseline.patch() if twice else first
+
+    return asyncio.run(episode())
+
+
+def applied(patch: Patch, folder: Path) -> None:
+    """Apply a patch as grading does."""
+    text = patch.text.encode("utf-8", "surrogateescape")
+    subprocess.run(["git", "apply", "--verbose", "-"], cwd=folder, input=text, check=True)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_patch_is_the_agents_own_change(image: Path, state: str) -> None:
+    patch = patch_after(image, FIX, STATES[state])
+    assert patch.left_out == ()
+    assert [line for line in patch.text.splitlines() if line[:1] in "+-"] == [
+        "--- a/kit.py", "+++ b/kit.py", "-answer = 41", "+answer = 42"
+    ]  # fmt: skip
+    assert patch.text == patch_after_a_plain_fix(image.parent)
+
+
+def patch_after_a_plain_fix(parent: Path) -> str:
+    other = parent / "other"
+    other.mkdir()
+    (other / "kit.py").write_text("answer = 41\n")
+    git(other, "init", "-q")
+    git(other, "add", "-A")
+    (other / "kit.py").write_text("answer = 42\n")
+    return git(other, "-c", "color.ui=never", "-c", "diff.noprefix=false", "diff", "--full-index")
+
+
+def test_every_kind_of_change_applies_to_the_image(image: Path) -> None:
+    shutil.copytree(image, image.parent / "graded", symlinks=True)
+    commands = [
+        "printf 'v\\r\\n' > crlf.txt; printf 'no newline' > 'a b\"c.txt'; printf '\\0\\1' > bin; ln -s kit.py link",
+        "rm old.py; mv tox.ini 'tox é.ini'; chmod +x kit.py; echo more >> kept.log; echo b >> build/lib.py",
+        "mkdir -p sub/deep; echo new > sub/deep/new.py; printf '\\377' >> bin",
+        f"echo force > out/forced.py; git add -f out/forced.py; {IDENTITY}; git commit -qm x",
+    ]
+    patch = patch_after(image, *commands)
+    assert patch.left_out == ()
+    applied(patch, image.parent / "graded")
+    for name in ("crlf.txt", 'a b"c.txt', "bin", "link", "tox é.ini", "kept.log", "build/lib.py", "out/forced.py"):
+        assert (image.parent / "graded" / name).read_bytes() == (image / name).read_bytes(), name
+    assert not (image.parent / "graded/old.py").exists() and os.access(image.parent / "graded/kit.py", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "mkdir new; cd new; git init -q; echo x > inner.py",
+        f"mkdir new; cd new; git init -q; echo x > inner.py; {COMMIT}",
+        "mkdir new; cd new; echo gitdir: /nowhere > .git; echo x > inner.py",
+    ],
+    ids=["without a commit", "with a commit", "broken"],
+)
+def test_files_of_a_repository_within_the_tree_are_files_like_others(image: Path, made: str) -> None:
+    patch = patch_after(image, FIX, made, "git add -A; true", twice=True)
+    assert "+answer = 42\n" in patch.text and "+++ b/new/inner.py\n" in patch.text and patch.left_out == ()
+
+
+def test_a_repository_that_the_image_holds_within_the_tree_is_compared_by_its_files(image: Path) -> None:
+    inner = image / "vendored"
+    inner.mkdir()
+    (inner / "x.py").write_text("x = 1\n")
+    git(inner, "init", "-q")
+    git(inner, "add", "-A")
+    git(inner, "commit", "-qm", "inner")
+    git(image, "add", "vendored")
+    git(image, "commit", "-qm", "a submodule")
+    assert patch_after(image, "true") == Patch()
+    patch = patch_after(image, f"cd vendored; echo x = 2 > x.py; {COMMIT}")
+    assert "+x = 2\n" in patch.text and "Subproject" not in patch.text
+
+
+def test_a_large_file_is_named_and_the_text_is_the_patch(image: Path) -> None:
+    patch = patch_after(image, FIX, "head -c 12582912 /dev/urandom > core; mkdir -p out; cp core out/ignored")
+    assert "+answer = 42\n" in patch.text and patch.left_out == ("core: 12582912 bytes",)
+
+
+def test_a_large_file_of_the_image_counts_once_it_changes(image: Path) -> None:
+    (image / "data.bin").write_bytes(bytes(9 << 20))
+    os.utime(image / "data.bin", (1, 1))
+    assert patch_after(image, FIX).left_out == ()
+    assert patch_after(image, "sleep 1; echo >> data.bin").left_out == ("data.bin: 9437185 bytes",)
+
+
+def test_of_a_patch_that_is_too_long_the_largest_parts_are_named(image: Path) -> None:
+    noise = "for name in b1 b2; do head -c 6000000 /dev/urandom > $name; done"
+    patch = patch_after(image, FIX, noise, "echo text > small.txt", twice=True)
+    assert {"+answer = 42", "+text"} <= set(patch.text.splitlines())
+    assert len(patch.text) <= MAX_PATCH
+    assert [line.partition(":")[0] for line in patch.left_out] in (["b1"], ["b2"])
+    applied(patch, Path(git(image, "worktree", "add", "-q", "--detach", "../clean", "HEAD") or image.parent / "clean"))
+
+
+def test_a_baseline_that_was_removed_is_said(image: Path) -> None:
+    patch = patch_after(image, FIX, "rm -rf ../.swerl-tree-*")
+    assert patch.text == "" and "was removed" in patch.left_out[0]
+
+
+def test_a_tree_without_a_repository_is_compared_as_far_as_git_can(tmp_path: Path) -> None:
+    folder = tmp_path / "testbed"
+    folder.mkdir()
+    patch = patch_after(folder, "echo x > x.py")
+    assert patch.text == "" and "there is no git repository" in patch.left_out[0]
+    patch = patch_after(folder, f"git init -q; {IDENTITY}; git commit -q --allow-empty -m x; echo y > y.py")
+    assert "+y\n" in patch.text, "as it was before there were baselines"
+
+
+def test_a_file_that_the_image_holds_ignored_is_named_once_it_is_tracked_and_changed(image: Path) -> None:
+    assert patch_after(image, FIX, "git add -f out/built.o").left_out == ()
+    git(image, "reset", "-q")
+    patch = patch_after(image, "sleep 1; echo x > out/built.o; git add -f out/built.o")
+    assert patch == Patch("", ("out/built.o: a file that the image holds and ignores",))
+
+
+def test_the_models_own_git_works_in_a_tree_of_another_owner(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(image, "status")
+    patch = patch_after(image, FIX, "git status --porcelain > ../status")
+    assert " M kit.py" in (image.parent / "status").read_text()
+    assert "+answer = 42\n" in patch.text and patch.left_out == ()
+
+
+class Nobody(Shell):
+    """Runs commands as a user who may not read everything."""
+
+    async def run(self, command: str, **how: Any) -> CommandResult:
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+        return await super().run(shlex.join([*user, "bash", "-c", command]), **how)
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_the_patch() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        folder = Path(parent) / "testbed"
+        folder.mkdir()
+        (folder / "kit.py").write_text("answer = 41\n")
+        (folder / "kept.py").write_text("x\n")
+        git(folder, "init", "-q")
+        git(folder, "add", "-A")
+        if os.getuid() == 0:
+            subprocess.run(["chown", "-R", "65534:65534", parent], check=True)
+        hide = "echo x > hidden.py; mkdir shut; echo x > shut/x.py; echo y > kept.py; chmod 0 hidden.py shut kept.py"
+        patch = patch_after(folder, FIX, hide, shell=Nobody(folder))
+        (folder / "shut").chmod(0o700)
+    assert "+answer = 42\n" in patch.text and "hidden" not in patch.text
+    named = {line.partition(":")[0] for line in patch.left_out}
+    assert named == {"hidden.py", "kept.py", "shut/"}, patch.left_out
