@@ -62,7 +62,7 @@ async def test_no_command_is_lost_and_none_runs_twice(
     await asyncio.gather(*(session.close() for session in [*masters, *sessions]))
 
 
-async def test_groups_come_and_go_while_it_is_away(
+async def test_groups_change_while_the_watch_is_down(
     claim: Callable[..., Claim], user: User, components: Components, kept_running: list[str]
 ) -> None:
     async def come_and_go() -> bytes:

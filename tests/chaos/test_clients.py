@@ -62,7 +62,7 @@ async def ask(process: asyncio.subprocess.Process, *, command: str, timeout: flo
     return await said(process)
 
 
-async def test_a_killed_program_leaves_nothing(start_client: Any, user: User) -> None:
+async def test_killed_program_leaves_no_object(start_client: Any, user: User) -> None:
     program = await start_client()
     assert (await ask(program, command="echo on", timeout=30))["stdout"] == "on\n"
     program.kill()
@@ -79,7 +79,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-async def test_a_clock_that_jumps_costs_nothing(start_client: Any, user: User, clock: Path, tmp_path: Path) -> None:
+async def test_clock_jump_has_no_effect(start_client: Any, user: User, clock: Path, tmp_path: Path) -> None:
     shift = tmp_path / "shift"
     shift.write_text("0\n")
     program = await start_client(LD_PRELOAD=str(clock), CLOCK_SHIFT=str(shift))

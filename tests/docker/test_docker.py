@@ -39,7 +39,7 @@ def test_a_change_of_code_makes_thin_layers_only(docker: DockerDaemon, checkout:
     assert before[-OF_CODE] != after[-OF_CODE]
 
 
-def test_a_registry_elsewhere_gets_them_below_a_path(docker: DockerDaemon, checkout: Path) -> None:
+def test_other_registry_gets_images_below_a_path(docker: DockerDaemon, checkout: Path) -> None:
     docker.images(checkout, "operator", "--registry", f"{docker.elsewhere}/team")
     assert docker.layers("team/swe-rl/operator", "latest") == docker.layers("swe-rl/operator", "latest")
 

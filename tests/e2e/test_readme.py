@@ -153,5 +153,5 @@ def test_an_interrupted_demo_on_an_existing_cluster_leaves_nothing(demo_shell: S
     assert demo_shell.run(f"kubectl get {kinds} -n swerl-demo -o name") == ""
 
 
-def test_the_job_file_stands_alone() -> None:
+def test_job_file_is_self_contained() -> None:
     assert set(documents()) == {"ConfigMap", "PersistentVolumeClaim", "SweRLJob"}

@@ -16,7 +16,7 @@ model:
 """
 
 
-def test_an_agent_of_others_is_trained_on_the_tokens_sampled_for_it(product_namespace: ProductNamespace) -> None:
+def test_external_agent_is_trained_on_its_sampled_tokens(product_namespace: ProductNamespace) -> None:
     metadata = {"name": "mini-swe-agent", "namespace": product_namespace.namespace}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": MINI_SWE_AGENT}}
     product_namespace.cluster.apply(config)

@@ -73,7 +73,7 @@ def groups(artifacts: Path) -> set[tuple[int, str, str]]:
     return {(int(episode["group"]), episode["task"], step) for episode, step in named if episode}
 
 
-def test_a_job_trains_survives_its_driver_and_leaves_nothing(product_namespace: ProductNamespace) -> None:
+def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: ProductNamespace) -> None:
     job = product_namespace.manifest("grpo", {"steps": 3, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["checkpoint"]["every"] = 1
     name = product_namespace.apply(job)

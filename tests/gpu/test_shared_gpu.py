@@ -71,7 +71,7 @@ async def test_the_engine_reads_the_ranks_weights_in_place(shared: SharedGPU) ->
     assert shared.distance(answer) < TOLERANCE
 
 
-async def test_the_engine_sleeps_while_the_rank_trains_and_wakes_with_its_new_weights(shared: SharedGPU) -> None:
+async def test_engine_sleeps_during_training_and_wakes_with_new_weights(shared: SharedGPU) -> None:
     await shared.link.send(2)
     old = await shared.answer()
     batch = demonstration_batch([sample_of(old)])

@@ -57,7 +57,7 @@ def test_a_bfloat16_step_on_cuda_is_near_the_float32_step_on_the_cpu(
 
 @on_each_kernel
 @pytest.mark.parametrize("recompute", ["selective", "full"])
-def test_recomputing_activations_changes_nothing(
+def test_recomputing_activations_changes_no_gradient(
     run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device, recompute: Any
 ) -> None:
     expected = run_rank(make_config(dtype="bfloat16"), batch, kernels)["steps"][0]
@@ -66,7 +66,7 @@ def test_recomputing_activations_changes_nothing(
 
 
 @on_each_kernel
-def test_packing_changes_nothing(run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device) -> None:
+def test_packing_changes_no_loss(run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device) -> None:
     packed = run_rank(make_config(dtype="bfloat16", max_tokens_per_gpu=10_000), batch, kernels)
     alone = run_rank(make_config(dtype="bfloat16", max_tokens_per_gpu=1), batch, kernels)
     assert (packed["steps"][0]["micro_batches"], alone["steps"][0]["micro_batches"]) == (1, len(batch))

@@ -78,7 +78,7 @@ async def test_a_group_waits_gated_while_the_quota_is_taken_and_is_admitted_whol
     await queue.empty()
 
 
-async def test_a_group_larger_than_the_quota_has_no_pod_on_a_node_and_holds_up_nobody(queue: Queue) -> None:
+async def test_group_above_the_quota_gets_no_node_and_blocks_no_other(queue: Queue) -> None:
     size = WAVE + QUOTA
     await queue.declare("large", labels=IN_QUEUE, replicas=size)
     await gated(queue, "large", "maximum capacity")
@@ -124,7 +124,7 @@ async def test_a_group_whose_workload_somebody_deletes_ends_as_preempted(queue: 
     await queue.empty()
 
 
-async def test_the_place_of_a_sandbox_that_is_released_early_goes_to_others(queue: Queue) -> None:
+async def test_slot_of_a_released_sandbox_is_reused(queue: Queue) -> None:
     await queue.declare("four", labels=IN_QUEUE, replicas=4)
     await queue.phase("four", "Ready")
     await queue.declare("two", labels=IN_QUEUE, replicas=2)
@@ -188,7 +188,7 @@ async def test_a_single_sandbox_needs_no_group_and_one_without_queue_no_kueue(qu
     await queue.empty()
 
 
-async def test_a_kueue_that_is_down_delays_groups_and_nothing_else(queue: Queue, kubeconfig: str) -> None:
+async def test_stopped_kueue_only_delays_groups(queue: Queue, kubeconfig: str) -> None:
     await queue.declare("before", labels=IN_QUEUE, replicas=2)
     await queue.phase("before", "Ready")
     scale(kubeconfig, 0)

@@ -43,7 +43,7 @@ async def failing(error: BaseException) -> None:
         (ValueError(), "ValueError: no message", 1),
     ],
 )
-def test_the_last_line_says_what_failed_and_wrong_input_is_not_tried_again(
+def test_last_line_names_the_failure_and_wrong_input_is_not_retried(
     capsys: pytest.CaptureFixture[str], error: Exception, said: str, code: int
 ) -> None:
     assert run_to_end(failing(error), permanent_errors=permanent_errors()) == code

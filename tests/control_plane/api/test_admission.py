@@ -48,13 +48,13 @@ EVALUATION_MUTABLE: dict[str, Any] = {"suspend": False, "retries": 9, "paralleli
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
-def test_good_examples_are_accepted(kubectl: Kubectl, namespace: str, path: Path) -> None:
+def test_valid_examples_are_accepted(kubectl: Kubectl, namespace: str, path: Path) -> None:
     done = kubectl("apply", "--dry-run=server", "-n", namespace, "-f", str(path))
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_bad_examples_are_refused_with_the_message_they_state(kubectl: Kubectl, namespace: str, path: Path) -> None:
+def test_invalid_examples_are_refused_with_their_message(kubectl: Kubectl, namespace: str, path: Path) -> None:
     first = path.read_text().splitlines()[0]
     assert first.startswith(EXPECT), f"{path} does not state what it expects"
     done = kubectl("apply", "--dry-run=server", "-n", namespace, "-f", str(path))

@@ -47,7 +47,7 @@ def test_a_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, 
     assert "drivers and the operator may exec only into sandbox Pods" in done.stderr, done.stderr
 
 
-def test_bad_values_are_refused_by_name(kubeconfig: str, namespace: str) -> None:
+def test_invalid_values_are_refused_by_name(kubeconfig: str, namespace: str) -> None:
     done = helm(kubeconfig, "install", "bad", str(ROOT / "charts"), "-n", namespace, "--set", "replicas=-1")
     assert done.returncode != 0 and "replicas" in done.stderr
 

@@ -157,12 +157,12 @@ def test_a_driver_that_was_given_other_ways_has_them_into_sandboxes_only(
     assert words in output_until(typed(generous, verb, SANDBOX, *options), words)
 
 
-def test_another_account_enters_nothing(enter: Enter) -> None:
+def test_other_account_opens_no_shell(enter: Enter) -> None:
     for pod in (SANDBOX, DATABASE):
         assert "cannot get resource" in enter("default", pod, "true").stderr
 
 
-def test_the_audit_log_says_who_ran_what_where(enter: Enter, kubectl: Kubectl, namespace: str, kubeconfig: str) -> None:
+def test_audit_log_names_user_command_and_pod(enter: Enter, kubectl: Kubectl, namespace: str, kubeconfig: str) -> None:
     log = Path(kubeconfig).parent / "log" / "audit.log"
     words = base64.b32encode(namespace.encode()).decode().strip("=")  # told by this test alone
 
@@ -193,7 +193,7 @@ def test_the_audit_log_says_who_ran_what_where(enter: Enter, kubectl: Kubectl, n
     assert found is not None and "job" not in found, "a person enters too, for no job"
 
 
-def test_the_audit_log_does_not_tell_of_other_pods(enter: Enter, namespace: str, kubeconfig: str) -> None:
+def test_audit_log_omits_other_pods(enter: Enter, namespace: str, kubeconfig: str) -> None:
     log = (Path(kubeconfig).parent / "log" / "audit.log").read_text()
     events = [json.loads(line) for line in log.splitlines()]
     mine = [event for event in events if event["objectRef"].get("namespace") == namespace]

@@ -91,7 +91,7 @@ def test_a_later_start_is_quick_and_needs_no_pull(made: Cluster, second: ProbeNa
     assert any("already present" in event["message"] for event in events)
 
 
-def test_down_after_a_crash_leaves_nothing_at_all(running: Cluster, made: Cluster) -> None:
+def test_down_after_a_crash_leaves_nothing(running: Cluster, made: Cluster) -> None:
     cluster_command("--name", made.name, "up", "--bare")
     for name, pid in _pids(made).items():
         if name in ("containerd", "kubelet", "etcd", "registry"):

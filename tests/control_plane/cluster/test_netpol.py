@@ -65,11 +65,11 @@ def reached(probes: ProbeNamespace, targets: dict[str, str], expected: set[str],
         time.sleep(0.1)
 
 
-def test_without_policy_everything_of_the_cluster_is_reached(probes: ProbeNamespace, targets: dict[str, str]) -> None:
+def test_without_policy_the_whole_cluster_is_reachable(probes: ProbeNamespace, targets: dict[str, str]) -> None:
     assert reached(probes, targets, _ALL) == _ALL
 
 
-def test_the_node_is_out_of_reach_by_its_link_local_address_even_where_it_listens(
+def test_link_local_address_of_the_node_is_blocked(
     running: Cluster, probes: ProbeNamespace, targets: dict[str, str]
 ) -> None:
     """Here the node has IPv6 on this one Pod's link: listeners are reached on any link but the Pod's own."""

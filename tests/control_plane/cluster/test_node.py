@@ -84,7 +84,7 @@ def test_a_job_runs_to_its_end(probes: ProbeNamespace) -> None:
     assert probes.kubectl("logs", "job/once").stdout.strip()
 
 
-def test_user_namespaces_map_root_to_nobody_of_the_machine(probes: ProbeNamespace) -> None:
+def test_user_namespaces_map_root_to_no_user_of_the_host(probes: ProbeNamespace) -> None:
     probes.apply(probes.pod("mapped", "sleep", "600", hostUsers=False))
     probes.wait_running("mapped")
     inside, outside, count = probes.exec("mapped", "cat", "/proc/self/uid_map").stdout.split()
@@ -101,7 +101,7 @@ def test_status_is_readable_and_healthy(running: Cluster) -> None:
     assert str(running.kubeconfig) in said
 
 
-def test_a_claim_gets_a_folder_that_goes_with_it(running: Cluster, probes: ProbeNamespace) -> None:
+def test_folder_of_a_claim_is_deleted_with_it(running: Cluster, probes: ProbeNamespace) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     probes.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"}, "spec": claim})
     eventually(lambda: probes.get("pvc", "kept")["status"].get("phase") == "Bound", "the claim is bound", 15)

@@ -71,7 +71,7 @@ def test_shell_is_a_terminal(typed: Callable[..., list[str]]) -> None:
     assert code == 5 and "/dev/pts/" in said and "40 100" in said and "42\r\n" in said
 
 
-async def test_shell_enters_a_sandbox_that_somebody_else_uses(
+async def test_shell_opens_in_a_claimed_sandbox(
     typed: Callable[..., list[str]], client: KubeClient, make_pod: MakePod
 ) -> None:
     pod = await make_pod()

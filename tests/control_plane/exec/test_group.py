@@ -99,7 +99,7 @@ async def restarted(client: KubeClient, namespace: str, group: SandboxGroup) -> 
     await until(told, "the container was restarted")
 
 
-async def test_restart_before_the_first_use_loses_nothing(declare: Any, client: KubeClient, namespace: str) -> None:
+async def test_restart_before_the_first_use_keeps_the_sandbox(declare: Any, client: KubeClient, namespace: str) -> None:
     group = await declare("again", egress="allow", scrubGit=False)
     await restarted(client, namespace, group)
     session = await group.claim(0, timeout=60)

@@ -41,7 +41,7 @@ async def test_errors_are_typed_and_name_the_cause(client: KubeClient, namespace
         await client.create("configmaps", config_map("Not A Name"), namespace=namespace)
 
 
-async def test_a_watch_tells_what_is_there_and_what_changes(client: KubeClient, namespace: str) -> None:
+async def test_watch_reports_existing_objects_and_changes(client: KubeClient, namespace: str) -> None:
     await client.create("configmaps", config_map("w1"), namespace=namespace)
     events = client.watch("v1", "configmaps", namespace, labels="t=1")
     seen: list[tuple[str, str]] = []

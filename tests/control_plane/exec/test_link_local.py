@@ -65,7 +65,7 @@ def neighbour(closed_pod: Json) -> Iterator[Neighbour]:
 
 
 @pytest.mark.parametrize("login", [True, False], ids=["bash", "python"])
-async def test_a_neighbour_is_noticed_until_it_is_closed(
+async def test_other_session_is_detected_until_it_is_closed(
     client: KubeClient, closed_pod: Json, request: pytest.FixtureRequest, login: bool
 ) -> None:
     async with Session(connect(client, closed_pod), login=login) as session:

@@ -45,7 +45,7 @@ async def test_dropped_idle_connections_lose_nothing(kubeconfig: str, pod: Json,
             assert await runs_in(session) == b"run\n" * 3
 
 
-async def test_keep_alive_frames_keep_an_idle_stream_open(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
+async def test_keep_alive_frames_hold_an_idle_stream_open(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
     settings = SessionSettings(keep_alive=1.0)
     async with Proxy(kubeconfig, idle=3) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")
@@ -210,7 +210,7 @@ async def slow(client: KubeClient, pod: Json) -> AsyncIterator[tuple[SlowConnect
         yield connector, session
 
 
-async def test_stopped_reader_loses_nothing_and_blocks_no_other(
+async def test_paused_reader_loses_no_output_and_blocks_no_other(
     slow: tuple[SlowConnector, Session], session: Session
 ) -> None:
     connector, reader = slow

@@ -141,7 +141,7 @@ def test_a_program_chooses_the_deployment_by_its_type(fields: dict[str, Any], tm
     assert "42 in /testbed\n" in done.stdout, done.stdout + done.stderr
 
 
-async def test_a_forgotten_deployment_takes_its_sandbox_along(
+async def test_sandbox_is_deleted_with_an_unclosed_deployment(
     fields: dict[str, Any], kubeconfig: str, namespace: str
 ) -> None:
     deployment = SandboxDeployment(**fields)

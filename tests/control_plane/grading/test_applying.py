@@ -48,7 +48,7 @@ async def test_a_patch_of_the_base_is_merged_with_what_the_image_changed(
     assert (verdict.status, verdict.report["applied"]) == ("resolved", "git apply --verbose --3way"), verdict
 
 
-async def test_a_patch_with_other_lines_around_it_is_applied_with_fuzz_to_the_files_as_they_were(
+async def test_patch_with_changed_context_is_applied_with_fuzz_to_the_original_files(
     grader: Grader, task: Task, repository: Repository
 ) -> None:
     """Before that git refuses it, merges nothing, and rejects one of two files' hunks having written the other's."""

@@ -59,7 +59,7 @@ async def test_its_fix_is_resolved_by_grading(
         ("exit 7", "<returncode>7</returncode>"),
     ],
 )
-async def test_it_goes_on_and_its_changes_are_the_patch(
+async def test_it_continues_and_its_changes_are_the_patch(
     task: Task, session: Session, tokenizer: HFTokenizer, command: str, seen: str
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, command, FIX)

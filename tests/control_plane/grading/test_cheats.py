@@ -65,7 +65,7 @@ def test_what_is_later_than_the_base_commit_was_removed(verdicts: dict[str, Verd
     assert {verdict.report["scrubbed"] for verdict in graded} == {"removed"}
 
 
-async def test_a_fix_beside_a_cheat_counts_for_itself(grader: Grader, task: Task, repository: Repository) -> None:
+async def test_fix_with_a_cheat_is_graded_alone(grader: Grader, task: Task, repository: Repository) -> None:
     verdict = await grader.grade(task, repository.patch({"calc.py": FIXED, "conftest.py": "1 / 0\n"}))
     assert verdict.resolved
     assert verdict.report["protected"] == [r"removed\ conftest.py"]

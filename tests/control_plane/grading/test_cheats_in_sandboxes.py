@@ -174,9 +174,7 @@ def test_an_attack_on_the_sandbox_does_not_score_and_the_verdict_names_it(
 
 
 @pytest.mark.parametrize("name", PATCHES)
-def test_a_cheat_that_an_agent_submits_does_not_score_and_the_verdict_names_it(
-    outcomes: dict[str, Outcome], name: str
-) -> None:
+def test_submitted_cheat_does_not_score_and_the_verdict_names_it(outcomes: dict[str, Outcome], name: str) -> None:
     outcome, cheat = outcomes[name], CHEATS[name]
     assert (outcome.exit_status, outcome.verdict and outcome.verdict.status) == ("submitted", cheat.status), outcome
     assert outcome.verdict is not None and cheat.is_named(outcome.verdict), outcome.verdict

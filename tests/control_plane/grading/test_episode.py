@@ -131,7 +131,7 @@ async def test_a_fix_made_in_a_sandbox_is_resolved_by_grading(
     ],
 )
 @pytest.mark.usefixtures("neighbour")
-async def test_the_episode_goes_on(
+async def test_the_episode_continues(
     task: Task, session: Session, tokenizer: HFTokenizer, answer: str | bytes, seen: str
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, answer, FIX, SUBMIT, command_timeout_seconds=10)

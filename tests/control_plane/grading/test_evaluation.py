@@ -49,7 +49,7 @@ def tasks(task: Task) -> list[Task]:
     return [task, replace(task, instance_id="calc__calc-2")]
 
 
-async def test_a_killed_evaluation_goes_on_and_runs_nothing_twice(
+async def test_killed_evaluation_resumes_and_repeats_no_sample(
     operator: Operator,
     client: KubeClient,
     kubeconfig: str,

@@ -105,7 +105,7 @@ def test_it_does_not_score_and_is_named(verdicts: dict[str, Verdict], name: str)
 
 
 @pytest.mark.parametrize("name", ["in", "out"])
-def test_the_reference_fix_scores_wherever_the_tests_lie(verdicts: dict[str, Verdict], name: str) -> None:
+def test_reference_fix_scores_for_every_test_location(verdicts: dict[str, Verdict], name: str) -> None:
     assert verdicts[name].resolved, verdicts[name]
     assert verdicts[name].report["patch_successfully_applied"] is True
     assert verdicts[name].report["protected"] == []

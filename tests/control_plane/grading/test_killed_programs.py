@@ -50,7 +50,7 @@ async def present(client: KubeClient, namespace: str) -> set[str]:
     return {kind for kind in KINDS if await names(client, namespace, kind)}
 
 
-async def test_a_killed_program_leaves_nothing_of_its_gradings(
+async def test_killed_program_leaves_no_grading_objects(
     operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, endless: Task
 ) -> None:
     async def all_made() -> bool:

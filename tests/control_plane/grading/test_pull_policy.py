@@ -44,7 +44,7 @@ async def test_a_grading_that_must_not_pull_is_an_infrastructure_error_at_once(
     assert "ErrImageNeverPull" in verdict.detail and "never-pulled:3" in verdict.detail
 
 
-async def test_a_grading_that_must_not_pull_has_what_the_node_has(
+async def test_grading_without_pulls_uses_images_of_the_node(
     client: KubeClient, namespace: str, grader: Grader, task: Task
 ) -> None:
     await grader.grade(task, "")  # pulls it
@@ -52,7 +52,7 @@ async def test_a_grading_that_must_not_pull_has_what_the_node_has(
         assert (await strict.grade(task, task.ground_truth.patch)).resolved
 
 
-async def test_attempts_that_must_not_pull_are_lost_at_once_and_say_so(
+async def test_samples_that_cannot_pull_are_lost_at_once(
     operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, absent: Task, tokenizer: HFTokenizer,
     tmp_path: Path,
 ) -> None:  # fmt: skip

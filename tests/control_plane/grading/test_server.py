@@ -148,7 +148,7 @@ async def test_an_engine_that_is_down_is_no_reward(started: Started, monkeypatch
     assert "EngineError" in answer["error"] and "reward" not in answer
 
 
-async def test_a_client_that_goes_away_takes_its_sandbox_along(
+async def test_sandbox_is_deleted_when_its_client_disconnects(
     started: Started, tokenizer: HFTokenizer, client: KubeClient, namespace: str
 ) -> None:
     begun = asyncio.Event()

@@ -98,7 +98,7 @@ def test_an_image_that_does_not_exist_leaves_a_task_undecided(task: Task, tmp_pa
     assert (tmp_path / "out" / "quarantine.jsonl").read_text() == ""
 
 
-def test_a_killed_check_goes_on_where_it_stopped(task: Task, tmp_path: Path, check: Check) -> None:
+def test_killed_check_resumes(task: Task, tmp_path: Path, check: Check) -> None:
     path = write_tasks(tmp_path / "tasks.jsonl", *(variant(task, f"calc__calc-{number}") for number in range(3)))
     words = check(path, "--repeat", 2, "--jobs", 1)
     first = subprocess.Popen(words, stdout=subprocess.DEVNULL)

@@ -47,7 +47,7 @@ async def test_endless_code_is_a_timeout(
     assert verdict.status == "timeout"
 
 
-async def test_memory_beyond_the_limit_is_the_patchs_own_fault(
+async def test_memory_above_the_limit_is_a_failure_of_the_patch(
     grader: Grader, task: Task, repository: Repository
 ) -> None:
     patch = repository.patch({"calc.py": "hoard = []\nwhile True:\n    hoard.append(bytes([1]) * 10_000_000)\n"})

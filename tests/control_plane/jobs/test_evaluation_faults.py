@@ -82,7 +82,7 @@ def test_wrong_input_fails_at_once_with_its_message(
     assert "no task left" in found["message"]
 
 
-def test_an_invalid_prompt_fails_the_evaluation_with_template_and_line_and_keeps_results(
+def test_invalid_prompt_fails_the_evaluation_by_line_and_keeps_results(
     kube: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]

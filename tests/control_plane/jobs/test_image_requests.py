@@ -19,7 +19,7 @@ LIMIT = 100  # requests for manifests a minute, from which on public registries 
 SECONDS = 240
 
 
-def test_requests_stay_below_public_rate_limits_and_missing_images_are_listed(
+def test_requests_respect_rate_limits_and_missing_images_are_listed(
     kube: JobNamespace, operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with counted_registry(f"counted-{os.getpid()}.swerl:5000") as registry:

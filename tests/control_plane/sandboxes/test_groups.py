@@ -64,7 +64,7 @@ async def test_pull_seconds_are_written_if_their_event_came_in_time(user: Any) -
     pytest.fail("of five groups none was told of its pull")
 
 
-async def test_a_deleted_policy_is_restored_while_a_sandbox_lives(user: Any) -> None:
+async def test_deleted_policy_is_restored_while_a_sandbox_runs(user: Any) -> None:
     await user.declare("closed", replicas=1)
     await user.phase("closed", "Ready")
     await user.api.delete("networking.k8s.io/v1", "networkpolicies", user.namespace, "swerl-deny-all")
@@ -196,7 +196,7 @@ async def place(user: Any) -> AsyncIterator[Place]:
     await label(None)
 
 
-async def test_an_unschedulable_group_reports_time_and_reason_and_starts_with_a_new_node(
+async def test_unschedulable_group_reports_its_reason_and_starts_on_a_new_node(
     user: Any, reading: Reading, kubeconfig: str, place: Place
 ) -> None:
     lifetime = 15

@@ -15,7 +15,7 @@ Body = dict[str, Any]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-async def test_a_restarted_operator_finishes_the_groups_and_repeats_nothing(
+async def test_restarted_operator_completes_groups_without_repetition(
     number: signal.Signals, user: Any, operator: Any, reading: Callable[[Body, str], tuple[str, str, str]], census: Any
 ) -> None:
     groups = [f"{number.name.lower()}-{i}" for i in range(3)]

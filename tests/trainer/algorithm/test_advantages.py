@@ -186,12 +186,12 @@ def test_an_answer_is_compared_with_those_at_its_place() -> None:
     assert found == {0: [(1, 2, 2.0), (2, 3, -0.25)], 1: [(1, 2, -2.0), (2, 3, 0.25)]}
 
 
-def test_scores_belong_to_their_answer_whatever_is_missing_before_it() -> None:
+def test_scores_belong_to_their_answer_despite_gaps() -> None:
     found = answer_advantages([scored(0, 1, None, 2.0), scored(1, 1, 0.0, 0.0)], scale_by_std=False)
     assert found == {0: [(2, 3, 1.0)], 1: [(2, 3, -1.0)]}
 
 
-def test_an_answer_that_no_judge_scored_or_no_other_rollout_reaches_learns_from_the_outcome() -> None:
+def test_unscored_answer_learns_from_the_outcome() -> None:
     found = answer_advantages([scored(0, 1, None, 1.0, 1.5), scored(1, -1, None, 0.0)], scale_by_std=False)
     assert found == {0: [(1, 2, 1.0), (2, 3, 0.5), (3, 4, 1.0)], 1: [(1, 2, -1.0), (2, 3, -0.5)]}
 

@@ -110,7 +110,7 @@ def test_the_first_token_is_never_trained() -> None:
     assert batch.sequences[0].mask.tolist() == [False, True, True]
 
 
-def test_minibatches_share_out_whole_trajectories_and_weigh_each_part_anew() -> None:
+def test_minibatches_split_by_trajectory_and_reweigh_each_part() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="trajectory"))
     parts = minibatches(batch, AlgorithmSpec(minibatches=3, loss_aggregation="trajectory"))
     assert [float(sum(s.weights.sum() for s in p.sequences)) for p in parts] == pytest.approx([1.0] * 3)
@@ -124,7 +124,7 @@ def test_there_are_never_more_minibatches_than_trajectories() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_a_schedule_loses_nothing_and_keeps_the_budget(ranks: int) -> None:
+def test_schedule_is_complete_and_within_budget(ranks: int) -> None:
     rng = random.Random(ranks)
     lengths = [rng.randint(1, 90) for _ in range(57)] + [250]
     plan = schedule(lengths, budget=200, ranks=ranks)
@@ -176,7 +176,7 @@ def test_a_padding_micro_batch_has_no_trainable_token() -> None:
     assert packed.reference is None
 
 
-def test_stepwise_advantages_lie_on_their_answers_and_are_zero_elsewhere() -> None:
+def test_stepwise_advantages_are_zero_outside_their_answers() -> None:
     def judged(index: int, rewards: dict[int, float]) -> TrainingSample:
         answers = [(0, 2, 4), (1, 5, 7)]
         mask = [0, 0, 1, 1, 0, 1, 1]

@@ -30,7 +30,7 @@ def test_the_model_in_the_repository_passes_the_gate() -> None:
     assert max(kinds.values()) <= 0.6, "no kind of defect is known beforehand"
 
 
-def test_what_was_trained_too_little_is_told_and_can_be_exported(tmp_path: Path) -> None:
+def test_undertrained_model_is_reported_and_can_be_exported(tmp_path: Path) -> None:
     trained = made("tiny_model.pretrain", tmp_path / "run", "--tokens", SHORT)
     assert trained.returncode == 1, trained.stderr
     assert "train on more tokens" in trained.stdout

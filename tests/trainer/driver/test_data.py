@@ -101,13 +101,15 @@ def test_token_rows_are_taken_as_they_are(tmp_path: Path, plain: HFTokenizer) ->
         (3, "object"),
     ],
 )
-def test_bad_demonstrations_are_named_by_line(tmp_path: Path, plain: HFTokenizer, row: object, message: str) -> None:
+def test_invalid_demonstrations_are_named_by_line(
+    tmp_path: Path, plain: HFTokenizer, row: object, message: str
+) -> None:
     path = write(tmp_path / "d.jsonl", {"tokens": [1], "loss_mask": [1]}, row)
     with pytest.raises(JobError, match=rf"d\.jsonl:2.*{message}"):
         read_demonstrations(path, plain, context_tokens=8)
 
 
-def test_missing_demonstrations_say_which_field_to_check(tmp_path: Path, plain: HFTokenizer) -> None:
+def test_missing_demonstrations_name_the_field_to_check(tmp_path: Path, plain: HFTokenizer) -> None:
     with pytest.raises(JobError, match=r"algorithm\.sft\.data"):
         read_demonstrations(tmp_path / "no", plain, context_tokens=8)
 
@@ -148,7 +150,7 @@ def test_each_segment_of_a_cut_context_is_a_training_sample() -> None:
     assert len(training_samples(rollout([0, 1, 0, 1], [0, 0, 1]), AlgorithmSpec(dynamic_history=True))) == 3
 
 
-def test_stepwise_an_answer_is_worth_the_outcome_and_its_score() -> None:
+def test_stepwise_reward_adds_the_outcome_and_the_score() -> None:
     scored = replace(rollout([0, 1, 0, 1]), outcome=-1.0, reward=-0.5, step_scores={1: 1.0})
     (whole,) = training_samples(scored, AlgorithmSpec())
     assert (whole.reward, whole.step_rewards) == (-0.5, {})

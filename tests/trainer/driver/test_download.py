@@ -81,7 +81,7 @@ def test_a_jobs_models_lie_on_the_output_and_its_tasks_in_the_head(make_job: Mak
     assert [(one.split, one.filter) for one in downloads(job)][-1] == ("train", "getmoto")
 
 
-def test_tasks_come_split_and_the_job_reads_them(hub: Path, make_job: MakeJob) -> None:
+def test_imported_tasks_are_split_and_readable_by_the_job(hub: Path, make_job: MakeJob) -> None:
     data_set(hub, "SumanthRH/SWE-Gym-Subset", "train", sumanth(), sumanth("python__mypy-11213"))
     data_set(hub, "SWE-bench/SWE-bench_Verified", "test", swebench())
     job = make_job(
@@ -139,7 +139,7 @@ def test_what_cannot_be_trained_on_is_named(
     assert not (tmp_path / "tasks").exists()
 
 
-def test_a_model_is_what_stands_at_the_top_in_safetensors_and_is_had_once(hub: Path, tmp_path: Path) -> None:
+def test_model_is_the_top_level_safetensors_downloaded_once(hub: Path, tmp_path: Path) -> None:
     folder = tmp_path / "models" / "q"
     wanted = Download("model.source", str(folder), MODEL["id"], MODEL["revision"])
     model(hub, *FILES)

@@ -71,7 +71,7 @@ def test_episodes_with_suspicious_commands_are_counted_by_rule() -> None:
     assert (figures["agent/suspicion/network"], figures["agent/suspicion/git-all"]) == (2, 1)
 
 
-def test_what_engines_say_of_their_requests() -> None:
+def test_engine_request_metadata_is_read() -> None:
     usage = {"requests": 4.0, "prompt_tokens": 100.0, "cached_tokens": 75.0, "completion_tokens": 30.0, "latency": 8.0}
     figures = rollout_metrics([replace(rollout(), usage=usage), rollout()])
     assert (figures["perf/request/count"], figures["perf/request/latency_mean"]) == (4.0, 2.0)
@@ -83,7 +83,7 @@ def test_what_engines_say_of_their_requests() -> None:
     assert figures["perf/decode/tokens_per_sec"] == 5.0
 
 
-def test_faults_on_the_way_into_sandboxes_are_counted_of_lost_episodes_too() -> None:
+def test_exec_faults_of_lost_episodes_are_counted() -> None:
     broken = replace(rollout(valid=False), timeouts=1, exec_retries=2, handshake_errors=3)
     figures = rollout_metrics([broken, replace(rollout(), timeouts=1)])
     names = ("sandbox/exec_timeouts", "sandbox/exec_retries", "sandbox/ws_handshake_errors")
@@ -173,7 +173,7 @@ AGENT_FIGURES = [
 ]
 
 
-def test_the_agents_figures_have_the_names_that_dashboards_know_and_the_docs_list_no_others() -> None:
+def test_agent_metrics_match_the_documented_names() -> None:
     page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     listed = set(re.findall(r"`agent/([^`]+)`", page))
     seconds = dict.fromkeys(("total", "model", "environment", "grading", "exec"), 1.0)
@@ -192,7 +192,7 @@ def test_sandboxes_that_were_ready_are_hits() -> None:
     assert figures["sandbox/queue_wait_max"] == 4.0
 
 
-def test_sandboxes_made_in_vain_are_told() -> None:
+def test_unused_prefetched_sandboxes_are_reported() -> None:
     figures = unused_prefetch_metrics(UnusedPrefetch(1, 30.0) + UnusedPrefetch(2, 12.5))
     assert figures == {"sandbox/prefetch_unused_groups": 3.0, "sandbox/prefetch_unused_pod_seconds": 42.5}
 

@@ -34,7 +34,7 @@ def write_demonstrations(job: Job) -> None:
     (job.paths.tasks / WARM_START["sft"]["data"]).write_text(json.dumps({"messages": messages}) + "\n")
 
 
-async def test_a_job_trains_and_an_attempt_after_it_goes_on(
+async def test_job_trains_and_the_next_attempt_continues(
     make_model: Callable[[int], Path],
     make_job: Callable[..., Job],
     make_worker: Callable[[Job, str], RolloutWorker],
@@ -85,7 +85,7 @@ def trained(folder: Path) -> tuple[list[int], list[int]]:
     return [row["step"] for row in rows(folder / "metrics.jsonl")], [one.step for one in checkpoints]
 
 
-async def test_a_job_made_anew_starts_from_its_model_beside_others(
+async def test_recreated_job_starts_from_its_model(
     make_model: Callable[[int], Path],
     make_job: Callable[..., Job],
     watcher: Watcher,

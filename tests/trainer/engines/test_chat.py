@@ -34,7 +34,7 @@ async def test_it_answers_and_counts(routed_engine: RoutedEngine) -> None:
         assert completion.truncated == (completion.usage["completion_tokens"] == 8)
 
 
-async def test_a_full_window_is_told_apart(routed_engine: RoutedEngine) -> None:
+async def test_full_context_window_has_its_own_error(routed_engine: RoutedEngine) -> None:
     name, urls = await addresses(routed_engine)
     for url in urls:
         chat = ChatCompletions(url, routed_engine.http, model=name)
@@ -42,13 +42,13 @@ async def test_a_full_window_is_told_apart(routed_engine: RoutedEngine) -> None:
             await chat.complete([{"role": "user", "content": "x" * 9000}], max_tokens=8, temperature=1.0)
 
 
-async def test_a_model_that_it_does_not_know_is_refused(routed_engine: RoutedEngine) -> None:
+async def test_unknown_model_is_refused(routed_engine: RoutedEngine) -> None:
     engine = (await addresses(routed_engine))[1][0]
     with pytest.raises(EndpointError, match="knows no model 'another' but "):
         await ChatCompletions(engine, routed_engine.http, model="another").check(max_tokens=8, temperature=1.0)
 
 
-async def test_it_says_which_model_it_serves_without_a_name_in_the_request(routed_engine: RoutedEngine) -> None:
+async def test_engine_reports_its_model_without_a_name_in_the_request(routed_engine: RoutedEngine) -> None:
     name, urls = await addresses(routed_engine)
     for url in urls:
         base = url.removesuffix("/v1")

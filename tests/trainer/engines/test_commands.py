@@ -23,7 +23,7 @@ def test_cpu_server_forks_and_uses_plain_torch() -> None:
     assert "--enable-memory-saver" not in command
 
 
-def test_gpu_server_has_nothing_of_the_cpu() -> None:
+def test_gpu_server_has_no_cpu_option() -> None:
     settings = ServerSettings(model="/m", gpus=4, share_gpu=True)
     command = server_command(settings, "10.0.0.1", 3)
     assert "sglang.launch_server" in command

@@ -68,7 +68,7 @@ async def recorded(routed_engine: RoutedEngine, tokenizer: HFTokenizer) -> Recor
     return recording
 
 
-async def test_every_token_has_the_log_prob_the_engine_gives_it_again(
+async def test_recorded_log_probs_match_the_engines_scores(
     routed_engine: RoutedEngine, make_model: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")

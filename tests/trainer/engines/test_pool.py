@@ -51,7 +51,7 @@ async def test_update_gives_new_weights_under_a_new_version(routed_engine: Route
     assert await routed_engine.distance() <= TOLERANCE
 
 
-async def test_running_request_goes_on_with_the_new_weights(routed_engine: RoutedEngine) -> None:
+async def test_running_request_continues_with_the_new_weights(routed_engine: RoutedEngine) -> None:
     running = asyncio.create_task(routed_engine.generate(max_new_tokens=2000, temperature=1.0, ignore_eos=True))
     await asyncio.sleep(1.0)
     perturb(routed_engine.source.model)
@@ -79,7 +79,7 @@ async def test_request_during_a_long_update_waits_for_its_end(routed_engine: Rou
         assert (await request)["meta_info"]["weight_version"] == "2"
 
 
-async def test_killed_router_comes_back_with_its_engines(routed_engine: RoutedEngine) -> None:
+async def test_killed_router_restarts_with_its_engines(routed_engine: RoutedEngine) -> None:
     process = routed_engine.pool.router._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
@@ -108,7 +108,7 @@ async def test_killed_engine_is_replaced_with_the_present_weights(routed_engine:
     assert await routed_engine.distance() <= TOLERANCE
 
 
-async def test_engine_beside_the_trainer_reads_its_memory(routed_engine: RoutedEngine) -> None:
+async def test_engine_on_the_trainers_gpu_reads_its_memory(routed_engine: RoutedEngine) -> None:
     before = torch.multiprocessing.get_sharing_strategy()
     torch.multiprocessing.set_sharing_strategy("file_system")  # handles that any process of the machine can open
     try:

@@ -107,7 +107,7 @@ async def test_a_bucket_is_given_up_when_an_engine_fails() -> None:
     assert source.released == 1
 
 
-async def test_an_engine_beside_a_broken_one_stays_paused_and_takes_the_next_transfer() -> None:
+async def test_engine_next_to_a_broken_one_stays_paused_until_the_next_transfer() -> None:
     good = Engine("a", [Location("a", 0)])
     bad = Engine("b", [Location("b", 0)], refuses="update_weights_from_tensor")
     with pytest.raises(WeightTransferFailed):

@@ -71,7 +71,7 @@ async def test_an_engine_that_cannot_start_ends_the_start() -> None:
         await StaticEnginePool([Engine("a"), Engine("b", failures=1)], Switch(), "m").start()  # type: ignore[arg-type]
 
 
-async def test_what_dies_is_replaced_also_when_that_fails_first() -> None:
+async def test_lost_engine_is_replaced_after_a_failed_replacement() -> None:
     router, first, second = Switch(), Engine("a"), Engine("b")
     pool = StaticEnginePool([first, second], router, "m", check_seconds=0.01)  # type: ignore[arg-type]
     await pool.start()

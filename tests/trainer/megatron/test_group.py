@@ -120,7 +120,7 @@ async def test_two_ranks_train_resume_and_renew_an_engine(group: TrainGroup, bat
         await group.train_step(batch)
 
 
-async def test_a_failure_without_words_is_told_by_its_place(cluster: None) -> None:
+async def test_failure_without_a_message_is_reported_by_place(cluster: None) -> None:
     never_begun = TrainGroup([ray.remote(TrainRank).remote()])
     try:
         with pytest.raises(TrainerError, match=r'training rank 0 failed: AssertionError at File ".*rank.py", line \d+'):

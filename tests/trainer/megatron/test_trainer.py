@@ -89,7 +89,7 @@ def test_gradients_equal_a_plain_torch_loss(start: Start, make_config: MakeConfi
         assert (mine - theirs[name]).abs().max() < 1e-5 * theirs[name].abs().max() + 1e-9, name
 
 
-def test_packing_changes_nothing(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+def test_packing_changes_no_loss(start: Start, make_config: MakeConfig, batch: Batch) -> None:
     packed = start(make_config(max_tokens_per_gpu=10_000)).train_step(batch)
     alone = start(make_config(max_tokens_per_gpu=1)).train_step(batch)
     assert (packed["micro_batches"], alone["micro_batches"]) == (1, len(batch))
@@ -98,7 +98,7 @@ def test_packing_changes_nothing(start: Start, make_config: MakeConfig, batch: B
 
 
 @pytest.mark.parametrize("recompute", ["selective", "full"])
-def test_recomputing_activations_changes_nothing(
+def test_recomputing_activations_changes_no_gradient(
     start: Start, make_config: MakeConfig, batch: Batch, recompute: str
 ) -> None:
     plain, recomputed = (

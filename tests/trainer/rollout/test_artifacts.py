@@ -50,7 +50,7 @@ async def test_an_episode_that_failed_leaves_its_artifacts_too(
     assert not meta["valid"]
 
 
-async def test_an_episode_whose_prompt_fails_is_no_reward_and_leaves_its_artifacts_too(
+async def test_episode_with_a_failed_prompt_gives_no_reward_and_leaves_artifacts(
     dependencies: WorkerDependencies, tmp_path: Path
 ) -> None:
     agent = builtin(dependencies.agent.engine)  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ async def test_a_full_disk_costs_the_artifacts_alone(
     assert {path: path.read_bytes() for path in before} == before
 
 
-async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
+async def test_discarded_group_stops(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
     fakes.hang = asyncio.Event()
     running = [asyncio.create_task(run(worker, REQUEST, MEMBERS, index, 0)) for index in MEMBERS]
     await asyncio.sleep(0.05)
@@ -105,7 +105,7 @@ async def test_nothing_of_a_discarded_group_goes_on(worker: Worker, fakes: Fakes
     assert [trace["exit_status"] for trace in traces] == ["cancelled"] * 2
 
 
-async def test_an_episode_whose_verdict_nobody_waits_for_leaves_its_artifacts_too(
+async def test_episode_with_an_abandoned_verdict_leaves_its_artifacts(
     worker: Worker, fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fakes, "grade", lambda task, patch, image: asyncio.sleep(60))

@@ -34,9 +34,7 @@ class FakesWithoutCommands(Fakes):
         return Memory()
 
 
-async def test_mini_swe_agent_is_trained_on_the_tokens_that_were_sampled_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_mini_swe_agent_is_trained_on_its_sampled_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     tokenizer = HFTokenizer(make_tokenizer(tmp_path / "tokenizer", PLAIN))
     script = Script(tokenizer, [block("ls"), block(SUBMIT)])

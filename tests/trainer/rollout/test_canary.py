@@ -42,7 +42,7 @@ async def test_another_task_has_its_turn_every_few_steps() -> None:
     assert canary.counts == (3, 0)
 
 
-async def test_a_fix_that_does_not_pass_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_fix_is_counted_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     canary = GoldCanary(Fixes(Verdict("unresolved", detail="FAIL_TO_PASS 0/1")).grade, tasks=5, every=1)
     with caplog.at_level(logging.ERROR):
         await walked(canary, 2)
@@ -51,13 +51,13 @@ async def test_a_fix_that_does_not_pass_is_counted_and_told(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("answer", [Verdict("infra_error"), None, RuntimeError("worker lost")])
-async def test_what_says_nothing_of_grading_does_not_count(answer: Verdict | Exception | None) -> None:
+async def test_answer_that_is_no_verdict_does_not_count(answer: Verdict | Exception | None) -> None:
     canary = GoldCanary(Fixes(answer).grade, tasks=5, every=1)
     await walked(canary, 1)
     assert canary.counts == (0, 0)
 
 
-async def test_a_slow_one_holds_up_nothing_and_ends_with_the_training() -> None:
+async def test_slow_canary_blocks_nothing_and_ends_with_the_training() -> None:
     fixes = Fixes()
     fixes.hold.clear()
     canary = GoldCanary(fixes.grade, tasks=5, every=1)
@@ -67,7 +67,7 @@ async def test_a_slow_one_holds_up_nothing_and_ends_with_the_training() -> None:
     assert canary.counts == (0, 0)
 
 
-async def test_none_is_graded_when_none_is_wished_for() -> None:
+async def test_no_samples_are_graded_when_none_are_requested() -> None:
     fixes = Fixes()
     await walked(GoldCanary(fixes.grade, tasks=5, every=0), 5)
     assert fixes.tasks == []

@@ -18,10 +18,10 @@ def test_order_depends_on_the_seed_alone() -> None:
     assert [TaskOrder(9, seed=1).task(i) for i in range(9)] != [TaskOrder(9, seed=2).task(i) for i in range(9)]
 
 
-def test_without_shuffling_tasks_come_as_they_are() -> None:
+def test_without_shuffling_tasks_keep_their_order() -> None:
     assert [TaskOrder(3, shuffle=False).task(i) for i in range(5)] == [0, 1, 2, 0, 1]
 
 
-def test_no_tasks_is_an_error_that_says_where_to_look() -> None:
+def test_no_tasks_is_an_error_that_names_the_place() -> None:
     with pytest.raises(ValueError, match=r"tasks\.source"):
         TaskOrder(0)

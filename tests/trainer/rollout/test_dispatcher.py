@@ -96,7 +96,7 @@ def test_failed_members_run_again_then_the_group_is_dropped() -> None:
     assert step.dropped == {"infrastructure": 1}
 
 
-def test_a_broken_cluster_is_noticed_and_one_working_group_is_enough_to_go_on() -> None:
+def test_broken_cluster_is_detected_and_one_working_group_continues() -> None:
     d = dispatcher(retries=0)
     for position in range(4):
         assert d.stuck() is None
@@ -210,7 +210,7 @@ def test_an_evaluation_is_finished_before_the_weights_change() -> None:
     assert d.may_update()
 
 
-def test_a_resumed_dispatcher_goes_on_in_the_same_order() -> None:
+def test_resumed_dispatcher_keeps_the_order() -> None:
     d = dispatcher(tasks=3, prefetch=2)
     d.actions()
     mixed(d, ["g0", "g1"])

@@ -29,7 +29,7 @@ def test_a_resolved_task_is_worth_one_and_everything_else_minus_one(verdict: str
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, outcome, outcome)
 
 
-def test_no_patch_is_worth_minus_one_and_is_not_graded() -> None:
+def test_missing_patch_has_reward_minus_one_and_is_not_graded() -> None:
     episode = Episode("t", "g", 0, exit_status="submitted")
     assert not needs_grading(episode)
     assert (
@@ -38,7 +38,7 @@ def test_no_patch_is_worth_minus_one_and_is_not_graded() -> None:
     ) == (True, -1.0)
 
 
-def test_infrastructure_is_worth_nothing_whatever_it_broke() -> None:
+def test_infrastructure_failure_gives_no_reward() -> None:
     graded = rollout_of(
         Episode("t", "g", 0, patch=PATCH, exit_status="submitted"), Verdict("infra_error"), {}, AlgorithmSpec()
     )

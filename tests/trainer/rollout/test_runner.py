@@ -49,7 +49,7 @@ async def step(code: str, error: str, *, other: str = "", other_code: str = "") 
         await runner.close()
 
 
-async def test_prompts_that_render_nowhere_end_the_job_for_good() -> None:
+async def test_prompts_that_never_render_fail_the_job() -> None:
     text = "agent.instance_template does not render: UndefinedError: 'x' is undefined, in line 2: {{ x }}"
     with pytest.raises(
         PromptError, match=rf"a prompt template failed in every recent group, for example g\d of task t-1: {text}"
@@ -65,14 +65,14 @@ async def test_a_broken_cluster_ends_the_attempt() -> None:
 UNPULLED = "ImagePullFailed: SweSandbox ns/g ended: ImagePullFailed image no/such-image:1 cannot be used"
 
 
-async def test_tasks_none_of_whose_images_can_be_pulled_end_the_job_with_one_image_and_the_remedy() -> None:
+async def test_tasks_without_pullable_images_fail_the_job_with_the_remedy() -> None:
     with pytest.raises(TaskImagesMissing, match=r"push the images, .* task t-1: .* image no/such-image:1 ") as caught:
         await step("image_pull_failed", UNPULLED)
     assert "spec.sandbox.registryRewrite" in str(caught.value) and "spec.sandbox.pullSecrets" in str(caught.value)
 
 
 @pytest.mark.parametrize("code", ["", "pod_evicted"])
-async def test_images_that_fail_beside_anything_else_end_the_attempt_alone(code: str) -> None:
+async def test_image_failures_with_other_failures_end_only_the_attempt(code: str) -> None:
     with pytest.raises(RolloutsFailed, match=r"infrastructure ended every recent group") as caught:
         await step("image_pull_failed", UNPULLED, other="g1", other_code=code)
     assert not isinstance(caught.value, TaskImagesMissing)

@@ -77,7 +77,7 @@ async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
-async def test_sandboxes_nobody_used_are_waste_and_those_in_use_are_not(worker: Worker, fakes: Fakes) -> None:
+async def test_only_unused_sandboxes_count_as_waste(worker: Worker, fakes: Fakes) -> None:
     await worker.declare(REQUEST, MEMBERS, 0)
     await worker.discard(REQUEST)
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
@@ -95,20 +95,20 @@ async def test_a_lost_sandbox_is_no_reward(worker: Worker, fakes: Fakes) -> None
     assert "declare x-g0-r1 1" in fakes.events
 
 
-async def test_a_silent_engine_is_no_reward_and_is_not_graded(worker: Worker, fakes: Fakes) -> None:
+async def test_unresponsive_engine_gives_no_reward_and_no_grading(worker: Worker, fakes: Fakes) -> None:
     fakes.broken_engine = True
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "engine_lost")
     assert "grade" not in fakes.events
 
 
-async def test_an_api_server_that_is_away_is_no_fault_of_ours(worker: Worker, fakes: Fakes) -> None:
+async def test_unreachable_api_server_is_an_infrastructure_failure(worker: Worker, fakes: Fakes) -> None:
     fakes.refused = True
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.error_code) == (False, "api_error")
 
 
-async def test_an_unresolved_task_is_worth_what_the_job_says(fakes: Fakes, dependencies: WorkerDependencies) -> None:
+async def test_unresolved_task_gets_the_jobs_reward(fakes: Fakes, dependencies: WorkerDependencies) -> None:
     fakes.verdict = "unresolved"
     rollout = await run(
         Worker(replace(dependencies, algorithm=AlgorithmSpec(unresolved_reward=0.0))), REQUEST, MEMBERS, 0, 0
@@ -116,7 +116,7 @@ async def test_an_unresolved_task_is_worth_what_the_job_says(fakes: Fakes, depen
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, 0.0, 0.0)
 
 
-async def test_a_reference_fix_is_graded_anew(fakes: Fakes, dependencies: WorkerDependencies) -> None:
+async def test_reference_fix_is_graded_again(fakes: Fakes, dependencies: WorkerDependencies) -> None:
     fixed = replace(TASK, ground_truth=replace(TASK.ground_truth, patch="diff"))
     worker = Worker(replace(dependencies, tasks={"train": [TASK, fixed]}))
     verdict = await worker.grade_reference_fix(1)
@@ -159,7 +159,7 @@ async def test_what_is_trained_may_be_encoded_from_the_text(dependencies: Worker
     assert sampled["logprobs"] == [0.0, -0.1, -0.2]
 
 
-async def test_what_an_episode_did_beside_honest_work_is_said(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
+async def test_suspicious_actions_of_an_episode_are_reported(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
     fakes.says = "```bash\ngit log --all\n```"
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.suspicions) == (True, {"git-all"})
@@ -177,7 +177,7 @@ async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(dependencies
 
 @dataclass
 class Voting:
-    """The fakes's judge, as an engine."""
+    """The fakes' judge, as an engine."""
 
     fakes: Fakes
 
@@ -201,7 +201,7 @@ async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Wor
     assert sorted(score["votes"]) == [-1, 1, 1]
 
 
-async def test_without_its_judge_an_episode_is_worth_its_outcome(judged_worker: Worker, fakes: Fakes) -> None:
+async def test_without_its_judge_an_episode_gets_its_outcome(judged_worker: Worker, fakes: Fakes) -> None:
     fakes.broken_judge = True
     rollout = await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.reward, rollout.unscored_steps) == (True, 1.0, 1)

@@ -63,7 +63,7 @@ async def test_a_folder_is_served_as_it_is(paths: ServingPaths, conversions: lis
     assert conversions == []
 
 
-async def test_a_checkpoint_is_converted_once_and_served_when_it_is_gone(
+async def test_converted_checkpoint_is_served_after_its_deletion(
     paths: ServingPaths, conversions: list[Path], tmp_path: Path
 ) -> None:
     checkpoint = complete(tmp_path / "checkpoints" / "step-0000012")

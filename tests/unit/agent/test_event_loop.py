@@ -15,7 +15,7 @@ async def _loop() -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
 
 
-def test_uvloop_where_it_is_installed() -> None:
+def test_uvloop_is_used_when_installed() -> None:
     assert isinstance(run(_loop()), uvloop.Loop)
     thread = LoopThread()
     try:
@@ -24,7 +24,7 @@ def test_uvloop_where_it_is_installed() -> None:
         thread.stop()
 
 
-def test_asyncio_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asyncio_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert isinstance(run(_loop()), asyncio.SelectorEventLoop)
 

@@ -41,9 +41,7 @@ def test_a_cluster_with_kuberay_is_used(programs: Path, capsys: pytest.CaptureFi
     assert not (programs.parent / "home").exists()
 
 
-def test_a_cluster_that_does_not_answer_is_told_with_its_own_words(
-    programs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreachable_cluster_is_reported_with_its_message(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kubectl(programs, f"echo '{REFUSED}' >&2; exit 1")
     assert cluster.__main__.main() == 1
     said = capsys.readouterr().err
@@ -52,6 +50,6 @@ def test_a_cluster_that_does_not_answer_is_told_with_its_own_words(
     assert "set KUBECONFIG to a cluster that has the KubeRay operator" in said
 
 
-def test_without_kubectl_it_is_asked_for(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_kubectl_is_reported(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.__main__.main() == 1
     assert "SWERL_CLUSTER=existing needs kubectl on PATH" in capsys.readouterr().err

@@ -61,7 +61,7 @@ def test_images_go_to_the_cluster_that_is_named(tmp_path: Path, monkeypatch: pyt
     assert layout.registry() == "127.0.0.1:5000"
 
 
-def test_the_name_of_the_cluster_comes_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_name_is_read_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SWERL_CLUSTER_NAME", raising=False)
     assert layout.cluster_name() == "default"
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
@@ -87,7 +87,7 @@ def test_the_home_has_one_way_to_be_written(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-x", "x" * 40])
-def test_a_bad_name_is_refused(name: str) -> None:
+def test_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ClusterError, match="DNS label"):
         layout.check_name(name)
 
@@ -99,9 +99,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert "\n" not in str(caught.value)
 
 
-def test_the_disk_of_the_images_is_looked_at_where_it_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_separate_disk_of_images_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "_FRESH_GIB", 0)
     monkeypatch.setattr(preflight, "_IMAGES_GIB", 10**9)
     monkeypatch.setattr(preflight, "_STORAGE", tmp_path / "containers")
@@ -111,7 +109,7 @@ def test_the_disk_of_the_images_is_looked_at_where_it_is_another(
         preflight.check(tmp_path)
 
 
-def test_a_user_who_is_not_root_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_root_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(PrerequisiteError, match="run as root"):
         preflight.check(tmp_path)
@@ -131,9 +129,7 @@ def test_images_not_built_yet_need_room_although_all_programs_are_there(
 
 
 @pytest.mark.parametrize("command", [["cluster", "up"], ["demo"]], ids=["cluster", "demo"])
-def test_a_command_without_what_it_needs_says_so_in_one_line_and_makes_nothing(
-    tmp_path: Path, command: list[str]
-) -> None:
+def test_missing_go_is_one_line_and_creates_nothing(tmp_path: Path, command: list[str]) -> None:
     environment = {"PATH": str(tmp_path / "empty"), "SWERL_HOME": str(tmp_path / "home")}
     done = subprocess.run(
         [sys.executable, "-m", *command], cwd=build.SOURCES.parent, env=environment, capture_output=True, text=True
@@ -145,7 +141,7 @@ def test_a_command_without_what_it_needs_says_so_in_one_line_and_makes_nothing(
 
 
 @pytest.mark.parametrize(("said", "complaint"), [("go1.19.8", "too old"), (None, "no Go on PATH")])
-def test_go_missing_or_too_old_is_told(said: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_old_go_is_reported(said: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def go(*_: object) -> str:
         if said is None:
             raise FileNotFoundError("go")

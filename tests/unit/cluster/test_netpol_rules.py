@@ -39,7 +39,7 @@ def _only_chain(rules: Rules) -> list[str]:
 _DENY = {"podSelector": {}, "policyTypes": ["Egress", "Ingress"]}
 
 
-def test_before_anything_is_known_every_pod_address_is_dropped() -> None:
+def test_unknown_pod_addresses_are_dropped() -> None:
     table = EMPTY.table(_SCOPE)
     assert "ip saddr 10.244.0.0/16 ip saddr != @known counter drop" in table
     assert "ip daddr 10.244.0.0/16 ip daddr != @known counter drop" in table

@@ -36,7 +36,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_knows_only_those_below_it(package: str) -> None:
+def test_package_imports_only_lower_ones(package: str) -> None:
     files = list((ROOT / PACKAGES[package] / package).rglob("*.py"))
     assert files
     forbidden = (set(PACKAGES) | OF_THE_CHECKOUT) - MAY_KNOW[package] - {package}

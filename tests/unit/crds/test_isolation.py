@@ -11,6 +11,6 @@ def test_the_loopback_interface_has_no_address_for_others(server: str) -> None:
     assert own_address(server) is None
 
 
-def test_there_is_no_way_to_a_server_whose_name_nobody_knows() -> None:
+def test_unresolvable_server_is_unreachable() -> None:
     with pytest.raises(OSError):
         own_address("https://nowhere.invalid")

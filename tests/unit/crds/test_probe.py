@@ -81,7 +81,7 @@ def ports() -> Iterator[tuple[int, int, int]]:
         yield tuple(one.getsockname()[1] for one in (listening, closed, silent))  # type: ignore[misc]
 
 
-async def test_what_answers_is_told_and_nothing_else(
+async def test_probe_reports_only_targets_that_answer(
     image: Path, tool: str, ports: tuple[int, int, int], names: int
 ) -> None:
     listening, closed, silent = ports
@@ -108,5 +108,5 @@ async def test_the_node_is_tried_by_its_link_local_address(image: Path, tool: st
     assert "fe80::c01b:05ff:fe0a:ff10%eth0 6443" in tried.read_text().splitlines()
 
 
-async def test_an_image_that_can_open_nothing_says_so(image: Path) -> None:
+async def test_image_without_a_connection_tool_is_reported(image: Path) -> None:
     assert (await probed(image))[0] == NO_TOOL

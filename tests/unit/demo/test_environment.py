@@ -77,7 +77,7 @@ def typed(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(python), *arguments], cwd=ROOT, env=kept, capture_output=True, text=True)
 
 
-def test_a_python_without_packages_says_how_images_are_built(bare: Path, home: Path) -> None:
+def test_python_without_packages_reports_how_to_build_images(bare: Path, home: Path) -> None:
     assert typed(bare, "-c", "import yaml").returncode == 1
     done = typed(bare, "-m", "images", "--help")
     assert done.returncode == 0 and "usage: python3 -m images" in done.stdout, done.stderr
@@ -86,7 +86,7 @@ def test_a_python_without_packages_says_how_images_are_built(bare: Path, home: P
 @pytest.mark.parametrize(
     "command", [["images", "operator", "--engine", "docker"], ["demo", "down"]], ids=["images", "demo"]
 )
-def test_a_python_without_packages_goes_on_in_the_environment(
+def test_python_without_packages_continues_in_the_environment(
     bare: Path, home: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "docker", "#!/bin/sh\n")

@@ -53,7 +53,7 @@ def test_job_that_cannot_be_followed_is_deleted() -> None:
     assert [asked[0] for asked in cluster.asked] == ["apply", "delete", "gone"]
 
 
-def test_a_failed_job_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_job_gives_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     failed = {"type": "Failed", "status": "True", "message": "no tasks in /data"}
     status, _ = run.train(Recorded.with_job({"phase": "Failed", "conditions": [failed]}), JOB)
     assert status["phase"] == "Failed"
@@ -101,9 +101,7 @@ def test_what_ends_it_is_its_exit_status(
     assert capsys.readouterr().err.startswith("demo: ")
 
 
-def test_another_cluster_than_the_default_is_the_one_that_is_used_and_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_named_cluster_is_used_instead_of_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SWERL_CLUSTER", raising=False)
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")

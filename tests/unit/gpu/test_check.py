@@ -25,7 +25,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
-def test_a_machine_without_a_device_is_told_so_before_anything_is_installed(
+def test_missing_device_is_reported_before_installation(
     monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def none() -> int:

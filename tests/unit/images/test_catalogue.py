@@ -22,7 +22,7 @@ def test_both_trainer_images_hold_the_same_code() -> None:
     assert (cpu.dockerfile, cpu.inputs) == (gpu.dockerfile, gpu.inputs)
 
 
-def test_every_image_stands_on_an_image_or_a_base_before_it() -> None:
+def test_every_image_builds_on_an_earlier_one() -> None:
     known = set(BASES)
     for image in project_images():
         assert image.parent in known, image.name

@@ -32,7 +32,7 @@ def opened(tmp_path: Path) -> Opened:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_what_was_turned_away_is_sent_again_when_it_may(opened: Opened, method: str) -> None:
+async def test_rejected_request_is_sent_again_after_retry_after(opened: Opened, method: str) -> None:
     async with opened((429, "1"), (503, "1")) as (client, server):
         if method == "GET":
             await client.get("v1", "pods", "ns", "x")
@@ -62,7 +62,7 @@ async def test_a_time_beyond_all_patience_is_the_callers_to_wait(opened: Opened,
         assert caught.value.retry_after == 3600 and len(server.asked) == 1
 
 
-async def test_a_call_waits_as_told_but_not_for_ever(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_waits_as_asked_up_to_a_limit(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
     async with opened(*[(429, "1")] * 100) as (client, server):
         with pytest.raises(Throttled):
@@ -70,7 +70,7 @@ async def test_a_call_waits_as_told_but_not_for_ever(opened: Opened, monkeypatch
         assert len(server.asked) == 2
 
 
-async def test_a_watch_comes_back_when_it_may(opened: Opened) -> None:
+async def test_watch_resumes_after_retry_after(opened: Opened) -> None:
     async with opened(OK, (429, "1")) as (client, server):
         async for event in client.watch("v1", "pods", "ns"):
             assert event.object["metadata"]["name"] == "x"
@@ -79,7 +79,7 @@ async def test_a_watch_comes_back_when_it_may(opened: Opened) -> None:
         assert server.pauses[1] >= 1
 
 
-async def test_an_exec_stream_is_opened_when_it_may(opened: Opened) -> None:
+async def test_exec_stream_opens_after_retry_after(opened: Opened) -> None:
     async with opened((429, "1")) as (client, server):
         channel = await client.exec_stream("ns", "x", ["sh"])
         await channel.close()
@@ -99,7 +99,7 @@ def test_only_seconds_of_a_refusal_count() -> None:
     assert told(500, "1") is told(200, "1") is retry_after_seconds(429, {}) is None
 
 
-def test_waits_are_never_shorter_than_told_and_bounded() -> None:
+def test_waits_respect_retry_after_up_to_a_limit() -> None:
     assert next_wait(None, 0) is next_wait(LONGEST_WAIT + 1, 0) is next_wait(20, 20) is None
     waits = [wait for _ in range(100) if (wait := next_wait(2.0, 0)) is not None]
     assert 2.0 <= min(waits) < max(waits) <= 2.0 * SPREAD

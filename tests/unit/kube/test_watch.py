@@ -62,7 +62,7 @@ async def play(script: Script) -> list[tuple[str, str]]:
 STOP = Forbidden("WATCH", 403, "Forbidden", "end of script")
 
 
-async def test_a_clean_end_of_stream_is_taken_up_where_it_ended() -> None:
+async def test_stream_resumes_after_a_clean_end() -> None:
     script = Script(
         [listing(5, thing("a", 3))],
         [
@@ -114,7 +114,7 @@ async def test_a_server_that_never_served_is_believed_at_once(monkeypatch: pytes
     assert await play(Closed([], [])) == []
 
 
-def test_an_object_made_anew_under_its_name_is_deleted_and_added() -> None:
+def test_recreated_object_is_deleted_and_added() -> None:
     old, new = thing("a", 1), {"metadata": {"name": "a", "uid": "other", "resourceVersion": "9"}}
     known = {"a": old}
     assert relist(known, [new]) == [Event("DELETED", old), Event("ADDED", new)]

@@ -11,7 +11,7 @@ from swerl_operator.metrics import Metrics
 from swerl_operator.workqueue import WorkQueue
 
 
-def test_settings_come_from_the_command_line_over_the_environment() -> None:
+def test_command_line_overrides_the_environment() -> None:
     settings = parse_settings(["--health-port=1"], {"SWERL_HEALTH_PORT": "2", "SWERL_NAMESPACES": "a,b"})
     assert (settings.health_port, settings.namespaces) == (1, ("a", "b"))
 

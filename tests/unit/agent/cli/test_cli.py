@@ -86,7 +86,7 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", *CHAT], "--api chat-completions needs --model"),
     ],
 )
-def test_bad_input_is_one_clear_line(
+def test_invalid_input_is_one_line(
     tasks: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main([argument.replace("{tasks}", str(tasks)) for argument in arguments]) == 2
@@ -110,7 +110,7 @@ def test_a_disk_that_refuses_is_one_clear_line(tasks: Path, capsys: pytest.Captu
         ({"exit_status": "max_steps"}, 1, []),
     ],
 )
-def test_an_episode_that_came_to_nothing_says_why(
+def test_episode_without_result_gives_the_reason(
     tasks: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -133,7 +133,7 @@ def test_an_episode_that_came_to_nothing_says_why(
 
 
 @pytest.mark.parametrize("fault", [GradingError("no permission"), None])
-def test_an_episode_leaves_what_it_did_and_how_it_was_made_whatever_came_after_it(
+def test_episode_always_leaves_its_artifacts(
     tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
 ) -> None:
     class Opened:
@@ -172,7 +172,7 @@ LIMITS = ["--step-timeout", "30", "--episode-timeout", "7200", "--format-error-l
         (["--protocol", "mini-swe-agent-2", "--step-limit", "9"], (9, 180, 1800, 3, 0, 3180)),
     ],
 )
-def test_an_attempts_limits_are_options_and_its_sandbox_outlives_it(words: list[str], wanted: tuple[int, ...]) -> None:
+def test_limits_are_options_and_the_sandbox_outlives_the_episode(words: list[str], wanted: tuple[int, ...]) -> None:
     options = parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *words])
     spec, sandbox = agent_spec(options), sandbox_settings(options)
     protocol = agent_protocol(spec)
@@ -240,7 +240,7 @@ def test_graded_predictions_keep_their_verdicts(
     assert asked == [True, Path(folder), fresh]
 
 
-def test_an_evaluation_keeps_its_verdicts_beside_its_results(
+def test_evaluation_stores_verdicts_with_its_results(
     tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []

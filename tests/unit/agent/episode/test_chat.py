@@ -71,7 +71,7 @@ async def test_what_is_neutral_is_not_sent() -> None:
     assert not {"top_p", "top_k", "stream", "tools"} & server.asked[0].keys()
 
 
-async def test_a_thought_and_calls_are_part_of_what_was_said() -> None:
+async def test_reasoning_and_calls_are_part_of_the_history() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
     broken = {"id": "c2", "type": "function", "function": {"name": "bash", "arguments": "{"}}
     message = {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call, broken]}
@@ -90,7 +90,7 @@ async def test_a_busy_server_is_asked_again(status: int) -> None:
         assert (await ask(chat)).text == "Hello"
 
 
-async def test_it_is_asked_again_no_sooner_than_it_says() -> None:
+async def test_retry_waits_for_retry_after() -> None:
     async with opened(ChatServer(Replies(error(429, "slow down", **{"Retry-After": "1"}), "Hello"))) as chat:
         started = time.monotonic()
         assert (await ask(chat)).text == "Hello"
@@ -150,7 +150,7 @@ async def test_a_request_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
         (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096.", None),
     ],
 )
-async def test_a_full_window_is_told_apart(status: int, message: str, code: str | None) -> None:
+async def test_full_context_window_has_its_own_error(status: int, message: str, code: str | None) -> None:
     async with opened(ChatServer(Replies(error(status, message, code)))) as chat:
         with pytest.raises(ContextFull, match="does not fit into the window of the model at http:"):
             await ask(chat)
@@ -166,7 +166,7 @@ async def test_a_full_window_is_told_apart(status: int, message: str, code: str 
         (error(307, "", Location="https://new/v1"), r"moved to https://new/v1: give the new address with --engine"),
     ],
 )
-async def test_a_refusal_says_what_to_change_and_is_not_tried_again(reply: web.Response, words: str) -> None:
+async def test_refusal_names_the_fix_and_is_not_retried(reply: web.Response, words: str) -> None:
     server = ChatServer(Replies(reply))
     async with opened(server) as chat:
         with pytest.raises(EndpointError, match=words):
@@ -190,13 +190,13 @@ async def test_garbage_is_an_engine_error(reply: web.Response) -> None:
             await ask(chat)
 
 
-async def test_a_failure_that_comes_as_a_success_is_a_failure() -> None:
+async def test_failure_inside_a_successful_response_is_a_failure() -> None:
     failed = web.json_response({"error": {"code": 502, "message": "provider is down"}})
     async with opened(ChatServer(Replies(failed, "Hello"))) as chat:
         assert (await ask(chat)).text == "Hello"
 
 
-async def test_the_key_is_sent_and_stands_in_no_message() -> None:
+async def test_key_is_sent_and_appears_in_no_message() -> None:
     async with opened(ChatServer(Replies("Hello"), key=KEY), api_key=KEY) as chat:
         assert (await ask(chat)).text == "Hello"
     async with opened(ChatServer(Replies("Hello"), key="another"), api_key=KEY) as chat:
@@ -213,7 +213,7 @@ async def test_the_check_asks_as_episodes_will() -> None:
     assert (asked["max_tokens"], asked["temperature"], asked["tools"]) == (100, 0.5, [{"type": "function"}])
 
 
-async def test_an_unknown_model_is_found_in_the_list_whatever_the_server_would_answer() -> None:
+async def test_unknown_model_is_found_by_the_servers_list() -> None:
     server = ChatServer(Replies("OK"), models=[f"model-{number}" for number in range(12)])
     with pytest.raises(EndpointError, match=r"no model 'policy-7b' but model-0, .*, and 2 more; name one .*--model"):
         await check(server)

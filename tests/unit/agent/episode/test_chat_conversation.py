@@ -48,7 +48,7 @@ def attempt(repository: Path) -> RunEpisode:
     return attempt
 
 
-async def test_it_solves_a_task_and_leaves_all_but_tokens(attempt: RunEpisode, tmp_path: Path) -> None:
+async def test_it_solves_a_task_and_writes_artifacts_without_tokens(attempt: RunEpisode, tmp_path: Path) -> None:
     server = ChatServer(scripted(block("cat kit.py"), block(FIX), block(SUBMIT)))
     episode = await attempt(server)
     assert (episode.exit_status, episode.patch_source, episode.turns) == ("submitted", "submission", 3)
@@ -146,7 +146,7 @@ async def test_a_prompt_longer_than_the_window_is_one_clear_error(attempt: RunEp
     assert episode.error.endswith("serve a longer one or leave the task out with tasks.filter")
 
 
-async def test_an_answer_that_is_cut_for_its_length_is_told_so(attempt: RunEpisode) -> None:
+async def test_answer_cut_for_length_is_marked(attempt: RunEpisode) -> None:
     cut = {"choices": [{"message": {"content": "```bash\nls"}, "finish_reason": "length"}]}
 
     def reply(body: Body) -> Reply:

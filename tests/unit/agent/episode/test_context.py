@@ -36,7 +36,7 @@ def test_head_and_tail_without_slack(costs: list[int], available: int, window: W
     assert choose_window(costs, available, 0.3, slack=0.0) == window
 
 
-def test_a_cut_frees_room_for_turns_to_come() -> None:
+def test_truncation_frees_room_for_later_turns() -> None:
     window = choose_window([10] * 200, 1000, 0.3, slack=0.25)
     assert window == Window(30, 200 - 52)
 
@@ -70,7 +70,7 @@ def talk(tokenizer: HFTokenizer) -> Talk:
     return talk
 
 
-def test_the_middle_is_left_out_and_a_note_says_so(talk: Talk) -> None:
+def test_omitted_middle_is_marked(talk: Talk) -> None:
     seen = talk.seen
     assert "Fix wrap." in seen
     assert "look at 0;" in seen
@@ -132,7 +132,7 @@ def test_dynamic_history_is_one_sample_per_step(talk: Talk) -> None:
     assert training_segments(talk.transcript.segments, dynamic_history=False) == talk.transcript.segments
 
 
-def test_the_latest_observation_is_seen_even_when_it_is_larger_than_the_tail(tokenizer: HFTokenizer) -> None:
+def test_latest_observation_is_kept_when_larger_than_the_tail(tokenizer: HFTokenizer) -> None:
     talk = Talk(tokenizer, WINDOW)
     for number in range(10):
         talk.turn(f"look at {number};", "short")
@@ -152,7 +152,7 @@ def test_a_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
 @pytest.mark.parametrize(("length", "omits", "room"), [
     (0, True, 100), (60, True, 40), (61, True, 39), (100, True, 0), (0, False, 100), (60, False, 40), (61, False, 0),
 ])  # fmt: skip
-def test_where_nothing_is_left_out_an_answer_has_its_whole_room_or_none(length: int, omits: bool, room: int) -> None:
+def test_answer_gets_its_whole_room_or_none_without_truncation(length: int, omits: bool, room: int) -> None:
     spec = AgentSpec(context_tokens=100, max_tokens_per_turn=40, context_policy="omit" if omits else "stop")
     assert answer_room(spec, length) == room
 

@@ -91,7 +91,7 @@ async def test_an_aborted_answer_is_continued_from_its_tokens() -> None:
     assert requests[0]["body"]["rid"] != requests[1]["body"]["rid"]
 
 
-async def test_what_the_server_says_of_its_requests_is_summed_up() -> None:
+async def test_server_request_metadata_is_summed() -> None:
     def said(**meta: Any) -> Answer:
         def answer(_: dict[str, Any]) -> web.Response:
             ids = [9, 2]

@@ -73,7 +73,7 @@ async def test_it_ends_the_episode_and_is_named(
     assert len(known["step_debug"]) == sum("```" in answer for answer in answers[:turns])
 
 
-async def test_it_is_another_episodes_concern_no_more(tokenizer: HFTokenizer) -> None:
+async def test_prompt_that_fails_at_one_task_spares_other_episodes(tokenizer: HFTokenizer) -> None:
     template = "{{ 1 // (task|length - 10) }}"
     assert (await attempt(tokenizer, *WORKS, instance_template=template)).exit_status == "prompt_failed"
     other = replace(TASK, problem_statement="It breaks at 7.")

@@ -59,7 +59,7 @@ def test_what_the_engine_read_and_sampled_is_what_is_recorded(run: Run, tokenize
     "answer",
     ["", "no command here", block("ls") + block("pwd"), "```sh\nls\n```", "\x00\x01\ufffd" * 5, "<|im_end|>"],
 )
-def test_an_answer_without_exactly_one_action_costs_a_turn_and_the_episode_goes_on(run: Run, answer: str) -> None:
+def test_answer_without_exactly_one_action_uses_a_turn(run: Run, answer: str) -> None:
     episode, script = run(answer, block("sed -i s/41/42/ kit.py"), block(SUBMIT))
     assert episode.exit_status == "submitted"
     assert "Give exactly ONE command" in script.read[1]
@@ -189,7 +189,7 @@ def test_an_episode_may_stop_where_turns_would_be_left_out(run: Run, tokenizer: 
     assert stopping.patch_source == "git_diff_fallback" and "+answer = 42" in (stopping.patch or "")
 
 
-def test_a_prompt_without_room_for_a_whole_answer_is_too_long_where_it_stops(run: Run) -> None:
+def test_prompt_without_room_for_an_answer_is_too_long(run: Run) -> None:
     first, _ = run(block(SUBMIT))
     window = first.segments[0].prompt_length + 100
     episode, script = run(block("ls"), context_tokens=window, max_tokens_per_turn=101, context_policy="stop")
@@ -226,7 +226,7 @@ def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repositor
     assert seen[0].sampled_tokens > 0
 
 
-def test_artifacts_hold_the_episode_and_nothing_of_the_evaluation(run: Run, tmp_path: Path) -> None:
+def test_artifacts_hold_the_episode_without_ground_truth(run: Run, tmp_path: Path) -> None:
     episode, _ = run(block("git log --all; printf 'caf\\351\\n' > latin.txt"), block(SUBMIT))
     folder = write_artifacts(tmp_path / "out", episode, Verdict("resolved", {"resolved": True}), meta={"reward": 1.0})
     assert folder.name.startswith("kit__kit-1__gg3__i2__")
@@ -260,8 +260,6 @@ def test_the_verdict_on_an_agent_that_left_no_patch_names_what_it_did(run: Run, 
 
 
 @pytest.mark.parametrize("change", [{"patch": "diff --git a/x b/x\n"}, {"error_code": "oom_killed"}])
-def test_there_is_no_verdict_where_none_was_waited_for_or_the_agent_did_not_end_it(
-    run: Run, tmp_path: Path, change: dict[str, str]
-) -> None:
+def test_no_verdict_is_awaited_without_a_finished_episode(run: Run, tmp_path: Path, change: dict[str, str]) -> None:
     episode, _ = run(block("git log --all"), step_limit=1)
     assert verdict_told(tmp_path, replace(episode, **change)) is None  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ def test_every_kind_of_change_is_a_valid_patch(patch: str) -> None:
 
 
 @pytest.mark.parametrize("patch", ["", "\n", "diff --git a/x b/x\n", "--- a/x\n+++ b/x\n", "hello"])
-def test_what_changes_nothing_is_no_patch(patch: str) -> None:
+def test_unchanged_tree_gives_no_patch(patch: str) -> None:
     assert not is_valid_patch(patch)
 
 

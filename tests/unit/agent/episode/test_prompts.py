@@ -72,13 +72,13 @@ def test_an_empty_reminder_means_none() -> None:
         ({"action_observation_template": "{% if %}"}, "agent.action_observation_template does not render"),
     ],
 )
-def test_bad_templates_are_refused_when_read(changes: dict[str, str | None], message: str) -> None:
+def test_invalid_templates_are_refused_when_read(changes: dict[str, str | None], message: str) -> None:
     with pytest.raises(PromptError, match=message):
         Prompts.from_yaml(yaml.safe_dump({"agent": TEMPLATES | changes}))
 
 
 @pytest.mark.parametrize("text", ["a: [", "[]", "agent: 3"])
-def test_bad_documents_are_refused(text: str) -> None:
+def test_invalid_documents_are_refused(text: str) -> None:
     with pytest.raises(PromptError):
         Prompts.from_yaml(text)
 

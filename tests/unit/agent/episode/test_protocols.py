@@ -111,7 +111,7 @@ def test_mini_swe_agent_2_speaks_of_its_fence(run: Run) -> None:
     assert "```bash" not in script.read[0]
 
 
-def test_three_answers_in_a_row_without_command_end_an_episode_of_mini_swe_agent_2(run: Run) -> None:
+def test_three_answers_without_command_end_a_mini_swe_agent_2_episode(run: Run) -> None:
     episode, _ = run("a", "b", fenced("ls"), "c", "d", "e", fenced(SUBMIT), protocol=MINI_2)
     assert episode.exit_status == "repeated_format_errors"
     assert (episode.turns, episode.format_errors, len(episode.steps)) == (6, 5, 1)
@@ -142,7 +142,7 @@ def test_the_same_command_again_and_again_ends_the_episode(run: Run) -> None:
     assert (episode.exit_status, episode.turns) == ("repeated_command", 6)
 
 
-def test_an_answer_cut_for_its_length_is_told_so(run: Run) -> None:
+def test_answer_cut_for_length_is_marked(run: Run) -> None:
     _, script = run("x" * 400, block(SUBMIT), max_tokens_per_turn=150)
     assert "Your answer was cut because it was too long." in script.read[1]
 

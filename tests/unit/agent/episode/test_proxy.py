@@ -94,7 +94,7 @@ async def test_a_proxy_that_refuses_is_named_without_its_password(monkeypatch: p
     assert "wrong-one" not in str(caught.value) and KEY not in str(caught.value)
 
 
-async def test_what_is_inside_is_asked_directly_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cluster_requests_ignore_proxy_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(ChatServer(scripted("Hello"), key=KEY)) as server:
         proxy = ForwardProxy({"127.0.0.1": port(server.url)})
         async with proxying(proxy), aiohttp.ClientSession() as http:
@@ -103,7 +103,7 @@ async def test_what_is_inside_is_asked_directly_whatever_the_environment_says(mo
     assert proxy.seen == []
 
 
-async def test_engines_are_asked_directly_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_engine_requests_ignore_proxy_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     async def generate(request: web.Request) -> web.Response:
         meta = {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-0.5, 7, None]]}
         return web.json_response({"output_ids": [7], "meta_info": meta})
@@ -135,7 +135,7 @@ async def test_no_proxy_is_heeded(no_proxy: str, proxied: bool, monkeypatch: pyt
     assert await environment_proxy(f"http://{OUTSIDE}/v1") is None, "that is for https alone"
 
 
-async def test_a_proxy_that_is_none_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_proxy_is_reported_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@proxy:1080")
     with pytest.raises(EndpointError, match=r"^HTTPS_PROXY names no proxy that can be used: .* in NO_PROXY$"):
         await environment_proxy(f"https://{OUTSIDE}/v1")

@@ -30,7 +30,7 @@ def fault(template: str, **variables: Any) -> str:
         ("{{ output.__class__.__mro__ }}", "is unsafe., in line 1"),
     ],
 )
-def test_the_line_that_fails_is_told(template: str, said: str) -> None:
+def test_failing_line_is_reported(template: str, said: str) -> None:
     assert said in fault(template, output="")
 
 
@@ -50,7 +50,7 @@ def test_work_without_end_is_stopped(template: str, said: str) -> None:
     assert (told := fault(template, output="abc" * 10)).startswith(said) and told.endswith(f"in line 1: {template}")
 
 
-def test_what_honest_templates_do_is_as_ever() -> None:
+def test_ordinary_templates_render() -> None:
     assert render("{{ 'a' * 3 ~ (1 + 1) ~ ([1] + [2]) }} {{ 2 ** 10 }}") == "aaa2[1, 2] 1024"
     items = "{% for k, v in d.items() if v %}{{ loop.length }}{{ k }}{% else %}none{% endfor %}"
     assert (render(items, d={"a": 1, "b": 0}), render(items, d={})) == ("1a", "none")

@@ -49,7 +49,7 @@ def test_conversation_without_thinking_is_one_segment(make: Make) -> None:
 
 
 @pytest.mark.parametrize("template", [QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING, GLM, THINKING])
-def test_the_header_stands_once_and_is_not_trained(make: Make, template: str) -> None:
+def test_header_occurs_once_and_is_not_trained(make: Make, template: str) -> None:
     tokenizer = make(template)
     header = tokenizer.header()
     for segment in retokenize(tokenizer, conversation(*THOUGHTFUL)):
@@ -85,7 +85,7 @@ def test_a_header_that_opens_thinking_does_not_repeat_it(make: Make) -> None:
     assert texts(tokenizer, segments) == [["ls<|im_end|>"]]
 
 
-def test_glm_ends_an_answer_with_the_next_role_and_empties_earlier_thinking(make: Make) -> None:
+def test_glm_ends_an_answer_with_the_next_role(make: Make) -> None:
     tokenizer = make(GLM)
     first, second = retokenize(tokenizer, conversation("\n<think>maybe</think>\nls", "kit.py", "\n<think></think>\nok"))
     assert tokenizer.decode(first.tokens).endswith("<|assistant|>\n<think>maybe</think>\nls<|user|>")
@@ -108,7 +108,7 @@ def test_marks_in_a_command_s_output_stay_text(make: Make) -> None:
     assert "\ue0007\ue001 \ue0000\ue001 <|im_end|>" in make(QWEN_2_5).decode(segment.tokens)
 
 
-def test_an_answer_to_more_than_the_window_holds_is_left_out_with_all_after_it(make: Make) -> None:
+def test_answer_beyond_the_window_is_left_out_with_all_after_it(make: Make) -> None:
     tokenizer = make(QWEN_2_5)
     messages = conversation("ls", "kit.py", "cat kit.py", "x = 1", "ok")
     (whole,) = retokenize(tokenizer, messages)
@@ -134,7 +134,7 @@ def test_what_is_no_conversation_is_refused(make: Make, messages: list[dict[str,
 
 
 @pytest.mark.parametrize("template", [QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING, GLM])
-def test_token_in_token_out_keeps_what_was_sampled_whatever_the_template_does(make: Make, template: str) -> None:
+def test_token_in_token_out_keeps_sampled_tokens_under_any_template(make: Make, template: str) -> None:
     tokenizer = make(template)
     transcript = Transcript(tokenizer, conversation(), AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     sampled = [*tokenizer.said("<think>\nmaybe\n</think>\n\nls"), tokenizer.turn_end_id]

@@ -115,9 +115,7 @@ def test_gold_patch_and_tests_reach_no_sandbox_prompt_or_artifact(
         assert SECRET not in content, place
 
 
-def test_tests_that_lie_in_the_image_are_removed_before_the_first_command(
-    tmp_path: Path, tokenizer: HFTokenizer
-) -> None:
+def test_tests_of_the_image_are_removed_before_the_first_command(tmp_path: Path, tokenizer: HFTokenizer) -> None:
     source = tmp_path / "source.jsonl"
     source.write_text(json.dumps(r2e()) + "\n")
     (task,) = load_tasks(source, "jsonl")

@@ -56,7 +56,7 @@ async def accepted(url: str, http: aiohttp.ClientSession, model: str, tokenizer:
         ({}, Served()),
     ],
 )
-async def test_what_servers_say(answers: Mapping[str, Any], found: Served) -> None:
+async def test_retry_after_of_servers_is_read(answers: Mapping[str, Any], found: Served) -> None:
     async with serving(answers) as url, aiohttp.ClientSession() as http:
         assert await served(f"{url}/", http) == found
 
@@ -69,7 +69,7 @@ async def test_a_name_or_a_path_of_the_served_model_is_taken(model: str, tmp_pat
         assert await accepted(url, http, model, tmp_path)
 
 
-def test_a_model_out_of_the_cache_of_hugging_face_has_its_name() -> None:
+def test_model_in_the_hugging_face_cache_keeps_its_name() -> None:
     path = "/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/9c925d64d72725edaf899c6cb9c377fd0709d9c5"
     assert disagreement(Served((path,)), "Qwen/Qwen3-8B", {}) is None
     assert disagreement(Served((path,)), "Qwen/Qwen3-4B", {}) is not None

@@ -39,9 +39,7 @@ def words(tasks: Path, url: str, *more: str) -> list[str]:
     return ["eval", "run", str(tasks / "rows.jsonl"), *where, "--engine", url, "--api", "chat-completions", *more]
 
 
-async def test_a_model_that_the_server_does_not_know_begins_nothing(
-    tasks: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_model_unknown_to_the_server_starts_no_sample(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(ChatServer(scripted("OK"))) as server:
         assert await asyncio.to_thread(main, words(tasks, server.url, "--model", "policy-8b")) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -49,7 +47,7 @@ async def test_a_model_that_the_server_does_not_know_begins_nothing(
     assert list((tasks.parent / "out").iterdir()) == [], "the right name may go on in this folder"
 
 
-async def test_a_key_that_the_server_does_not_take_begins_nothing(
+async def test_refused_key_starts_no_sample(
     tasks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
@@ -108,7 +106,7 @@ def test_the_key_is_read_where_one_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         _api_key(named)
 
 
-async def test_an_engine_that_serves_another_model_begins_nothing(
+async def test_engine_of_another_model_starts_no_sample(
     tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)

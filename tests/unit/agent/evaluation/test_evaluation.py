@@ -87,7 +87,7 @@ async def test_one_that_is_finished_makes_no_attempt(tmp_path: Path, runner: Any
     assert work.left == []
 
 
-async def test_summary_and_predictions_hold_every_attempt_as_soon_as_it_ends(tmp_path: Path, runner: Any) -> None:
+async def test_summary_and_predictions_hold_each_sample_when_it_ends(tmp_path: Path, runner: Any) -> None:
     seen: list[tuple[int, list[str]]] = []
 
     def made() -> Iterator[GradedEpisode]:
@@ -132,9 +132,7 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Pa
     assert all(found[name].resolved for name in ("a__a-0", "a__a-2"))
 
 
-async def test_an_endpoint_that_is_down_ends_it_with_its_words_and_what_is_known_stays(
-    tmp_path: Path, runner: Any
-) -> None:
+async def test_unreachable_endpoint_ends_it_with_a_message_and_keeps_results(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), *(lost() for _ in range(40))])
     with pytest.raises(
         EvaluationAborted, match=r"ended the last 20 samples; the last error: EngineError: .*HTTP 429: busy"
@@ -172,9 +170,7 @@ async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_pat
     assert again.left == []
 
 
-async def test_prompts_that_render_nowhere_end_it_with_template_and_line_and_what_is_known_stays(
-    tmp_path: Path, runner: Any
-) -> None:
+async def test_prompts_that_never_render_end_it_by_line_and_keep_results(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
     with pytest.raises(PromptError, match=r"ended the last 20 samples, the last at a__a-20: agent\.instance_.*line 2"):
         await evaluation(tmp_path, 40).run(runner)
@@ -189,7 +185,7 @@ async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path,
         check_prompts(SampleRecords(tmp_path))
 
 
-async def test_a_full_disk_ends_it_with_one_error_and_what_is_known_stays(tmp_path: Path, runner: Any) -> None:
+async def test_full_disk_ends_it_with_one_error_and_keeps_results(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), solved(), solved()])
     await evaluation(tmp_path, 1).run(runner)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}

@@ -97,7 +97,7 @@ async def cancelled_at(folder: Path, place: int) -> int:
     return waiting.waits
 
 
-async def test_an_attempt_that_is_cancelled_anywhere_leaves_its_episode_once_and_may_be_made_again(
+async def test_cancelled_sample_leaves_its_episode_once_and_can_be_repeated(
     tmp_path: Path,
 ) -> None:
     waits = await cancelled_at(tmp_path / "undisturbed", FAR)
@@ -140,7 +140,7 @@ async def test_an_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts
     assert evaluation(tmp_path).left == [SAMPLE_ID]
 
 
-async def test_a_verdict_that_the_api_server_kept_away_loses_the_attempt_and_not_its_artifacts(tmp_path: Path) -> None:
+async def test_verdict_lost_to_the_api_server_loses_the_sample_but_not_its_artifacts(tmp_path: Path) -> None:
     place = FakeSampleRunner()
     place.fault = Unreachable("connection refused")
     record = await evaluation(tmp_path)._run_sample(SAMPLE_ID, place)
@@ -158,7 +158,7 @@ async def test_a_sandbox_that_cannot_be_removed_costs_no_attempt(
     assert "could not be deleted; it ends when its Lease expires: connection refused" in caplog.text
 
 
-async def test_tries_without_a_result_make_room_for_each_other_and_for_no_other_attempts(tmp_path: Path) -> None:
+async def test_retries_without_result_share_one_folder(tmp_path: Path) -> None:
     other = tmp_path / f"{TASK.instance_id}__g{TASK.instance_id}-0__i1__5"
     other.mkdir(parents=True)
     (other / "meta.json").write_text('{"interrupted": true}')
@@ -171,7 +171,7 @@ async def test_tries_without_a_result_make_room_for_each_other_and_for_no_other_
     assert other.exists()
 
 
-async def test_a_disk_that_refuses_what_was_interrupted_changes_nothing_about_the_cause(
+async def test_failed_write_of_an_interrupted_sample_keeps_the_cause(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = FakeSampleRunner()
@@ -182,7 +182,7 @@ async def test_a_disk_that_refuses_what_was_interrupted_changes_nothing_about_th
     assert "are not kept" in caplog.text
 
 
-async def test_the_files_of_an_attempt_say_how_it_was_made(tmp_path: Path) -> None:
+async def test_files_of_a_sample_record_its_settings(tmp_path: Path) -> None:
     await evaluation(tmp_path)._run_sample(SAMPLE_ID, FakeSampleRunner())
     (meta,) = left(tmp_path)
     assert meta.items() >= {**TOLD, "instance_id": TASK.instance_id, "temperature": 0.5, "sample": 0}.items()

@@ -78,7 +78,7 @@ def test_predictions_hold_patches_byte_by_byte(tmp_path: Path) -> None:
     assert found == "-a\r\n+\udcff\r\n"
 
 
-def test_predictions_are_of_the_first_attempt_that_infrastructure_did_not_end(tmp_path: Path) -> None:
+def test_predictions_use_the_first_valid_sample(tmp_path: Path) -> None:
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "patch.diff").write_text("diff --git a/x b/x\n")
     found = predictions(tmp_path, [BAD, GOOD, LOST], "m")
@@ -115,7 +115,7 @@ def test_a_merge_may_be_repeated_and_follows_shards_that_went_on(tmp_path: Path)
     assert merge(whole, [one, two]).all == SampleRecords(whole).all == wanted
 
 
-def test_a_merge_adds_to_what_the_folder_has_and_takes_nothing_from_it(tmp_path: Path) -> None:
+def test_merge_only_adds_to_the_folder(tmp_path: Path) -> None:
     one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
     SampleRecords(one).add(GOOD)
     SampleRecords(two).add(BAD)
@@ -131,7 +131,7 @@ def test_a_merge_adds_to_what_the_folder_has_and_takes_nothing_from_it(tmp_path:
     assert [record.sample_id for record in merge(whole, [three], replace_existing=True).all] == [GOOD.sample_id]
 
 
-def test_a_merge_that_was_killed_left_all_or_nothing_and_may_be_repeated(tmp_path: Path) -> None:
+def test_killed_merge_is_atomic_and_repeatable(tmp_path: Path) -> None:
     one, whole = tmp_path / "one", tmp_path / "all"
     for record in (GOOD, BAD):
         SampleRecords(one).add(record)
@@ -152,7 +152,7 @@ def test_the_file_is_the_format_people_know(tmp_path: Path) -> None:
     assert wanted <= row.keys()
 
 
-def test_a_redo_that_was_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) -> None:
+def test_killed_redo_resumes_and_repeats_no_sample(tmp_path: Path) -> None:
     records = SampleRecords(tmp_path)
     for record in (GOOD, BAD):
         records.add(record)
@@ -179,7 +179,7 @@ def test_a_redo_that_was_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("mode", "left"), [("unresolved", [False, True]), ("all", [False, False]), (None, [True, True])]
 )
-def test_a_redo_chooses_by_result_among_the_tasks_at_hand(
+def test_redo_selects_by_result_among_the_selected_tasks(
     tmp_path: Path, mode: Literal["unresolved", "all"] | None, left: list[bool]
 ) -> None:
     records, other = SampleRecords(tmp_path), replace(BAD, instance_id="c__c-1")

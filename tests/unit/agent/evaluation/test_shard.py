@@ -97,7 +97,7 @@ def test_redoing_all_happens_once_however_often_the_run_is_started(tmp_path: Pat
     assert found(tmp_path) == ["b__b-1"]
 
 
-def test_redoing_the_unresolved_keeps_the_resolved_also_when_killed_in_between(tmp_path: Path) -> None:
+def test_redo_of_unresolved_keeps_resolved_samples(tmp_path: Path) -> None:
     fill(tmp_path, SOLVED, FAILED)
     set_results_aside(tmp_path, "run-2", "unresolved")
     assert found(tmp_path) == ["a__a-1"]
@@ -109,7 +109,7 @@ def test_redoing_the_unresolved_keeps_the_resolved_also_when_killed_in_between(t
     assert found(tmp_path) == ["a__a-1", "b__b-1"]
 
 
-def test_the_first_run_of_a_folder_redoes_nothing_of_its_own(tmp_path: Path) -> None:
+def test_first_run_of_a_folder_redoes_nothing(tmp_path: Path) -> None:
     set_results_aside(tmp_path, "run-1", "all")
     fill(tmp_path, SOLVED)
     set_results_aside(tmp_path, "run-1", "all")
@@ -191,12 +191,12 @@ def test_the_artifacts_of_a_shard_name_model_address_and_limits_and_no_key() -> 
     }  # fmt: skip
 
 
-def test_shards_of_another_division_lie_elsewhere(tmp_path: Path) -> None:
+def test_shards_of_another_division_use_another_folder(tmp_path: Path) -> None:
     shard = Shard(evaluation_file(), 1, ShardFolders(output=tmp_path))
     assert shard.folder == tmp_path / "evaluations" / "nightly" / "shard-1-of-2"
 
 
-async def test_the_merge_may_be_repeated_and_says_what_the_whole_amounts_to(tmp_path: Path) -> None:
+async def test_merge_is_repeatable_and_reports_the_total(tmp_path: Path) -> None:
     file, maps, folders = evaluation_file(), Maps(), ShardFolders(output=tmp_path)
     first, second = (Shard(file, number, folders).folder for number in range(2))
     (first / "run-1").mkdir(parents=True)
@@ -233,7 +233,7 @@ async def test_a_share_without_tasks_is_no_obstacle(agent: Mapping[str, Any], tm
     assert (await merge_shards(maps, file, folders))["resolved"] == 1  # type: ignore[arg-type]
 
 
-async def test_a_merge_of_attempts_without_a_prompt_says_so_after_the_files_are_written(tmp_path: Path) -> None:
+async def test_merge_without_prompts_is_reported_after_the_files_are_written(tmp_path: Path) -> None:
     file, maps, folders = evaluation_file(), Maps(), ShardFolders(output=tmp_path)
     unprompted = replace(LOST, exit_status="prompt_failed", error="agent.system_template does not render: line 1")
     for number in range(2):
@@ -260,7 +260,7 @@ async def test_progress_that_is_known_is_not_written_again(tmp_path: Path) -> No
     assert maps.progress("p") == {"total": 4, "done": 1, "resolved": 1, "errors": 1, "progress": "1/4"}
 
 
-def test_results_of_tasks_that_are_not_ours_do_not_count(tmp_path: Path) -> None:
+def test_results_of_other_tasks_do_not_count(tmp_path: Path) -> None:
     records = SampleRecords(fill(tmp_path, SOLVED, FAILED))
     assert progress_of(records, {"b__b-1"}, 4).resolved == 0
 

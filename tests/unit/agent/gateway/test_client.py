@@ -24,7 +24,7 @@ async def test_an_answer_has_its_text_reason_usage_and_weights(opened: Open) -> 
     assert episode.engine.keys == {"g/t"}
 
 
-async def test_a_stream_says_the_same(opened: Open) -> None:
+async def test_stream_gives_the_same_answer(opened: Open) -> None:
     text = "word " * 100
     async with opened(text) as episode:
         stream = await episode.say(user("Hi"), stream=True, stream_options={"include_usage": True})
@@ -34,7 +34,7 @@ async def test_a_stream_says_the_same(opened: Open) -> None:
     assert chunks[-1].usage.completion_tokens == len(text) + 1
 
 
-async def test_tool_calls_are_told_as_calls_and_stream_too(opened: Open, with_tools: HFTokenizer) -> None:
+async def test_tool_calls_are_answered_as_calls_and_streamed(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened(CALL, CALL, tokenizer=with_tools) as episode:
         got = await episode.say(user("List."), tools=[TOOL])
         stream = await episode.say(user("List."), tools=[TOOL], stream=True)
@@ -85,7 +85,7 @@ async def test_arguments_in_tags_have_the_types_of_the_tool(opened: Open, with_t
     assert got.choices[0].message.content is None
 
 
-async def test_a_stop_string_ends_the_answer_behind_the_token_that_completes_it(opened: Open) -> None:
+async def test_stop_string_ends_the_answer_after_its_last_token(opened: Open) -> None:
     async with opened("yes END and more", "no") as episode:
         got = await episode.say(user("Hi"), stop=["END", "never"])
         await episode.say(user("Hi"), told(got), user("And?"))
@@ -155,7 +155,7 @@ async def test_what_is_not_supported_is_refused_by_name(
     assert not episode.recording.segments
 
 
-async def test_a_body_that_is_no_json_or_an_unknown_path_is_refused_in_the_same_format(opened: Open) -> None:
+async def test_invalid_json_and_unknown_paths_are_refused_in_the_same_format(opened: Open) -> None:
     async with opened() as episode:
         http = episode.client._client
         for path, status in (("chat/completions", 400), ("embeddings", 404)):

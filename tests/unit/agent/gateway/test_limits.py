@@ -25,7 +25,7 @@ async def test_there_are_as_many_answers_as_steps(opened: Open) -> None:
     check(episode.recording, 1)
 
 
-async def test_a_request_beyond_the_window_is_refused_and_a_shorter_one_goes_on(opened: Open) -> None:
+async def test_request_beyond_the_window_is_refused_and_a_shorter_one_accepted(opened: Open) -> None:
     async with opened("one", "two", context_tokens=200) as episode:
         with pytest.raises(openai.BadRequestError) as caught:
             await episode.say(user("long " * 300))
@@ -54,7 +54,7 @@ async def test_the_episodes_time_ends_the_request_under_way(opened: Open) -> Non
     assert episode.recording.refused == "episode_timeout"
 
 
-async def test_a_lost_engine_is_told_as_such(opened: Open) -> None:
+async def test_lost_engine_is_reported_as_one(opened: Open) -> None:
     async with opened(EngineError("gone"), "never") as episode:
         for _ in range(2):
             with pytest.raises(openai.InternalServerError, match="gone") as caught:
@@ -76,7 +76,7 @@ async def test_an_engine_that_serves_another_model_is_lost(opened: Open) -> None
     assert episode.recording.segments == []
 
 
-async def test_an_episode_that_is_closed_refuses_what_is_under_way_and_what_comes(opened: Open) -> None:
+async def test_closed_episode_refuses_running_and_new_requests(opened: Open) -> None:
     async with opened("late", kind=Held) as episode:
         assert isinstance(episode.engine, Held)
         asked = asyncio.create_task(episode.say(user("Hi")))
@@ -98,7 +98,7 @@ async def test_an_endpoint_ends_with_its_episode(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_goes_away_loses_nothing(opened: Open, stream: bool) -> None:
+async def test_disconnected_client_loses_no_result(opened: Open, stream: bool) -> None:
     async with opened("late", kind=Held) as episode:
         assert isinstance(episode.engine, Held)
         asked = asyncio.create_task(episode.say(user("Hi"), stream=stream))

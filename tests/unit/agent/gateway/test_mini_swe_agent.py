@@ -96,7 +96,7 @@ async def test_solved_task_yields_one_segment(attempt: Episodes, plain: HFTokeni
     assert episode.timings["total"] > episode.timings["model"] > 0 < episode.timings["environment"]
 
 
-async def test_with_tools_it_thinks_and_calls_more_than_once(attempt: Episodes, with_tools: HFTokenizer) -> None:
+async def test_tool_protocol_allows_reasoning_and_several_calls(attempt: Episodes, with_tools: HFTokenizer) -> None:
     answers = [call("cat kit.py", "ls"), call(FIX), call(SUBMIT[0]), call(SUBMIT[1])]
     episode = await attempt(with_tools, *answers, protocol=TOOLS)
     assert (episode.exit_status, episode.turns, len(episode.steps)) == ("submitted", 4, 5)
@@ -105,9 +105,7 @@ async def test_with_tools_it_thinks_and_calls_more_than_once(attempt: Episodes, 
     assert len(episode.segments) == 1
 
 
-async def test_answers_without_a_command_end_it_and_are_branches_since_it_forgets_them(
-    attempt: Episodes, plain: HFTokenizer
-) -> None:
+async def test_answers_without_a_command_end_it_and_become_branches(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, *["no command"] * 3)
     assert (episode.exit_status, episode.format_errors, episode.turns) == ("repeated_format_errors", 3, 3)
     assert [len(segment.answers) for segment in episode.segments] == [1, 1, 1]
@@ -127,7 +125,7 @@ async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt
         ("model.format_error_template", "{% if error %}\n{{ nope }}{% endif %}", "UndefinedError", 1),
     ],
 )
-async def test_a_template_that_does_not_render_ends_it_and_is_named(
+async def test_template_that_does_not_render_ends_it_by_name(
     attempt: Episodes, plain: HFTokenizer, template: str, text: str, said: str, turns: int
 ) -> None:
     section, name = template.split(".")
@@ -172,7 +170,7 @@ async def test_the_episodes_time_ends_command_and_request(
     assert (episode.exit_status, episode.infrastructure_error) == ("episode_timeout", False)
 
 
-async def test_cancelled_it_leaves_nothing_that_runs(attempt: Episodes, plain: HFTokenizer) -> None:
+async def test_cancelled_check_leaves_no_running_process(attempt: Episodes, plain: HFTokenizer) -> None:
     running = asyncio.create_task(attempt(plain, block("sleep 60")))
     async with asyncio.timeout(30):
         while not attempt.engine.read:  # noqa: ASYNC110 - nobody is told
@@ -186,7 +184,7 @@ async def test_cancelled_it_leaves_nothing_that_runs(attempt: Episodes, plain: H
             assert not thread.is_alive()
 
 
-async def test_ones_own_script_of_it_needs_only_the_address(opened: Open, repository: Path) -> None:
+async def test_own_script_needs_only_the_address(opened: Open, repository: Path) -> None:
     from minisweagent.models.litellm_textbased_model import LitellmTextbasedModel
 
     async with opened(*map(block, [FIX, *SUBMIT])) as gateway_episode:
@@ -202,9 +200,7 @@ async def test_ones_own_script_of_it_needs_only_the_address(opened: Open, reposi
     assert [len(segment.answers) for segment in gateway_episode.recording.segments] == [3]
 
 
-async def test_its_temperature_is_the_episodes_whatever_its_configuration_says(
-    repository: Path, plain: HFTokenizer
-) -> None:
+async def test_episode_temperature_overrides_the_agents(repository: Path, plain: HFTokenizer) -> None:
     asked: list[float] = []
 
     class Noting(Script):
@@ -228,7 +224,7 @@ def test_a_configuration_that_is_none_is_refused(config: str) -> None:
         MiniSweAgent.of(PROTOCOLS[TEXT], config)
 
 
-async def test_the_command_line_opens_it(tmp_path: Path) -> None:
+async def test_command_line_opens_a_shell(tmp_path: Path) -> None:
     arguments = ["eval", "run", "tasks", "--output", "out", "--engine", "http://127.0.0.1:9", "--step-limit", "7"]
     folder = make_tokenizer(tmp_path, TOOL_TEMPLATE)
     options = parser().parse_args([*arguments, "--tokenizer", str(folder), "--agent", "mini-swe-agent"])

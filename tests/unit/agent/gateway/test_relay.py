@@ -75,7 +75,7 @@ def call(*commands: str, thought: str = "hm") -> dict[str, Any]:
     return {"role": "assistant", "content": None, "reasoning_content": thought, "tool_calls": calls}
 
 
-async def test_the_server_is_asked_as_the_episode_wants_it_and_answers_for_itself(opened: Open) -> None:
+async def test_request_has_the_episodes_parameters(opened: Open) -> None:
     async with opened(ChatServer(scripted("one"), key=KEY), max_tokens_per_turn=50) as episode:
         answer = await episode.say(system("Be."), user("Hi"), max_tokens=400, stop=["\n"])
         recording = episode.recording
@@ -102,7 +102,7 @@ async def test_calls_keep_their_ids_and_what_clients_add_is_not_passed_on(opened
     assert server.asked[1]["tools"] == [TOOL]
 
 
-async def test_a_stream_says_the_same(opened: Open) -> None:
+async def test_stream_gives_the_same_answer(opened: Open) -> None:
     async with opened(ChatServer(scripted(call('{"command": "ls"}', "{")))) as episode:
         chunks = [
             chunk
@@ -120,7 +120,7 @@ async def test_a_stream_says_the_same(opened: Open) -> None:
     assert "stream" not in episode.server.asked[0]
 
 
-async def test_a_full_window_is_told_to_the_client(opened: Open) -> None:
+async def test_full_context_window_is_reported_to_the_client(opened: Open) -> None:
     async with opened(ChatServer(scripted("one"), window=200), max_tokens_per_turn=50) as episode:
         with pytest.raises(openai.BadRequestError) as caught:
             await episode.say(user("long " * 300))

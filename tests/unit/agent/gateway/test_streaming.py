@@ -84,7 +84,7 @@ async def test_a_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_client_that_leaves_a_stream_loses_nothing(opened: Open) -> None:
+async def test_answer_is_recorded_when_the_client_leaves_its_stream(opened: Open) -> None:
     async with opened("late", kind=Held) as episode:
         assert isinstance(episode.engine, Held)
         stream = await episode.say(user("Hi"), stream=True)

@@ -49,7 +49,7 @@ async def test_continued_conversation_is_one_segment_of_the_sampled_tokens(opene
         lambda message: {"role": "assistant", "content": "one"},
     ],
 )
-async def test_what_clients_do_to_an_answer_does_not_matter(opened: Open, changed: Any) -> None:
+async def test_changes_by_clients_do_not_affect_the_record(opened: Open, changed: Any) -> None:
     async with opened("<think>hm</think>one ", "two", "three") as episode:
         first = changed(told(await episode.say(*START)))
         second = told(await episode.say(*START, first, user("And?")))
@@ -58,9 +58,7 @@ async def test_what_clients_do_to_an_answer_does_not_matter(opened: Open, change
     assert len(episode.recording.segments) == 1
 
 
-async def test_tool_calls_come_back_with_other_ids_and_keys_in_another_order(
-    opened: Open, with_tools: HFTokenizer
-) -> None:
+async def test_tool_calls_are_matched_despite_new_ids_and_key_order(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened(CALL, "Done.", tokenizer=with_tools) as episode:
         first = told(await episode.say(*START, tools=[TOOL]))
         (call,) = first["tool_calls"]
@@ -105,7 +103,7 @@ async def test_a_retry_is_a_sibling(opened: Open) -> None:
     assert [[step for step, _, _ in segment.answers] for segment in episode.recording.segments] == [[0, 2], [1, 3]]
 
 
-async def test_two_ways_on_from_one_answer_train_it_once(opened: Open) -> None:
+async def test_two_branches_of_one_answer_train_it_once(opened: Open) -> None:
     async with opened("one", "two", "three") as episode:
         first = told(await episode.say(*START))
         await episode.say(*START, first, user("This way."))

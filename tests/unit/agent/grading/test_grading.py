@@ -111,7 +111,7 @@ def test_a_script_without_markers_is_bracketed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("second", "resolved"), [("PASSED", True), ("FAILED", False)])
-def test_the_status_of_a_scripts_last_command_decides_nothing(tmp_path: Path, second: str, resolved: bool) -> None:
+def test_exit_status_of_the_script_decides_nothing(tmp_path: Path, second: str, resolved: bool) -> None:
     tests = f"printf '%s\\n' 'PASSED {A}' '{second} {B}'; (exit {int(not resolved)})"
     output = run_script(f"set -uxo pipefail\n{tests}\ngit --version\n", tmp_path)
     assert f"{EXIT_CODE}: 0" in output

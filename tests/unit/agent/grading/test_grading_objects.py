@@ -12,7 +12,7 @@ from swerl_api import GradingSpec
 from swerl_api.names import label_value
 
 
-def test_a_big_payload_is_divided_and_loses_nothing() -> None:
+def test_large_payload_is_split_without_loss() -> None:
     content = os.urandom(2 * PART_BYTES + 5)
     maps = payload_maps("swegr-x", {"a": b"small", "patch.diff": content, "empty": b""}, {}, [])
     assert [item["metadata"]["name"] for item in maps] == ["swegr-x", "swegr-x-1", "swegr-x-2", "swegr-x-3"]

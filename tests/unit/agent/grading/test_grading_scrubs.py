@@ -85,7 +85,7 @@ def test_what_tests_and_version_tools_ask_for_is_there(repository: Path, limit: 
 
 
 @pytest.mark.parametrize("limit", [WHOLE, LARGE])
-def test_a_repository_without_a_future_is_left_as_it_is(tmp_path: Path, limit: str) -> None:
+def test_repository_without_later_commits_is_unchanged(tmp_path: Path, limit: str) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     commit(tmp_path, "old")
     commit(tmp_path, "base")
@@ -94,7 +94,7 @@ def test_a_repository_without_a_future_is_left_as_it_is(tmp_path: Path, limit: s
     assert sorted((tmp_path / ".git" / "objects").rglob("*")) == before
 
 
-def test_a_second_time_there_is_nothing_to_do(repository: Path) -> None:
+def test_second_run_does_nothing(repository: Path) -> None:
     forget(repository)
     assert forget(repository) == "clean"
 
@@ -118,7 +118,7 @@ def test_hooks_of_the_repository_do_not_run(repository: Path, tmp_path: Path) ->
     assert not (tmp_path / "hooked").exists()
 
 
-def test_what_cannot_be_cut_off_says_why(repository: Path, tmp_path: Path) -> None:
+def test_repository_that_cannot_be_scrubbed_gives_the_reason(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
     assert forget(tmp_path / "linked") == "failed: a linked worktree cannot be cut off from its repository"
     assert forget(tmp_path / "nowhere").startswith("failed: there is no repository at")

@@ -50,13 +50,13 @@ PASSED, FAILED = report(f"PASSED {A}", f"PASSED {B}"), report(f"FAILED {A} - boo
 LOST = Infrastructure("node lost")
 
 
-async def test_a_failure_of_the_infrastructure_is_graded_anew_in_a_fresh_job(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_infrastructure_failure_is_graded_again_in_a_new_job(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, jobs = await graded(monkeypatch, LOST, LOST, PASSED)
     assert verdict.resolved
     assert len(set(jobs)) == 3
 
 
-async def test_when_it_stays_the_verdict_says_so_and_nothing_of_the_patch(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_persistent_failure_gives_an_infrastructure_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, jobs = await graded(monkeypatch, LOST, LOST, LOST)
     assert (verdict.status, verdict.detail, len(jobs)) == ("infra_error", "node lost", 3)
 

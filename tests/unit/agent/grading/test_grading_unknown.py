@@ -103,7 +103,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_it_is_as_the_image_has_it_when_the_tests_run_and_is_named(image: Path, tmp_path: Path, name: str) -> None:
+def test_changed_test_files_are_restored_and_named(image: Path, tmp_path: Path, name: str) -> None:
     patch, note = CHEATS[name]
     report = grade(
         image, tmp_path / "p", patch=patch, script="cat run_tests.sh r2e_tests/*; ls .venv/bin", hidden=HIDDEN
@@ -117,7 +117,7 @@ def test_it_is_as_the_image_has_it_when_the_tests_run_and_is_named(image: Path, 
     assert not (image / "vendored/inner/evil.py").exists()
 
 
-def test_nothing_of_them_is_left_by_an_attempt_that_failed(image: Path, tmp_path: Path) -> None:
+def test_patch_that_does_not_apply_leaves_the_image_as_it_was(image: Path, tmp_path: Path) -> None:
     patch = edit("vendored/kit.py") + edit("a.py", "no such line\n")
     report = grade(image, tmp_path / "p", patch=patch)
     assert report.stage == "apply_failed"
@@ -133,7 +133,7 @@ def test_what_the_reference_fix_writes_there_stays(image: Path, tmp_path: Path) 
     assert (report.log, report.notes) == (f"{FORGE}\n".encode(), ())
 
 
-def test_a_folder_that_holds_nothing_but_what_python_compiled_takes_new_files(image: Path, tmp_path: Path) -> None:
+def test_folder_of_compiled_python_only_accepts_new_files(image: Path, tmp_path: Path) -> None:
     compiled = image / "fresh/__pycache__/x.pyc"
     compiled.parent.mkdir(parents=True)
     compiled.write_text("old\n")
@@ -153,7 +153,7 @@ def test_files_of_a_repository_within_are_kept_too(image: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("made", [{"run_tests.sh": f"{FORGE}\n"}, {"r2e_tests/test_1.py": "forged\n"}])
-def test_tests_that_lie_outside_the_work_tree_win_over_what_the_patch_makes(
+def test_tests_outside_the_work_tree_override_the_patch(
     repository: Path, tmp_path: Path, made: dict[str, str | None]
 ) -> None:
     outside = tmp_path / "image"

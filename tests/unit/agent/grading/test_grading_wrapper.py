@@ -73,7 +73,7 @@ def test_protected_files_are_put_back_and_new_ones_removed(repository: Path, tmp
     assert r"restored\ tests/test_a.py" in report.notes
 
 
-def test_protected_files_are_put_back_where_git_has_every_file_to_read_again(repository: Path, tmp_path: Path) -> None:
+def test_protected_files_are_restored_with_a_stale_git_index(repository: Path, tmp_path: Path) -> None:
     """As in every image: its index knows the files' times and inodes of another machine."""
     for number in range(1500):
         (repository / f"file-{number}.txt").write_text(str(number) * 1000)
@@ -116,7 +116,7 @@ def test_a_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:
     assert report.log.endswith(b"last\n")
 
 
-def test_test_output_is_whole_however_much_was_printed_before_it(repository: Path, tmp_path: Path) -> None:
+def test_test_output_is_complete_after_long_output(repository: Path, tmp_path: Path) -> None:
     script = "head -c 40000000 /dev/zero; echo START; yes PASSED | head -c 20000000; echo END"
     report = grade(repository, tmp_path / "p", patch="", script=script)
     region = report.log[report.log.rindex(b"START") :]
@@ -151,9 +151,7 @@ def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None
         assert report.stage == stage
 
 
-def test_what_an_image_holds_untracked_survives_a_patch_that_applies_at_the_second_try(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_untracked_files_survive_a_patch_applied_at_the_second_try(repository: Path, tmp_path: Path) -> None:
     patch = diff_of(repository, {"a.py": "one\n2\nthree\n", "new.txt": "new\n"})
     patch = patch.replace(" three\n", " thrEe\n")  # git refuses the context, patch takes it
     for name in ("run_tests.sh", "r2e_tests/test_1.py", ".venv/bin/python"):

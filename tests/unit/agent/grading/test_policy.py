@@ -109,7 +109,9 @@ ASKS = "name = os.environ['PYTEST_CURRENT_TEST']"
         ("nose2/result.py", "import unittest", "nose-devs/nose2", "", False),
     ],
 )
-def test_code_of_a_runner_may_reach_into_it(path: str, line: str, repo: str, fix: str, blocked: bool) -> None:
+def test_only_a_patch_to_a_runner_may_use_its_internals(
+    path: str, line: str, repo: str, fix: str, blocked: bool
+) -> None:
     ground_truth = task(patch=added(fix, "x = 1") if fix else "").ground_truth
     assert bool(asks_which_test_runs(added(path, line), ground_truth, repo)) is blocked
 
@@ -121,7 +123,7 @@ def test_a_fix_beside_code_that_reaches_into_pytest_lets_others_do_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["pytest.py", "_pytest/a.py", "pluggy/x.py", "iniconfig.py", "unittest/case.py"])
-def test_what_would_shadow_a_runner_is_protected_but_in_the_runners_own_repository(name: str) -> None:
+def test_files_that_shadow_a_runner_are_protected_outside_its_repository(name: str) -> None:
     def protected(fix: str) -> bool:
         globs = protected_globs(task(patch=added(fix, "x")).ground_truth, [])
         return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
@@ -139,7 +141,7 @@ def test_other_runners_code_is_not_protected(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["mypy/test/helpers.py", "pkg/_testing/a.py", "testing/x.py", "Makefile", "noxfile.py"]
 )
-def test_what_usually_belongs_to_tests_is_protected_unless_the_fix_changes_its_like(name: str) -> None:
+def test_usual_test_files_are_protected_unless_the_fix_changes_some(name: str) -> None:
     def protected(fix: str) -> bool:
         globs = protected_globs(task(patch=added(fix, "x")).ground_truth, [])
         return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
@@ -148,7 +150,7 @@ def test_what_usually_belongs_to_tests_is_protected_unless_the_fix_changes_its_l
     assert not protected(name)
 
 
-def test_a_module_on_the_path_may_not_replace_one_of_the_library_or_the_runner() -> None:
+def test_module_on_the_path_replaces_neither_library_nor_runner() -> None:
     names = reserved_names(task().ground_truth)
     assert {"json", "hmac", "imp", "pytest", "_pytest", "exceptiongroup", "swerl_record"} <= set(names)
     assert "pluggy" not in reserved_names(task(patch=added("pluggy/x.py", "x")).ground_truth)
@@ -177,7 +179,7 @@ def test_code_that_asks_for_the_running_test_is_blocked() -> None:
     assert asks_which_test_runs(patch.replace("PYTEST_CURRENT_TEST", "HOME"), task().ground_truth) is None
 
 
-def test_a_line_that_looks_like_a_header_hides_no_code_behind_a_protected_name() -> None:
+def test_line_like_a_header_hides_no_code() -> None:
     docstring = '+"""\n+++ b/tests/t.py\n+"""\n+x = "PYTEST_CURRENT_TEST"\n'
     patch = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -0,0 +1,4 @@\n{docstring}"
     assert [path for path, _ in added_lines(patch)] == ["c.py"] * 4

@@ -71,7 +71,7 @@ def test_a_patch_is_kept_byte_by_byte(tmp_path: Path, patch: str) -> None:
     assert folder.done(prediction) == report
 
 
-def test_what_ran_and_what_it_printed_lie_beside_the_report(tmp_path: Path) -> None:
+def test_script_and_log_are_stored_with_the_report(tmp_path: Path) -> None:
     folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "org/model", "diff")
     folder.write_log(prediction, "pytest\n", b"PASSED \xff\n")
     kept = {path.name: path.read_bytes() for path in (tmp_path / "org__model/o__r-1").iterdir()}

@@ -51,7 +51,7 @@ def test_a_task_is_judged_by_all_its_runs(runs: list[ValidationRun], reason: str
         assert len(found.evidence["gold"]) + len(found.evidence["empty"]) == len(runs)
 
 
-def test_the_infrastructures_failure_decides_nothing() -> None:
+def test_infrastructure_failure_decides_nothing() -> None:
     for wanted, runs in (
         (1, (run("gold", "infra_error"), EMPTY)),
         (2, (GOLD, run("gold", "infra_error"), EMPTY, EMPTY)),

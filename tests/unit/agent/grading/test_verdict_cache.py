@@ -43,7 +43,7 @@ def test_many_processes_share_a_cache(tmp_path: Path) -> None:
     assert all(cache.get(f"{process}-{n}") for process in range(4) for n in range(20))
 
 
-def test_a_damaged_cache_is_put_aside_and_begun_anew(tmp_path: Path) -> None:
+def test_damaged_cache_is_set_aside_and_started_again(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database " * 1000)
     cache = VerdictCache(tmp_path)
     assert cache.get("good") is None

@@ -60,14 +60,14 @@ def test_what_the_witness_saw_too_is_resolved() -> None:
         ([*SEEN[:-1], ["alarm", "calc.py replaced Function.runtest"], END], "calc.py replaced Function.runtest"),
     ],
 )
-def test_what_it_did_not_see_is_named_and_not_resolved(contents: list[list[object]], named: str) -> None:
+def test_unobserved_test_is_named_and_not_resolved(contents: list[list[object]], named: str) -> None:
     judged = verdict(*contents)
     assert judged.status == "unresolved"
     assert named in judged.detail
     assert judged.report["tampering"]
 
 
-def test_lines_that_it_did_not_sign_are_named() -> None:
+def test_unsigned_lines_are_named() -> None:
     assert "did not sign" in verdict(*SEEN, key="another").detail
 
 
@@ -83,7 +83,7 @@ def test_a_session_that_the_time_limit_ended_is_a_timeout() -> None:
 
 
 @pytest.mark.parametrize("lines", [log(f"FAILED {A}"), PASSING])
-def test_a_log_whose_middle_is_missing_resolves_nothing_by_itself_and_says_so(lines: bytes) -> None:
+def test_truncated_log_alone_resolves_nothing(lines: bytes) -> None:
     flooded = replace(reported(b"", lines), total_bytes=40 << 20)
     judged = verdict_of(task(eval_script="bin/test"), flooded, 0)
     assert judged.status == "unresolved"
@@ -95,7 +95,7 @@ def test_a_log_whose_middle_is_missing_counts_where_the_witness_saw_all() -> Non
     assert verdict_of(task(eval_script="pytest"), flooded, 0).resolved
 
 
-def test_a_runner_that_has_no_witness_resolves_by_its_log_alone_and_the_verdict_says_so() -> None:
+def test_runner_without_witness_resolves_by_its_log_and_the_verdict_reports_it() -> None:
     judged = verdict_of(task(eval_script="bin/test"), reported(b"", PASSING), 0)
     assert (judged.resolved, judged.report["witnessed"]) == (True, False)
     assert judged.detail.endswith("by the log alone")

@@ -131,7 +131,7 @@ def run(repository: Path, payload: Path, command: str, patch: str = "", before: 
 
 
 @pytest.mark.parametrize("workers", ["", "-n 2"])
-def test_a_run_of_pytest_is_witnessed_and_sees_nothing_of_it(repository: Path, tmp_path: Path, workers: str) -> None:
+def test_pytest_run_is_witnessed_invisibly(repository: Path, tmp_path: Path, workers: str) -> None:
     (repository / "t.py").write_text(PYTEST_TESTS)
     report = run(repository, tmp_path / "p", f"{sys.executable} -m pytest -rA {workers} t.py")
     seen = witnessed(report, "pytest")
@@ -186,9 +186,7 @@ def checked(repository: Path) -> Path:
         ("python3 -m unittest -v tests.checks", DIRECT),
     ],
 )
-def test_a_run_of_unittest_is_witnessed_and_sees_nothing_of_it(
-    checked: Path, tmp_path: Path, command: str, more: str
-) -> None:
+def test_unittest_run_is_witnessed_invisibly(checked: Path, tmp_path: Path, command: str, more: str) -> None:
     (checked / "tests/checks.py").write_text(CHECKS + more)
     (checked / "tests/runtests.py").write_text(f"#!{sys.executable}\n{RUNNER}")
     (checked / "tests/runtests.py").chmod(0o755)
@@ -269,7 +267,7 @@ def test_code_that_forges_a_run_of_unittest_is_named(checked: Path, tmp_path: Pa
     assert [each for each in (*seen.alarms, *seen.suspicions) if named in each], report.log.decode()
 
 
-def test_a_run_after_a_whole_one_must_end_too(checked: Path, tmp_path: Path) -> None:
+def test_run_after_a_complete_one_must_end_too(checked: Path, tmp_path: Path) -> None:
     code = "import os, unittest\nunittest.TextTestRunner().run(unittest.TestSuite())\ndef answer():\n    os._exit(0)\n"
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", diff_of(checked, {"a.py": code}))
     assert witnessed(report, "unittest").alarms == ("the test session was cut short before its runner's end",)

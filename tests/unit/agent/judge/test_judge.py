@@ -83,9 +83,7 @@ def always(text: str) -> Say:
     return lambda prompt, count: text
 
 
-async def test_scores_belong_to_their_step_whatever_the_others_do(
-    judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer
-) -> None:
+async def test_scores_belong_to_their_step(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     good = r"\boxed{1}"
     voter = Voter(
         judges_tokenizer, lambda prompt, _: good if "$ good" in prompt.split("present")[-1] else r"\boxed{-1}"
@@ -105,7 +103,7 @@ async def test_the_judge_reads_its_own_template(judges_tokenizer: HFTokenizer, t
     assert "The answer is 42." in voter.asked[0]
 
 
-async def test_votes_that_come_to_nothing_do_not_count(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
+async def test_invalid_votes_do_not_count(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     votes = [r"\boxed{1}", "cannot say", r"\boxed{-1}"]
     voter = Voter(judges_tokenizer, lambda prompt, count: votes[count])
     _, scores = await judged(Judge(voter, judges_tokenizer, judge_spec()), tokenizer, block("ls"), block(SUBMIT))
@@ -114,7 +112,7 @@ async def test_votes_that_come_to_nothing_do_not_count(judges_tokenizer: HFToken
     assert scores[0].error == "the judge gave no score"
 
 
-async def test_without_a_judge_the_episode_goes_on_and_steps_stay_unscored(
+async def test_episode_without_a_judge_has_unscored_steps(
     judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer
 ) -> None:
     def down(prompt: str, count: int) -> str:
@@ -126,9 +124,7 @@ async def test_without_a_judge_the_episode_goes_on_and_steps_stay_unscored(
     assert scores == {0: StepScore(0, None, (None,) * 3, "the judge's engine gave no answer")}
 
 
-async def test_a_fault_of_our_own_leaves_the_step_unscored(
-    judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer
-) -> None:
+async def test_internal_error_leaves_the_step_unscored(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     def broken(prompt: str, count: int) -> str:
         raise RuntimeError("surprise")
 
@@ -180,7 +176,7 @@ async def test_a_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFToke
     assert not voter.asked
 
 
-def test_a_job_says_how_it_is_judged() -> None:
+def test_status_reports_how_a_job_is_judged() -> None:
     spec = JudgeSpec.model_validate(
         {
             "model": {"configMap": {"name": "m"}},

@@ -50,7 +50,7 @@ def called(command: str) -> str:
     return f"<tool_call>\n{json.dumps({'name': 'bash', 'arguments': {'command': command}})}\n</tool_call>"
 
 
-def test_every_answer_bears_its_tokens_and_log_probs() -> None:
+def test_every_answer_has_its_tokens_and_log_probs() -> None:
     items = list(output_items(episode()))
     assert [item["role"] for item in items] == ["assistant", "user", "assistant"]
     assert [item["content"][0]["text"] for item in items] == ["one", "seen", "two"]
@@ -60,7 +60,7 @@ def test_every_answer_bears_its_tokens_and_log_probs() -> None:
     assert "prompt_token_ids" not in items[1]
 
 
-def test_each_prompt_continues_all_tokens_before_it(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
+def test_each_prompt_extends_all_earlier_tokens(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
     made, script = played(tool_tokenizer, request_, block("ls"), "no command", block(SUBMIT))
     sampled = [item for item in output_items(made) if "generation_token_ids" in item]
     assert len(sampled) == 3
@@ -83,7 +83,7 @@ def test_what_a_cut_context_showed_is_what_is_given(tool_tokenizer: HFTokenizer,
     assert [tool_tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
 
 
-def test_tool_calls_come_before_their_outputs(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
+def test_tool_calls_precede_their_outputs(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
     made, _ = played(
         tool_tokenizer, request_, called("ls") + called("pwd"), called(SUBMIT), protocol="mini-swe-agent-2-tools"
     )
@@ -126,7 +126,7 @@ def test_the_reference_fix_is_answered_without_a_conversation(request_: RunReque
     assert (made["info"]["exit_status"], made["info"]["status"]) == ("Submitted", "golden")
 
 
-def test_every_end_that_is_answered_has_a_word_that_trainers_of_this_format_know() -> None:
+def test_every_answered_exit_status_is_one_the_format_defines() -> None:
     answered = exit_statuses() - {"prompt_failed", "infrastructure_error", "cancelled", "error"}
     assert set(EXIT_STATUSES) == answered | {GOLDEN}
     assert set(EXIT_STATUSES.values()) <= {"Submitted", "LimitsExceeded", "RolloutTruncated", "CollapseContinued"}

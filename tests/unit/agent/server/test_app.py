@@ -62,13 +62,13 @@ async def test_a_failure_of_the_infrastructure_is_never_a_reward(
     assert not (tmp_path / RESULT).exists()
 
 
-async def test_a_fault_of_the_server_is_told_as_such(serving: Serving, runner: MadeUp) -> None:
+async def test_server_error_is_reported_as_one(serving: Serving, runner: MadeUp) -> None:
     runner.outcome = ZeroDivisionError("oh")
     async with serving() as client:
         assert await client.run() == (500, {"error": "ZeroDivisionError: oh", "info": {"exit_status": "error"}})
 
 
-async def test_prompts_that_do_not_render_are_told_as_such(serving: Serving, runner: MadeUp) -> None:
+async def test_prompts_that_do_not_render_are_reported(serving: Serving, runner: MadeUp) -> None:
     text = "agent.system_template does not render: ZeroDivisionError, in line 1"
     runner.outcome = GradedEpisode(Episode("i", "g", 0, exit_status="prompt_failed", error=text))
     async with serving() as client:
@@ -76,7 +76,7 @@ async def test_prompts_that_do_not_render_are_told_as_such(serving: Serving, run
         assert 'exit_status="prompt_failed"} 1.0' in (await client.get("/metrics"))[1]
 
 
-async def test_a_request_at_fault_is_refused_before_it_gets_in_line(serving: Serving, runner: MadeUp) -> None:
+async def test_invalid_request_is_refused_before_it_is_queued(serving: Serving, runner: MadeUp) -> None:
     async with serving() as client:
         status, answer = await client.run(base_commit=None)
         assert (status, answer["error"]) == (400, "the request: field base_commit is missing")
@@ -110,7 +110,7 @@ def left(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("outcome", [GradingError("no permission"), ZeroDivisionError("oh"), LOST, SOLVED])
-async def test_what_an_episode_did_is_kept_when_it_gets_no_answer(
+async def test_episode_is_kept_when_its_client_gets_no_answer(
     serving: Serving, runner: MadeUp, tmp_path: Path, outcome: GradedEpisode | Exception
 ) -> None:
     runner.outcome = outcome
@@ -134,7 +134,7 @@ async def test_what_a_cancelled_rollout_did_is_kept(serving: Serving, runner: Ma
     assert len(left(tmp_path)) == 1
 
 
-async def test_a_client_that_goes_away_takes_its_rollout_along(serving: Serving, runner: MadeUp) -> None:
+async def test_rollout_ends_when_its_client_disconnects(serving: Serving, runner: MadeUp) -> None:
     runner.go.clear()
     async with serving(concurrency=1) as client:
         running, waiting = (asyncio.create_task(client.run()) for _ in range(2))
@@ -160,7 +160,7 @@ async def test_a_rollout_may_end_while_the_server_stops(serving: Serving, runner
     assert runner.cancelled.empty()
 
 
-async def test_a_rollout_that_does_not_end_in_time_is_cancelled_and_told(serving: Serving, runner: MadeUp) -> None:
+async def test_late_rollout_is_cancelled_and_reported(serving: Serving, runner: MadeUp) -> None:
     runner.go.clear()
     async with serving(grace=0.1) as client:
         asked = asyncio.create_task(client.run())
@@ -171,7 +171,7 @@ async def test_a_rollout_that_does_not_end_in_time_is_cancelled_and_told(serving
     assert runner.cancelled.qsize() == 1
 
 
-async def test_a_rollout_that_clears_up_is_not_kept_from_it_by_the_stop(serving: Serving, runner: MadeUp) -> None:
+async def test_stop_lets_a_rollout_clean_up(serving: Serving, runner: MadeUp) -> None:
     runner.go.clear()
     async with serving(grace=0.05) as client:
         asked = asyncio.create_task(client.run())
@@ -181,7 +181,7 @@ async def test_a_rollout_that_clears_up_is_not_kept_from_it_by_the_stop(serving:
     assert runner.cancelled.qsize() == 1
 
 
-async def test_a_stopping_server_takes_nothing_more(serving: Serving, runner: MadeUp) -> None:
+async def test_stopping_server_accepts_no_request(serving: Serving, runner: MadeUp) -> None:
     runner.go.clear()
     async with serving() as client:
         asked = asyncio.create_task(client.run())
@@ -199,7 +199,7 @@ async def test_a_stopping_server_takes_nothing_more(serving: Serving, runner: Ma
         assert (await asked)[0] == 200
 
 
-async def test_an_answer_is_kept_and_given_again_when_wished(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
+async def test_stored_answer_is_reused_on_request(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
     async with serving() as client:
         _, first = await client.run()
         runner.outcome = FAILED
@@ -221,7 +221,7 @@ async def test_a_result_that_cannot_be_read_is_made_again(serving: Serving, tmp_
     assert json.loads((tmp_path / RESULT).read_text())["reward"] == 1
 
 
-async def test_an_answer_is_given_though_the_disk_refuses_it(
+async def test_answer_is_sent_when_the_disk_refuses_it(
     serving: Serving, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "results").write_text("")

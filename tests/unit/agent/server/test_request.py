@@ -28,7 +28,7 @@ def test_a_row_is_a_task_and_the_engine_is_spoken_to_natively() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://router:30000/v1", "http://router:30000/v1/", "http://router:30000"])
-def test_the_openai_face_of_an_engine_names_its_host(url: str) -> None:
+def test_openai_endpoint_of_an_engine_names_its_host(url: str) -> None:
     assert read(body(sglang_url=url)).engine == "http://router:30000"
 
 
@@ -48,7 +48,7 @@ def test_every_shape_of_row_is_a_task(row: dict[str, Any], task: str) -> None:
     assert request.task.instance_id == request.instance_id == task
 
 
-def test_rows_without_a_script_find_it_where_the_server_was_told() -> None:
+def test_rows_without_a_script_use_the_servers() -> None:
     bare = {"sglang_url": ENGINE, "subset": "gym", **swe_gym(repo="a/b")}
     with pytest.raises(InvalidRequest, match="no eval script"):
         read(bare)
@@ -56,7 +56,7 @@ def test_rows_without_a_script_find_it_where_the_server_was_told() -> None:
     assert read(bare, RequestDefaults(import_request=import_request)).task.ground_truth.eval_script == SCRIPT
 
 
-def test_sampling_parameters_come_first_then_those_of_the_response_then_the_servers() -> None:
+def test_sampling_parameters_override_the_response_and_the_server() -> None:
     wishes = {"responses_create_params": {"input": [], "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 64}}
     first = read(body(**wishes)).sampling
     assert (first.temperature, first.top_p, first.top_k, first.max_new_tokens) == (0.8, 1.0, -1, 512)
@@ -85,7 +85,7 @@ def test_sampling_parameters_come_first_then_those_of_the_response_then_the_serv
         ({"subset": "unknown"}, "no image"),
     ],
 )
-def test_the_field_at_fault_is_named(changes: dict[str, Any], field: str) -> None:
+def test_field_of_an_invalid_request_is_named(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest, match=field):
         read(body(**changes))
 

@@ -53,7 +53,7 @@ def read(**changes: Any) -> RunRequest:
     return read_request(json.dumps(body(**changes)).encode(), RequestDefaults())
 
 
-async def test_a_request_is_played_by_the_model_it_names() -> None:
+async def test_request_runs_on_the_model_it_names() -> None:
     asked = Asked()
     async with aiohttp.ClientSession() as http:
         tokenizer = cast(Any, SimpleNamespace())
@@ -92,7 +92,7 @@ class Local:
         return GradedEpisode(await agent.run_episode(request, Memory()), Verdict("resolved"))
 
 
-async def test_tokens_come_from_the_engine_through_to_the_answer(tokenizer: HFTokenizer) -> None:
+async def test_engine_tokens_reach_the_answer(tokenizer: HFTokenizer) -> None:
     script = Script(tokenizer, [block("ls"), block(SUBMIT)])
     spec = agent_spec()
     async with aiohttp.ClientSession() as http, served(script) as engine:

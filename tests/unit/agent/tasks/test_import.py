@@ -53,7 +53,7 @@ def test_swe_gym_rows_become_tasks_with_their_public_image(tmp_path: Path, out: 
     assert task.ground_truth.fail_to_pass == (f"tests/t.py::test_{SECRET}",)
 
 
-def test_the_training_file_holds_nothing_that_only_grading_may_know(tmp_path: Path, out: Path, run: Run) -> None:
+def test_training_file_holds_no_ground_truth(tmp_path: Path, out: Path, run: Run) -> None:
     rows = [sumanth(), sumanth(OTHER)]
     run(jsonl(tmp_path / "a.jsonl", *rows), "--data-source", "swe-gym")
     assert SECRET not in out.read_text()
@@ -189,7 +189,7 @@ def test_quarantined_tasks_are_left_out(tmp_path: Path, out: Path, run: Run) -> 
 
 
 @pytest.mark.parametrize("source", [".", "a.jsonl"])
-def test_a_quarantine_beside_the_tasks_holds_for_everybody(
+def test_quarantine_file_beside_the_tasks_always_applies(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, source: str
 ) -> None:
     jsonl(tmp_path / "a.jsonl", sumanth(image="calc:1"), sumanth(OTHER, image="calc:1"))

@@ -77,7 +77,7 @@ def test_a_mounted_config_map_is_read_once(tmp_path: Path, out: Path, run: Run) 
     assert load_tasks(volume, "jsonl") == load_tasks(out, "jsonl")
 
 
-def test_eval_scripts_come_from_another_source(tmp_path: Path, out: Path, run: Run) -> None:
+def test_eval_scripts_are_read_from_another_source(tmp_path: Path, out: Path, run: Run) -> None:
     bare, scripted = jsonl(tmp_path / "a.jsonl", swe_gym()), parquet(tmp_path / "b.parquet", sumanth())
     run(bare, "--data-source", "SWE-Gym/SWE-Gym", "--eval-scripts", scripted)
     assert load_tasks(out, "jsonl")[0].ground_truth.eval_script == SCRIPT

@@ -85,7 +85,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path, run: Run) -> None:
     assert "a.parquet: cannot be read as Parquet" in error
 
 
-def test_without_network_the_message_says_what_to_do(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_network_the_message_names_the_remedy(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     (error,) = run("SWE-Gym/no-such-set", code=2)
     assert "data set SWE-Gym/no-such-set, split 'train', cannot be had" in error
@@ -160,7 +160,7 @@ def test_a_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> No
         load_tasks(out, "jsonl")
 
 
-def test_a_fault_of_many_rows_is_one_line_with_their_number(tmp_path: Path, run: Run) -> None:
+def test_error_of_many_rows_is_one_line_with_their_count(tmp_path: Path, run: Run) -> None:
     rows = [swe_gym(f"a__b-{number}", repo="a/b") for number in range(2438)]
     first, summary = run(jsonl(tmp_path / "a.jsonl", *rows), "--data-source", "swe-gym", code=2)
     assert "a.jsonl:1: no eval script: the row has no column eval_script, and no test spec of repository 'a/b'" in first

@@ -92,7 +92,7 @@ def test_public_image_names(instance_id: str, source: str, image: str) -> None:
     assert image_name({"instance_id": instance_id}, source) == image
 
 
-def test_a_rows_own_image_comes_first() -> None:
+def test_image_of_the_row_takes_precedence() -> None:
     assert (
         image_name({"instance_id": "a__b-1", "docker_image": "Namanjain/X:1.0-RC"}, "swe-gym") == "namanjain/x:1.0-RC"
     )
@@ -172,7 +172,7 @@ def test_the_slice_is_of_sorted_ids(tmp_path: Path) -> None:
     assert [task.instance_id for task in chosen] == [f"o__r-00{number}" for number in range(5)]
 
 
-def test_filter_comes_before_slice_and_shuffle_is_by_seed(tmp_path: Path) -> None:
+def test_filter_precedes_slice_and_shuffle_uses_the_seed(tmp_path: Path) -> None:
     everything = tasks(tmp_path, 50)
     assert [task.instance_id for task in select(everything, filter="o__r-04", slice="-2:")] == ["o__r-048", "o__r-049"]
     once, again, other = (select(everything, shuffle=True, seed=seed) for seed in (1, 1, 2))
@@ -180,7 +180,7 @@ def test_filter_comes_before_slice_and_shuffle_is_by_seed(tmp_path: Path) -> Non
     assert once != other
 
 
-def test_nothing_left_is_an_error(tmp_path: Path) -> None:
+def test_no_remaining_task_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="no task left of 3"):
         select(tasks(tmp_path, 3), filter="nothing")
 
@@ -197,7 +197,7 @@ def test_shards_cover_everything_once(count: int) -> None:
     assert [item for index in range(count) for item in items[shard_slice(index, count, len(items))]] == items
 
 
-def test_the_visible_half_and_the_repr_hold_nothing_of_the_evaluation(repository: Path) -> None:
+def test_task_view_and_repr_hold_no_ground_truth(repository: Path) -> None:
     (task,) = load_tasks(repository, "swebench-task-repo")
     assert not hasattr(task.visible(), "ground_truth")
     assert "diff --git" not in repr(task) + repr(task.ground_truth) + repr(task.visible())

@@ -74,7 +74,7 @@ def test_an_earlier_evaluation_of_the_name_is_waited_for(spec: Spec) -> None:
     assert decision.actions == () and condition(decision, "Validated") == ("False", "NameInUse")
 
 
-def test_preflight_comes_before_the_shards(spec: Spec) -> None:
+def test_preflight_precedes_the_shards(spec: Spec) -> None:
     assert step(spec, started()).actions == (EvalAction.CREATE_PREFLIGHT,)
     waiting = step(spec, started(), preflight=Preflight("waiting", Problem("ImagePullFailed", "x")))
     assert waiting.actions == () and condition(waiting, "ImagesReady") == ("False", "ImagePullFailed")
@@ -127,7 +127,7 @@ def test_new_shards_wait_for_earlier_pods(spec: Spec) -> None:
     assert decision.actions == () and decision.requeue_after
 
 
-def test_engines_come_before_shards(engine_spec: Spec) -> None:
+def test_engines_start_before_shards(engine_spec: Spec) -> None:
     none = engines(cluster=None, pods=[])
     created = step(engine_spec, started(), preflight=PASSED, engines=none, checkpoint="/swerl/output/c")
     assert created.actions == (EvalAction.ENSURE_ACCOUNT, EvalAction.CREATE_ENGINES)

@@ -68,7 +68,7 @@ def test_all_problems_are_reported_together(spec: Spec) -> None:
     assert found is not None and (found.reason, found.message) == ("A", "one; two; 3")
 
 
-def test_preflight_comes_before_the_cluster(spec: Spec) -> None:
+def test_preflight_precedes_the_cluster(spec: Spec) -> None:
     decision = step(spec, status(), prerequisites=[])
     assert decision.actions == (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT)
     waiting = step(spec, status(), prerequisites=[], preflight=Preflight("waiting", Problem("ImagePullFailed", "x")))

@@ -83,7 +83,7 @@ async def test_a_failed_check_is_repeated(server: Any, operator: Operator) -> No
     assert server.probed
 
 
-def test_name_servers_come_from_the_operators_own_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_servers_are_read_from_the_operators_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation_check, "RESOLV_CONF", tmp_path / "resolv.conf")
     isolation_check.RESOLV_CONF.write_text("search a.b\nnameserver 192.0.2.53\noptions ndots:5\n")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

@@ -75,7 +75,7 @@ def test_a_long_expired_lease_gets_a_short_grace_period(leases: Leases) -> None:
     assert observe(leases, WALL - 3600, 15.0) is LeaseState.EXPIRED
 
 
-def test_a_driver_whose_clock_is_an_hour_behind_is_alive(leases: Leases) -> None:
+def test_driver_with_a_clock_one_hour_behind_is_healthy(leases: Leases) -> None:
     for now in range(0, 300, 5):
         assert observe(leases, WALL - 3600 + now - now % 10, float(now)) is LeaseState.HELD
 

@@ -64,7 +64,7 @@ def test_a_status_has_one_stage_and_reason(status: dict[str, Any], expected: tup
     assert read(status) == expected
 
 
-def test_a_pod_whose_client_deletes_it_is_not_lost_when_its_process_is_killed() -> None:
+def test_pod_deleted_by_its_client_is_not_lost() -> None:
     deleting = {"deletionTimestamp": format_time(5.0)}
     assert read({"phase": "Running", "conditions": [SCHEDULED]}, **deleting)[0] is PodStage.ENDING
     assert read(terminated("Error"), **deleting) == (PodStage.ENDED, "Completed")

@@ -195,7 +195,7 @@ def test_a_fast_start_costs_one_write(record: Records, pod: Pods, due: Due) -> N
     assert due(writes, ready, ready, 4, NOW + 2) is None
 
 
-def test_waiting_is_written_when_it_lasts(record: Records, due: Due) -> None:
+def test_long_wait_is_written_to_the_status(record: Records, due: Due) -> None:
     writes, waiting = StatusWrites(), status_of(record(admitted=False))
     first = due(writes, {}, waiting, 4, NOW)
     assert first == NOW + SETTINGS.waiting_delay

@@ -21,7 +21,7 @@ def test_an_older_version_never_replaces_a_newer_one(group: Groups, pod: Pods) -
     assert store.put_group(group()) is None
 
 
-def test_a_deleted_object_never_comes_back(group: Groups, pod: Pods) -> None:
+def test_deleted_object_is_not_restored(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group())
     store.put_pod("uid-g", pod(1))

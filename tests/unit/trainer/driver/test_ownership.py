@@ -59,7 +59,7 @@ def test_a_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path:
     assert left(tmp_path) == ["demo"]
 
 
-def test_a_job_made_anew_begins_an_empty_folder_and_loses_nothing(
+def test_recreated_job_starts_an_empty_folder_and_keeps_the_old(
     make_job: MakeJob, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     train(make_job(OLD))
@@ -90,7 +90,7 @@ def test_two_jobs_on_one_volume_keep_their_figures(make_job: MakeJob, tmp_path: 
 
 
 @pytest.mark.parametrize("kept", ["checkpoints", "metrics.jsonl"])
-def test_a_folder_that_nobody_says_is_whose_is_another_jobs(make_job: MakeJob, tmp_path: Path, kept: str) -> None:
+def test_folder_without_an_owner_is_set_aside(make_job: MakeJob, tmp_path: Path, kept: str) -> None:
     (tmp_path / "demo" / kept).mkdir(parents=True)
     take_ownership(make_job())
     assert left(tmp_path / "demo") == [OWNER_FILE]
@@ -115,7 +115,7 @@ def test_a_folder_without_a_jobs_data_is_taken_as_it_is(make_job: MakeJob, tmp_p
     assert left(tmp_path) == ["demo"]
 
 
-def test_a_crash_after_the_old_folder_was_set_aside_is_made_good(
+def test_crash_after_the_old_folder_was_set_aside_is_repaired(
     make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(make_job(OLD))
@@ -132,7 +132,7 @@ def test_a_crash_after_the_old_folder_was_set_aside_is_made_good(
     assert left(tmp_path / "demo") == [OWNER_FILE]
 
 
-def test_the_folder_of_another_namespace_is_left_as_it_is(make_job: MakeJob, tmp_path: Path) -> None:
+def test_folder_of_another_namespace_is_unchanged(make_job: MakeJob, tmp_path: Path) -> None:
     train(make_job(OLD))
     with pytest.raises(JobError, match=r"demo belongs to the SweRLJob demo of namespace n.*another name"):
         take_ownership(make_job(NEW, namespace="m"))
