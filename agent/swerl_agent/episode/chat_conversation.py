@@ -19,6 +19,7 @@ from .conversation import ModelReply, Opening, context_full
 from .request import EpisodeRequest
 from .token_segment import TokenSegment
 
+USUAL_CHARACTERS = 4  # of a token, until the server has counted
 EMPTY = "(no text)"  # replaces an answer without content, which servers refuse as a message
 
 
@@ -39,11 +40,15 @@ class CountedWindow:
         if tokens:
             self._per_token = characters(messages) / tokens
 
+    def estimate(self, messages: Sequence[Message]) -> int:
+        """Tokens of `messages`."""
+        return math.ceil(characters(messages) / (self._per_token or USUAL_CHARACTERS))
+
     def room(self, messages: Sequence[Message]) -> int:
         """Tokens that the answer to `messages` may have. Raises ContextFull."""
         if self._per_token is None:
             return self._spec.max_tokens_per_turn
-        length = math.ceil(characters(messages) / self._per_token)
+        length = self.estimate(messages)
         room = answer_room(self._spec, length)
         if room < 1:
             raise context_full(f"about {length}", self._spec)

@@ -51,13 +51,21 @@ def find_actions(text: str, protocol: AgentProtocol = MINI_1) -> list[str]:
     return blocks if protocol.exactly_one else blocks[:1]
 
 
-def behind_thought(text: str) -> str:
-    """`text` without the thought it begins with, whether it or the chat template opened it; '' while that goes on."""
+def split_thought(text: str) -> tuple[str, str]:
+    """The thought that `text` begins with, whether it or the chat template opened it, and what follows.
+
+    A thought that goes on is all there is; without any it is ''.
+    """
     thinks = text.lstrip().startswith(THOUGHT)
     before, ended, rest = text.partition(THOUGHT_END)
-    if ended and (thinks or THOUGHT not in before):
-        return rest
-    return "" if thinks else text
+    if thinks or (ended and THOUGHT not in before):
+        return before.lstrip().removeprefix(THOUGHT), rest
+    return "", text
+
+
+def behind_thought(text: str) -> str:
+    """`text` without the thought it begins with."""
+    return split_thought(text)[1]
 
 
 def find_calls(text: str) -> list[Call | None]:

@@ -14,6 +14,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,11 +88,19 @@ class HFTokenizer:
         self._split = re.compile("|".join(map(re.escape, sorted(self._control, key=len, reverse=True))) or r"(?!)")
         self._risky = re.compile(f"{self._split.pattern}|{_MARKED.pattern}")
         self.vocab_size = vocabulary_size(Path(path), len(self._inner))
+        self._options: dict[str, Any] = {}
         self._show(tools)
 
-    def with_tools(self, tools: Sequence[Mapping[str, Any]]) -> HFTokenizer:
-        """The same with other tools in the prompt; raises TokenizerError when the chat template does not show them."""
+    def with_tools(self, tools: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None) -> HFTokenizer:
+        """The same with other tools in the prompt and other `options` of the chat template (enable_thinking, ...).
+
+        Raises TokenizerError when the chat template does not show the tools, or for a name that is no option.
+        """
+        reserved = {"messages", "add_generation_prompt", *signature(self._inner.apply_chat_template).parameters}
+        if names := sorted(reserved & set(options or {})):
+            raise TokenizerError(f"{names[0]!r} is no option of a chat template; leave it out")
         other = copy.copy(self)
+        other._options = dict(options or {})
         other._show(tools)
         return other
 
@@ -190,6 +199,7 @@ class HFTokenizer:
                     tools=self._tools or None,
                     tokenize=False,
                     add_generation_prompt=True,
+                    **self._options,
                 )
             )
         except Exception as error:  # jinja2 errors and whatever a template raises

@@ -14,6 +14,7 @@ from swerl_agent.episode.parsing import Call, behind_thought, find_calls, withou
 from swerl_agent.episode.transcript import answer_text
 
 from .request import ChatRequest, Message
+from .responses_input import call_id
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Answer:
     message: Message  # what the client gets
     call_ids: list[str]  # of its calls
     finish_reason: str  # stop | length | tool_calls
+    matched_stop: str | None  # the stop string that ended it
     generation: Generation
     prompt_tokens: int
     pieces: list[tuple[str, float]]  # where asked for, text and log-prob of each token before the one that ends it
@@ -31,7 +33,8 @@ class Answer:
 
 def answer(tokenizer: Tokenizer, generation: Generation, request: ChatRequest, *, prompt_tokens: int) -> Answer:
     """The answer of a generation, cut behind the token that completes one of the request's stop strings."""
-    generation, text = _stopped(tokenizer, generation, request.stop or ())
+    generation, text, matched = _stopped(tokenizer, generation, request.stop or ())
+    identifier = uuid.uuid4().hex[:22]
     calls = _calls(text, request.shown_tools)
     told: dict[str, Any] = {"role": "assistant", "content": without_calls(text) if calls else text}
     if calls:
@@ -39,8 +42,9 @@ def answer(tokenizer: Tokenizer, generation: Generation, request: ChatRequest, *
     return Answer(
         text,
         Message.model_validate(told),
-        [f"call_{uuid.uuid4().hex[:24]}" for _ in calls],
+        [call_id(identifier, number) for number, _ in enumerate(calls)],
         "length" if generation.finish_reason == "length" else "tool_calls" if calls else "stop",
+        matched,
         generation,
         prompt_tokens,
         _pieces(tokenizer, generation) if request.logprobs else [],
@@ -54,13 +58,13 @@ def _pieces(tokenizer: Tokenizer, generation: Generation) -> list[tuple[str, flo
     return [(tokenizer.decode([index]), logprob) for index, logprob in shown]
 
 
-def _stopped(tokenizer: Tokenizer, generation: Generation, stop: Sequence[str]) -> tuple[Generation, str]:
+def _stopped(tokenizer: Tokenizer, generation: Generation, stop: Sequence[str]) -> tuple[Generation, str, str | None]:
     """The generation up to the token that completes a stop string, as if the engine had stopped there; its text before
-    that string."""
+    that string; the string, None without one."""
     text = answer_text(tokenizer, generation)
-    places = [text.find(one) for one in stop if one in text]
+    places = [(text.find(one), one) for one in stop if one in text]
     if not places:
-        return generation, text
+        return generation, text, None
     ids = generation.output_ids
 
     def has_stop(count: int) -> bool:
@@ -68,7 +72,7 @@ def _stopped(tokenizer: Tokenizer, generation: Generation, stop: Sequence[str]) 
 
     count = bisect.bisect_left(range(len(ids) + 1), True, key=has_stop)
     spans = [(version, start, min(end, count)) for version, start, end in generation.weight_versions if start < count]
-    return Generation(ids[:count], generation.logprobs[:count], "stop", spans), text[: min(places)]
+    return Generation(ids[:count], generation.logprobs[:count], "stop", spans), text[: min(places)[0]], min(places)[1]
 
 
 def _calls(text: str, tools: Sequence[Mapping[str, Any]]) -> list[Call]:

@@ -1,7 +1,8 @@
-"""The gateway: an OpenAI-compatible endpoint per episode, in the process that knows the model.
+"""The gateway: an endpoint per episode, in the process that knows the model, for clients of OpenAI's and Anthropic's.
 
-Guarantees: an endpoint's URL cannot be guessed and ends with its episode; keys are in no log; every error is in
-OpenAI's format, with a status that clients retry only where that helps (in a stream that has begun: `streaming`).
+Guarantees: an endpoint's URL cannot be guessed and ends with its episode; keys are in no log; every error is in the
+format of the API in use, with a status that clients retry only where that helps (in a stream that has begun:
+`streaming`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import contextlib
 import json
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,14 +23,20 @@ from swerl_api import AgentSpec
 from swerl_agent.episode import ChatCompletions, Engine, HFTokenizer
 
 from . import wire
+from .anthropic_messages import MessagesApi
+from .chat_completions import ChatApi
 from .errors import Refusal, closed, internal, invalid
+from .exchange import Api, Exchange
+from .openai_responses import ResponsesApi
 from .recording import Recording
 from .relayed import RelayedRecording
-from .request import parse
+from .request import merged
 from .sampled import SampledRecording
 from .streaming import streamed
 
 MAX_BODY = 64 << 20  # bytes of a request
+CHAT, MESSAGES, RESPONSES = "/chat/completions", "/messages", "/responses"
+APIS: Mapping[str, Api] = {CHAT: ChatApi(), MESSAGES: MessagesApi(), RESPONSES: ResponsesApi()}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -36,9 +44,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Endpoint:
     """The model's endpoint for the agent of one episode."""
 
-    base_url: str  # ends with /v1
+    base_url: str  # ends with /v1, as OpenAI's clients want it
     api_key: str  # identifies the episode at the gateway's own /v1; ignored at base_url
     model: str
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL for Anthropic's clients, which append /v1 themselves."""
+        return self.base_url.removesuffix("/v1")
 
 
 class Endpoints(ABC):
@@ -94,9 +107,11 @@ class Endpoints(ABC):
             recording.close()
 
     def _application(self) -> web.Application:
-        application = web.Application(middlewares=[_in_openai_format], client_max_size=MAX_BODY)
+        application = web.Application(middlewares=[_errors_in_format], client_max_size=MAX_BODY)
         for base in ("/v1", "/episodes/{key}/v1"):
-            application.router.add_post(f"{base}/chat/completions", self._complete)
+            for path, api in APIS.items():
+                application.router.add_post(base + path, partial(self._answer, api))
+            application.router.add_post(f"{base}{MESSAGES}/count_tokens", self._count)
             application.router.add_get(f"{base}/models", self._models)
         return application
 
@@ -107,7 +122,8 @@ class Endpoints(ABC):
             if recording is None:
                 raise closed()
             return recording
-        recording = self._episodes.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        recording = self._episodes.get(request.headers.get("x-api-key") or bearer)
         if recording is None:
             raise Refusal(401, "authentication_error", "invalid_api_key", "the API key names no episode that runs")
         return recording
@@ -116,15 +132,24 @@ class Endpoints(ABC):
         self._recording(request)
         return web.json_response(wire.models(self._model))
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, api: Api, request: web.Request) -> web.StreamResponse:
+        recording, exchange = await self._exchange(api, request)
+        answer = recording.answer(exchange.request, exchange.chat)
+        if exchange.request.stream:
+            return await streamed(request, api, exchange, answer)
+        return web.json_response(exchange.answer(await answer))
+
+    async def _count(self, request: web.Request) -> web.Response:
+        recording, exchange = await self._exchange(APIS[MESSAGES], request)
+        return web.json_response({"input_tokens": recording.count(exchange.request, exchange.chat)})
+
+    async def _exchange(self, api: Api, request: web.Request) -> tuple[Recording, Exchange]:
         recording = self._recording(request)
         try:
             body = json.loads(await request.read())
         except ValueError as error:
             raise invalid(f"the body is not JSON: {error}", None) from error
-        asked = parse(body)
-        answer = recording.answer(asked, body)
-        return await streamed(request, asked, answer) if asked.stream else web.json_response(await answer)
+        return recording, api.exchange(merged(body), recording)
 
 
 class Gateway(Endpoints):
@@ -150,7 +175,7 @@ class Relay(Endpoints):
 
 
 @web.middleware
-async def _in_openai_format(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _errors_in_format(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except Refusal as raised:
@@ -160,4 +185,5 @@ async def _in_openai_format(request: web.Request, handler: Handler) -> web.Strea
         refusal = Refusal(error.status, "invalid_request_error", code, error.text or error.reason)
     except Exception as error:
         refusal = internal(error)
-    return web.json_response(refusal.body, status=refusal.status)
+    api = next((api for path, api in APIS.items() if path in request.path), APIS[CHAT])
+    return web.json_response(api.error(refusal), status=refusal.status)

@@ -35,6 +35,7 @@ class Recording(ABC):
         self._asked: set[asyncio.Task[Body]] = set()
         self._calls = 0  # admitted
         self._closed = False
+        self.stored: dict[str, list[dict[str, Any]]] = {}  # conversations by the id of the response that ends them
         self.refused: str | None = None  # exit status that the newest refusal gives the Episode
         self.usage: dict[str, float] = {}  # sums of what the engine said of its requests, see Generation
         self.seconds = 0.0  # spent waiting for the engine, of all requests together
@@ -56,6 +57,10 @@ class Recording(ABC):
 
         The work raises Refusal and EngineError.
         """
+
+    @abstractmethod
+    def count(self, request: ChatRequest, body: Body) -> int:
+        """Tokens of a request's messages and tools; raises Refusal for an invalid request."""
 
     async def answer(self, request: ChatRequest, body: Body) -> Body:
         """The completion for `request`, which was read from `body`. Raises Refusal."""

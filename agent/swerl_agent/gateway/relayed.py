@@ -18,7 +18,10 @@ from swerl_agent.episode.engine import added
 from .recording import Body, Recording, Work
 from .request import ChatRequest
 
-FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "stop", "logprobs")  # of a request that are passed on
+FIELDS = (  # of a request that are passed on
+    *("tools", "tool_choice", "parallel_tool_calls", "stop", "logprobs"),
+    *("seed", "chat_template_kwargs", "enable_thinking", "reasoning_effort"),
+)
 KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content")  # of a message that are
 CALL_KEYS = ("id", "type", "function")  # of a tool call in it
 
@@ -43,6 +46,10 @@ class RelayedRecording(Recording):
     def messages(self) -> list[dict[str, str]]:
         return self._messages
 
+    def count(self, request: ChatRequest, body: Body) -> int:
+        """An estimate, from what the server counted before."""
+        return self._window.estimate([*body["messages"], *request.shown_tools])
+
     def _begin(self, request: ChatRequest, body: Body) -> Work:
         messages = [_passed_on(message) for message in body["messages"]]
         try:
@@ -59,6 +66,7 @@ class RelayedRecording(Recording):
                 temperature=self._temperature if request.temperature is None else request.temperature,
                 routing_key=self._routing_key,
                 **{field: body[field] for field in FIELDS if body.get(field) is not None},
+                **request.share,
             )
         except ContextFull as full:
             raise self._full(f"The conversation {full}") from full

@@ -8,18 +8,17 @@ makes no difference.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from swerl_agent.episode.parsing import Call
+from swerl_agent.episode.parsing import Call, split_thought
 
 from .errors import Refusal, invalid
 
+NEUTRAL = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,)}
 UNSUPPORTED = ("extra_forbidden", "none_required")  # errors of fields that may not be there
-THOUGHT = re.compile(r"\s*<think>(.*?)</think>(.*)", re.DOTALL)
 
 
 def _text(content: Any) -> Any:
@@ -35,12 +34,15 @@ def _text(content: Any) -> Any:
     return "".join(part["text"] for part in content)
 
 
-def _arguments(text: Any) -> Any:
-    """Arguments of a call as the object they say."""
-    parsed = json.loads(text) if isinstance(text, str) else text
-    if not isinstance(parsed, dict):
-        raise ValueError("the arguments of a call must be a JSON object")
-    return parsed
+def _arguments(given: Any) -> Any:
+    """Arguments of a call as the object they say; text that says none stays text."""
+    if not isinstance(given, str):
+        return given
+    try:
+        parsed = json.loads(given)
+    except ValueError:
+        return given
+    return parsed if isinstance(parsed, dict) else given
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def _list(stop: Any) -> Any:
 
 class _Function(BaseModel):
     name: str
-    arguments: Annotated[dict[str, Any], BeforeValidator(_arguments)]
+    arguments: Annotated[dict[str, Any] | str, BeforeValidator(_arguments)]
 
 
 class _Call(BaseModel):
@@ -79,12 +81,20 @@ class Message(BaseModel):
     @property
     def calls(self) -> list[Call]:
         """The tools an answer calls."""
-        return [Call(call.function.name, call.function.arguments) for call in self.tool_calls or ()]
+        asked = [call.function for call in self.tool_calls or ()]
+        return [Call(call.name, call.arguments) for call in asked if isinstance(call.arguments, dict)]
 
     @property
     def text(self) -> str:
-        """The content with the thought that a client may have split off."""
-        return f"<think>{self.reasoning_content}</think>{self.content}" if self.reasoning_content else self.content
+        """The content with the thought that a client may have split off, and the calls whose arguments are no JSON
+        object, which no chat template takes."""
+        asked = [call.function for call in self.tool_calls or () if isinstance(call.function.arguments, str)]
+        malformed = "".join(
+            f'\n<tool_call>\n{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}\n</tool_call>'
+            for call in asked
+        )
+        thought = f"<think>{self.reasoning_content}</think>" if self.reasoning_content else ""
+        return thought + self.content + malformed
 
     def template(self) -> dict[str, Any]:
         """What the chat template reads."""
@@ -96,13 +106,12 @@ class Message(BaseModel):
 
     def identity(self, *, thought: bool = True) -> str:
         """Equal for messages that say the same; `thought`: whether the block an answer begins with counts."""
-        match = THOUGHT.fullmatch(self.text) if self.role == "assistant" else None
-        said = match.group(2) if match else self.text
+        thinks, said = split_thought(self.text) if self.role == "assistant" else ("", self.text)
         return json.dumps(
             [
                 self.role,
                 said.strip() if self.role == "assistant" else said,
-                match.group(1).strip() if match and thought else "",
+                thinks.strip() if thought else "",
                 [[call.name, call.arguments] for call in self.calls],
             ],
             sort_keys=True,
@@ -129,15 +138,21 @@ class ChatRequest(BaseModel):
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
+    seed: int | None = None
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1)
+    min_p: float | None = Field(default=None, ge=0, le=1)
     logprobs: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    enable_thinking: bool | None = None
+    reasoning_effort: str | None = None
     n: Literal[1] | None = None
     top_logprobs: Literal[0] | None = None
-    top_p: Annotated[float, Field(ge=1, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=1, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
     frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
     logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
     response_format: dict[Literal["type"], Literal["text"]] | None = None
-    seed: None = None
     parallel_tool_calls: Any = None
     user: Any = None
     store: Any = None
@@ -152,16 +167,37 @@ class ChatRequest(BaseModel):
         return (self.tools or []) if self.tool_choice != "none" else []
 
     @property
+    def share(self) -> dict[str, float]:
+        """Which unlikely tokens are left out, in place of the engine's own settings; what leaves out none is absent."""
+        asked = {"top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        return {name: value for name, value in asked.items() if value is not None and value not in NEUTRAL[name]}
+
+    @property
+    def template_options(self) -> dict[str, Any]:
+        """What the chat template reads besides messages and tools."""
+        thinks = False if self.reasoning_effort == "none" else self.enable_thinking
+        named = {"enable_thinking": thinks, "reasoning_effort": self.reasoning_effort}
+        return {name: value for name, value in named.items() if value is not None} | (self.chat_template_kwargs or {})
+
+    @property
     def wanted_tokens(self) -> int | None:
         """The longest answer the client asks for."""
         asked = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
         return min(asked, default=None)
 
 
-def parse(body: Any) -> ChatRequest:
-    """The request in a JSON body; raises Refusal naming the first field at fault."""
+def merged(body: Any) -> Mapping[str, Any]:
+    """A JSON body with its `extra_body`, which some clients send as a field, merged into it; raises Refusal."""
     if not isinstance(body, Mapping):
         raise invalid("the body must be a JSON object", None)
+    extra = body.get("extra_body") or {}
+    if not isinstance(extra, Mapping):
+        raise invalid("extra_body: must be a JSON object", "extra_body")
+    return {**{name: value for name, value in body.items() if name != "extra_body"}, **extra}
+
+
+def parse(body: Mapping[str, Any]) -> ChatRequest:
+    """The request in a merged body; raises Refusal naming the first field at fault."""
     try:
         request = ChatRequest.model_validate(body)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from swerl_api import AgentSpec
 
@@ -37,33 +38,37 @@ class SampledRecording(Recording):
     def messages(self) -> list[dict[str, str]]:
         return self._tree.messages
 
-    def _begin(self, request: ChatRequest, body: Body) -> Work:
-        context, room = self._read(request)
-        return partial(self._sample, request, context, room)
+    def count(self, request: ChatRequest, body: Body) -> int:
+        return len(self._context(request).ids)
 
-    def _read(self, request: ChatRequest) -> tuple[Context, int]:
-        """What the model reads, and the tokens left for its answer."""
-        at_fault = "tools"
-        try:
-            self._tree.tokenizer(request.shown_tools)
-            at_fault = "messages"
-            context = self._tree.context(request)
-        except TokenizerError as error:
-            raise invalid(f"{at_fault}: {error}", at_fault) from error
+    def _begin(self, request: ChatRequest, body: Body) -> Work:
+        context = self._context(request)
         length, window = len(context.ids), self._spec.context_tokens
         if length >= window:
             raise self._full(f"This model's maximum context length is {window} tokens; the messages have {length}.")
-        return context, window - length
+        return partial(self._sample, request, context, window - length)
+
+    def _context(self, request: ChatRequest) -> Context:
+        """What the model reads."""
+        at_fault = "tools" if request.shown_tools else "chat_template_kwargs"
+        try:
+            self._tree.tokenizer(request)
+            at_fault = "messages"
+            return self._tree.context(request)
+        except TokenizerError as error:
+            raise invalid(f"{at_fault}: {error}", at_fault) from error
 
     async def _sample(self, request: ChatRequest, context: Context, room: int) -> Body:
-        tokenizer = self._tree.tokenizer(request.shown_tools)
+        tokenizer = self._tree.tokenizer(request)
         limits = [limit for limit in (room, self._spec.max_tokens_per_turn, request.wanted_tokens) if limit]
+        sampling: dict[str, Any] = {"seed": request.seed, "share": request.share}
         generation = await self._engine.generate(
             context.ids,
             max_new_tokens=min(limits),
             temperature=self._temperature if request.temperature is None else request.temperature,
             stop_token_ids=tokenizer.stop_token_ids,
             routing_key=self._routing_key,
+            **{name: value for name, value in sampling.items() if value not in (None, {})},
         )
         said = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
         self.usage = added(self.usage, generation.usage)

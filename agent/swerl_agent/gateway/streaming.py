@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from aiohttp import web
 
-from . import wire
 from .errors import Refusal, internal
+from .exchange import Api, Exchange
 from .recording import Body
-from .request import ChatRequest
 
 KEEP_ALIVE = 10.0  # seconds; below what clients and proxies wait for a byte
 COMMENT = b": keep-alive\n\n"  # which clients skip
 HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 
 
-async def streamed(http: web.Request, asked: ChatRequest, answer: Coroutine[Any, Any, Body]) -> web.StreamResponse:
-    """The response to `http`, which asks for `asked`; raises what `answer` raises as long as nothing was sent."""
+async def streamed(
+    http: web.Request, api: Api, exchange: Exchange, answer: Coroutine[Any, Any, Body]
+) -> web.StreamResponse:
+    """The response to `http`, whose request is `exchange`; raises what `answer` raises as long as nothing was sent."""
     answering = asyncio.create_task(answer)
     answering.add_done_callback(_noticed)
     await asyncio.wait({answering}, timeout=KEEP_ALIVE)
@@ -37,7 +37,7 @@ async def streamed(http: web.Request, asked: ChatRequest, answer: Coroutine[Any,
         while not answering.done():
             await response.write(COMMENT)
             await asyncio.wait({answering}, timeout=KEEP_ALIVE)
-        for event in _events(asked, answering):
+        for event in _events(api, exchange, answering):
             await response.write(event)
     return response
 
@@ -47,17 +47,12 @@ def _noticed(answering: asyncio.Task[Body]) -> None:
         answering.exception()  # the client may have gone away
 
 
-def _events(asked: ChatRequest, answering: asyncio.Task[Body]) -> Iterator[bytes]:
+def _events(api: Api, exchange: Exchange, answering: asyncio.Task[Body]) -> Iterator[bytes]:
     try:
         completion = answering.result()
     except Refusal as refusal:
-        yield _event(refusal.body)
+        yield api.error_event(refusal)
     except Exception as error:
-        yield _event(internal(error).body)
+        yield api.error_event(internal(error))
     else:
-        yield from map(_event, wire.chunks(asked, completion))
-        yield b"data: [DONE]\n\n"
-
-
-def _event(content: Mapping[str, Any]) -> bytes:
-    return f"data: {json.dumps(content)}\n\n".encode()
+        yield from exchange.events(exchange.answer(completion))

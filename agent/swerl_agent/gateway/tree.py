@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from swerl_agent.episode import Generation, HFTokenizer, TokenizerError, TokenSegment
 
@@ -47,23 +46,23 @@ class Tree:
 
     def __init__(self, tokenizer: HFTokenizer) -> None:
         self._plain = tokenizer
-        self._shown: dict[str, HFTokenizer] = {}  # by the tools they show
+        self._shown: dict[str, HFTokenizer] = {}  # by the tools they show and the options of the template
         self._answers: dict[tuple[str, str], _Snapshot] = {}  # by the place before, and what was said
         self.segments: list[TokenSegment] = []
         self.answers = 0
         self.messages: list[dict[str, str]] = []  # the conversation of the newest answer
 
-    def tokenizer(self, tools: Sequence[dict[str, Any]]) -> HFTokenizer:
-        """The one that shows `tools`; raises TokenizerError when the chat template cannot."""
-        key = _key(tools)
+    def tokenizer(self, request: ChatRequest) -> HFTokenizer:
+        """The one that shows the request's tools; raises TokenizerError when the chat template cannot."""
+        key = _key(request)
         if key not in self._shown:
-            self._shown[key] = self._plain.with_tools(tools)
+            self._shown[key] = self._plain.with_tools(request.shown_tools, request.template_options)
         return self._shown[key]
 
     def context(self, request: ChatRequest) -> Context:
         """What the model reads; raises TokenizerError when the chat template does not take the messages."""
-        tokenizer = self.tokenizer(request.shown_tools)
-        place, snapshot, after = self._find(_key(request.shown_tools), request.messages)
+        tokenizer = self.tokenizer(request)
+        place, snapshot, after = self._find(_key(request), request.messages)
         if snapshot:
             messages = (*snapshot.messages, *map(_as_text, after))
             try:
@@ -91,9 +90,9 @@ class Tree:
         for thought in (True, False):  # clients may leave the thought out
             self._answers[context.place, answer.identity(thought=thought)] = snapshot
 
-    def _find(self, tools: str, messages: Sequence[Message]) -> tuple[str, _Snapshot | None, Sequence[Message]]:
+    def _find(self, key: str, messages: Sequence[Message]) -> tuple[str, _Snapshot | None, Sequence[Message]]:
         """The place of a conversation; its last answer, when that was given here, and the messages after it."""
-        place, known, after = _below("", tools), None, messages
+        place, known, after = _below("", key), None, messages
         for number, message in enumerate(messages):
             answered = self._answers.get((place, message.identity())) if message.role == "assistant" else None
             place = answered.place if answered else _below(place, message.identity())
@@ -107,8 +106,9 @@ class Tree:
         return max(begun, key=lambda segment: len(segment.tokens), default=None)
 
 
-def _key(tools: Sequence[dict[str, Any]]) -> str:
-    return json.dumps(tools, sort_keys=True)
+def _key(request: ChatRequest) -> str:
+    """Equal for requests whose prompts differ in their messages alone."""
+    return json.dumps([request.shown_tools, request.template_options], sort_keys=True)
 
 
 def _below(place: str, said: str) -> str:

@@ -14,6 +14,12 @@ from .request import ChatRequest
 PIECE = 200  # characters in a chunk of a stream
 
 
+def pieces(text: str) -> Iterator[str]:
+    """`text` cut for a stream."""
+    for start in range(0, len(text), PIECE):
+        yield text[start : start + PIECE]
+
+
 def completion(request: ChatRequest, answer: Answer) -> dict[str, Any]:
     """A chat completion."""
     message: dict[str, Any] = {"role": "assistant", "content": _content(answer), "refusal": None}
@@ -25,6 +31,8 @@ def completion(request: ChatRequest, answer: Answer) -> dict[str, Any]:
         "finish_reason": answer.finish_reason,
         "logprobs": _logprobs(answer) if request.logprobs else None,
     }
+    if answer.matched_stop:
+        choice["matched_stop"] = answer.matched_stop  # as SGLang has it
     return {**_head(request, answer), "choices": [choice], "usage": _usage(answer)}
 
 
@@ -43,9 +51,8 @@ def chunks(request: ChatRequest, whole: Mapping[str, Any]) -> Iterator[dict[str,
     yield chunk({"role": "assistant", "content": ""}, logprobs=choice.get("logprobs"))
     if thought := message.get("reasoning_content"):
         yield chunk({"reasoning_content": thought})
-    content = message.get("content") or ""
-    for start in range(0, len(content), PIECE):
-        yield chunk({"content": content[start : start + PIECE]})
+    for piece in pieces(message.get("content") or ""):
+        yield chunk({"content": piece})
     for number, call in enumerate(message.get("tool_calls") or ()):
         yield chunk({"tool_calls": [{**call, "index": number}]})
     yield chunk({}, finish_reason=choice.get("finish_reason"))
@@ -54,8 +61,10 @@ def chunks(request: ChatRequest, whole: Mapping[str, Any]) -> Iterator[dict[str,
 
 
 def models(name: str) -> dict[str, Any]:
-    """The list with the one model there is."""
-    return {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "swe-rl"}]}
+    """The list with the one model there is, as OpenAI's and Anthropic's clients read it."""
+    anthropic = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    model = {"id": name, "object": "model", "created": 0, "owned_by": "swe-rl", **anthropic}
+    return {"object": "list", "data": [model], "has_more": False, "first_id": name, "last_id": name}
 
 
 def _head(request: ChatRequest, answer: Answer) -> dict[str, Any]:

@@ -141,6 +141,7 @@ def _lengths(valid: Sequence[Rollout]) -> Metrics:
         "rollout/response_len/max": float(max(lengths)),
         "rollout/response_len/min": float(min(lengths)),
         "rollout/sampled_tokens": float(sum(lengths)),
+        "rollout/sequences_per_episode": fmean(len(rollout.segments) for rollout in valid),
     }
 
 

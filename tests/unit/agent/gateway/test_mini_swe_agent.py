@@ -13,7 +13,7 @@ from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.local import LocalEnvironment
 from swerl_agent.cli import parser
 from swerl_agent.cli.model import chosen_agent
-from swerl_agent.episode import PROTOCOLS, EngineError, Episode, EpisodeRequest, HFTokenizer, PromptError
+from swerl_agent.episode import PROTOCOLS, EngineError, Episode, EpisodeRequest, HFTokenizer, PromptError, agent_metrics
 from swerl_agent.gateway import Gateway
 from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent, MiniSweAgentEpisodes
 from swerl_agent.sandbox import SandboxError, SandboxLost
@@ -103,6 +103,23 @@ async def test_tool_protocol_allows_reasoning_and_several_calls(attempt: Episode
     assert [m["content"] for m in episode.messages if m["role"] == "assistant"] == answers
     assert [m["role"] for m in episode.messages[:5]] == ["system", "user", "assistant", "tool", "tool"]
     assert len(episode.segments) == 1
+
+
+async def test_an_episode_is_one_training_sequence(
+    attempt: Episodes, plain: HFTokenizer, with_tools: HFTokenizer
+) -> None:
+    texts = ["cat kit.py; exit 3", "head -c 30000 /dev/zero | tr '\\0' x", FIX, *SUBMIT]
+    episodes = [
+        await attempt(plain, *map(block, texts)),
+        await attempt(plain, *(f"<think>hm</think>{block(text)}" for text in texts)),
+        await attempt(with_tools, *map(call, texts), protocol=TOOLS),
+        await attempt(with_tools, call(*texts[:3]), *map(call, SUBMIT), protocol=TOOLS),
+        await attempt(plain, block("ls"), "no command", *map(block, [FIX, *SUBMIT])),  # the last is forgotten
+    ]
+    assert [episode.exit_status for episode in episodes] == ["submitted"] * 5
+    counts = [agent_metrics(episode)["sequences"] for episode in episodes]
+    assert counts == [1, 1, 1, 1, 2]
+    assert sum(counts) / len(counts) <= 1.2
 
 
 async def test_answers_without_a_command_end_it_and_become_branches(attempt: Episodes, plain: HFTokenizer) -> None:
