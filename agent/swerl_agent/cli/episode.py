@@ -7,8 +7,6 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from swerl_api import GradingSpec
-
 from swerl_agent.episode import PROMPT_FAILED, EpisodeRequest, write_artifacts, written_on_exit
 from swerl_agent.evaluation import open_sample_runner, sample_metadata
 from swerl_agent.storage import finish_in_thread
@@ -18,15 +16,19 @@ from .model import add_model_options, check_model_options, chosen_agent, model_n
 from .options import (
     add_agent_options,
     add_cluster_options,
-    add_pull_option,
     add_sampling_options,
-    add_task_options,
     agent_spec,
-    chosen_tasks,
     open_client,
     prompts_text,
+)
+from .pod_options import (
+    add_grading_options,
+    add_pod_options,
+    add_sandbox_options,
+    grading_settings,
     sandbox_settings,
 )
+from .task_options import add_task_options, chosen_tasks
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +43,9 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     add_agent_options(run)
     add_sampling_options(run)
     add_task_options(run)
-    add_pull_option(run)
+    add_pod_options(run)
+    add_sandbox_options(run)
+    add_grading_options(run, "grading-")
     add_cluster_options(run)
     run.set_defaults(run=run_one)
 
@@ -52,11 +56,12 @@ async def run_one(options: argparse.Namespace) -> int:
     task, sandbox, prompts = _find(options), sandbox_settings(options), prompts_text(options)
     meta = sample_metadata(model_name(options), options.engine, agent_spec(options))
     meta["temperature"] = options.temperature
+    grading = grading_settings(options, "grading_", jobs=1)
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         namespace = options.namespace or client.namespace
         async with (
             open_sample_runner(
-                client, namespace, GradingSpec(), sandbox, job=options.job, kubeconfig=options.kubeconfig
+                client, namespace, grading, sandbox, job=options.job, kubeconfig=options.kubeconfig
             ) as samples,
             written_on_exit(partial(write_artifacts, options.output, verdict=None, meta=meta)) as ended,
         ):

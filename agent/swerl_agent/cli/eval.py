@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swerl_api import GradingSpec
-
 from swerl_agent.episode import PROMPT_FAILED
 from swerl_agent.evaluation import (
     MUST_MATCH,
@@ -37,17 +35,20 @@ from .model import CHAT, add_model_options, check_model_options, chosen_agent, m
 from .options import (
     add_agent_options,
     add_cluster_options,
-    add_pull_option,
     add_sampling_options,
-    add_task_options,
     agent_spec,
-    chosen_tasks,
     open_client,
-    part,
-    positive,
     prompts_text,
+)
+from .pod_options import (
+    add_grading_options,
+    add_pod_options,
+    add_sandbox_options,
+    grading_settings,
     sandbox_settings,
 )
+from .task_options import add_task_options, chosen_tasks
+from .values import part, positive
 
 SAMPLE_OPTIONS = (  # how a sample is run
     "agent",
@@ -88,12 +89,13 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
         help="name in predictions and summary (default: --model or the tokenizer folder)",
     )
     run.add_argument("--job", default="swerl-eval", help="job label of created objects (default swerl-eval)")
-    run.add_argument("--grading-timeout", type=positive, default=600, help="seconds for a task's tests (default 600)")
     add_model_options(run)
     add_agent_options(run)
     add_sampling_options(run)
     add_task_options(run)
-    add_pull_option(run)
+    add_pod_options(run)
+    add_sandbox_options(run)
+    add_grading_options(run, "grading-")
     add_cluster_options(run)
     run.set_defaults(run=run_evaluation)
     joined = verbs.add_parser("merge", help="merge the results of shards")
@@ -115,7 +117,7 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     sandbox = sandbox_settings(options)
     metadata = sample_metadata(settings["model"], options.engine, agent_spec(options))
     how = EvaluationSettings(options.samples, options.workers, options.temperature, metadata=metadata)
-    grading = GradingSpec(max_concurrent=options.workers, timeout_seconds=options.grading_timeout)
+    grading = grading_settings(options, "grading_", jobs=options.workers)
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         write_settings(options.output, settings, must_match=must_match)  # a refusing endpoint creates no folder
         redo = Redo(options.output)

@@ -11,7 +11,7 @@ from swerl_kube import KubeClient
 
 from swerl_agent.evaluation.shard import Shard, merge_shards, run_shard
 
-from .options import part
+from .values import part
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:

@@ -13,14 +13,10 @@ from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predi
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
 
-from .options import (
-    add_cluster_options,
-    add_grading_options,
-    add_task_options,
-    chosen_tasks,
-    grading_settings,
-    open_client,
-)
+from .options import add_cluster_options, open_client
+from .pod_options import add_grading_options, add_pod_options, grading_settings, pod_settings
+from .task_options import add_task_options, chosen_tasks
+from .values import positive
 
 JOB = "swerl-grade"  # name in the job label of what is created
 
@@ -35,7 +31,9 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--redo", action="store_true", help="grade again what has a report or a kept verdict")
     add_task_options(parser)
+    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at once (default 4)")
     add_grading_options(parser)
+    add_pod_options(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=grade_predictions)
 
@@ -69,8 +67,8 @@ async def _graded(
         grader = Grader(
             client,
             lease.namespace,
-            grading_settings(options, cache=True),
-            placement=Placement(workdir=options.workdir),
+            grading_settings(options, jobs=options.jobs),
+            placement=Placement.of(pod_settings(options)),
             cache_directory=options.cache or options.output / VERDICTS,
             lease=lease,
             keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.ground_truth.eval_script, log),

@@ -25,7 +25,8 @@ from swerl_agent.tasks.images import image_name
 from swerl_agent.tasks.selection import parse_slice
 from swerl_agent.tasks.sources import RowSource
 
-from .options import add_rewrite_option, natural, positive
+from .task_options import add_rewrite_option
+from .values import natural, positive
 
 LIST = ".txt"  # a file of image references, as `tasks images` and `tasks export` write them
 PROGRESS_EVERY = 50

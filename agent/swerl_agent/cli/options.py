@@ -7,71 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from pydantic import ValidationError
-from swerl_api import AgentSpec, ContextPolicy, GradingSpec, ObservationSpec, RegistryRewrite, Resources, SandboxSpec
+from swerl_api import AgentSpec, ContextPolicy, ObservationSpec
 from swerl_api.agent import ProtocolName
-from swerl_api.base import PullPolicy
 from swerl_kube import KubeClient
 
 from swerl_agent.episode import PROTOCOLS, PromptError
 from swerl_agent.episode.configured import read_prompts
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT
-from swerl_agent.sandbox.group import CLAIM_TIMEOUT
-from swerl_agent.tasks import Format, Task, load_tasks
-from swerl_agent.tasks.eval_scripts import scripts_of
-from swerl_agent.tasks.quarantine import read_quarantine
-from swerl_agent.tasks.repository import TASKS_FOLDER
-from swerl_agent.tasks.row_files import SUFFIXES
-from swerl_agent.tasks.sources import RowSource
+
+from .values import checked, fraction, natural, positive
 
 PROTOCOL: Mapping[str, ProtocolName] = {
     BUILTIN: "mini-swe-agent-1",
     MINI_SWE_AGENT: "mini-swe-agent-2-tools",
 }  # the defaults
-AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
-PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
-
-
-def add_task_options(parser: argparse.ArgumentParser) -> None:
-    """Which tasks."""
-    parser.add_argument("--format", choices=["swebench-task-repo", "jsonl"], help="default: jsonl for files")
-    parser.add_argument("--filter", metavar="REGEX", help="only ids that begin with a match")
-    parser.add_argument("--slice", metavar="A:B", help="python slice of the sorted ids, after the filter")
-    parser.add_argument("--split", help="only tasks of this split")
-    parser.add_argument("--quarantine", type=Path, metavar="FILE", help="leave out the tasks that `check` wrote here")
-    add_rewrite_option(parser)
-
-
-def add_pull_option(parser: argparse.ArgumentParser) -> None:
-    """What becomes of an image that the node does not have."""
-    parser.add_argument(
-        "--pull",
-        choices=list(PULL_POLICIES),
-        default="missing",
-        help="never: an image that the node does not have is an error at once (default: pull it)",
-    )
-
-
-def add_rewrite_option(parser: argparse.ArgumentParser) -> None:
-    """Where images come from instead."""
-    parser.add_argument(
-        "--registry-rewrite",
-        metavar="PREFIX=REPLACEMENT",
-        type=registry_rewrite,
-        action="append",
-        default=[],
-        help="rewrite image references; an empty PREFIX matches all; repeatable, the first match counts",
-    )
-
-
-def add_script_options(parser: argparse.ArgumentParser) -> None:
-    """Where rows without an eval script have theirs from."""
-    parser.add_argument("--eval-scripts", metavar="SOURCE", help="where rows without eval_script find theirs, by id")
-
-
-def eval_scripts(options: argparse.Namespace) -> dict[str, str]:
-    """Those of --eval-scripts, by id; raises TaskError."""
-    return scripts_of(RowSource(options.eval_scripts)) if options.eval_scripts else {}
 
 
 def add_agent_options(
@@ -145,24 +94,21 @@ def agent_spec(options: argparse.Namespace) -> AgentSpec:
 
     Raises PromptError for what the agent does not support, ArgumentTypeError for invalid or conflicting values.
     """
-    try:
-        spec = AgentSpec(
-            kind=options.agent,
-            protocol=options.protocol or PROTOCOL[options.agent],
-            format_error_limit=options.format_error_limit,
-            repeat_limit=options.repeat_limit,
-            step_limit=options.step_limit,
-            command_timeout_seconds=options.step_timeout,
-            episode_timeout_seconds=options.episode_timeout,
-            context_tokens=options.context_tokens,
-            context_policy=options.context_policy,
-            max_tokens_per_turn=options.max_tokens,
-            observation=_observation(options),
-            head_ratio=options.head_ratio,
-        )
-    except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise argparse.ArgumentTypeError(f"invalid agent options: {'; '.join(faults)}") from error
+    spec = checked(
+        AgentSpec,
+        kind=options.agent,
+        protocol=options.protocol or PROTOCOL[options.agent],
+        format_error_limit=options.format_error_limit,
+        repeat_limit=options.repeat_limit,
+        step_limit=options.step_limit,
+        command_timeout_seconds=options.step_timeout,
+        episode_timeout_seconds=options.episode_timeout,
+        context_tokens=options.context_tokens,
+        context_policy=options.context_policy,
+        max_tokens_per_turn=options.max_tokens,
+        observation=_observation(options),
+        head_ratio=options.head_ratio,
+    )
     if spec.kind == MINI_SWE_AGENT:
         _check_mini_swe_agent(spec)
     return spec
@@ -195,12 +141,6 @@ def _observation(options: argparse.Namespace) -> ObservationSpec:
     return ObservationSpec(max_chars=most, head_chars=head, tail_chars=tail)
 
 
-def sandbox_settings(options: argparse.Namespace) -> SandboxSpec:
-    """Sandboxes that outlive an episode of these spec."""
-    lifetime = int(CLAIM_TIMEOUT) + options.episode_timeout + AFTERWARDS  # pulling its image uses up lifetime, too
-    return SandboxSpec(lifetime_seconds=lifetime, image_pull_policy=PULL_POLICIES[options.pull])
-
-
 def prompts_text(options: argparse.Namespace) -> str | None:
     """What --prompts holds; raises PromptError."""
     return read_prompts(options.prompts, "--prompts") if options.prompts else None
@@ -211,83 +151,6 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", help="default: $KUBECONFIG, the Pod's service account, ~/.kube/config")
     parser.add_argument("--context", help="context of the kubeconfig; default: its current-context")
     parser.add_argument("--namespace", "-n", help="default: the context's")
-
-
-def add_grading_options(parser: argparse.ArgumentParser) -> None:
-    """How grading Jobs run."""
-    parser.add_argument("--jobs", "-j", type=int, default=4, help="grading Jobs at once (default 4)")
-    parser.add_argument("--timeout", type=int, default=600, help="seconds for the tests of one task (default 600)")
-    parser.add_argument("--cpu", default="1", help="CPU of a grading Pod (default 1)")
-    parser.add_argument("--memory", default="2Gi", help="memory of a grading Pod (default 2Gi)")
-    parser.add_argument("--workdir", default="/testbed", help="folder of the repository in the images")
-
-
-def grading_settings(options: argparse.Namespace, *, cache: bool = False) -> GradingSpec:
-    """What those options say."""
-    amounts = {"cpu": options.cpu, "memory": options.memory}
-    return GradingSpec(
-        timeout_seconds=options.timeout,
-        resources=Resources(requests=amounts, limits=amounts),
-        max_concurrent=options.jobs,
-        cache=cache,
-    )
-
-
-def positive(text: str) -> int:
-    """A number from 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
-    return number
-
-
-def natural(text: str) -> int:
-    """A number from 0."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return number
-
-
-def fraction(text: str) -> float:
-    """A number from 0 to 1."""
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
-    return number
-
-
-def part(text: str) -> tuple[int, int]:
-    """I/N, part I (from 0) of N."""
-    index, slash, count = text.partition("/")
-    if not (slash and index.isdigit() and count.isdigit() and int(index) < int(count)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form I/N with I from 0 to N-1")
-    return int(index), int(count)
-
-
-def registry_rewrite(text: str) -> RegistryRewrite:
-    """PREFIX=REPLACEMENT."""
-    prefix, equals, replacement = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form PREFIX=REPLACEMENT")
-    return RegistryRewrite(prefix=prefix, replacement=replacement)
-
-
-def chosen_tasks(options: argparse.Namespace, path: Path, *, shuffle: bool = False, seed: int = 0) -> list[Task]:
-    """The tasks at `path` that the options choose; raises TaskError."""
-    rows = not (path / TASKS_FOLDER).is_dir() if path.is_dir() else path.suffix in SUFFIXES
-    guessed: Format = "jsonl" if rows else "swebench-task-repo"
-    return load_tasks(
-        path,
-        options.format or guessed,
-        filter=options.filter,
-        slice=options.slice,
-        split=options.split,
-        shuffle=shuffle,
-        seed=seed,
-        exclude=read_quarantine(options.quarantine) if options.quarantine else (),
-        registry_rewrite=options.registry_rewrite,
-    )
 
 
 def open_client(options: argparse.Namespace) -> KubeClient:

@@ -15,7 +15,8 @@ from swerl_kube import KubeClient, NotFound
 from swerl_agent.sandbox import Sandbox
 from swerl_agent.sandbox.terminal import attach
 
-from .options import PULL_POLICIES, add_cluster_options, add_pull_option, open_client
+from .options import add_cluster_options, open_client
+from .pod_options import PULL_POLICIES, add_pull_option
 
 WHERE_SANDBOXES_ARE = (
     "`kubectl get pods -l swerl.dev/role=sandbox` lists them, those of a SweSandbox NAME are swesb-NAME-0 and so on"

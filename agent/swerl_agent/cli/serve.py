@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-from swerl_api import AgentSpec, GradingSpec
+from swerl_api import AgentSpec
 
 from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol
 from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
@@ -22,16 +22,19 @@ from swerl_agent.tasks.importing import ImportRequest
 from .options import (
     add_agent_options,
     add_cluster_options,
-    add_pull_option,
-    add_rewrite_option,
-    add_script_options,
     agent_spec,
-    eval_scripts,
     open_client,
-    positive,
     prompts_text,
+)
+from .pod_options import (
+    add_grading_options,
+    add_pod_options,
+    add_sandbox_options,
+    grading_settings,
     sandbox_settings,
 )
+from .task_options import add_rewrite_option, add_script_options, eval_scripts
+from .values import positive
 
 if TYPE_CHECKING:
     from swerl_agent.server import AgentServer, RequestDefaults, RequestRunner
@@ -45,9 +48,6 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=11_000, help="0: any that is free (default 11000)")
     parser.add_argument("--concurrency", type=positive, default=16, help="concurrent episodes (default 16)")
-    parser.add_argument(
-        "--grading-timeout", type=positive, default=1800, help="seconds for a task's tests (default 1800)"
-    )
     parser.add_argument("--grace", type=float, default=20.0, help="seconds for running episodes to end (default 20)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of answers (default ./results)")
     parser.add_argument("--skip-if-exists", action="store_true", help="return stored answers to repeated requests")
@@ -59,7 +59,9 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
     add_agent_options(parser, agents=[BUILTIN], spec=DEFAULTS)
     add_script_options(parser)
     add_rewrite_option(parser)
-    add_pull_option(parser)
+    add_pod_options(parser)
+    add_sandbox_options(parser)
+    add_grading_options(parser, "grading-", timeout=1800)
     add_cluster_options(parser)
     parser.set_defaults(run=run_server)
 
@@ -73,7 +75,7 @@ async def run_server(options: argparse.Namespace) -> int:
     prompts = Prompts.of(protocol, prompts_text(options))
     tokenizer = HFTokenizer(options.tokenizer, tools=protocol.tools)
     defaults = _defaults(options)
-    grading = GradingSpec(timeout_seconds=options.grading_timeout, max_concurrent=options.concurrency)
+    grading = grading_settings(options, "grading_", jobs=options.concurrency)
     sandbox = sandbox_settings(options).model_copy(update={"max_concurrent": options.concurrency})
     async with open_client(options) as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         namespace = options.namespace or client.namespace

@@ -21,14 +21,10 @@ from swerl_agent.tasks.loading import refuse_repeated
 from swerl_agent.tasks.quarantine import update_quarantine
 from swerl_agent.tasks.row_files import QUARANTINE
 
-from .options import (
-    add_cluster_options,
-    add_grading_options,
-    add_task_options,
-    chosen_tasks,
-    grading_settings,
-    open_client,
-)
+from .options import add_cluster_options, open_client
+from .pod_options import add_grading_options, add_pod_options, grading_settings, pod_settings
+from .task_options import add_task_options, chosen_tasks
+from .values import positive
 
 JOB = "swerl-tasks-check"  # name in the job label of what is created
 RUNS = "runs.jsonl"
@@ -47,7 +43,9 @@ def add_parser(verbs: Any) -> None:
     )
     add_task_options(parser)
     add_cluster_options(parser)
+    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at once (default 4)")
     add_grading_options(parser)
+    add_pod_options(parser)
     parser.set_defaults(run=check_tasks)
 
 
@@ -79,8 +77,8 @@ async def _run(
         Grader(
             client,
             lease.namespace,
-            grading_settings(options),
-            placement=Placement(workdir=options.workdir),
+            grading_settings(options, jobs=options.jobs, cache=False),
+            placement=Placement.of(pod_settings(options)),
             lease=lease,
             keep_log=partial(_keep_log, options.output / LOGS),
         ) as grader,

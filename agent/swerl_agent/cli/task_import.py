@@ -20,7 +20,7 @@ from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, RowSource
 from swerl_agent.tasks.writing import Layout, write_entries
 
-from .options import add_rewrite_option, add_script_options, eval_scripts
+from .task_options import add_rewrite_option, add_script_options, eval_scripts
 
 _PLACE = re.compile(r"^.*?(:\d+|: row \d+): ")
 SOURCE = f"Hugging Face id, short name ({', '.join(NAMES)}), .jsonl or .parquet file, folder, task repository"

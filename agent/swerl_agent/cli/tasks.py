@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from . import task_check, task_import
-from .options import add_task_options, chosen_tasks
+from .task_options import add_task_options, chosen_tasks
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:

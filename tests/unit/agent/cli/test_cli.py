@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from swerl_agent.cli import main, parser
-from swerl_agent.cli.options import agent_spec, sandbox_settings
+from swerl_agent.cli.options import agent_spec
+from swerl_agent.cli.pod_options import sandbox_settings
 from swerl_agent.episode import Episode, EpisodeRequest, GradedEpisode, PromptError, agent_protocol
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.tasks import Task

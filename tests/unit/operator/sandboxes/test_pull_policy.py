@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from swerl_agent.cli import parser
-from swerl_agent.cli.options import sandbox_settings
+from swerl_agent.cli.pod_options import sandbox_settings
 from swerl_agent.grading import Placement
 from swerl_agent.grading.manifests import grading_job
 from swerl_agent.grading.pods import PodState
