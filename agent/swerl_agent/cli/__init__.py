@@ -26,6 +26,7 @@ from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
 
 from . import episode, eval, grade, images, sandbox, serve, tasks, trajectories
+from .former_names import former_names
 
 USAGE_ERRORS = (
     ConfigError,
@@ -61,7 +62,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if found := former_names(given):
+        print(*(f"swerl: {line}" for line in found), sep="\n", file=sys.stderr)
+        return 2
+    options = parser().parse_args(given)
     if getattr(options, "context", None):
         options.kubeconfig = KubeContext(options.kubeconfig, options.context)
     try:

@@ -47,7 +47,7 @@ from .pod_options import (
     grading_settings,
     sandbox_settings,
 )
-from .task_options import add_task_options, chosen_tasks
+from .task_options import TASKS, add_task_options, chosen_tasks
 from .values import part, positive
 
 SAMPLE_OPTIONS = (  # how a sample is run
@@ -76,7 +76,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     """`run`, `merge`, `job`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="run and grade samples of every task; a restart resumes")
-    run.add_argument("path", type=Path, help="task repository or .jsonl file")
+    run.add_argument("path", type=Path, help=TASKS)
     run.add_argument("--output", type=Path, required=True, help="folder for results, summary, predictions, artifacts")
     run.add_argument("--samples", type=positive, default=1, help="samples per task (default 1)")
     run.add_argument("--workers", type=positive, default=4, help="samples at the same time (default 4)")

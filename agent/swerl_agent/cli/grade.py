@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,21 @@ from swerl_agent.tasks import Task
 
 from .options import add_cluster_options, open_client
 from .pod_options import add_grading_options, add_pod_options, grading_settings, pod_settings
-from .task_options import add_task_options, chosen_tasks
+from .task_options import TASKS, add_task_options, chosen_tasks, known_ids
 from .values import positive
 
+GOLD = "gold"  # the model of reference fixes, as the harness calls it
 JOB = "swerl-grade"  # name in the job label of what is created
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
     """The command has no verbs."""
-    parser.add_argument("predictions", type=Path, help="SWE-bench predictions: .json (list or object) or .jsonl")
-    parser.add_argument("--tasks", type=Path, nargs="+", required=True, help="task repositories or .jsonl files")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "predictions", type=Path, nargs="?", help="SWE-bench predictions: .json (list or object) or .jsonl"
+    )
+    which.add_argument("--gold", action="store_true", help="grade the reference fix of each chosen task instead")
+    parser.add_argument("--tasks", type=Path, nargs="+", required=True, help=TASKS)
     parser.add_argument("--output", type=Path, default=Path("reports"), help="folder of reports (default ./reports)")
     parser.add_argument(
         "--cache", type=Path, metavar="FOLDER", help=f"of kept verdicts, may be shared (default OUTPUT/{VERDICTS})"
@@ -39,9 +45,12 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 
 async def grade_predictions(options: argparse.Namespace) -> int:
-    """A line per verdict as it comes, then the counts; 0 when all were graded, 3 when infrastructure failed some."""
-    tasks = {task.instance_id: task for path in options.tasks for task in chosen_tasks(options, path)}
-    predictions = read_predictions(options.predictions)
+    """A line per verdict as it comes, then the counts.
+
+    0 when all were graded, 2 when some are of no known task, 3 when infrastructure failed some.
+    """
+    tasks = {task.instance_id: task for task in chosen_tasks(options, *options.tasks)}
+    predictions = _predictions(options, tasks)
     folder = ReportFolder(options.output)
     reports: dict[str, dict[str, Any]] = {}
     if not options.redo:
@@ -49,8 +58,18 @@ async def grade_predictions(options: argparse.Namespace) -> int:
     left = [each for each in predictions if each.instance_id in tasks and each.instance_id not in reports]
     print(f"{len(predictions)} predictions, {len(reports)} graded before", flush=True)
     reports |= await _graded(options, folder, tasks, left)
-    failed = _summarised(folder, predictions, reports)
-    return 3 if failed else 0
+    failed, unknown = _summarised(folder, predictions, reports, len(tasks))
+    return 3 if failed else 2 if unknown else 0
+
+
+def _predictions(options: argparse.Namespace, tasks: Mapping[str, Task]) -> list[Prediction]:
+    """Those of the chosen tasks and of no known one; raises PredictionError, TaskError."""
+    if options.gold:
+        return [Prediction(task.instance_id, GOLD, task.ground_truth.patch) for task in tasks.values()]
+    predictions = read_predictions(options.predictions)
+    others = {each.instance_id for each in predictions} - set(tasks)
+    unchosen = others & known_ids(options, *options.tasks) if others else set()
+    return [each for each in predictions if each.instance_id not in unchosen]
 
 
 async def _graded(
@@ -60,6 +79,7 @@ async def _graded(
     if not left:
         return {}
     asked = {prediction.instance_id: prediction for prediction in left}
+    settings, placement = grading_settings(options, jobs=options.jobs), Placement.of(pod_settings(options))
     async with (
         open_client(options) as client,
         owning_lease(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
@@ -67,8 +87,8 @@ async def _graded(
         grader = Grader(
             client,
             lease.namespace,
-            grading_settings(options, jobs=options.jobs),
-            placement=Placement.of(pod_settings(options)),
+            settings,
+            placement=placement,
             cache_directory=options.cache or options.output / VERDICTS,
             lease=lease,
             keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.ground_truth.eval_script, log),
@@ -91,18 +111,24 @@ async def _graded(
 
 
 def _summarised(
-    folder: ReportFolder, predictions: Sequence[Prediction], reports: Mapping[str, Mapping[str, Any]]
-) -> int:
-    """Write each model's summary and print its counts; how many predictions the infrastructure failed."""
-    failed = 0
+    folder: ReportFolder,
+    predictions: Sequence[Prediction],
+    reports: Mapping[str, Mapping[str, Any]],
+    total: int,
+) -> tuple[int, int]:
+    """Write each model's summary and print its counts; predictions that infrastructure failed, and of no known task."""
+    failed = strange = 0
     for model in dict.fromkeys(each.model for each in predictions):
         names = [each.instance_id for each in predictions if each.model == model]
         mine = {name: reports[name] for name in names if name in reports}
         unknown = [name for name in names if name not in reports]
-        path = folder.summarise(model, mine, unknown)
+        path = folder.summarise(model, mine, unknown, total)
         resolved = sum(bool(report["resolved"]) for report in mine.values())
         errors = sum(report["status"] == "infra_error" for report in mine.values())
-        failed += errors
+        failed, strange = failed + errors, strange + len(unknown)
+        if unknown:
+            some = ", ".join(unknown[:10]) + (" ..." if unknown[10:] else "")
+            print(f"swerl: no task has the id of these predictions: {some}", file=sys.stderr)
         print(f"{model}: {resolved} of {len(names)} resolved, {errors} infrastructure errors, {len(unknown)} unknown")
         print(f"summary: {path}")
-    return failed
+    return failed, strange

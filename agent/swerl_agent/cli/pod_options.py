@@ -16,6 +16,10 @@ from .values import checked, pair, positive
 AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
 GRADING = GradingSpec()
+GRADING_OPTIONS = {  # seconds, CPU and memory, by the prefix of their names
+    "": ("--timeout", "--cpu", "--memory"),
+    "grading-": ("--grading-timeout", "--grading-cpu", "--grading-memory"),
+}
 
 
 def add_pull_option(parser: argparse.ArgumentParser) -> None:
@@ -80,11 +84,12 @@ def add_grading_options(
     parser: argparse.ArgumentParser, prefix: str = "", *, timeout: int = GRADING.timeout_seconds
 ) -> None:
     """How grading Jobs run; `prefix` stands before names that would say nothing of gradings."""
+    seconds, cpu, memory = GRADING_OPTIONS[prefix]
     parser.add_argument(
-        f"--{prefix}timeout", type=positive, default=timeout, metavar="N", help=f"seconds for tests (default {timeout})"
+        seconds, type=positive, default=timeout, metavar="N", help=f"seconds for a task's tests (default {timeout})"
     )
-    parser.add_argument(f"--{prefix}cpu", default="1", metavar="CPU", help="CPU of a grading Pod (default 1)")
-    parser.add_argument(f"--{prefix}memory", default="2Gi", metavar="MEMORY", help="its memory (default 2Gi)")
+    parser.add_argument(cpu, default="1", metavar="CPU", help="CPU of a grading Pod (default 1)")
+    parser.add_argument(memory, default="2Gi", metavar="MEMORY", help="its memory (default 2Gi)")
     parser.add_argument(
         "--contrast",
         choices=get_args(GradingSpec.model_fields["contrast"].annotation),

@@ -23,7 +23,7 @@ from swerl_agent.tasks.row_files import QUARANTINE
 
 from .options import add_cluster_options, open_client
 from .pod_options import add_grading_options, add_pod_options, grading_settings, pod_settings
-from .task_options import add_task_options, chosen_tasks
+from .task_options import TASKS, add_task_options, chosen_tasks
 from .values import positive
 
 JOB = "swerl-tasks-check"  # name in the job label of what is created
@@ -34,7 +34,7 @@ LOGS = "logs"
 def add_parser(verbs: Any) -> None:
     """`check`."""
     parser = verbs.add_parser("check", help="every reference fix must pass, no change must fail")
-    parser.add_argument("path", type=Path, nargs="+", help="task repository, .jsonl or .parquet file, folder of them")
+    parser.add_argument("path", type=Path, nargs="+", help=TASKS)
     parser.add_argument(
         "--repeat", type=int, default=1, metavar="N", help="runs of each, to find flaky tests (default 1)"
     )
@@ -51,7 +51,7 @@ def add_parser(verbs: Any) -> None:
 
 async def check_tasks(options: argparse.Namespace) -> int:
     """Print a line per task as it is decided, then the count; 1 when any task is unfit, 3 when any is undecided."""
-    tasks = [task for path in options.path for task in chosen_tasks(options, path)]
+    tasks = chosen_tasks(options, *options.path)
     refuse_repeated(tasks, where=", ".join(map(str, options.path)))
     journal = ValidationJournal(options.output / RUNS)
     started = time.monotonic()
@@ -71,14 +71,16 @@ async def _run(
         found.append(checked)
         print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {_remark(checked)}", flush=True)
 
+    settings = grading_settings(options, jobs=options.jobs, cache=False)
+    placement = Placement.of(pod_settings(options))
     async with (
         open_client(options) as client,
         owning_lease(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
         Grader(
             client,
             lease.namespace,
-            grading_settings(options, jobs=options.jobs, cache=False),
-            placement=Placement.of(pod_settings(options)),
+            settings,
+            placement=placement,
             lease=lease,
             keep_log=partial(_keep_log, options.output / LOGS),
         ) as grader,

@@ -5,19 +5,25 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from swerl_agent.tasks import Format, Task, load_tasks
+from swerl_agent.tasks import Format, Task, TaskError, load_tasks, select
 from swerl_agent.tasks.eval_scripts import scripts_of
+from swerl_agent.tasks.importing import ImportRequest, gather
 from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.repository import TASKS_FOLDER
 from swerl_agent.tasks.row_files import SUFFIXES
-from swerl_agent.tasks.sources import RowSource
+from swerl_agent.tasks.sources import NAMES, RowSource, is_hub_name
 
 from .values import registry_rewrite
+
+TASKS = f"task repository, .jsonl or .parquet file, folder of them, or data set ({', '.join(NAMES)}, owner/name)"
 
 
 def add_task_options(parser: argparse.ArgumentParser) -> None:
     """Which tasks."""
     parser.add_argument("--format", choices=["swebench-task-repo", "jsonl"], help="default: jsonl for files")
+    parser.add_argument(
+        "--instances", action="append", default=[], metavar="ID[,ID...]", help="only these ids; repeatable"
+    )
     parser.add_argument("--filter", metavar="REGEX", help="only ids that begin with a match")
     parser.add_argument("--slice", metavar="A:B", help="python slice of the sorted ids, after the filter")
     parser.add_argument("--split", help="only tasks of this split")
@@ -47,18 +53,45 @@ def eval_scripts(options: argparse.Namespace) -> dict[str, str]:
     return scripts_of(RowSource(options.eval_scripts)) if options.eval_scripts else {}
 
 
-def chosen_tasks(options: argparse.Namespace, path: Path, *, shuffle: bool = False, seed: int = 0) -> list[Task]:
-    """The tasks at `path` that the options choose; raises TaskError."""
+def chosen_tasks(options: argparse.Namespace, *paths: Path, shuffle: bool = False, seed: int = 0) -> list[Task]:
+    """The tasks at `paths`, each a place on this machine or a data set's name, that the options choose.
+
+    Raises TaskError, also for an id of --instances that is not there.
+    """
+    tasks = [task for path in paths for task in _tasks_at(options, path)]
+    if options.instances:
+        wanted = {name for names in options.instances for name in names.split(",") if name}
+        if unknown := sorted(wanted - {task.instance_id for task in tasks}):
+            places = ", ".join(map(str, paths))
+            raise TaskError(f"{places}: no task {', '.join(unknown)}, or it is in quarantine (--instances)")
+        tasks = [task for task in tasks if task.instance_id in wanted]
+    return select(tasks, filter=options.filter, slice=options.slice, shuffle=shuffle, seed=seed)
+
+
+def known_ids(options: argparse.Namespace, *paths: Path) -> set[str]:
+    """Ids of all tasks at `paths`, chosen or not; raises TaskError."""
+    return {task.instance_id for path in paths for task in _tasks_at(options, path)}
+
+
+def _tasks_at(options: argparse.Namespace, path: Path) -> list[Task]:
+    exclude = read_quarantine(options.quarantine) if options.quarantine else set()
+    if is_hub_name(str(path)):
+        return [task for task in _downloaded(options, str(path)) if task.instance_id not in exclude]
     rows = not (path / TASKS_FOLDER).is_dir() if path.is_dir() else path.suffix in SUFFIXES
     guessed: Format = "jsonl" if rows else "swebench-task-repo"
     return load_tasks(
         path,
         options.format or guessed,
-        filter=options.filter,
-        slice=options.slice,
         split=options.split,
-        shuffle=shuffle,
-        seed=seed,
-        exclude=read_quarantine(options.quarantine) if options.quarantine else (),
+        exclude=exclude,
         registry_rewrite=options.registry_rewrite,
     )
+
+
+def _downloaded(options: argparse.Namespace, name: str) -> list[Task]:
+    malformed: list[TaskError] = []
+    request = ImportRequest(purpose="evaluation", registry_rewrite=options.registry_rewrite)
+    entries = gather([RowSource(name, split=options.split)], request, malformed.append)
+    if malformed:
+        raise TaskError(f"{len(malformed)} malformed rows, the first: {malformed[0]} (`swerl tasks import` says more)")
+    return [entry.task for entry in entries]

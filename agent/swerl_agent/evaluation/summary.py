@@ -20,6 +20,7 @@ from swerl_agent.storage import write_atomic
 
 from .records import RESULTS, ResultsError, SampleId, SampleRecord, SampleRecords
 
+HARNESS_KINDS = ("submitted", "completed", "resolved", "unresolved", "empty_patch", "error")
 Z = 1.959964  # standard normal quantile of a 95 % interval
 
 
@@ -63,9 +64,29 @@ def summarise(
         "avg_elapsed_s": round(fmean(record.elapsed for record in valid), 1) if valid else 0.0,
         "exit_statuses": dict(sorted(Counter(record.exit_status for record in records).items())),
         "verdicts": dict(sorted(Counter(record.verdict for record in valid if record.verdict).items())),
+        **_harness_ids(records),
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         "args": dict(arguments),
     }
+
+
+def _harness_ids(records: Iterable[SampleRecord]) -> dict[str, list[str]]:
+    """Ids under the harness's names, by the samples that `predictions` has the patches of."""
+    ids: dict[str, list[str]] = {f"{kind}_ids": [] for kind in HARNESS_KINDS}
+    for record in _first_samples(records):
+        kind = "error" if not record.valid else "empty_patch" if record.patch_source is None else "completed"
+        outcome = {"completed": "resolved" if record.resolved else "unresolved"}.get(kind)
+        for each in filter(None, ("submitted", kind, outcome)):
+            ids[f"{each}_ids"].append(record.instance_id)
+    return ids
+
+
+def _first_samples(records: Iterable[SampleRecord]) -> Iterable[SampleRecord]:
+    """Each task's first valid sample, its first sample where none is valid."""
+    first: dict[str, SampleRecord] = {}
+    for record in sorted(records, key=lambda record: (not record.valid, record.sample_id)):
+        first.setdefault(record.instance_id, record)
+    return sorted(first.values(), key=lambda record: record.instance_id)
 
 
 def write(
@@ -85,9 +106,7 @@ def predictions(
     """
     found: dict[str, dict[str, str]] = {}
     known = {} if read is None else read
-    for record in sorted(records, key=lambda record: (not record.valid, record.sample_id)):
-        if record.instance_id in found:
-            continue
+    for record in _first_samples(records):
         if record.run_dir not in known:
             known[record.run_dir] = _patch(folder / record.run_dir) if record.run_dir else ""
         row = {"model_name_or_path": model, "instance_id": record.instance_id, "model_patch": known[record.run_dir]}

@@ -116,10 +116,12 @@ class ReportFolder:
         folder = self._folder(prediction)
         write_atomic({folder / SCRIPT: [_bytes(eval_script)], folder / LOG: [log]}, durable=False)
 
-    def summarise(self, model: str, reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> Path:
+    def summarise(
+        self, model: str, reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str], total: int
+    ) -> Path:
         """Write the run's summary, with the harness's names; its path."""
         path = self.root / f"{_safe(model)}.json"
-        write_atomic({path: [_indented(summary(reports, unknown)).encode()]})
+        write_atomic({path: [_indented(summary(reports, unknown, total)).encode()]})
         return path
 
     def _folder(self, prediction: Prediction) -> Path:
@@ -139,23 +141,29 @@ def instance_report(patch: str, verdict: Verdict) -> dict[str, Any]:
     return {**known, **said.pop("report"), "patch_exists": bool(patch), **said}
 
 
-def summary(reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str]) -> dict[str, Any]:
-    """Counts and ids over an instance's reports; `unknown` are predictions without a known task."""
+def summary(
+    reports: Mapping[str, Mapping[str, Any]], unknown: Sequence[str], total: int | None = None
+) -> dict[str, Any]:
+    """Counts and ids over instances' reports; `unknown`: predictions without a known task; `total`: tasks chosen."""
+    completed = [name for name, report in reports.items() if _graded(report)]
     ids = {
+        "submitted_ids": [*reports, *unknown],
+        "completed_ids": completed,
         "resolved_ids": [name for name, report in reports.items() if report["resolved"]],
-        "unresolved_ids": [name for name, report in reports.items() if not report["resolved"] and _graded(report)],
+        "unresolved_ids": [name for name in completed if not reports[name]["resolved"]],
         "empty_patch_ids": [name for name, report in reports.items() if not report["patch_exists"]],
         "error_ids": [name for name, report in reports.items() if report["status"] == "infra_error"],
         "tampering_ids": [name for name, report in reports.items() if report.get("tampering")],
         "unwitnessed_ids": [name for name, report in reports.items() if _by_the_log_alone(report)],
         "unknown_ids": list(unknown),
     }
-    counts = {
-        "submitted_instances": len(reports) + len(unknown),
-        "completed_instances": len(ids["resolved_ids"]) + len(ids["unresolved_ids"]),
-        **{name.replace("_ids", "_instances"): len(each) for name, each in ids.items()},
+    counts = {name.replace("_ids", "_instances"): len(each) for name, each in ids.items()}
+    return {
+        "total_instances": total if total is not None else counts["submitted_instances"],
+        **counts,
+        **{name: sorted(each) for name, each in ids.items()},
+        "schema_version": 2,
     }
-    return {**counts, **{name: sorted(each) for name, each in ids.items()}, "schema_version": 2}
 
 
 def _graded(report: Mapping[str, Any]) -> bool:

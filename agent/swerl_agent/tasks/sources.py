@@ -71,6 +71,18 @@ def hub_id(text: str) -> str:
     return NAMES.get(text.lower(), text)
 
 
+def is_hub_name(text: str) -> bool:
+    """Whether `text`, where nothing on this machine has this path, names a data set."""
+    path = Path(text)
+    if path.exists():
+        return False
+    return text.lower() in NAMES or bool(_is_id(text) and not path.parent.exists())
+
+
+def _is_id(text: str) -> bool:
+    return bool(_ID.match(text)) and not text.endswith(SUFFIXES)
+
+
 def _numbered(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[UnreadRow]:
     return (UnreadRow(f"{name}: row {number}", partial(dict, row)) for number, row in enumerate(rows))
 
@@ -92,7 +104,7 @@ def _from_disk(source: RowSource, path: Path) -> Iterable[Mapping[str, Any]]:
 
 def _from_hub(source: RowSource) -> Iterable[Mapping[str, Any]]:
     name, split = hub_id(source.text), source.hub_split
-    if not _ID.match(name) or name.endswith(SUFFIXES):
+    if not _is_id(name):
         raise TaskError(f"{source.text}: no such file or folder, and no Hugging Face id (owner/name)")
     library = _library(name)
     try:

@@ -71,6 +71,20 @@ def test_what_infrastructure_ended_enters_no_rate() -> None:
     assert summary["pass_at_k"]["2"]["rate"] == 1.0
 
 
+def test_ids_have_the_names_of_the_harness() -> None:
+    empty = replace(BAD, instance_id="c__c-1", sample=0, patch_source=None)
+    summary = summarise([GOOD, BAD, LOST, empty], model="m", data="d", arguments={})
+    ids = {name.removesuffix("_ids"): found for name, found in summary.items() if name.endswith("_ids")}
+    assert ids == {
+        "submitted": ["a__a-1", "b__b-1", "c__c-1"],
+        "completed": ["a__a-1"],
+        "resolved": ["a__a-1"],
+        "unresolved": [],
+        "empty_patch": ["c__c-1"],
+        "error": ["b__b-1"],
+    }
+
+
 def test_predictions_hold_patches_byte_by_byte(tmp_path: Path) -> None:
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "patch.diff").write_bytes(b"-a\r\n+\xff\r\n")

@@ -94,7 +94,9 @@ def test_the_summary_holds_every_prediction_once(tmp_path: Path) -> None:
         "d": Verdict("unresolved"),
     }
     reports = {name: folder.write(Prediction(name, "m", "" if name == "d" else "x"), v) for name, v in verdicts.items()}
-    counted = summary(reports, ["e"])
+    counted = summary(reports, ["e"], total=9)
+    assert (counted["total_instances"], counted["submitted_ids"]) == (9, ["a", "b", "c", "d", "e"])
+    assert counted["completed_ids"] == ["a", "b"]
     assert counted["submitted_instances"] == 5
     assert counted["completed_instances"] == 2
     kinds = ("resolved", "unresolved", "error", "empty_patch", "unknown", "tampering")

@@ -1,0 +1,45 @@
+"""Option names of eval_swe.py, run_minisweagent_eval and the SWE-bench harness, answered with those of here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+# Old option -> what to give instead, by the command that does its work.
+EVALUATION = {
+    "--data": "the first argument, without an option name",
+    "--dataset": "the first argument, without an option name",
+    "--subset": "the first argument: verified, lite, swe-gym, owner/name or a file",
+    "--data-source": "no option: each row names its data set; `swerl tasks import --data-source` writes it",
+    "--api-base": "--engine URL with --api chat-completions",
+    "--sglang-url": "--engine URL",
+    "--api-key": "--api-key-env VARIABLE, which names an environment variable",
+    "--output-dir": "--output FOLDER",
+    "--env-server-url": "no option: sandboxes are Pods of the cluster in the kubeconfig",
+    "--swe-config": "--prompts FILE",
+    "--config": "--prompts FILE",
+    "--max-concurrent": "--workers N",
+    "--max-instances": "--slice 0:N",
+    "--redo-existing": "--redo all",
+}
+GRADING = {
+    "--predictions_path": "the first argument, without an option name; --gold grades reference fixes",
+    "--predictions-path": "the first argument, without an option name; --gold grades reference fixes",
+    "--dataset_name": "--tasks SOURCE",
+    "--dataset": "--tasks SOURCE",
+    "--instance_ids": "--instances ID,ID",
+    "--instance-ids": "--instances ID,ID",
+    "--max_workers": "--jobs N",
+    "--max-workers": "--jobs N",
+    "--run_id": "--output FOLDER",
+    "--report_dir": "--output FOLDER",
+}
+COMMANDS: Mapping[tuple[str, ...], Mapping[str, str]] = {("eval", "run"): EVALUATION, ("grade",): GRADING}
+
+
+def former_names(arguments: Sequence[str]) -> list[str]:
+    """A line for each option that has another name here, in the order given."""
+    for command, names in COMMANDS.items():
+        if tuple(arguments[: len(command)]) == command:
+            options = [argument.partition("=")[0] for argument in arguments[len(command) :]]
+            return [f"{each} is here: {names[each]}" for each in dict.fromkeys(options) if each in names]
+    return []

@@ -1,0 +1,162 @@
+"""Which tasks and Pods the options choose, and what is answered to names that are not options here."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from swerl_agent.cli import main, parser
+from swerl_agent.cli.former_names import COMMANDS
+from swerl_agent.cli.pod_options import grading_settings, pod_settings, sandbox_settings
+from swerl_agent.grading import Verdict
+from swerl_agent.tasks import Task
+from swerl_agent.tasks.sources import is_hub_name
+
+ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
+RUN = ["eval", "run", "tasks", "--output", "out", *ENGINE]
+ROW = {
+    "repo": "kit/kit",
+    "base_commit": "a" * 40,
+    "problem_statement": "It breaks.",
+    "patch": "diff --git a/x b/x\n",
+    "eval_script": "true",
+    "FAIL_TO_PASS": ["t::a"],
+    "image": "swe-rl/task-kit:1",
+}
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(ROW | {"instance_id": f"kit__kit-{n}"}) + "\n" for n in range(4)))
+    return path
+
+
+@pytest.fixture
+def graded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Ids and patches that `swerl grade` had graded, each resolved."""
+    asked: list[tuple[str, str]] = []
+
+    class Noting(nullcontext[None]):
+        def __init__(self, *what: Any, **how: Any) -> None:
+            super().__init__()
+
+        async def grade(self, task: Task, patch: str, *, fresh: bool) -> Verdict:
+            asked.append((task.instance_id, patch))
+            return Verdict("resolved")
+
+    opened = nullcontext(SimpleNamespace(namespace="n"))
+    for name in ("open_client", "owning_lease"):
+        monkeypatch.setattr(f"swerl_agent.cli.grade.{name}", lambda *what, **how: opened)
+    monkeypatch.setattr("swerl_agent.cli.grade.Grader", Noting)
+    return asked
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_instances_are_chosen_by_id(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "list", str(tasks), "--instances", "kit__kit-3,kit__kit-0", "--instances", "kit__kit-1"]) == 0
+    assert listed(capsys) == ["kit__kit-0", "kit__kit-1", "kit__kit-3"]
+    assert main(["tasks", "list", str(tasks), "--instances", "kit__kit-1,kit__kit-9"]) == 2
+    assert "no task kit__kit-9, or it is in quarantine (--instances)" in capsys.readouterr().err
+
+
+def test_a_data_set_is_known_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [ROW | {"instance_id": f"kit__kit-{n}"} for n in (2, 1)]
+    monkeypatch.setattr("swerl_agent.tasks.sources._from_hub", lambda source: rows)
+    monkeypatch.chdir(tmp_path)
+    assert main(["tasks", "list", "verified", "--slice", "0:1"]) == 0
+    assert listed(capsys) == ["kit__kit-1"]
+    assert main(["tasks", "list", "SWE-bench/SWE-bench_Lite"]) == 0
+    assert len(listed(capsys)) == 2
+    del rows[0]["patch"]
+    assert main(["tasks", "list", "verified"]) == 2
+    assert "1 malformed rows, the first: " in capsys.readouterr().err
+
+
+def test_a_misspelt_path_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tasks").mkdir()
+    names = ["tasks/trian", "train.jsonl", "rows/train.jsonl", "/tasks/train", "a/b/c", "tasks", "verifed"]
+    assert [name for name in names if is_hub_name(name)] == []
+    assert is_hub_name("SWE-Gym/SWE-Gym") and is_hub_name("Verified")
+
+
+def test_gold_patches_of_the_chosen_tasks_are_graded(tasks: Path, tmp_path: Path, graded: list[Any]) -> None:
+    command = ["grade", "--gold", "--tasks", str(tasks), "--slice", "0:2", "--output", str(tmp_path / "out")]
+    assert main(command) == 0
+    assert graded == [(f"kit__kit-{n}", ROW["patch"]) for n in (0, 1)]
+    summary = json.loads((tmp_path / "out/gold.json").read_text())
+    assert (summary["total_instances"], summary["resolved_ids"]) == (2, ["kit__kit-0", "kit__kit-1"])
+
+
+def test_predictions_of_no_task_are_wrong_input_and_those_not_chosen_are_left(
+    tasks: Path, tmp_path: Path, graded: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictions = tmp_path / "preds.json"
+    command = ["grade", str(predictions), "--tasks", str(tasks), "--output", str(tmp_path / "out")]
+    rows = [{"instance_id": f"kit__kit-{n}", "model_patch": "x"} for n in (1, 2)]
+    predictions.write_text(json.dumps(rows))
+    assert main([*command, "--instances", "kit__kit-2"]) == 0
+    assert graded == [("kit__kit-2", "x")]
+    predictions.write_text(json.dumps([*rows, {"instance_id": "other", "model_patch": "x"}]))
+    assert main(command) == 2
+    assert "no task has the id of these predictions: other" in capsys.readouterr().err
+    assert graded[1:] == [("kit__kit-1", "x")], "the others are graded"
+
+
+PODS = ["--workdir", "/src", "--runtime-class", "gvisor", "--pull-secret", "hub", "--node-selector", "pool=a"]
+
+
+def test_pods_of_an_evaluation_are_options() -> None:
+    plain = parser().parse_args(RUN)
+    assert sandbox_settings(plain).resources.limits["memory"] == "4Gi"
+    assert grading_settings(plain, "grading_", jobs=4).contrast == "always"
+    words = ["--sandbox-memory", "8Gi", "--grading-cpu", "2", "--grading-timeout", "60", "--contrast", "never"]
+    options = parser().parse_args([*RUN, *PODS, *words])
+    sandbox, grading = sandbox_settings(options), grading_settings(options, "grading_", jobs=4)
+    assert (sandbox.workdir, sandbox.runtime_class_name, sandbox.pull_secrets) == ("/src", "gvisor", ["hub"])
+    assert (sandbox.node_selector, sandbox.resources.requests["memory"]) == ({"pool": "a"}, "8Gi")
+    assert sandbox.resources.limits == {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi"}
+    assert (grading.resources.limits["cpu"], grading.timeout_seconds, grading.contrast) == ("2", 60, "never")
+
+
+@pytest.mark.parametrize("command", [["grade", "p.json", "--tasks", "t"], ["tasks", "check", "t"]])
+def test_pods_of_gradings_are_options(command: list[str]) -> None:
+    options = parser().parse_args([*command, *PODS, "--contrast", "never", "--timeout", "60"])
+    assert pod_settings(options).pull_secrets == ["hub"]
+    assert grading_settings(options, jobs=2).timeout_seconds == 60
+
+
+def test_an_invalid_value_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grade", "--gold", "--tasks", str(tasks), "--kubeconfig", "/nowhere", "--workdir", "src"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("swerl: ")]
+    assert "invalid sandbox options: workdir" in line
+
+
+def test_names_of_other_programs_are_answered_with_those_of_here(capsys: pytest.CaptureFixture[str]) -> None:
+    old = ["--data", "x.jsonl", "--api-base=http://h/v1", "--max-concurrent", "8", "--temperature", "0"]
+    assert main(["eval", "run", *old]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "swerl: --data is here: the first argument, without an option name",
+        "swerl: --api-base is here: --engine URL with --api chat-completions",
+        "swerl: --max-concurrent is here: --workers N",
+    ]
+    assert main(["grade", "--predictions_path", "gold", "--max_workers", "4"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_no_option_of_here_is_taken_for_another_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, names in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        shown = capsys.readouterr().out.replace(",", " ").split()
+        assert not set(names) & set(shown)
