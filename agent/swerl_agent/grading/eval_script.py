@@ -17,9 +17,12 @@ _OUTCOMES = ("PASSED", "FAILED")
 MAX_LINES = 500_000  # different ones of a log
 _VARIABLE = "SWEBENCH_TEST_EXIT_CODE"
 
-# What makes test runs load the witness; it is put right before the tests, after whatever the script sets itself.
+# What makes test runs load the witness; it is put right before the tests, after whatever the script sets itself. First
+# it announces to process 1 that the tests begin, and waits until that has killed what installation steps left running.
 _SUMMON = (
-    '[ -z "${SWERL_WITNESS_CODE:-}" ] || export SWERL_WITNESS="$SWERL_WITNESS_FOLDER"'
+    '[ -z "${SWERL_WITNESS_FOLDER:-}" ] ||'
+    ' { printf . > "$SWERL_WITNESS_FOLDER/gate"; read -r _ < "$SWERL_WITNESS_FOLDER/opened"; };'
+    ' [ -z "${SWERL_WITNESS_CODE:-}" ] || export SWERL_WITNESS="$SWERL_WITNESS_FOLDER"'
     ' SWERL_WITNESS_PYTHONPATH="${PYTHONPATH:-}" SWERL_WITNESS_PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-}"'
     ' PYTHONPATH="%s$SWERL_WITNESS_CODE${PYTHONPATH:+:$PYTHONPATH}"'
     ' PYTEST_ADDOPTS="-p swerl_witness ${PYTEST_ADDOPTS:-}"'

@@ -51,6 +51,10 @@ class Report:
     scrubbed: str = ""  # what became of objects later than HEAD, in the words of `scrub_history.sh`
     applied: str = ""  # the program that applied the patch
     isolation: str = ""  # proved | unproved | unknown | reached <targets>
+    test_starts: int = 0  # how often something announced that the tests begin: once, by the eval script
+    ended: tuple[
+        str, ...
+    ] = ()  # names of processes that the script had left when its tests began, and that were killed
     oom_kills: int = 0  # processes of the Pod that the kernel killed at its memory limit
     files: Mapping[str, TestFile] = field(default_factory=dict)  # of the task's tests, by path
 
@@ -108,7 +112,9 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         scrubbed="".join(_words(signed, b"scrubbed ")),
         applied="".join(_words(signed, b"applied ")),
         isolation="".join(_words(signed, b"isolation ")),
-        oom_kills=int(digits) if (digits := "".join(_words(signed, b"oom "))).isdecimal() else 0,
+        test_starts=_count(signed, b"starts "),
+        ended=tuple(dict.fromkeys(_words(signed, b"ended "))),
+        oom_kills=_count(signed, b"oom "),
         files=_files(signed),
     )
 
@@ -125,6 +131,11 @@ def _joined(head: bytes, tail: bytes, total: int) -> bytes:
 
 def _words(signed: Sequence[tuple[bytes, bytes, bytes]], kind: bytes) -> tuple[str, ...]:
     return tuple(line.removeprefix(kind).decode("utf-8", "replace") for line, _, _ in signed if line.startswith(kind))
+
+
+def _count(signed: Sequence[tuple[bytes, bytes, bytes]], kind: bytes) -> int:
+    digits = "".join(_words(signed, kind))
+    return int(digits) if digits.isdecimal() else 0
 
 
 def _body(signed: Sequence[tuple[bytes, bytes, bytes]], name: bytes) -> bytes:

@@ -21,7 +21,7 @@ printf 'swerl-grading %s\n' "$nonce"
 
 base=$1 tree=$2 limit=$3 sessions=$4 payload=$5
 scratch=$(mktemp -d)
-began=0 ended=0 start=${EPOCHREALTIME/,/.}
+began=0 ended=0 starts=0 prober= evaluation= start=${EPOCHREALTIME/,/.}
 for name in eval.sh patch.diff tests.diff targets protected reserved exempt named closed; do cat "$payload/$name".* > "$scratch/$name"; done
 mapfile -t globs < <(grep -v '[()|]' "$scratch/protected")
 mapfile -t odd < <(grep '[()|]' "$scratch/protected")
@@ -49,7 +49,7 @@ settled() { echo >&"$there"; exec "$@" {there}>&-; }
 keep() {
   local part
   mkdir "$scratch/witness"
-  mkfifo "$scratch/output" "$scratch/there" "$scratch/witness/record"
+  mkfifo "$scratch/output" "$scratch/there" "$scratch/witness/record" "$scratch/witness/gate" "$scratch/witness/opened"
   for ((part = 0; part < sessions; part++)); do mkfifo "$scratch/witness/key.$part"; done
   for part in head tail test_record; do : > "$scratch/$part"; done
   exec {head_in}> "$scratch/head" {tail_in}> "$scratch/tail" {test_record_in}> "$scratch/test_record"
@@ -72,10 +72,10 @@ keep() {
 
 # Kill all but this process and the keepers, until nothing is left to kill.
 declare -A keepers=()
+exec {never}<> <(:) # nothing is ever read from it
 kill_the_rest() {
   [ $$ = 1 ] || return 0
-  local round path pid left never
-  exec {never}<> <(:)
+  local round path pid left
   for ((round = 0; round < 200; round++)); do
     left=
     for path in /proc/[0-9]*; do
@@ -84,6 +84,42 @@ kill_the_rest() {
     done
     [ -z "$left" ] && return
     read -rt 0.01 -u "$never"
+  done
+}
+
+# Kill what neither the eval script nor the probe runs: installation steps leave nothing that the tests meet.
+kill_strays() {
+  [ $$ = 1 ] || return 0
+  local round path pid parent line left
+  for ((round = 0; round < 200; round++)); do
+    left=
+    for path in /proc/[0-9]*; do
+      pid=${path##*/} parent=${path##*/}
+      [[ $pid != 1 && -z ${keepers[$pid]+x} ]] || continue
+      while [[ -n $parent && $parent != [01] && $parent != "$evaluation" && $parent != "$prober" ]]; do
+        read -r line < "/proc/$parent/stat" || line=
+        line=${line##*) } line=${line#* } parent=${line%% *}
+      done
+      [[ $parent == [01] ]] || continue
+      read -r line < "$path/comm" || continue
+      kill -9 "$pid" && left=1 && printf 'swerl-grading %s ended %q\n' "$nonce" "$line"
+    done
+    [ -z "$left" ] && return
+    read -rt 0.01 -u "$never"
+  done 2> /dev/null
+}
+
+# The script announces where its tests begin. Its installation steps have ended then: what they left is killed, the keys
+# are handed out, and the script continues. Code of the patch that announces it, too, makes the count exceed one.
+open_gate() {
+  local number word
+  while kill -0 "$evaluation" 2> /dev/null; do
+    word= # where time is up at the same moment, `read` fails but has read
+    read -rt 0.05 -n 1 -u "$gate" word || [ -n "$word" ] || continue
+    ((++starts > 1)) && continue
+    kill_strays
+    for number in "${!keys[@]}"; do echo "$number ${keys[$number]}" >&"${pipes[number]}"; done
+    echo >&"$opened"
   done
 }
 
@@ -105,6 +141,7 @@ finish() { # stage, exit code
   for key in "${keys[@]}"; do printf 'swerl-grading %s key %s\n' "$nonce" "$key"; done
   section test_record "$test_record"
   printf 'swerl-grading %s isolation %s\n' "$nonce" "$isolation"
+  printf 'swerl-grading %s starts %s\n' "$nonce" "$starts"
   printf 'swerl-grading %s oom %s\n' "$nonce" "$(out_of_memory)"
   printf 'swerl-grading %s end stage=%s exit=%s began=%s ended=%s total=%s\n' \
     "$nonce" "$1" "$2" "${began/,/.}" "${ended/,/.}" "$total"
@@ -121,6 +158,7 @@ start_probe() {
     exec {output}>&- {record}>&- {done}<&- {head}<&- {tail}<&- {test_record}<&-
     exec "${shield[@]}" bash -c 'bash "$@"; echo "end $?"' probe "$payload/probe.sh.000" "${words[@]}" 2> /dev/null
   )
+  prober=$!
 }
 
 read_probe() { # seconds to wait for its next line
@@ -208,17 +246,20 @@ place_overlay 2>> "$scratch/git" || failed restore_failed 1
 [ -z "$await_probe" ] || read_probe 30
 for number in "${!keys[@]}"; do # one pipe per session: what reads it has that session's key, and no other
   exec {pipe}<> "$scratch/witness/key.$number"
-  echo "$number ${keys[$number]}" >&"$pipe"
   pipes+=("$pipe")
 done
+exec {gate}<> "$scratch/witness/gate" {opened}<> "$scratch/witness/opened"
 unset GIT_CONFIG_NOSYSTEM GIT_CONFIG_GLOBAL GIT_ATTR_NOSYSTEM GIT_TERMINAL_PROMPT
 export TZ=UTC PYTHONHASHSEED=0 SWERL_WITNESS_FOLDER=$scratch/witness SWERL_WITNESS_CODE=$payload/witness
 began=$EPOCHREALTIME
 (
   exec 1>&"$output" 2>&1 < /dev/null {output}>&- {record}>&- {done}<&- {head}<&- {tail}<&- {test_record}<&-
-  for pipe in "${pipes[@]}" "$probing"; do exec {pipe}<&-; done
+  for pipe in "${pipes[@]}" "$probing" "$gate" "$opened"; do exec {pipe}<&-; done
   exec timeout -k 5 "$limit" "${shield[@]}" bash "$scratch/eval.sh"
-)
+) &
+evaluation=$!
+open_gate
+wait "$evaluation"
 code=$?
 ended=$EPOCHREALTIME
 [ "$isolation" != unknown ] || read_probe 0.01

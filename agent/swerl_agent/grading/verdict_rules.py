@@ -86,7 +86,7 @@ def _facts(outcome: Report, failures: int) -> dict[str, Any]:
         "scrubbed": outcome.scrubbed,
         "applied": outcome.applied,
         "retries": failures,
-    }
+    } | ({"ended": list(outcome.ended)} if outcome.ended else {})
 
 
 def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
@@ -182,7 +182,8 @@ def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: 
     doubtful = [test for test in doubly_reported(task, outcome.log) if not (seen and _two_tests(test, task, witness))]
     double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
     forged = _forged(task, report, witness, whole=not outcome.left_out) if seen else []
-    return [*witness.alarms, *double, *forged]
+    early = ["code of the patch announced the start of the tests"] if outcome.test_starts > 1 else []
+    return [*witness.alarms, *early, *double, *forged]
 
 
 def _two_tests(test: str, task: Task, witness: TestRecord) -> bool:

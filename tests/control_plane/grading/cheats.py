@@ -74,6 +74,20 @@ if os.fork() == 0:
         time.sleep(0.02)
     os._exit(0)
 """
+LEFT = f"""
+import os, sys, time
+if "pytest" not in sys.modules and os.fork() == 0:
+    os.setsid()
+    while True:
+        os.write(1, {PASSED.encode()!r} + b">>>>> End Test Output\\n")
+        time.sleep(0.02)
+"""
+ANNOUNCES = """
+import glob
+for gate in glob.glob("/tmp/*/witness/gate"):
+    with open(gate, "w") as file:
+        file.write("x")
+"""
 SIGNS = f"""
 import os, re
 found = "0" * 36
@@ -242,6 +256,12 @@ CHEATS = {
     ),
     "shims by the package": imported(
         INSTALL_SHIMS, "pytest was run without its witness", before="/usr/bin/python3 -c 'import calc'"
+    ),
+    "daemon of an installation step": imported(
+        LEFT, "FAIL_TO_PASS 0/1|both as passed and as failed", before="/usr/bin/python3 -c 'import calc'; sleep 1"
+    ),
+    "announces the tests itself": imported(
+        ANNOUNCES, "announced the start of the tests", before="/usr/bin/python3 -c 'import calc'"
     ),
     # result lines
     "prints result lines": Cheat({"calc.py": PRINTS}, "both as passed and as failed"),

@@ -42,6 +42,49 @@ def test_no_line_of_a_script_ends_it_early(repository: Path, tmp_path: Path) -> 
     assert between.splitlines()[: len(lines) + 1] == [*lines, "last"]
 
 
+LEAVES = """python3 -c '
+import os, time
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        print(os.getpid(), file=open("left", "w"), flush=True)
+        time.sleep(60)
+'
+until [ -s left ]; do sleep 0.1; done
+sleep 60 & own=$!
+"""
+SHOWN = "ls -d /proc/$(cat left) /proc/$own 2> /dev/null | wc -l"
+
+
+def test_processes_of_installation_steps_end_before_the_tests(repository: Path, tmp_path: Path) -> None:
+    script = f"{LEAVES}{SHOWN}\n: '{START}'\n{SHOWN}; ls -d /proc/$own\n: '{END}'\n"
+    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=ALONE)
+    before, after, own = report.log.split()[:3]
+    assert (before, after) == (b"2", b"1") and own.startswith(b"/proc/"), "a job of the script itself continues"
+    assert (report.ended, report.test_starts) == (("python3",), 1)
+
+
+def test_an_announcement_by_other_code_is_counted(repository: Path, tmp_path: Path) -> None:
+    early = "printf . > $SWERL_WITNESS_FOLDER/gate"
+    script = f"{early}\n: '{START}'\necho tests\n: '{END}'\n"
+    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=ALONE)
+    assert report.test_starts == 2
+
+
+def test_no_key_exists_before_the_tests_begin(repository: Path, tmp_path: Path) -> None:
+    steal = "timeout 1 cat $SWERL_WITNESS_FOLDER/key.0 && echo stolen"
+    script = f"{steal}\n: '{START}'\ntimeout 5 head -n 1 $SWERL_WITNESS_FOLDER/key.0\n: '{END}'\n"
+    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=ALONE)
+    assert b"stolen" not in report.log
+    assert report.keys[0].encode() in report.log
+
+
+def test_tests_can_be_interrupted(repository: Path, tmp_path: Path) -> None:
+    script = "python3 -c 'import signal; print(signal.getsignal(signal.SIGINT))'"
+    report = grade(repository, tmp_path / "p", patch="", script=script, under=ALONE)
+    assert b"default_int_handler" in report.log
+
+
 def test_protected_files_are_put_back_and_new_ones_removed(repository: Path, tmp_path: Path) -> None:
     patch = diff_of(
         repository,

@@ -131,7 +131,7 @@ def run(repository: Path, payload: Path, command: str, patch: str = "", before: 
 
 
 @pytest.mark.parametrize("workers", ["", "-n 2"])
-def test_pytest_run_is_witnessed_invisibly(repository: Path, tmp_path: Path, workers: str) -> None:
+def test_pytest_run_sees_nothing_of_its_witness(repository: Path, tmp_path: Path, workers: str) -> None:
     (repository / "t.py").write_text(PYTEST_TESTS)
     report = run(repository, tmp_path / "p", f"{sys.executable} -m pytest -rA {workers} t.py")
     seen = witnessed(report, "pytest")
@@ -186,7 +186,7 @@ def checked(repository: Path) -> Path:
         ("python3 -m unittest -v tests.checks", DIRECT),
     ],
 )
-def test_unittest_run_is_witnessed_invisibly(checked: Path, tmp_path: Path, command: str, more: str) -> None:
+def test_unittest_run_sees_nothing_of_its_witness(checked: Path, tmp_path: Path, command: str, more: str) -> None:
     (checked / "tests/checks.py").write_text(CHECKS + more)
     (checked / "tests/runtests.py").write_text(f"#!{sys.executable}\n{RUNNER}")
     (checked / "tests/runtests.py").chmod(0o755)
