@@ -19,7 +19,7 @@ from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol, agent_protocol
 from .proxy import environment_proxy
 from .request import EpisodeRequest, StepScoring
-from .retokenization import RetokenizationError, answer_tokens, retokenize
+from .retokenization import RetokenizationError, answer_tokens, cut_answers, retokenize
 from .served import check_served
 from .token_segment import TokenSegment, training_segments
 from .tokenizer_folder import TokenizerError
@@ -61,6 +61,7 @@ __all__ = [
     "answer_tokens",
     "artifact_prefix",
     "check_served",
+    "cut_answers",
     "environment_proxy",
     "find_actions",
     "has_patch",

@@ -8,7 +8,7 @@ Token-in/token-out does not use this module: retokenized text may yield other to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from .parsing import THOUGHT
 from .token_segment import TokenSegment
@@ -19,14 +19,24 @@ class RetokenizationError(ValueError):
     """The conversation cannot be tokenized; the message names the place."""
 
 
+def cut_answers(tokenizer: HFTokenizer, segments: Iterable[TokenSegment]) -> set[str]:
+    """Texts of sampled answers that no sampled token ends, since their length cut them."""
+    sampled = [segment.tokens[start:end] for segment in segments for _, start, end in segment.answers]
+    return {tokenizer.decode(ids) for ids in sampled if ids and ids[-1] not in tokenizer.stop_token_ids}
+
+
 def retokenize(
-    tokenizer: HFTokenizer, messages: Sequence[Mapping[str, str]], *, max_context: int | None = None
+    tokenizer: HFTokenizer,
+    messages: Sequence[Mapping[str, str]],
+    *,
+    max_context: int | None = None,
+    cut: Container[str] = (),
 ) -> list[TokenSegment]:
     """The segments of a conversation (roles system, user, tool, assistant).
 
     Messages after the last answer are left out. The first answer whose context exceeds `max_context` tokens, and all
-    that follows it, are left out too. Raises RetokenizationError, and TokenizerError when the chat template refuses the
-    messages.
+    that follows it, are left out too. The token that ends an answer in `cut` is not trained. Raises
+    RetokenizationError, and TokenizerError when the chat template refuses the messages.
     """
     segments: list[TokenSegment] = []
     step = 0
@@ -40,7 +50,9 @@ def retokenize(
             if max_context is not None and len(context) > max_context:
                 break
             following = messages[position + 1]["role"] if position + 1 < len(messages) else "user"
-            _answer(segments, context, answer_tokens(tokenizer, message["content"], following), step)
+            content = message["content"]
+            answer = answer_tokens(tokenizer, content, following)
+            _answer(segments, context, answer, step, trained=len(answer) - (content in cut))
             step += 1
     return segments
 
@@ -57,8 +69,11 @@ def answer_tokens(tokenizer: HFTokenizer, text: str, following: str) -> list[int
     return [*tokenizer.said(text), tokenizer.tool_end_id if following == "tool" else tokenizer.turn_end_id]
 
 
-def _answer(segments: list[TokenSegment], context: list[int], answer: list[int], step: int) -> None:
-    """Append the answer to the newest segment if its context extends that segment, else to a new one."""
+def _answer(segments: list[TokenSegment], context: list[int], answer: list[int], step: int, *, trained: int) -> None:
+    """Append the answer to the newest segment if its context extends that segment, else to a new one.
+
+    Its first `trained` tokens are trained.
+    """
     known = segments[-1].tokens if segments else None
     if known is None or context[: len(known)] != known:
         segments.append(TokenSegment(prompt_length=len(context)))
@@ -67,5 +82,5 @@ def _answer(segments: list[TokenSegment], context: list[int], answer: list[int],
     read = context[len(known) :]
     start = len(known) + len(read)
     segment.tokens += [*read, *answer]
-    segment.loss_mask += [0] * len(read) + [1] * len(answer)
-    segment.answers.append((step, start, start + len(answer)))
+    segment.loss_mask += [0] * len(read) + [1] * trained + [0] * (len(answer) - trained)
+    segment.answers.append((step, start, start + trained))

@@ -86,6 +86,8 @@ class Judge:
                 return None, f"no vote in {self.spec.timeout_seconds:g} s"
             except EngineError as error:
                 return None, str(error)
+        if generation.finish_reason == "length":  # what it quoted so far is not its score
+            return None, f"the vote was cut off after {room} tokens (judge.maxTokens, judge.contextTokens)"
         vote = parse_vote(self._tokenizer.decode(generation.output_ids))
         return vote, "" if vote else "the judge gave no score"
 

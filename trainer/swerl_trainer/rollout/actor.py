@@ -21,6 +21,7 @@ from swerl_agent.episode import (
     HFTokenizer,
     SGLangEngine,
     TokenSegment,
+    cut_answers,
     max_input_tokens,
     retokenize,
 )
@@ -183,7 +184,12 @@ def _encoding(job: Job, tokenizer: HFTokenizer) -> Callable[[Episode], Sequence[
     if job.spec.algorithm.encoding == "sampled":
         return None
     longest = max_input_tokens(job.spec.agent)  # of conversations that the model read whole
-    return lambda episode: retokenize(tokenizer, episode.messages, max_context=longest)
+
+    def encode(episode: Episode) -> Sequence[TokenSegment]:
+        cut = cut_answers(tokenizer, episode.segments)
+        return retokenize(tokenizer, episode.messages, max_context=longest, cut=cut)
+
+    return encode
 
 
 def policy_tokenizer(job: Job) -> HFTokenizer:

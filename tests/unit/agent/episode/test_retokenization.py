@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from swerl_agent.episode import Generation, HFTokenizer, RetokenizationError, TokenSegment, retokenize
+from swerl_agent.episode import Generation, HFTokenizer, RetokenizationError, TokenSegment, cut_answers, retokenize
 from swerl_agent.episode.transcript import Transcript
 from swerl_api import AgentSpec
 
@@ -68,6 +68,21 @@ def test_the_mask_is_the_answers_with_the_token_that_ends_them(make: Make, templ
         assert all(segment.tokens[end - 1] == tokenizer.turn_end_id for _, _, end in segment.answers)
         assert not segment.logprobs
     assert [step for segment in segments for step, _, _ in segment.answers] == [0, 1]
+
+
+def test_end_token_that_was_never_sampled_is_not_trained(make: Make) -> None:
+    tokenizer = make(QWEN_2_5)
+    sampled = TokenSegment()
+    sampled.sample(0, Generation(tokenizer.said("ls"), [-1.0] * len(tokenizer.said("ls")), "length"))
+    ended = [*tokenizer.said("cat kit.py"), tokenizer.turn_end_id]
+    sampled.sample(1, Generation(ended, [-1.0] * len(ended), "stop"))
+    cut = cut_answers(tokenizer, [sampled])
+    (segment,) = retokenize(tokenizer, conversation("ls", "kit.py", "cat kit.py", "x = 1"), cut=cut)
+    end = tokenizer.decode([tokenizer.turn_end_id])
+    assert (cut, texts(tokenizer, [segment])) == ({"ls"}, [["ls", f"cat kit.py{end}"]])
+    after = segment.answers[0][2]
+    assert (segment.tokens[after], segment.loss_mask[after]) == (tokenizer.turn_end_id, 0)
+    assert sum(segment.loss_mask) == sum(end - start for _, start, end in segment.answers)
 
 
 def test_stripped_thinking_begins_a_new_segment(make: Make) -> None:

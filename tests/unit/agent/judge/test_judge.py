@@ -53,8 +53,10 @@ class Voter:
             text = self.say(prompt, number)
         finally:
             self.running -= 1
-        ids = self.tokenizer.encode(text)[:max_new_tokens]
-        return Generation(ids, [-0.1] * len(ids), "stop")
+        ids = self.tokenizer.encode(text)
+        reason = "stop" if len(ids) <= max_new_tokens else "length"
+        ids = ids[:max_new_tokens]
+        return Generation(ids, [-0.1] * len(ids), reason)
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +112,18 @@ async def test_invalid_votes_do_not_count(judges_tokenizer: HFTokenizer, tokeniz
     assert scores[0].score == 0.0
     assert sorted(scores[0].votes, key=str) == [-1, 1, None]
     assert scores[0].error == "the judge gave no score"
+
+
+async def test_vote_cut_off_by_length_does_not_count(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
+    restated = r"The score is \boxed{1} or \boxed{-1}. " + "Point by point. " * 100
+
+    def vote(prompt: str, number: int) -> str:
+        return restated + r"\boxed{1}" if number < 2 else r"\boxed{1}"
+
+    spec = judge_spec(votes=3, max_tokens=len(judges_tokenizer.encode(restated)) - 5)
+    _, scores = await judged(Judge(Voter(judges_tokenizer, vote), judges_tokenizer, spec), tokenizer, block("ls"))
+    assert (scores[0].score, scores[0].votes) == (1.0, (None, None, 1))
+    assert "cut off" in scores[0].error
 
 
 async def test_episode_without_a_judge_has_unscored_steps(
