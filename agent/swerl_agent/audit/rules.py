@@ -14,6 +14,9 @@ _GIT = r"\bgit\b(?:\s+-[cC]\s+\S+|\s+(?!-[cC]\s)-[\w-]+(?:=\S+)?)*\s+"
 _PATH = r"\S{0,500}"  # the beginning of a path
 _INTO = r"(?:>|\btee\b(?:\s+-a)?)\s*"
 _COPIES = r"\b(?:cp|ln|mv|install|touch)\s"
+_QUOTED = r"(?:\"[^\"\\\n]{0,300}\"|'[^'\\\n]{0,300}')"
+_WORDS = re.compile(rf"{_QUOTED}(?:\s{{0,50}},\s{{0,50}}{_QUOTED}){{1,50}}")
+_WORD = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _REST = re.compile(r"[^|;&\n]*")  # of a simple command
 _HOOKS = r"(?:(?:conftest|sitecustomize|usercustomize)\.py|\.pth)\b"
 _PROGRAMS = r"(?:/usr(?:/local)?|/opt/\S{1,500}|~/\.local)?/s?bin/\S+"
@@ -60,7 +63,10 @@ RULES: Sequence[Rule] = (
     _rule(
         "git-all",
         "lists history past the base commit",
-        (_GIT + r"(?:log|rev-list|shortlog|show)\b", r"\s--(?:all|remotes|reflog|branches|tags|walk-reflogs)\b"),
+        (
+            _GIT + r"(?:log|rev-list|shortlog|show)\b",
+            r"\s(?:--(?:all|remotes|reflog|branches|tags|walk-reflogs)|(?-i:-g))\b",
+        ),
     ),
     _rule(
         "git-reflog",
@@ -83,6 +89,10 @@ RULES: Sequence[Rule] = (
         (
             _GIT + r"(?:show|checkout|cherry-pick|diff|restore)\b",
             r"\b(?:[0-9a-f]{7,40}|(?:origin|upstream)/\S+|v?\d+\.\d+(?:\.\d+)*)\b",
+        ),
+        (
+            _GIT + r"(?:log|rev-list|shortlog|grep|ls-tree|archive|blame)\b",
+            r"(?:[\s^.]|remotes/)(?:(?:origin|upstream)/\S|(?:ORIG|FETCH)_HEAD\b)",
         ),
     ),
     _rule(
@@ -152,11 +162,18 @@ class Finding:
 def findings(commands: Iterable[str], rules: Sequence[Rule] = RULES) -> list[Finding]:
     """What the rules find, by command and then in the table's order; a rule is named once per command."""
     return [
-        Finding(rule.name, rule.what, step, _excerpt(command, place))
+        Finding(rule.name, rule.what, step, _excerpt(text, place))
         for step, command in enumerate(commands)
+        for text in [command + _listed(command)]
         for rule in rules
-        if (place := rule.search(command)) is not None
+        if (place := rule.search(text)) is not None
     ]
+
+
+def _listed(command: str) -> str:
+    """The lists of words in a command, as programs pass them to others, one line of text each."""
+    lists = _WORDS.findall(command.replace('\\"', '"').replace("\\'", "'"))
+    return "".join(f"\n{' '.join(first or second for first, second in _WORD.findall(words))}" for words in lists)
 
 
 def _excerpt(command: str, place: int) -> str:

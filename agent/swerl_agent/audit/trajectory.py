@@ -1,4 +1,5 @@
-"""The commands of trajectory files: of this project, and of mini-swe-agent (1.x fenced blocks, 2.x tool calls)."""
+"""The commands of trajectory files: of this project, of SWE-agent, and of mini-swe-agent (1.x fenced blocks, 2.x tool
+calls and items of the Responses API)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,15 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("traj.json", "*.traj.json", "*.traj")
+STEPS = ("step_debug", "trajectory")  # lists of what was executed: this project's, SWE-agent's
+MESSAGES = ("messages", "input", "output", "items")  # lists of what was said
+LISTS = (*STEPS, *MESSAGES)
+CALLS = {  # items of the Responses API that call, and where their arguments are
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": "action",
+    "shell_call": "action",
+}
 _FENCE = re.compile(r"```(?:bash|sh|mswea_bash_command)?[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
 
@@ -27,27 +37,34 @@ class Trajectory:
     commands: tuple[str, ...]
 
 
-def read_trajectories(paths: Sequence[Path]) -> Iterator[Trajectory]:
-    """Every trajectory at `paths`: files, or folders searched for traj.json and *.traj.json; raises TrajectoryError."""
+def read_trajectories(paths: Sequence[Path]) -> Iterator[Trajectory | TrajectoryError]:
+    """Every trajectory at `paths`: files, or folders searched for traj.json, *.traj.json and *.traj; the error of each
+    file that is none."""
     for path in paths:
         files = sorted({file for name in NAMES for file in path.rglob(name)}) if path.is_dir() else [path]
         if not files:
-            raise TrajectoryError(f"{path} holds no traj.json")
-        yield from map(read_trajectory, files)
+            yield TrajectoryError(f"{path} holds no traj.json")
+        for file in files:
+            try:
+                yield read_trajectory(file)
+            except TrajectoryError as error:
+                yield error
 
 
 def read_trajectory(path: Path) -> Trajectory:
     """The trajectory of one file; raises TrajectoryError."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TrajectoryError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("messages"), list):
+    content = {"messages": content} if isinstance(content, list) and content else content
+    if not isinstance(content, dict) or not any(isinstance(content.get(name), list) for name in LISTS):
         raise TrajectoryError(f"{path} is no trajectory: it has no list of messages")
-    info: dict[str, Any] = content["info"] if isinstance(content.get("info"), dict) else {}
-    verdict = info.get("verdict") or {}
-    name = str(info.get("instance_id") or content.get("instance_id") or path.parent.name)
-    return Trajectory(path, name, str(verdict.get("status") or ""), tuple(_commands(content)))
+    info = _object(content.get("info"))
+    named = info.get("instance_id") or content.get("instance_id")
+    name = named or (path.parent.name if path.name == "traj.json" else path.name.partition(".traj")[0])
+    status = _object(info.get("verdict")).get("status")
+    return Trajectory(path, str(name), str(status or ""), tuple(_commands(content)))
 
 
 def executed(steps: Sequence[Any]) -> Iterator[str]:
@@ -57,25 +74,45 @@ def executed(steps: Sequence[Any]) -> Iterator[str]:
 
 def _commands(content: Mapping[str, Any]) -> Iterator[str]:
     """What was run: the recorded steps where there are any, else what the assistant's messages ask for."""
-    steps = content.get("step_debug")
-    if isinstance(steps, list) and steps:
-        yield from executed(steps)
-        return
-    for message in content["messages"]:
-        if isinstance(message, dict) and message.get("role") == "assistant":
-            yield from _asked(message)
+    for name in STEPS:
+        steps = content.get(name)
+        if isinstance(steps, list) and steps:
+            yield from executed(steps)
+            return
+    for name in MESSAGES:
+        for message in content.get(name) or ():
+            yield from _asked(_object(message))
 
 
 def _asked(message: Mapping[str, Any]) -> Iterator[str]:
-    for call in message.get("tool_calls") or []:
-        arguments = (call.get("function") or {}).get("arguments")
-        try:
-            given = json.loads(arguments) if isinstance(arguments, str) else arguments or {}
-        except ValueError:
-            yield str(arguments)
-            continue
-        yield str(given.get("command") or given) if isinstance(given, dict) else str(given)
+    """What an answer asks for: a message, an item of the Responses API, or a whole response."""
+    if (kind := str(message.get("type"))) in CALLS:
+        yield _command(message.get(CALLS[kind]))
+    for item in message["output"] if isinstance(message.get("output"), list) else ():
+        yield from _asked(_object(item))
+    if message.get("role") != "assistant":
+        return
+    for call in message["tool_calls"] if isinstance(message.get("tool_calls"), list) else ():
+        yield _command(_object(_object(call).get("function")).get("arguments"))
+    for block in message["content"] if isinstance(message.get("content"), list) else ():
+        if _object(block).get("type") == "tool_use":
+            yield _command(block.get("input"))
     yield from _FENCE.findall(_text(message.get("content")))
+
+
+def _command(arguments: Any) -> str:
+    """The command in a call's arguments, all of them where none is called so."""
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return str(arguments)
+    if isinstance(given, dict):
+        given = given.get("command") or given.get("cmd") or given
+    return " ".join(map(str, given)) if isinstance(given, list) else str(given)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _text(content: Any) -> str:

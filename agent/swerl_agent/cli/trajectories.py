@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from swerl_agent.audit import RULES, Finding, Trajectory, findings, read_trajectories
+from swerl_agent.audit import RULES, Finding, Trajectory, TrajectoryError, findings, read_trajectories
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
@@ -27,16 +28,20 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 
 async def audit_trajectories(options: argparse.Namespace) -> int:
-    """Print the findings; 0 when there are none, 1 when there are."""
+    """Print the findings; 0 when there are none, 1 when there are, 2 when there are none but a file cannot be read."""
     rules = [rule for rule in RULES if rule.name not in options.ignore]
-    seen = suspicious = 0
+    seen = suspicious = unread = 0
     for trajectory in read_trajectories(options.path):
+        if isinstance(trajectory, TrajectoryError):
+            unread += 1
+            print(f"swerl: {trajectory}", file=sys.stderr)
+            continue
         found = findings(trajectory.commands, rules)
         seen, suspicious = seen + 1, suspicious + bool(found)
         print(_as_json(trajectory, found) if options.json else _as_text(trajectory, found), end="", flush=True)
     if not options.json:
-        print(f"{suspicious} of {seen} trajectories have findings")
-    return 1 if suspicious else 0
+        print(f"{suspicious} of {seen} trajectories have findings" + (f", {unread} cannot be read" if unread else ""))
+    return 1 if suspicious else 2 if unread else 0
 
 
 def _as_text(trajectory: Trajectory, found: list[Finding]) -> str:
