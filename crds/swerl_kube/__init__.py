@@ -22,7 +22,7 @@ from .errors import (
 )
 from .exec import Data, ExecChannel, ExitStatus, HandshakeError
 from .paths import resource_path
-from .retry_after import pause_after
+from .retry_after import parse_retry_after, pause_after
 from .transport import ClientOptions, Json
 from .watch import Event
 
@@ -52,6 +52,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Unreachable",
+    "parse_retry_after",
     "pause_after",
     "resource_path",
 ]

@@ -15,12 +15,11 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import aiohttp
+from swerl_kube import parse_retry_after
 
 ROUTING_HEADER = "X-SMG-Routing-Key"  # the router sends requests of one key to one engine, which holds their prefix
 
@@ -208,19 +207,9 @@ def raise_if_transient(response: aiohttp.ClientResponse, text: str) -> None:
     """Raises Transient for an answer that says to come back later."""
     status = response.status
     if status in (408, 429) or status >= 500:
-        raise Transient(f"HTTP {status}: {text[:300]}", retry_after(response.headers.get("Retry-After", "")))
-
-
-def retry_after(header: str) -> float:
-    """Seconds that a Retry-After header (RFC 9110 §10.2.3: seconds or a date) asks for; 0 when it says neither."""
-    try:
-        return max(0.0, float(header)) if math.isfinite(float(header)) else 0.0
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return 0.0
+        raise Transient(
+            f"HTTP {status}: {text[:300]}", parse_retry_after(response.headers.get("Retry-After", "")) or 0.0
+        )
 
 
 def _generation(body: Mapping[str, Any]) -> Generation:

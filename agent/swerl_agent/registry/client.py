@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
+from swerl_kube import parse_retry_after
 from yarl import URL
 
 from swerl_agent.episode import EndpointError, environment_proxy
@@ -125,7 +124,7 @@ class RegistryClient:
             if answer.status not in AGAIN:
                 return answer
             failure = f"{url.authority} answered {answer.status} to every try"
-            said = retry_after(answer.headers.get("Retry-After", ""))
+            said = parse_retry_after(answer.headers.get("Retry-After", ""))
             pace.pause(
                 min(said, LONGEST_WAIT) if said is not None else LONGEST_PAUSE if answer.status == 429 else pause
             )
@@ -148,14 +147,4 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text) if text else None
     except ValueError:
-        return None
-
-
-def retry_after(text: str) -> float | None:
-    """Seconds of a Retry-After header, which has them or a date; None without either."""
-    if text.strip().isdigit():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, TypeError):
         return None

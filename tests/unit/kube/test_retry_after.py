@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
 from swerl_kube import HandshakeError, KubeClient, ServerError, Throttled, Unavailable, retry_after
-from swerl_kube.retry_after import LONGEST_WAIT, SPREAD, next_wait, pause_after, retry_after_seconds
+from swerl_kube.retry_after import LONGEST_WAIT, SPREAD, next_wait, parse_retry_after, pause_after, retry_after_seconds
 
 from tests.busy_server import OK, BusyServer
 
@@ -95,7 +97,7 @@ def test_only_seconds_of_a_refusal_count() -> None:
         return retry_after_seconds(status, {"Retry-After": text})
 
     assert (told(429, "2"), told(503, " 0 ")) == (2.0, 0.0)
-    assert not [text for text in ("", "-1", "1.5", "soon", "²") if told(429, text) is not None]
+    assert not [text for text in ("", "-1", "soon", "²") if told(429, text) is not None]
     assert told(500, "1") is told(200, "1") is retry_after_seconds(429, {}) is None
 
 
@@ -106,3 +108,11 @@ def test_waits_respect_retry_after_up_to_a_limit() -> None:
     assert (next_wait(0.0, 0) or 0) > 0, "a server that asks for nothing is not hammered"
     assert [pause_after(Unavailable("", wait), 3.0) for wait in (1.0, 5.0, None)] == [3.0, 5.0, 3.0]
     assert pause_after(Unavailable("", 3600.0), 3.0) == LONGEST_WAIT
+
+
+def test_retry_after_is_seconds_or_a_date() -> None:
+    assert (parse_retry_after("7"), parse_retry_after("2.5")) == (7.0, 2.5)
+    assert {parse_retry_after(text) for text in ("", "soon", "-3", "nan", "inf", "1_0")} == {None}
+    assert parse_retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+    later = parse_retry_after(format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True))
+    assert later is not None and 50 < later <= 60

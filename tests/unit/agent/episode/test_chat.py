@@ -6,8 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import aiohttp
@@ -15,7 +13,6 @@ import pytest
 from aiohttp import web
 from swerl_agent.episode import ChatCompletions, Completion, ContextFull, EndpointError, EngineError
 from swerl_agent.episode import engine as engine_module
-from swerl_agent.episode.engine import retry_after
 
 from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, serving
 
@@ -95,12 +92,6 @@ async def test_retry_waits_for_retry_after() -> None:
         started = time.monotonic()
         assert (await ask(chat)).text == "Hello"
     assert time.monotonic() - started >= 1.0
-
-
-def test_a_pause_may_be_seconds_or_a_date() -> None:
-    assert (retry_after("2.5"), retry_after(""), retry_after("soon"), retry_after("-3")) == (2.5, 0, 0, 0)
-    assert (retry_after("nan"), retry_after("inf")) == (0, 0)
-    assert 50 < retry_after(format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)) <= 60
 
 
 async def test_a_server_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:

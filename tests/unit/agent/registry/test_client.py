@@ -17,7 +17,6 @@ from swerl_agent.registry import (
     RegistryLimits,
     check_images,
 )
-from swerl_agent.registry.client import retry_after
 from swerl_agent.registry.pace import Pace
 
 from tests.ports import free_port
@@ -123,8 +122,3 @@ async def test_no_minute_has_more_turns_than_allowed(monkeypatch: pytest.MonkeyP
 
     await asyncio.gather(*(one() for _ in range(8)))
     assert all(later - earlier >= 0.49 for earlier, later in zip(turns, turns[3:], strict=False))
-
-
-def test_retry_after_is_seconds_or_a_date() -> None:
-    assert retry_after("7") == 7.0 and retry_after("") is None and retry_after("soon") is None
-    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
