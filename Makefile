@@ -100,7 +100,7 @@ gpu-check: ## test trainer and engines on this machine's GPU, then measure them
 
 lint: venv ## run ruff and mypy
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests/bench
+	@$(VENV)/bin/mypy --cache-dir $(SWERL_HOME)/mypy crds operator agent images demo cluster tasks tests
 
 bench: ## run every benchmark, which takes hours; QUICK=1 shortens each
 	@for each in $(BENCHES); do $(MAKE) --no-print-directory bench-$$each || failed="$$failed bench-$$each"; done; \

@@ -18,9 +18,9 @@ from swerl_api.crd import KINDS
 
 from cluster.layout import cluster_name, registry, state_folder, swerl_home
 from demo.cluster import ROOT, Cluster
-from demo.job import Images, documents
+from demo.job import SYSTEM_NAMESPACE, Images, documents
 from demo.run import fetch_output
-from demo.setup import RELEASE, SYSTEM_NAMESPACE, install_operator
+from demo.setup import RELEASE, install_operator
 
 CRDS = [f"{kind.plural}.swerl.dev" for kind in KINDS]
 EXPORT = "export KUBECONFIG=~/.cache/swerl/cluster/kubeconfig PATH=~/.cache/swerl/bin:$PATH"

@@ -17,7 +17,8 @@ from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.device import Device
 
 from tests.gpu.shapes import Shape, write_random
-from tests.trainer.megatron.conftest import batch, free_port, make_config, models  # noqa: F401 - fixtures
+from tests.ports import free_port
+from tests.trainer.megatron.conftest import batch, make_config, models  # noqa: F401 - fixtures
 
 RANK = Path(__file__).with_name("rank.py")
 CPU = Device(cuda=False)

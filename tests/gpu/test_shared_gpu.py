@@ -17,7 +17,7 @@ from swerl_trainer.megatron.trainer import MegatronTrainer
 from tests.gpu.serving import PROMPT, Answer, Engine, engine_of
 from tests.gpu.shapes import QWEN3_0_6B
 from tests.gpu.sharing import OneRank
-from tests.trainer.megatron.conftest import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from tests.gpu.conftest import MakeShape

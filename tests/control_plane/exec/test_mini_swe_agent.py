@@ -33,7 +33,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def make(namespace: str, kubeconfig: str, operator: Operator) -> Iterator[Make]:
-    made = []
+    made: list[Any] = []
 
     def make(**fields: Any) -> Any:
         common = {"environment_class": CLASS, "image": IMAGE, "namespace": namespace, "kubeconfig": kubeconfig}

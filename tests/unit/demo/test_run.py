@@ -70,7 +70,7 @@ def test_what_is_fetched_is_the_jobs_folder_without_its_checkpoints(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
-    volume = run.volume_folder()
+    volume = volume_folder()
     for file in ("demo/metrics.jsonl", "demo/checkpoints/step-0000001/COMPLETE", "demo.0a1b2c3d/metrics.jsonl"):
         (volume / file).parent.mkdir(parents=True, exist_ok=True)
         (volume / file).touch()

@@ -35,7 +35,7 @@ def test_invalid_option_is_named(options: dict[str, Any], message: str) -> None:
 def test_options_accept_manifest_names() -> None:
     for face in (Sandbox, blocking.BlockingSandbox):
         with pytest.raises(ValueError, match=r"^lifetime_seconds: "):
-            face.claim("debian", lifetimeSeconds=-1)  # type: ignore[arg-type]
+            face.claim("debian", lifetimeSeconds=-1)  # type: ignore[call-arg]
 
 
 def test_blocking_claim_refuses_an_open_client() -> None:

@@ -41,7 +41,7 @@ def test_docker_only_options_are_refused() -> None:
     config = SandboxEnvironmentConfig(image="python:3.12", **section | {"run_args": []})
     assert config.sandbox_options() == {"lifetime_seconds": 7 * 3600}
     with pytest.raises(ValidationError, match="imaeg"):
-        SandboxEnvironmentConfig(image="python:3.12", imaeg="python:3.12")
+        SandboxEnvironmentConfig(image="python:3.12", imaeg="python:3.12")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(("time", "seconds"), [("2h", 7200), ("1.5m", 90), ("3", 3), ("0.2s", 1), ("1d", 86400)])
