@@ -100,9 +100,9 @@ def _named(text: str, data_source: str) -> Iterator[str]:
         try:
             yield image_name(row.columns, row.data_source)
         except KeyError as error:
-            raise TaskError(f"{unread.where}: field {error.args[0]} is missing") from error
+            raise TaskError(f"field {error.args[0]} is missing", unread.where) from error
         except ValueError as error:
-            raise TaskError(f"{unread.where}: {error}") from error
+            raise TaskError(str(error), unread.where) from error
 
 
 def _listed(path: Path) -> list[str]:

@@ -7,8 +7,8 @@ touched unless all rows are good or --keep-going says to leave the others out.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from swerl_agent.tasks.writing import Layout, write_entries
 
 from .task_options import add_rewrite_option, add_script_options, eval_scripts
 
-_PLACE = re.compile(r"^.*?(:\d+|: row \d+): ")
 SOURCE = f"Hugging Face id, short name ({', '.join(NAMES)}), .jsonl or .parquet file, folder, task repository"
 
 
@@ -89,8 +88,9 @@ def _gathered(
     try:
         entries = gather([_source(options, text) for text in texts], request, malformed.append)
     finally:
-        _report([str(error) for error in malformed])
-    _report([f"{entry.where}: warning: {warning}" for entry in entries if (warning := script_warning(_script(entry)))])
+        _report(malformed)
+    warned = [(entry.where, warning) for entry in entries if (warning := script_warning(_script(entry)))]
+    _report([TaskError(f"warning: {warning}", place) for place, warning in warned])
     if malformed and not options.keep_going:
         raise TaskError(
             f"{len(malformed)} malformed rows, {len(entries)} good; nothing was written (--keep-going would)"
@@ -102,11 +102,11 @@ def _script(entry: Entry) -> str:
     return entry.task.ground_truth.eval_script
 
 
-def _report(messages: list[str]) -> None:
+def _report(faults: Iterable[TaskError]) -> None:
     """One line for each fault on standard error: its first row, and how many rows have it."""
-    by_fault: dict[str, list[str]] = {}
-    for message in messages:
-        by_fault.setdefault(_PLACE.sub("", message), []).append(message)
+    by_fault: dict[str, list[TaskError]] = {}
+    for fault in faults:
+        by_fault.setdefault(fault.reason, []).append(fault)
     for same in by_fault.values():
         more = f" (and {len(same) - 1:,} more rows)" if len(same) > 1 else ""
         print(f"swerl: {same[0]}{more}", file=sys.stderr)

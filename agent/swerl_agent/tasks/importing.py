@@ -21,6 +21,7 @@ from .row_files import UnreadRow, task_of
 from .rows import Row
 from .sources import RowSource
 from .task import Task, TaskError
+from .unsupported_sets import unsupported_set
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def import_one(unread: UnreadRow, request: ImportRequest) -> Task:
 def _read_rows(source: RowSource, report: Report) -> Iterator[LocatedRow]:
     for unread in source.unread_rows():
         try:
-            yield unread.where, unread.row(**source.defaults)
+            yield unread.where, unread.whole_row(**source.defaults)
         except TaskError as error:
             report(error)
 
@@ -96,10 +97,14 @@ def _pattern(text: str | None) -> re.Pattern[str]:
 
 def _with_scripts(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -> Iterator[LocatedRow]:
     for where, row in rows:
+        given = row.columns.get("eval_script") or _id(row).lower() in request.scripts
+        if reason := unsupported_set(row, scripted=bool(given)):
+            report(TaskError(reason, where))
+            continue
         try:
             script = eval_script_of(row.columns, request.scripts)
         except ValueError as error:
-            report(TaskError(f"{where}: {error}"))
+            report(TaskError(str(error), where))
         else:
             yield where, replace(row, columns=row.columns | {"eval_script": script})
 
@@ -120,7 +125,7 @@ def _without_repeats(entries: Iterable[Entry], report: Report) -> Iterator[Entry
     for entry in entries:
         name = entry.task.instance_id
         if name in first:
-            report(TaskError(f"{entry.where}: instance_id {name} was given before, at {first[name]}"))
+            report(TaskError(f"instance_id {name} was given before, at {first[name]}", entry.where))
         else:
             first[name] = entry.where
             yield entry

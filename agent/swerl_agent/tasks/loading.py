@@ -65,4 +65,4 @@ def refuse_repeated(tasks: Iterable[Task], *, where: str) -> None:
     """Raise TaskError when an id is given more than once."""
     repeated = [name for name, count in Counter(task.instance_id for task in tasks).items() if count > 1]
     if repeated:
-        raise TaskError(f"{where}: instance_id given more than once: {', '.join(sorted(repeated))}")
+        raise TaskError(f"instance_id given more than once: {', '.join(sorted(repeated))}", where)

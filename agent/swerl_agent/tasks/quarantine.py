@@ -49,6 +49,6 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
     for unread in unread_rows(path):
         row = unread.read()
         if not isinstance(row.get("instance_id"), str):
-            raise TaskError(f"{unread.where}: field instance_id is missing")
+            raise TaskError("field instance_id is missing", unread.where)
         rows[row["instance_id"]] = row
     return rows

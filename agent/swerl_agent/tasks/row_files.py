@@ -20,6 +20,7 @@ from .task import Task, TaskError, task_from_row
 
 SUFFIXES = (".jsonl", ".parquet")
 GRADING_SUFFIX = ".grading.jsonl"
+GRADING_COLUMNS = ("eval_script", "patch", "test_patch", "FAIL_TO_PASS", "fail_to_pass")
 QUARANTINE = "quarantine.jsonl"  # tasks not to be used; beside them, or in the output of `swerl tasks check`
 
 Columns = Mapping[str, Any]
@@ -32,6 +33,7 @@ class UnreadRow:
     where: str
     read: Callable[[], Columns] = field(repr=False)  # raises TaskError
     grading: Mapping[str, Columns] = field(default_factory=dict, repr=False)  # the other half of its file, by id
+    grading_path: Path | None = None  # where that half lies
 
     def row(self, *, data_source: str = "", split: str = "") -> Row:
         """The row, whatever its shape (see `row_of`); raises TaskError naming place and field."""
@@ -41,7 +43,16 @@ class UnreadRow:
         except TaskError:
             raise
         except ValueError as error:
-            raise TaskError(f"{self.where}: {error}") from error
+            raise TaskError(str(error), self.where) from error
+
+    def whole_row(self, *, data_source: str = "", split: str = "") -> Row:
+        """The row, which must have what grading needs; raises TaskError naming the file that is missing."""
+        row = self.row(data_source=data_source, split=split)
+        half = "instance_id" in row.columns and not any(row.columns.get(each) for each in GRADING_COLUMNS)
+        if half and self.grading_path and not self.grading:
+            missing = f"the file is missing: {self.grading_path}, which holds its reference fix and tests"
+            raise TaskError(f"{missing}; copy it beside this one, or import the tasks again", self.where)
+        return row
 
     def _other_half(self, instance_id: Any) -> dict[str, Any]:
         if not self.grading:
@@ -58,14 +69,14 @@ def task_of(row: Row, *, where: str) -> Task:
     except TaskError:
         raise
     except KeyError as error:
-        raise TaskError(f"{where}: field {error.args[0]} is missing") from error
+        raise TaskError(f"field {error.args[0]} is missing", where) from error
     except ValueError as error:
-        raise TaskError(f"{where}: {error}") from error
+        raise TaskError(str(error), where) from error
 
 
 def read_tasks(path: Path) -> list[Task]:
     """Every task of a file, or of all files of a folder; raises TaskError naming file, line and field."""
-    return [task_of(unread.row(), where=unread.where) for file in row_files(path) for unread in unread_rows(file)]
+    return [task_of(unread.whole_row(), where=unread.where) for file in row_files(path) for unread in unread_rows(file)]
 
 
 def row_files(path: Path) -> list[Path]:
@@ -94,7 +105,8 @@ def unread_rows(file: Path) -> Iterator[UnreadRow]:
     if file.suffix == ".parquet":
         return _parquet(file)
     grading = read_grading(file)
-    return (UnreadRow(where, partial(_object, line, where), grading) for where, line in _lines(file))
+    beside = grading_file(file)
+    return (UnreadRow(where, partial(_object, line, where), grading, beside) for where, line in _lines(file))
 
 
 def grading_file(file: Path) -> Path:
@@ -125,11 +137,11 @@ def _object(line: bytes, where: str) -> Columns:
     try:
         outer = json.loads(line.decode())
     except UnicodeDecodeError as error:
-        raise TaskError(f"{where}: not UTF-8 text: {error}") from error
+        raise TaskError(f"not UTF-8 text: {error}", where) from error
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{where}: not valid JSON: {error}") from error
+        raise TaskError(f"not valid JSON: {error}", where) from error
     if not isinstance(outer, dict):
-        raise TaskError(f"{where}: a row must be a JSON object")
+        raise TaskError("a row must be a JSON object", where)
     return outer
 
 

@@ -41,7 +41,11 @@ _INSTANCE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class TaskError(ValueError):
-    """A task that cannot be read; the message names file, place and field."""
+    """A task that cannot be read: `place` is a file and line or row ('' for none), `reason` names the field."""
+
+    def __init__(self, reason: str, place: str = "") -> None:
+        super().__init__(f"{place}: {reason}" if place else reason)
+        self.reason, self.place = reason, place
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
         expected_output=_outcomes(columns, "expected_output_json", where),
     )
     if not ground_truth.fail_to_pass:
-        raise TaskError(f"{where}: FAIL_TO_PASS is empty, so nothing grades this task")
+        raise TaskError("FAIL_TO_PASS is empty, so nothing grades this task", where)
     return Task(
         instance_id=_instance_id(columns, where),
         repo=repo,
@@ -131,7 +135,7 @@ def _instance_id(columns: Mapping[str, Any], where: str) -> str:
     name = _text(columns, "instance_id", where)
     if not _INSTANCE_ID.fullmatch(name):
         raise TaskError(
-            f"{where}: instance_id {name!r} holds other characters than letters, digits, - . _ or begins with - or ."
+            f"instance_id {name!r} holds other characters than letters, digits, - . _ or begins with - or .", where
         )
     return name
 
@@ -142,7 +146,7 @@ def _text(row: Mapping[str, Any], key: str, where: str, *, empty: bool = False) 
         return ""
     if not isinstance(value, str) or not (value or empty):
         found = "missing" if value is None else "empty" if value == "" else f"{type(value).__name__}, not a string"
-        raise TaskError(f"{where}: field {key} is {found}")
+        raise TaskError(f"field {key} is {found}", where)
     return value
 
 
@@ -150,14 +154,14 @@ def _outcomes(row: Mapping[str, Any], key: str, where: str) -> tuple[tuple[str, 
     """Outcome by test, given as an object or its JSON; empty when there is none."""
     value = _parsed(row, key, where) or {}
     if not isinstance(value, Mapping) or not all(isinstance(outcome, str) for outcome in value.values()):
-        raise TaskError(f"{where}: field {key} must be an object of test and outcome, or its JSON")
+        raise TaskError(f"field {key} must be an object of test and outcome, or its JSON", where)
     return tuple(value.items())
 
 
 def _paths(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = row.get(key) or []
     if not isinstance(value, Sequence) or not all(isinstance(path, str) and path.startswith("/") for path in value):
-        raise TaskError(f"{where}: field {key} must be a list of absolute paths")
+        raise TaskError(f"field {key} must be a list of absolute paths", where)
     return tuple(value)
 
 
@@ -168,7 +172,7 @@ def _tests(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(test, str) for test in value):
-        raise TaskError(f"{where}: field {key} must be a list of test ids, or that list as text")
+        raise TaskError(f"field {key} must be a list of test ids, or that list as text", where)
     return tuple(dict.fromkeys(value))
 
 
@@ -176,4 +180,4 @@ def _parsed(row: Mapping[str, Any], key: str, where: str) -> Any:
     try:
         return decoded(row, key)
     except ValueError as error:
-        raise TaskError(f"{where}: {error}") from error
+        raise TaskError(str(error), where) from error

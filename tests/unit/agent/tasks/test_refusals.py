@@ -156,7 +156,7 @@ def test_a_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> No
     with pytest.raises(TaskError, match=r"train\.jsonl:1: .*beside it has no row for 'getmoto__moto-5876'"):
         load_tasks(out, "jsonl")
     grading.unlink()
-    with pytest.raises(TaskError, match=r"train\.jsonl:1: field eval_script is missing"):
+    with pytest.raises(TaskError, match=r"train\.jsonl:1: the file is missing: .*train\.grading\.jsonl"):
         load_tasks(out, "jsonl")
 
 

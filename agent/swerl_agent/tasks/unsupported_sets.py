@@ -1,0 +1,36 @@
+"""Published data sets whose rows cannot be graded as they are, and what to give instead.
+
+Guarantee: a set is known by its whole name without owner; rows that bring what theirs lack are taken.
+"""
+
+from __future__ import annotations
+
+from .images import COLUMNS, NAMESPACES, set_name
+from .rows import Row
+
+OWN_COLUMNS = "give rows with the columns image, eval_script and log_parser"
+UNSUPPORTED = {
+    "swe-bench-pro": f"its test scripts and parsers are files of its own repository; {OWN_COLUMNS}",
+    "swe-bench-live": f"its test commands and parsers differ by row; {OWN_COLUMNS}",
+    "swe-bench-live-multilang": f"its test commands and parsers differ by row; {OWN_COLUMNS}",
+    "swe-bench-multilingual": f"its projects have runners that no table here describes; {OWN_COLUMNS}",
+    "swe-bench-multimodal": f"its issues need pictures and its tests a browser; {OWN_COLUMNS} to try it",
+    "swe-rebench": f"its test commands and parsers differ by row; {OWN_COLUMNS}",
+    "swe-rebench-v2": f"its test commands, parsers and work folders differ by row; {OWN_COLUMNS}, and --workdir",
+    "swe-smith": "its column patch is the bug, not the fix, and its images hold the repository without it;"
+    " give rows with the reversed patch, images with the bug, and eval_script",
+    "swe-smith-py": "its column patch is the bug, not the fix, and its images hold the repository without it;"
+    " give rows with the reversed patch, images with the bug, and eval_script",
+}
+BLENDS = "nemotron"  # begins the names of sets that hold rows of several kinds
+
+
+def unsupported_set(row: Row, *, scripted: bool) -> str | None:
+    """Why rows of this one's set cannot be graded, None where this one can; `scripted`: it has its eval script."""
+    name, columns = set_name(row.data_source), row.columns
+    if name.startswith(BLENDS) and not columns.get("instance_id"):
+        return f"{row.data_source} holds rows of several kinds, and this is no task; keep the rows with an instance_id"
+    imaged = name in NAMESPACES or any(columns.get(each) for each in COLUMNS)
+    if name not in UNSUPPORTED or (scripted and imaged):
+        return None
+    return f"{row.data_source} is not supported as it is: {UNSUPPORTED[name]}"

@@ -1,0 +1,61 @@
+"""Published sets that need other columns are refused by name in one line; halves of files name what is missing."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from swerl_agent.tasks import TaskError, load_tasks
+from swerl_agent.tasks.unsupported_sets import UNSUPPORTED
+
+from .conftest import Run
+from .rows import jsonl, swe_gym
+
+ROW = {
+    "instance_id": "o__r-1",
+    "repo": "o/r",
+    "base_commit": "a" * 40,
+    "problem_statement": "It breaks.",
+    "patch": "diff --git a/x b/x\n",
+    "FAIL_TO_PASS": ["t::a"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED))
+def test_a_set_is_refused_by_name_in_one_line(tmp_path: Path, run: Run, name: str) -> None:
+    rows = [ROW | {"instance_id": f"o__r-{n}"} for n in range(3)]
+    source = jsonl(tmp_path / "rows.jsonl", *rows)
+    lines = run(source, "--data-source", f"Owner/{name.upper()}", code=2)
+    assert f"Owner/{name.upper()} is not supported as it is: " in lines[0] and lines[0].endswith("(and 2 more rows)")
+    assert lines[1:] == ["swerl: 3 malformed rows, 0 good; nothing was written (--keep-going would)"] or len(lines) == 2
+
+
+def test_rows_with_all_they_need_are_taken_whatever_their_set(tmp_path: Path, out: Path, run: Run) -> None:
+    source = jsonl(tmp_path / "rows.jsonl", ROW | {"eval_script": "true", "image": "own/image:1"})
+    run(source, "--data-source", "nebius/SWE-rebench-V2")
+    assert [task.image for task in load_tasks(out, "jsonl")] == ["own/image:1"]
+
+
+def test_rows_of_other_kinds_in_a_blend_are_named(tmp_path: Path, run: Run) -> None:
+    source = jsonl(tmp_path / "rows.jsonl", {"problem_statement": "2 + 2"})
+    lines = run(source, "--data-source", "nvidia/Nemotron-RL-blend", code=2)
+    assert "holds rows of several kinds, and this is no task" in lines[0]
+
+
+def test_a_file_without_its_grading_half_names_the_missing_file(tmp_path: Path, out: Path, run: Run) -> None:
+    run(jsonl(tmp_path / "rows.jsonl", swe_gym()), "--data-source", "SWE-Gym/SWE-Gym")
+    half = out.with_name(f"{out.stem}.grading.jsonl")
+    half.unlink()
+    with pytest.raises(TaskError, match=r"the file is missing: .*\.grading\.jsonl, which holds"):
+        load_tasks(out, "jsonl")
+    lines = run(out, code=2)
+    assert str(half) in lines[0]
+
+
+def test_an_error_has_its_place_and_its_reason_apart() -> None:
+    error = TaskError("field x is missing", "rows.jsonl:3")
+    again = pickle.loads(pickle.dumps(error))
+    assert (error.place, error.reason, str(error)) == ("rows.jsonl:3", "field x is missing", str(again))
+    assert json.dumps(str(TaskError("alone"))) == '"alone"'
