@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from .leader import DURATION_SECONDS, Leader
+from .leader import Leader
 from .metrics import Metrics
 
 
@@ -29,7 +29,7 @@ class Health:
     async def livez(self, request: web.Request) -> web.Response:
         """200 unless this process leads and its Lease has expired."""
         since_renewal = time.monotonic() - self._leader.renewed
-        if self._leader.renewed and since_renewal > DURATION_SECONDS:
+        if self._leader.renewed and since_renewal > self._leader.config.lease_duration:
             return web.Response(status=500, text=f"leader Lease not renewed for {since_renewal:.0f} s\n")
         return web.Response(text="ok\n")
 

@@ -2,7 +2,7 @@
 
 Guarantees: a process takes over a Lease only after it was released, or stayed unchanged for its whole duration by this
 process's own clock (clocks of other nodes do not matter); every write is conditional on the version read, so two
-candidates never both win; a leader that could not renew within RENEW_DEADLINE_SECONDS stops before another may start.
+candidates never both win; a leader that could not renew within the renew deadline stops before another may start.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from swerl_kube import Conflict, Json, KubeClient, KubeError, NotFound, Unavailable, pause_after
@@ -18,12 +19,6 @@ from .errors import OperatorError
 from .metrics import Metrics
 
 API = "coordination.k8s.io/v1"
-DURATION_SECONDS = 15
-RENEW_DEADLINE_SECONDS = 10.0
-RETRY_SECONDS = 2.0
-RENEW_TIMEOUT_SECONDS = 3.0  # for one renewal; with the deadline and a pause it must stay below the duration
-FAILED_RETRY_SECONDS = 0.5  # until a failed renewal is retried; a third one then starts before the deadline
-STANDBY_POLL_SECONDS = 0.5  # poll interval of a standby: the longest time that a released Lease has no holder
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +27,31 @@ class LeadershipLost(OperatorError):
     """The Lease could not be renewed in time or belongs to another process now."""
 
 
+@dataclass(frozen=True)
+class LeaderElectionConfig:
+    """Seconds, named as in client-go's leader election."""
+
+    lease_duration: int = 15
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    renew_timeout: float = 3.0  # of one renewal; with the deadline and a pause it must stay below the duration
+    failed_retry_period: float = 0.5  # until a failed renewal is retried; a third one then starts before the deadline
+    standby_period: float = 0.5  # poll interval of a standby: the longest time that a released Lease has no holder
+
+
 class Leader:
     """Candidate `identity` for the Lease `namespace`/`name`."""
 
-    def __init__(self, api: KubeClient, metrics: Metrics, namespace: str, name: str, identity: str) -> None:
+    def __init__(
+        self,
+        api: KubeClient,
+        metrics: Metrics,
+        namespace: str,
+        name: str,
+        identity: str,
+        config: LeaderElectionConfig | None = None,
+    ) -> None:
+        self.config = config or LeaderElectionConfig()
         self._api = api
         self._metrics = metrics
         self._namespace = namespace
@@ -49,7 +65,7 @@ class Leader:
     async def acquire(self) -> None:
         """Wait until this process leads."""
         while True:
-            pause = STANDBY_POLL_SECONDS
+            pause = self.config.standby_period
             try:
                 if await self._try_acquire():
                     logger.info("leading as %s", self._identity)
@@ -57,24 +73,26 @@ class Leader:
                     return
             except KubeError as error:
                 logger.warning("cannot take the leader Lease, trying again: %s", error)
-                pause = pause_after(error, STANDBY_POLL_SECONDS if isinstance(error, Unavailable) else RETRY_SECONDS)
+                pause = pause_after(
+                    error, self.config.standby_period if isinstance(error, Unavailable) else self.config.retry_period
+                )
             await asyncio.sleep(pause)
 
     async def renew_until_lost(self) -> None:
         """Renew until cancelled; raises LeadershipLost."""
-        pause = RETRY_SECONDS
+        pause = self.config.retry_period
         while True:
             await asyncio.sleep(pause)
-            started, pause = time.monotonic(), RETRY_SECONDS
+            started, pause = time.monotonic(), self.config.retry_period
             try:
-                async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
+                async with asyncio.timeout(self.config.renew_timeout):
                     await self._renew()
                 self.renewed = started
             except (Conflict, NotFound) as error:
                 raise self._lost(f"was taken over or deleted: {error}") from error
             except (KubeError, TimeoutError) as error:  # a restarted API server may refuse: it has no roles yet
-                since_renewal, pause = time.monotonic() - self.renewed, FAILED_RETRY_SECONDS
-                if since_renewal > RENEW_DEADLINE_SECONDS:
+                since_renewal, pause = time.monotonic() - self.renewed, self.config.failed_retry_period
+                if since_renewal > self.config.renew_deadline:
                     raise self._lost(f"not renewed for {since_renewal:.1f} s") from error
                 logger.warning("leader Lease not renewed for %.1f s, trying again: %r", since_renewal, error)
 
@@ -99,7 +117,7 @@ class Leader:
         self._metrics.leader.set(0)
         self.renewed = 0.0
         try:
-            async with asyncio.timeout(RENEW_DEADLINE_SECONDS):  # by then it is about to expire anyway
+            async with asyncio.timeout(self.config.renew_deadline):  # by then it is about to expire anyway
                 await self._clear_holder()
         except (KubeError, TimeoutError) as error:
             logger.warning("Lease %s not released: %r", self._name, error)
@@ -136,7 +154,7 @@ class Leader:
             if holder != self._other_holder:
                 self._other_holder = holder
                 logger.info("standing by: %s leads", holder)
-        duration = lease["spec"].get("leaseDurationSeconds") or DURATION_SECONDS
+        duration = lease["spec"].get("leaseDurationSeconds") or self.config.lease_duration
         return time.monotonic() - self._observed[1] > float(duration)
 
     def _body(self, current: Json | None) -> Json:
@@ -148,5 +166,5 @@ class Leader:
         if spec.get("holderIdentity") != self._identity:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if current else 0)
-        spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
+        spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": self.config.lease_duration, "renewTime": now}
         return {"apiVersion": API, "kind": "Lease", "metadata": metadata, "spec": spec}

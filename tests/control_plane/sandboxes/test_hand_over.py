@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from swerl_kube import resource_path
-from swerl_operator.leader import API, DURATION_SECONDS
+from swerl_operator.leader import API, LeaderElectionConfig
 
 from tests.control_plane.operator_process import Operator
 from tests.control_plane.sandboxes.conftest import each_once, versions
@@ -25,6 +25,7 @@ Spec = dict[str, Any]
 LEASE = "swe-rl-operator"
 ENDED_SECONDS = 10.0  # that a leader which is stopped has to write down what it knows, and to let go
 HAND_OVER_SECONDS = 2.0  # from then on: the other looks twice a second
+DURATION_SECONDS = LeaderElectionConfig().lease_duration
 EXPIRED_SECONDS = DURATION_SECONDS + 10.0  # the Lease of one that is killed has to run out, by the other's clock
 CASES = [
     (signal.SIGTERM, (0.0, HAND_OVER_SECONDS)),

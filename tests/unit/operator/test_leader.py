@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from swerl_kube import ApiError, Forbidden, KubeError, Unavailable
-from swerl_operator import leader as module
-from swerl_operator.leader import Leader, LeadershipLost
+from swerl_operator.leader import Leader, LeaderElectionConfig, LeadershipLost
 from swerl_operator.metrics import Metrics
 
 Body = dict[str, Any]
-TIMES = {name: value for name, value in vars(module).items() if name.endswith("_SECONDS")}  # before tests shorten them
+SHORT = LeaderElectionConfig(retry_period=0.005, failed_retry_period=0.005, standby_period=0.005)
 REFUSALS: list[KubeError] = [
     Forbidden("GET lease", 403, "Forbidden", "no roles are known yet"),
     ApiError("GET lease", 401, "Unauthorized", "who are you"),
@@ -54,20 +54,19 @@ class Leases:
             raise self.refusals.pop(0)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RETRY_SECONDS", "FAILED_RETRY_SECONDS", "STANDBY_POLL_SECONDS"):
-        monkeypatch.setattr(module, name, 0.005)
-
-
 @pytest.fixture
 def leases() -> Leases:
     return Leases()
 
 
 @pytest.fixture
-def leader(leases: Leases) -> Leader:
-    return Leader(leases, Metrics(), "ns", "lease", "me")  # type: ignore[arg-type]
+def config() -> LeaderElectionConfig:
+    return SHORT
+
+
+@pytest.fixture
+def leader(leases: Leases, config: LeaderElectionConfig) -> Leader:
+    return Leader(leases, Metrics(), "ns", "lease", "me", config)  # type: ignore[arg-type]
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -91,20 +90,18 @@ async def test_a_leader_survives_short_refusals(leases: Leases, leader: Leader) 
     holding.cancel()
 
 
-async def test_a_leader_that_is_refused_for_long_stops(
-    leases: Leases, leader: Leader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RENEW_DEADLINE_SECONDS", 0.1)
+@pytest.mark.parametrize("config", [replace(SHORT, renew_deadline=0.1)])
+async def test_a_leader_that_is_refused_for_long_stops(leases: Leases, leader: Leader) -> None:
     await leader.acquire()
     leases.refusals = [REFUSALS[0]] * 1000
     with pytest.raises(LeadershipLost, match="not renewed"):
         await asyncio.wait_for(leader.renew_until_lost(), 20)
 
 
+@pytest.mark.parametrize("config", [replace(SHORT, renew_timeout=0.3)])
 async def test_a_leader_retries_soon_without_an_answer(
-    leases: Leases, leader: Leader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    leases: Leases, leader: Leader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "RENEW_TIMEOUT_SECONDS", 0.3)
     await leader.acquire()
     leases.silent = 2
     holding = asyncio.create_task(leader.renew_until_lost())
@@ -115,6 +112,7 @@ async def test_a_leader_retries_soon_without_an_answer(
 
 
 def test_a_third_renewal_starts_before_the_deadline_and_ends_before_a_takeover() -> None:
-    failed = TIMES["RENEW_TIMEOUT_SECONDS"] + TIMES["FAILED_RETRY_SECONDS"]
-    assert TIMES["RETRY_SECONDS"] + 2 * failed < TIMES["RENEW_DEADLINE_SECONDS"]
-    assert TIMES["RENEW_DEADLINE_SECONDS"] + failed < TIMES["DURATION_SECONDS"]
+    config = LeaderElectionConfig()
+    failed = config.renew_timeout + config.failed_retry_period
+    assert config.retry_period + 2 * failed < config.renew_deadline
+    assert config.renew_deadline + failed < config.lease_duration
