@@ -8,11 +8,12 @@ sandbox, so that it ends by itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,17 +32,22 @@ from minisweagent.utils.serialize import recursive_merge
 from swerl_api import AgentSpec
 
 from swerl_agent.episode import AgentProtocol, CommandRunner, Episode, EpisodeRequest, PromptError, agent_protocol
+from swerl_agent.episode.rendering import failure, render
 from swerl_agent.gateway import AgentExit, AgentShell, BlackBoxRequest, Endpoint, Endpoints, run_black_box
 from swerl_agent.sandbox import CommandResult
 
 from .mini_swe_agent import merged, observed
+from .mini_swe_agent_config import unused_keys
 from .mini_swe_agent_templates import failed_template
 
 litellm.suppress_debug_info = True  # it prints advice at every error
 for _name in ("NO_PROXY", "no_proxy"):  # the gateway is in this process
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1"]))
 
+logger = logging.getLogger(__name__)
+
 NAME = "mini-swe-agent"
+QUOTED = 500  # characters of a failed startup command's output in its error
 EXIT_STATUSES = {
     "Submitted": "submitted",
     "LimitsExceeded": "max_steps",
@@ -52,9 +58,10 @@ EXIT_STATUSES = {
 
 @dataclass(frozen=True)
 class MiniSweAgent:
-    """mini-swe-agent with a configuration of its own format: sections agent, model, environment.
+    """mini-swe-agent with a configuration of its own format: sections agent, model, environment, run.
 
-    Limits and temperature are the episode's, not the configuration's; of `environment`, `env` counts.
+    Limits and temperature are the episode's, not the configuration's; of `environment`, `env` counts, of `run`
+    `env_startup_command`. A warning names keys without effect.
     """
 
     config: Mapping[str, Any]
@@ -73,6 +80,8 @@ class MiniSweAgent:
         missing = [name for name, section in sections.items() if not isinstance(section, dict)]
         if missing or not sections:
             raise PromptError(f"a configuration of mini-swe-agent needs the sections agent and model: lacks {missing}")
+        if config is not None and (unused := list(unused_keys(document))):
+            logger.warning("keys of mini-swe-agent's configuration that have no effect: %s", ", ".join(unused))
         return cls(document, tools=not protocol.fence)
 
     async def run(self, request: BlackBoxRequest) -> AgentExit:
@@ -83,6 +92,7 @@ class MiniSweAgent:
 
         def run_agent() -> None:
             try:
+                self._start(environment, request)
                 model = self._model(request.endpoint, request.spec)
                 agent = DefaultAgent(model, environment, **self._agent(request.spec))
                 result = agent.run(request.task.problem_statement)
@@ -94,6 +104,20 @@ class MiniSweAgent:
 
         threading.Thread(target=run_agent, name=f"mini-swe-agent {request.task.instance_id}", daemon=True).start()
         return await agent_exit
+
+    def _start(self, environment: ShellEnvironment, request: BlackBoxRequest) -> None:
+        """Run `env_startup_command`; raises PromptError when it does not render or fails."""
+        command = self._section("run").get("env_startup_command")
+        if not command:
+            return
+        try:
+            rendered = render(str(command), **asdict(request.task))
+        except Exception as error:
+            raise PromptError(f"run.env_startup_command does not render: {failure(error, str(command))}") from error
+        result = environment.execute({"command": rendered})
+        if result["returncode"] != 0:
+            words = f"exit code {result['returncode']}: {result['output'][-QUOTED:]}"
+            raise PromptError(f"run.env_startup_command failed with {words}")
 
     def _agent(self, spec: AgentSpec) -> dict[str, Any]:
         return {

@@ -1,0 +1,64 @@
+"""Configurations of mini-swe-agent: what of them an episode uses."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from swerl_agent.episode import PROTOCOLS, HFTokenizer
+from swerl_agent.integrations.mini_swe_agent_episode import MiniSweAgent
+
+from tests.unit.agent.episode.conftest import repository
+
+from .test_mini_swe_agent import FIX, SUBMIT, TEXT, Episodes, block
+
+__all__ = ["repository"]
+
+
+@pytest.fixture
+def attempt(repository: Path) -> Episodes:
+    return Episodes(repository)
+
+
+def config(**sections: Any) -> str:
+    own = MiniSweAgent.of(PROTOCOLS[TEXT]).config
+    kept = {"agent": {"system_template": own["agent"]["system_template"], "instance_template": "{{ task }}"}}
+    kept |= {"model": {"observation_template": "{{ output.output }}", "model_kwargs": {}}}
+    return yaml.safe_dump({**kept, **{name: kept.get(name, {}) | more for name, more in sections.items()}})
+
+
+def test_keys_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        MiniSweAgent.of(PROTOCOLS[TEXT], config(run={"env_startup_command": "true"}, environment={"env": {"A": "1"}}))
+        assert not caplog.records
+        used = {"agent": {"step_limit": 9, "mode": "yolo"}, "model": {"model_kwargs": {"temperature": 0, "seed": 1}}}
+        MiniSweAgent.of(PROTOCOLS[TEXT], config(environment={"timeout": 60}, run={"workers": 4}, other={}, **used))
+    (record,) = caplog.records
+    named = "agent.step_limit, agent.mode, model.model_kwargs.temperature, environment.timeout, run.workers, other"
+    assert sorted(record.getMessage().partition("effect: ")[2].split(", ")) == sorted(named.split(", "))
+
+
+async def test_startup_command_runs_before_the_agent(attempt: Episodes, plain: HFTokenizer) -> None:
+    attempt.config = config(run={"env_startup_command": "echo {{ instance_id }} > started.txt"})
+    episode = await attempt(plain, *map(block, ["cat started.txt", FIX, *SUBMIT]))
+    assert (episode.exit_status, episode.turns) == ("submitted", 4)
+    assert "kit__kit-1" in attempt.engine.read[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("echo no; exit 3", "run.env_startup_command failed with exit code 3: no"),
+        ("echo {{ nope }}", "run.env_startup_command does not render: UndefinedError"),
+    ],
+)
+async def test_startup_command_that_fails_ends_the_episode(
+    attempt: Episodes, plain: HFTokenizer, command: str, message: str
+) -> None:
+    attempt.config = config(run={"env_startup_command": command})
+    episode = await attempt(plain, block(FIX))
+    assert (episode.exit_status, episode.turns) == ("prompt_failed", 0)
+    assert message in str(episode.error)
