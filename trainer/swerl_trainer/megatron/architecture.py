@@ -12,14 +12,37 @@ from typing import Any
 
 from swerl_api import TrainerSpec
 from swerl_trainer.megatron.errors import ConversionError, LayoutError
+from swerl_trainer.megatron.rotary import Rotary, rotary
 
-SUPPORTED = ("qwen3",)
+
+@dataclass(frozen=True)
+class Family:
+    """What the models of one `model_type` have beyond the common parts."""
+
+    qkv_bias: bool = False
+    qk_norm: bool = False  # of each head's query and key
+
+
+FAMILIES = {
+    "qwen2": Family(qkv_bias=True),  # Qwen2.5 too
+    "qwen3": Family(qk_norm=True),
+    "llama": Family(),  # Llama 3 to 3.3
+}
+# Fields of config.json that would change what is computed, and their values that do not.
+_UNSUPPORTED = {
+    "use_sliding_window": (None, False),
+    "attention_bias": (None, False),
+    "mlp_bias": (None, False),
+    "hidden_act": (None, "silu"),
+    "partial_rotary_factor": (None, 1.0),
+}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Shape of a dense Qwen3 model."""
+    """Shape of a dense decoder with gated SiLU, RMS norms and rotary embedding."""
 
+    family: Family
     layers: int
     hidden: int
     heads: int
@@ -29,6 +52,7 @@ class Architecture:
     vocabulary: int
     max_positions: int
     rope_base: float
+    rotary: Rotary | None  # None: the plain frequencies of `rope_base`
     norm_epsilon: float
     tied: bool  # output layer shares the embedding
 
@@ -55,23 +79,33 @@ def read_architecture(folder: Path) -> Architecture:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text())
     except (OSError, ValueError) as error:
         raise ConversionError(f"cannot read the model configuration {folder / 'config.json'}: {error}") from error
-    if config.get("model_type") not in SUPPORTED:
-        raise ConversionError(f"{folder}: model type {config.get('model_type')!r} is not one of {', '.join(SUPPORTED)}")
-    if config.get("attention_bias") or config.get("use_sliding_window"):
-        raise ConversionError(f"{folder}: attention bias and sliding windows are not supported")
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if rope.get("rope_type", "default") != "default":
-        raise ConversionError(f"{folder}: rotary embedding type {rope['rope_type']!r} is not supported")
+    family = FAMILIES.get(config.get("model_type", ""))
+    if family is None:
+        raise ConversionError(f"{folder}: model type {config.get('model_type')!r} is not one of {', '.join(FAMILIES)}")
+    for field, harmless in _UNSUPPORTED.items():
+        if config.get(field) not in harmless:
+            raise ConversionError(f"{folder}: {field} {config[field]!r} in config.json is not supported")
+    rope = config.get("rope_parameters") or {}
+    head_size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     return Architecture(
+        family=family,
         layers=config["num_hidden_layers"],
         hidden=config["hidden_size"],
         heads=config["num_attention_heads"],
         groups=config.get("num_key_value_heads") or config["num_attention_heads"],
-        head_size=config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"],
+        head_size=head_size,
         intermediate=config["intermediate_size"],
         vocabulary=config["vocab_size"],
         max_positions=config.get("max_position_embeddings", 32768),
         rope_base=float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0),
+        rotary=_rotary(config, head_size, folder),
         norm_epsilon=config.get("rms_norm_eps", 1e-6),
         tied=bool(config.get("tie_word_embeddings", False)),
     )
+
+
+def _rotary(config: dict[str, Any], head_size: int, folder: Path) -> Rotary | None:
+    try:
+        return rotary(config, head_size)
+    except ConversionError as error:
+        raise ConversionError(f"{folder}: {error}") from error

@@ -1,4 +1,4 @@
-"""Qwen3 weights between Hugging Face names and Megatron's fused, sharded parameters.
+"""Weights between Hugging Face names and Megatron's fused, sharded parameters.
 
 Guarantees: every tensor is copied, permuted or split, never computed with, so a round trip is exact bit for bit under
 every tensor- and pipeline-parallel layout; a missing, surplus or misshapen tensor is an error that names it.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from swerl_trainer.megatron.architecture import Architecture
+from swerl_trainer.megatron.architecture import Architecture, Family
 from swerl_trainer.megatron.errors import ConversionError
 from torch import Tensor
 
@@ -35,27 +35,31 @@ def parameter_mappings(architecture: Architecture, stages: int) -> list[Paramete
     per_stage = architecture.layers // stages
     found = [ParameterMapping(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
     for layer in range(architecture.layers):
-        found += _layer(layer, layer % per_stage, layer // per_stage)
+        found += _layer(architecture.family, layer, layer % per_stage, layer // per_stage)
     found.append(ParameterMapping(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
     if not architecture.tied:
         found.append(ParameterMapping(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
     return found
 
 
-def _layer(layer: int, local: int, stage: int) -> list[ParameterMapping]:
+def _layer(family: Family, layer: int, local: int, stage: int) -> list[ParameterMapping]:
     m, h = f"decoder.layers.{local}.", f"model.layers.{layer}."
     qkv, fc1 = f"{m}self_attention.linear_qkv.", f"{m}mlp.linear_fc1."
 
     def plain(megatron: str, hf: str, split: int | None = None, fused: str | None = None) -> ParameterMapping:
         return ParameterMapping((m + megatron, *([fused] if fused else [])), (h + hf,), stage, split=split)
 
-    projections = tuple(f"{h}self_attn.{name}_proj.weight" for name in "qkv")
+    def projections(what: str) -> tuple[str, ...]:
+        return tuple(f"{h}self_attn.{name}_proj.{what}" for name in "qkv")
+
     gate_up = (f"{h}mlp.gate_proj.weight", f"{h}mlp.up_proj.weight")
+    bias = [ParameterMapping((f"{qkv}bias",), projections("bias"), stage, "qkv", 0)]
+    norms = [plain(f"self_attention.{name}_layernorm.weight", f"self_attn.{name}_norm.weight") for name in "qk"]
     return [
         plain("input_layernorm.weight", "input_layernorm.weight", fused=f"{qkv}layer_norm_weight"),
-        ParameterMapping((f"{qkv}weight",), projections, stage, "qkv", 0),
-        plain("self_attention.q_layernorm.weight", "self_attn.q_norm.weight"),
-        plain("self_attention.k_layernorm.weight", "self_attn.k_norm.weight"),
+        ParameterMapping((f"{qkv}weight",), projections("weight"), stage, "qkv", 0),
+        *(bias if family.qkv_bias else []),
+        *(norms if family.qk_norm else []),
         plain("self_attention.linear_proj.weight", "self_attn.o_proj.weight", split=1),
         plain("pre_mlp_layernorm.weight", "post_attention_layernorm.weight", fused=f"{fc1}layer_norm_weight"),
         ParameterMapping((f"{fc1}weight",), gate_up, stage, "gate_up", 0),
@@ -72,6 +76,9 @@ def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
         "k_proj.weight": (group, a.hidden),
         "v_proj.weight": (group, a.hidden),
         "o_proj.weight": (a.hidden, query),
+        "q_proj.bias": (query,),
+        "k_proj.bias": (group,),
+        "v_proj.bias": (group,),
         "q_norm.weight": (a.head_size,),
         "k_norm.weight": (a.head_size,),
         "gate_proj.weight": (a.intermediate, a.hidden),
@@ -123,16 +130,13 @@ def from_megatron(
 
 
 def _interleave(tensors: Sequence[Tensor], a: Architecture) -> Tensor:
-    """Query, key and value weights to Megatron's order: per key/value group its query heads, then key, then value."""
-    query, key, value = tensors
-    per_group = a.heads // a.groups * a.head_size
-    parts = (query.reshape(a.groups, per_group, a.hidden), *(
-        t.reshape(a.groups, a.head_size, a.hidden) for t in (key, value)
-    ))  # fmt: skip
-    return torch.cat(parts, dim=1).reshape(-1, a.hidden)
+    """Query, key and value to Megatron's order: per key/value group its query heads, then key, then value."""
+    rest = tensors[0].shape[1:]  # empty for a bias
+    return torch.cat([t.reshape(a.groups, -1, *rest) for t in tensors], dim=1).reshape(-1, *rest)
 
 
 def _separate(fused: Tensor, a: Architecture) -> tuple[Tensor, ...]:
     per_group = a.heads // a.groups * a.head_size
-    grouped = fused.view(a.groups, per_group + 2 * a.head_size, a.hidden)
-    return tuple(t.reshape(-1, a.hidden) for t in grouped.tensor_split((per_group, per_group + a.head_size), dim=1))
+    rest = fused.shape[1:]
+    grouped = fused.view(a.groups, per_group + 2 * a.head_size, *rest)
+    return tuple(t.reshape(-1, *rest) for t in grouped.tensor_split((per_group, per_group + a.head_size), dim=1))

@@ -6,6 +6,7 @@ Face names and order on every rank, gathered over tensor- and pipeline-parallel 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -51,7 +52,9 @@ def transformer_config(architecture: Architecture, rank: RankConfig, device: Dev
         ffn_hidden_size=architecture.intermediate,
         normalization="RMSNorm",
         layernorm_epsilon=architecture.norm_epsilon,
-        qk_layernorm=True,
+        qk_layernorm=architecture.family.qk_norm,
+        add_qkv_bias=architecture.family.qkv_bias,
+        softmax_scale=_softmax_scale(architecture),
         gated_linear_unit=True,
         activation_func=F.silu,
         add_bias_linear=False,
@@ -76,7 +79,7 @@ def build_model(architecture: Architecture, config: TransformerConfig, device: D
     """This rank's part of the model, with undefined weights."""
     model = GPTModel(
         config=config,
-        transformer_layer_spec=device.layer_spec(),
+        transformer_layer_spec=device.layer_spec(qk_norm=architecture.family.qk_norm),
         vocab_size=architecture.vocabulary,
         max_sequence_length=architecture.max_positions,
         pre_process=parallel_state.is_pipeline_first_stage(),
@@ -87,7 +90,16 @@ def build_model(architecture: Architecture, config: TransformerConfig, device: D
         rotary_base=architecture.rope_base,
     )
     model.model_type = ModelType.encoder_or_decoder
+    if architecture.rotary is not None:
+        model.rotary_pos_emb.inv_freq = torch.tensor(architecture.rotary.frequencies, dtype=torch.float32)
     return model.to(device.torch)
+
+
+def _softmax_scale(architecture: Architecture) -> float | None:
+    """Scale of the attention's logits: the rotary's factor scales queries and keys, all of whose dimensions rotate."""
+    if architecture.rotary is None:
+        return None
+    return float(architecture.rotary.attention_factor**2 / math.sqrt(architecture.head_size))
 
 
 @torch.no_grad()

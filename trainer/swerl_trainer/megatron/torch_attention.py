@@ -1,4 +1,4 @@
-"""Qwen3's layers with torch's own kernels, where Transformer Engine is not installed: every CPU, and a GPU without it.
+"""Decoder layers with torch's own kernels, where Transformer Engine is not installed: every CPU, and a GPU without it.
 
 Guarantees: `PackedAttention` takes the place of Transformer Engine's attention through Megatron's own spec hook and
 computes the same function of packed sequences, under context parallelism too.
@@ -21,9 +21,9 @@ from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 
-def layer_spec() -> Any:
-    """Megatron's local layer spec of Qwen3 with attention that understands packed sequences."""
-    spec = get_gpt_layer_local_spec(qk_layernorm=True, normalization="RMSNorm")
+def layer_spec(*, qk_norm: bool) -> Any:
+    """Megatron's local layer spec with attention that understands packed sequences."""
+    spec = get_gpt_layer_local_spec(qk_layernorm=qk_norm, normalization="RMSNorm")
     spec.submodules.self_attention.submodules.core_attention = PackedAttention
     return spec
 

@@ -1,0 +1,134 @@
+"""Each family of models and each rotary embedding against transformers: same log-probabilities, same weights back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from swerl_trainer.algorithm import Batch
+from swerl_trainer.megatron.architecture import FAMILIES, read_architecture
+from swerl_trainer.megatron.conversion import from_megatron, hf_shapes, parameter_mappings, to_megatron
+from swerl_trainer.megatron.errors import ConversionError
+from swerl_trainer.megatron.rotary import rotary
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from .conftest import VOCABULARY
+
+if TYPE_CHECKING:
+    from .conftest import MakeConfig, Start
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
+}
+PLAIN = {"rope_type": "default", "rope_theta": 20_000.0}
+LINEAR = PLAIN | {"rope_type": "linear", "factor": 4.0}
+LLAMA3 = PLAIN | {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+YARN = PLAIN | {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+MODELS: dict[str, dict[str, Any]] = {
+    "qwen2": {"model_type": "qwen2", "rope_parameters": PLAIN},
+    "qwen2-tied-yarn": {"model_type": "qwen2", "rope_parameters": YARN, "tie_word_embeddings": True},
+    "qwen3-yarn": {"model_type": "qwen3", "rope_parameters": YARN, "head_dim": 24},
+    "llama": {"model_type": "llama", "rope_parameters": PLAIN, "tie_word_embeddings": True},
+    "llama3": {"model_type": "llama", "rope_parameters": LLAMA3, "rms_norm_eps": 1e-5},
+    "llama-linear": {"model_type": "llama", "rope_parameters": LINEAR, "num_key_value_heads": 4},
+}
+
+
+def make_model(folder: Path, **fields: Any) -> Any:
+    """A model with random weights, biases and norms among them, and its folder."""
+    torch.manual_seed(7)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**{**SHAPE, **fields}), attn_implementation="eager")
+    for parameter in model.parameters():
+        parameter.data.copy_(torch.randn_like(parameter) * (0.2 if parameter.dim() == 1 else 0.08))
+    for name, parameter in model.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.data += 1
+    model.save_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 256}))
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_computes_and_converts_as_transformers_does(
+    start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path, name: str
+) -> None:
+    model = make_model(tmp_path / "model", **MODELS[name])
+    trainer = start(make_config(model=str(tmp_path / "model")))
+    with torch.no_grad():
+        for mine, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
+            distribution = torch.log_softmax(model(sequence.tokens[None]).logits[0, :-1], dim=-1)
+            theirs = distribution.gather(1, sequence.tokens[1:, None])[:, 0] * sequence.mask[1:]
+            assert (mine[1:] - theirs).abs().max() < 1e-5
+    trainer.save_hf(str(tmp_path / "hf"))
+    original = load_file(tmp_path / "model" / "model.safetensors")
+    written = load_file(tmp_path / "hf" / "model-00001.safetensors")
+    assert written.keys() == original.keys()
+    assert all(torch.equal(written[tensor], values) for tensor, values in original.items())
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen3-yarn", "llama3"])
+def test_shards_of_two_ranks_are_the_whole_tensors_again(tmp_path: Path, name: str) -> None:
+    make_model(tmp_path, **MODELS[name])
+    architecture, tensors = read_architecture(tmp_path), load_file(tmp_path / "model.safetensors")
+    assert {tensor: tuple(values.shape) for tensor, values in tensors.items()} == hf_shapes(architecture)
+    again: dict[str, Tensor] = {}
+    for entry in parameter_mappings(architecture, 2):
+        whole = [tensors[tensor] for tensor in entry.hf]
+        again |= from_megatron(entry, [to_megatron(entry, whole, architecture, r, 2) for r in range(2)], architecture)
+    assert all(torch.equal(again[tensor], values) for tensor, values in tensors.items())
+
+
+@pytest.mark.parametrize(
+    "parameters", [LINEAR, LLAMA3, YARN, YARN | {"attention_factor": 1.3}, YARN | {"beta_fast": 16}]
+)
+def test_rotary_frequencies_are_those_of_transformers(parameters: dict[str, Any]) -> None:
+    config = AutoConfig.for_model("llama", **{**SHAPE, "rope_parameters": parameters})
+    frequencies, factor = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, torch.device("cpu"))
+    mine = rotary({**SHAPE, "rope_parameters": parameters}, 16)
+    assert mine is not None
+    assert mine.frequencies == pytest.approx(frequencies.tolist(), rel=1e-6)
+    assert mine.attention_factor == pytest.approx(factor)
+
+
+def test_the_older_form_of_a_rotary_scaling_is_read() -> None:
+    old = {**SHAPE, "rope_theta": 20_000.0, "rope_scaling": {"type": "linear", "factor": 4.0}}
+    assert rotary(old, 16) == rotary({**SHAPE, "rope_parameters": LINEAR}, 16)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"model_type": "gpt2"}, "model type 'gpt2' is not one of qwen2"),
+        ({"attention_bias": True}, "attention_bias True"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, "type 'longrope' is not one of default"),
+        ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "type 'llama3' needs 'low_freq_factor'"),
+    ],
+)
+def test_what_would_not_convert_exactly_is_refused_by_name(tmp_path: Path, fields: dict[str, Any], fault: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SHAPE | {"model_type": "llama"} | fields))
+    with pytest.raises(ConversionError, match=fault):
+        read_architecture(tmp_path)
+
+
+def test_every_family_has_a_model_here() -> None:
+    assert {model["model_type"] for model in MODELS.values()} == set(FAMILIES)
