@@ -21,7 +21,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from .conftest import VOCABULARY
 
 if TYPE_CHECKING:
-    from .conftest import MakeConfig, Start
+    from .conftest import MakeConfig, RunRanks, Start
 
 SHAPE: dict[str, Any] = {
     "vocab_size": VOCABULARY,
@@ -43,10 +43,21 @@ LLAMA3 = PLAIN | {
     "original_max_position_embeddings": 32,
 }
 YARN = PLAIN | {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+MOE: dict[str, Any] = {
+    "model_type": "qwen3_moe",
+    "rope_parameters": PLAIN,
+    "head_dim": 24,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 40,
+    "norm_topk_prob": True,
+}
 MODELS: dict[str, dict[str, Any]] = {
     "qwen2": {"model_type": "qwen2", "rope_parameters": PLAIN},
     "qwen2-tied-yarn": {"model_type": "qwen2", "rope_parameters": YARN, "tie_word_embeddings": True},
     "qwen3-yarn": {"model_type": "qwen3", "rope_parameters": YARN, "head_dim": 24},
+    "qwen3-moe": MOE,
+    "qwen3-moe-unnormalised": MOE | {"norm_topk_prob": False, "tie_word_embeddings": True},
     "llama": {"model_type": "llama", "rope_parameters": PLAIN, "tie_word_embeddings": True},
     "llama3": {"model_type": "llama", "rope_parameters": LLAMA3, "rms_norm_eps": 1e-5},
     "llama-linear": {"model_type": "llama", "rope_parameters": LINEAR, "num_key_value_heads": 4},
@@ -85,16 +96,50 @@ def test_a_model_computes_and_converts_as_transformers_does(
     assert all(torch.equal(written[tensor], values) for tensor, values in original.items())
 
 
-@pytest.mark.parametrize("name", ["qwen2", "qwen3-yarn", "llama3"])
+@pytest.mark.parametrize("name", ["qwen2", "qwen3-yarn", "llama3", "qwen3-moe"])
 def test_shards_of_two_ranks_are_the_whole_tensors_again(tmp_path: Path, name: str) -> None:
     make_model(tmp_path, **MODELS[name])
     architecture, tensors = read_architecture(tmp_path), load_file(tmp_path / "model.safetensors")
     assert {tensor: tuple(values.shape) for tensor, values in tensors.items()} == hf_shapes(architecture)
     again: dict[str, Tensor] = {}
-    for entry in parameter_mappings(architecture, 2):
-        whole = [tensors[tensor] for tensor in entry.hf]
-        again |= from_megatron(entry, [to_megatron(entry, whole, architecture, r, 2) for r in range(2)], architecture)
+    for entry in parameter_mappings(architecture, 2, 2):
+        whole, size = [tensors[tensor] for tensor in entry.hf], 2 if entry.expert_rank is None else 1
+        shards = [to_megatron(entry, whole, architecture, rank, size) for rank in range(size)]
+        again |= from_megatron(entry, shards, architecture)
     assert all(torch.equal(again[tensor], values) for tensor, values in tensors.items())
+
+
+LAYOUTS = {
+    "experts": {"expert_parallel": 2},
+    "data": {},
+    "pipeline": {"pipeline_parallel": 2},
+}
+FIGURES = ("loss", "grad_norm", "logprob", "entropy", "logprob_abs_diff_max")
+
+
+@pytest.mark.timeout(900)
+def test_experts_on_two_ranks_train_as_on_one(
+    run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch, tmp_path: Path
+) -> None:
+    make_model(tmp_path / "model", **MOE)
+    config = {"model": str(tmp_path / "model"), "entropy_coef": 0.01}
+    alone = start(make_config(**config))
+    before = alone.log_probs(batch)
+    expected = [alone.train_step(batch) for _ in range(3)]
+    after = alone.log_probs(batch)
+    report = run_ranks(2, {name: make_config(**config, **layout) for name, layout in LAYOUTS.items()}, batch)
+    exports = []
+    for name in LAYOUTS:
+        for mine, theirs in zip(report[name]["before"] + report[name]["after"], before + after, strict=True):
+            assert (mine - theirs).abs().max() < 1e-4, name
+        for step, figures in zip(report[name]["steps"], expected, strict=True):
+            assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=5e-4), name
+        exports.append(load_file(report[name]["folder"] / "hf" / "model-00001.safetensors"))
+    assert all(torch.allclose(export[t], exports[0][t], atol=2e-5) for export in exports for t in exports[0])
+    resumed = start(make_config(**config))
+    resumed.load(str(report["experts"]["folder"] / "checkpoint"))
+    again = resumed.train_step(batch)
+    assert {f: again[f] for f in FIGURES} == pytest.approx({f: expected[2][f] for f in FIGURES}, rel=5e-4)
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,13 @@ class Family:
 
     qkv_bias: bool = False
     qk_norm: bool = False  # of each head's query and key
+    experts: bool = False  # a mixture of experts in every layer
 
 
 FAMILIES = {
     "qwen2": Family(qkv_bias=True),  # Qwen2.5 too
     "qwen3": Family(qk_norm=True),
+    "qwen3_moe": Family(qk_norm=True, experts=True),
     "llama": Family(),  # Llama 3 to 3.3
 }
 # Fields of config.json that would change what is computed, and their values that do not.
@@ -35,12 +37,24 @@ _UNSUPPORTED = {
     "mlp_bias": (None, False),
     "hidden_act": (None, "silu"),
     "partial_rotary_factor": (None, 1.0),
+    "decoder_sparse_step": (None, 1),
+    "mlp_only_layers": (None, []),
 }
 
 
 @dataclass(frozen=True)
+class Experts:
+    """The mixture of experts of each layer, chosen by the softmax of a router."""
+
+    count: int
+    per_token: int
+    intermediate: int
+    normalised: bool  # the weights of a token's experts sum to 1
+
+
+@dataclass(frozen=True)
 class Architecture:
-    """Shape of a dense decoder with gated SiLU, RMS norms and rotary embedding."""
+    """Shape of a decoder with gated SiLU, RMS norms and rotary embedding."""
 
     family: Family
     layers: int
@@ -55,6 +69,7 @@ class Architecture:
     rotary: Rotary | None  # None: the plain frequencies of `rope_base`
     norm_epsilon: float
     tied: bool  # output layer shares the embedding
+    experts: Experts | None = None  # None: one dense MLP per layer
 
     def check(self, trainer: TrainerSpec) -> None:
         """Raises LayoutError when the layout of `trainer` cannot divide the model evenly."""
@@ -67,9 +82,14 @@ class Architecture:
         ):
             if size % parts:
                 raise LayoutError(f"{name} {size} cannot be divided over {axis}Parallel {parts}: choose a divisor")
-        if trainer.expert_parallel != 1:
+        if self.experts is None and trainer.expert_parallel != 1:
             raise LayoutError(
                 f"expertParallel {trainer.expert_parallel} needs a mixture of experts; this model is dense"
+            )
+        if self.experts is not None and self.experts.count % trainer.expert_parallel:
+            raise LayoutError(
+                f"{self.experts.count} experts cannot be divided over expertParallel {trainer.expert_parallel}: choose"
+                " a divisor"
             )
 
 
@@ -101,6 +121,16 @@ def read_architecture(folder: Path) -> Architecture:
         rotary=_rotary(config, head_size, folder),
         norm_epsilon=config.get("rms_norm_eps", 1e-6),
         tied=bool(config.get("tie_word_embeddings", False)),
+        experts=_experts(config) if family.experts else None,
+    )
+
+
+def _experts(config: dict[str, Any]) -> Experts:
+    return Experts(
+        count=config.get("num_experts") or config["num_local_experts"],
+        per_token=config["num_experts_per_tok"],
+        intermediate=config["moe_intermediate_size"],
+        normalised=bool(config.get("norm_topk_prob", False)),
     )
 
 

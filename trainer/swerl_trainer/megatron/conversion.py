@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from swerl_trainer.megatron.architecture import Architecture, Family
+from swerl_trainer.megatron.architecture import Architecture, Experts, Family
 from swerl_trainer.megatron.errors import ConversionError
 from torch import Tensor
 
@@ -28,23 +28,26 @@ class ParameterMapping:
     stage: int
     fusion: Literal["none", "qkv", "gate_up"] = "none"
     split: int | None = None  # dimension that tensor parallelism divides
+    expert_rank: int | None = None  # expert-parallel rank that owns it; None: it is not an expert's
 
 
-def parameter_mappings(architecture: Architecture, stages: int) -> list[ParameterMapping]:
+def parameter_mappings(architecture: Architecture, stages: int, expert_ranks: int = 1) -> list[ParameterMapping]:
     """Every parameter in the order of the Hugging Face model; identical on all ranks."""
     per_stage = architecture.layers // stages
     found = [ParameterMapping(("embedding.word_embeddings.weight",), (EMBEDDING,), 0, split=0)]
     for layer in range(architecture.layers):
-        found += _layer(architecture.family, layer, layer % per_stage, layer // per_stage)
+        place = (layer, layer % per_stage, layer // per_stage)
+        found += _attention(architecture.family, *place)
+        found += _mlp(*place) if architecture.experts is None else _experts(architecture.experts, expert_ranks, *place)
     found.append(ParameterMapping(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
     if not architecture.tied:
         found.append(ParameterMapping(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
     return found
 
 
-def _layer(family: Family, layer: int, local: int, stage: int) -> list[ParameterMapping]:
+def _attention(family: Family, layer: int, local: int, stage: int) -> list[ParameterMapping]:
     m, h = f"decoder.layers.{local}.", f"model.layers.{layer}."
-    qkv, fc1 = f"{m}self_attention.linear_qkv.", f"{m}mlp.linear_fc1."
+    qkv = f"{m}self_attention.linear_qkv."
 
     def plain(megatron: str, hf: str, split: int | None = None, fused: str | None = None) -> ParameterMapping:
         return ParameterMapping((m + megatron, *([fused] if fused else [])), (h + hf,), stage, split=split)
@@ -52,7 +55,6 @@ def _layer(family: Family, layer: int, local: int, stage: int) -> list[Parameter
     def projections(what: str) -> tuple[str, ...]:
         return tuple(f"{h}self_attn.{name}_proj.{what}" for name in "qkv")
 
-    gate_up = (f"{h}mlp.gate_proj.weight", f"{h}mlp.up_proj.weight")
     bias = [ParameterMapping((f"{qkv}bias",), projections("bias"), stage, "qkv", 0)]
     norms = [plain(f"self_attention.{name}_layernorm.weight", f"self_attn.{name}_norm.weight") for name in "qk"]
     return [
@@ -61,16 +63,43 @@ def _layer(family: Family, layer: int, local: int, stage: int) -> list[Parameter
         *(bias if family.qkv_bias else []),
         *(norms if family.qk_norm else []),
         plain("self_attention.linear_proj.weight", "self_attn.o_proj.weight", split=1),
-        plain("pre_mlp_layernorm.weight", "post_attention_layernorm.weight", fused=f"{fc1}layer_norm_weight"),
-        ParameterMapping((f"{fc1}weight",), gate_up, stage, "gate_up", 0),
-        plain("mlp.linear_fc2.weight", "mlp.down_proj.weight", split=1),
+        plain(
+            "pre_mlp_layernorm.weight", "post_attention_layernorm.weight", fused=f"{m}mlp.linear_fc1.layer_norm_weight"
+        ),
     ]
+
+
+def _mlp(layer: int, local: int, stage: int) -> list[ParameterMapping]:
+    m, h = f"decoder.layers.{local}.mlp.", f"model.layers.{layer}.mlp."
+    gate_up = (f"{h}gate_proj.weight", f"{h}up_proj.weight")
+    return [
+        ParameterMapping((f"{m}linear_fc1.weight",), gate_up, stage, "gate_up", 0),
+        ParameterMapping((f"{m}linear_fc2.weight",), (f"{h}down_proj.weight",), stage, split=1),
+    ]
+
+
+def _experts(experts: Experts, ranks: int, layer: int, local: int, stage: int) -> list[ParameterMapping]:
+    """The router, then each expert whole on the expert-parallel rank that owns it."""
+    m, h = f"decoder.layers.{local}.mlp.", f"model.layers.{layer}.mlp."
+    found = [ParameterMapping((f"{m}router.weight",), (f"{h}gate.weight",), stage)]
+    for expert in range(experts.count):
+        owner, number = divmod(expert, experts.count // ranks)
+        one = f"{h}experts.{expert}."
+        fc1, fc2 = (
+            (f"{m}experts.local_experts.{number}.linear_fc{part}.weight", f"{m}experts.linear_fc{part}.weight{number}")
+            for part in (1, 2)
+        )
+        gate_up = (f"{one}gate_proj.weight", f"{one}up_proj.weight")
+        found.append(ParameterMapping(fc1, gate_up, stage, "gate_up", expert_rank=owner))
+        found.append(ParameterMapping(fc2, (f"{one}down_proj.weight",), stage, expert_rank=owner))
+    return found
 
 
 def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """Shape of every Hugging Face tensor, in the order of `parameter_mappings`."""
     a = architecture
     query, group = a.heads * a.head_size, a.groups * a.head_size
+    intermediate = a.experts.intermediate if a.experts else a.intermediate
     endings: dict[str, tuple[int, ...]] = {
         "q_proj.weight": (query, a.hidden),
         "k_proj.weight": (group, a.hidden),
@@ -81,9 +110,10 @@ def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
         "v_proj.bias": (group,),
         "q_norm.weight": (a.head_size,),
         "k_norm.weight": (a.head_size,),
-        "gate_proj.weight": (a.intermediate, a.hidden),
-        "up_proj.weight": (a.intermediate, a.hidden),
-        "down_proj.weight": (a.hidden, a.intermediate),
+        "gate_proj.weight": (intermediate, a.hidden),
+        "up_proj.weight": (intermediate, a.hidden),
+        "down_proj.weight": (a.hidden, intermediate),
+        "mlp.gate.weight": (a.experts.count if a.experts else 0, a.hidden),
         "embed_tokens.weight": (a.vocabulary, a.hidden),
         "lm_head.weight": (a.vocabulary, a.hidden),
     }
@@ -108,6 +138,8 @@ def to_megatron(
     entry: ParameterMapping, tensors: Sequence[Tensor], architecture: Architecture, rank: int, size: int
 ) -> Tensor:
     """Rank `rank` of `size`'s shard of a parameter, from its whole Hugging Face tensors."""
+    if entry.expert_rank is not None:
+        return torch.cat(list(tensors))
     if entry.fusion == "gate_up":
         return torch.cat([t.chunk(size)[rank] for t in tensors])
     whole = _interleave(tensors, architecture) if entry.fusion == "qkv" else tensors[0]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
 from megatron.core.tensor_parallel import random as megatron_random
@@ -76,9 +77,12 @@ _CUDA_FUNCTIONS: dict[str, Any] = {
 }
 
 
+_SPLITS = ("output_split_sizes", "input_split_sizes")
+
+
 class _CudaMeansCpu(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Redirects what patching by name cannot reach: `device="cuda"` literals, `.cuda()`, pinning, and `.type()` strings
-    that Megatron's optimizers compare with `torch.cuda.FloatTensor`."""
+    """Redirects what patching by name cannot reach: `device="cuda"` literals, `.cuda()`, pinning, `.type()` strings
+    that Megatron's optimizers compare with `torch.cuda.FloatTensor`, and sizes of exchanges between experts."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -87,6 +91,11 @@ class _CudaMeansCpu(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
                 kwargs = {**kwargs, "device": "cpu"}
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
+        if func is dist.all_to_all_single:  # of experts; Megatron copies the sizes to lists only from CUDA
+            kwargs = {
+                name: value.tolist() if name in _SPLITS and isinstance(value, torch.Tensor) else value
+                for name, value in kwargs.items()
+            }
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.type and len(args) == 1 and not kwargs:

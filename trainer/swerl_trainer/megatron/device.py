@@ -51,15 +51,15 @@ class Device:
 
         return megatron_on_cpu()
 
-    def layer_spec(self, *, qk_norm: bool) -> Any:
-        """Layer spec of a dense decoder: Transformer Engine's, or Megatron's local one with packed attention."""
+    def layer_spec(self, *, qk_norm: bool, experts: int | None) -> Any:
+        """Layer spec of a decoder: Transformer Engine's, or Megatron's local one with packed attention."""
         if self.transformer_engine:
             from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
 
-            return get_gpt_layer_with_transformer_engine_spec(qk_layernorm=qk_norm)
+            return get_gpt_layer_with_transformer_engine_spec(num_experts=experts, qk_layernorm=qk_norm)
         from swerl_trainer.megatron.torch_attention import layer_spec
 
-        return layer_spec(qk_norm=qk_norm)
+        return layer_spec(qk_norm=qk_norm, experts=experts)
 
     def config(self, tensor_parallel: int) -> dict[str, Any]:
         """Arguments of TransformerConfig that depend on the device."""

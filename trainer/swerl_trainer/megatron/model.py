@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -69,17 +70,37 @@ def transformer_config(architecture: Architecture, rank: RankConfig, device: Dev
         pipeline_model_parallel_size=trainer.pipeline_parallel,
         context_parallel_size=trainer.context_parallel,
         variable_seq_lengths=trainer.pipeline_parallel > 1,
-        moe_token_dispatcher_type="alltoall",  # the only one that packed sequences of changing length allow
+        **_expert_config(architecture, trainer.expert_parallel),
         **device.config(trainer.tensor_parallel),
         **_RECOMPUTE[trainer.recompute],
     )
+
+
+def _expert_config(architecture: Architecture, expert_parallel: int) -> dict[str, Any]:
+    """Routing as transformers computes it; the softmax of the chosen logits is the normalised softmax of all."""
+    experts = architecture.experts
+    if experts is None:
+        return {}
+    return {
+        "num_moe_experts": experts.count,
+        "moe_ffn_hidden_size": experts.intermediate,
+        "moe_router_topk": experts.per_token,
+        "moe_router_pre_softmax": not experts.normalised,
+        "moe_router_load_balancing_type": "none",
+        "moe_router_dtype": "fp32",
+        "moe_token_dispatcher_type": "alltoall",  # the only one that packed sequences of changing length allow
+        "expert_model_parallel_size": expert_parallel,
+        "expert_tensor_parallel_size": 1,
+    }
 
 
 def build_model(architecture: Architecture, config: TransformerConfig, device: Device) -> GPTModel:
     """This rank's part of the model, with undefined weights."""
     model = GPTModel(
         config=config,
-        transformer_layer_spec=device.layer_spec(qk_norm=architecture.family.qk_norm),
+        transformer_layer_spec=device.layer_spec(
+            qk_norm=architecture.family.qk_norm, experts=architecture.experts.count if architecture.experts else None
+        ),
         vocab_size=architecture.vocabulary,
         max_sequence_length=architecture.max_positions,
         pre_process=parallel_state.is_pipeline_first_stage(),
@@ -125,7 +146,7 @@ def export_weights(
     parameters = dict(model.named_parameters())
     shapes = hf_shapes(architecture)
     stages = parallel_state.get_pipeline_model_parallel_world_size()
-    for entry in parameter_mappings(architecture, stages):
+    for entry in parameter_mappings(architecture, stages, parallel_state.get_expert_model_parallel_world_size()):
         if names is not None and not set(entry.hf) & set(names):
             continue
         owner = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
@@ -144,6 +165,8 @@ def export_weights(
 def _gather(
     parameters: dict[str, Tensor], entry: ParameterMapping, architecture: Architecture
 ) -> Iterator[tuple[str, Tensor]]:
+    if entry.expert_rank is not None:
+        return _gather_expert(parameters, entry, architecture)
     shard = _parameter(parameters, entry).detach().contiguous()
     size = parallel_state.get_tensor_model_parallel_world_size()
     shards = [shard]
@@ -153,12 +176,32 @@ def _gather(
     return from_megatron(entry, shards, architecture)
 
 
+def _gather_expert(
+    parameters: dict[str, Tensor], entry: ParameterMapping, architecture: Architecture
+) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of one expert, on every expert-parallel rank of the stage."""
+    group = parallel_state.get_expert_model_parallel_group()
+    assert entry.expert_rank is not None
+    if entry.expert_rank == group.rank():
+        found = dict(from_megatron(entry, [_parameter(parameters, entry).detach()], architecture))
+    else:
+        like, shapes = next(iter(parameters.values())), hf_shapes(architecture)
+        found = {name: like.new_empty(shapes[name]) for name in entry.hf}
+    for name, tensor in found.items():
+        whole = tensor.contiguous()
+        if group.size() > 1:
+            dist.broadcast(whole, src=dist.get_global_rank(group, entry.expert_rank), group=group)
+        yield name, whole
+
+
 def _owned(architecture: Architecture) -> Iterator[ParameterMapping]:
     stage, stages = (
         parallel_state.get_pipeline_model_parallel_rank(),
         parallel_state.get_pipeline_model_parallel_world_size(),
     )
-    return (entry for entry in parameter_mappings(architecture, stages) if entry.stage == stage)
+    expert_rank = parallel_state.get_expert_model_parallel_rank()
+    entries = parameter_mappings(architecture, stages, parallel_state.get_expert_model_parallel_world_size())
+    return (entry for entry in entries if entry.stage == stage and entry.expert_rank in (None, expert_rank))
 
 
 def _parameter(parameters: dict[str, Tensor], entry: ParameterMapping) -> Tensor:

@@ -27,6 +27,8 @@ def join_process_group(config: RankConfig, device: Device, rank: int, world_size
         tensor_model_parallel_size=trainer.tensor_parallel,
         pipeline_model_parallel_size=trainer.pipeline_parallel,
         context_parallel_size=trainer.context_parallel,
+        expert_model_parallel_size=trainer.expert_parallel,
+        expert_tensor_parallel_size=1,
     )
     torch.manual_seed(config.algorithm.seed)
     # No dropout anywhere: the tracker without CUDA generators serves both devices.

@@ -21,9 +21,9 @@ from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 
-def layer_spec(*, qk_norm: bool) -> Any:
+def layer_spec(*, qk_norm: bool, experts: int | None) -> Any:
     """Megatron's local layer spec with attention that understands packed sequences."""
-    spec = get_gpt_layer_local_spec(qk_layernorm=qk_norm, normalization="RMSNorm")
+    spec = get_gpt_layer_local_spec(num_experts=experts, qk_layernorm=qk_norm, normalization="RMSNorm")
     spec.submodules.self_attention.submodules.core_attention = PackedAttention
     return spec
 
