@@ -13,6 +13,7 @@ from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.architecture import FAMILIES, read_architecture
 from swerl_trainer.megatron.conversion import from_megatron, hf_shapes, parameter_mappings, to_megatron
 from swerl_trainer.megatron.errors import ConversionError
+from swerl_trainer.megatron.hf_folder import open_folder
 from swerl_trainer.megatron.rotary import rotary
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -103,8 +104,10 @@ def test_shards_of_two_ranks_are_the_whole_tensors_again(tmp_path: Path, name: s
     assert {tensor: tuple(values.shape) for tensor, values in tensors.items()} == hf_shapes(architecture)
     again: dict[str, Tensor] = {}
     for entry in parameter_mappings(architecture, 2, 2):
-        whole, size = [tensors[tensor] for tensor in entry.hf], 2 if entry.expert_rank is None else 1
-        shards = [to_megatron(entry, whole, architecture, rank, size) for rank in range(size)]
+        size = 1 if entry.split is None else 2
+        with open_folder(tmp_path) as reader:
+            chunks = [reader.chunks(entry.hf, entry.split, rank, size) for rank in range(size)]
+        shards = [to_megatron(entry, of_rank, architecture, size) for of_rank in chunks]
         again |= from_megatron(entry, shards, architecture)
     assert all(torch.equal(again[tensor], values) for tensor, values in tensors.items())
 

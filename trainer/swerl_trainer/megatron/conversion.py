@@ -134,16 +134,11 @@ def check_tensors(present: Mapping[str, tuple[int, ...]], architecture: Architec
             raise ConversionError(f"{where}: {name} has shape {tuple(present[name])}, the configuration says {shape}")
 
 
-def to_megatron(
-    entry: ParameterMapping, tensors: Sequence[Tensor], architecture: Architecture, rank: int, size: int
-) -> Tensor:
-    """Rank `rank` of `size`'s shard of a parameter, from its whole Hugging Face tensors."""
-    if entry.expert_rank is not None:
-        return torch.cat(list(tensors))
-    if entry.fusion == "gate_up":
-        return torch.cat([t.chunk(size)[rank] for t in tensors])
-    whole = _interleave(tensors, architecture) if entry.fusion == "qkv" else tensors[0]
-    return whole if entry.split is None else whole.chunk(size, dim=entry.split)[rank]
+def to_megatron(entry: ParameterMapping, chunks: Sequence[Tensor], architecture: Architecture, size: int) -> Tensor:
+    """A rank's shard of a parameter among `size`, from its chunks of the Hugging Face tensors along `entry.split`."""
+    if entry.fusion == "qkv":
+        return _interleave(chunks, architecture.groups // size)
+    return torch.cat(list(chunks)) if entry.fusion == "gate_up" else chunks[0]
 
 
 def from_megatron(
@@ -161,10 +156,10 @@ def from_megatron(
         yield entry.hf[0], whole
 
 
-def _interleave(tensors: Sequence[Tensor], a: Architecture) -> Tensor:
+def _interleave(tensors: Sequence[Tensor], groups: int) -> Tensor:
     """Query, key and value to Megatron's order: per key/value group its query heads, then key, then value."""
     rest = tensors[0].shape[1:]  # empty for a bias
-    return torch.cat([t.reshape(a.groups, -1, *rest) for t in tensors], dim=1).reshape(-1, *rest)
+    return torch.cat([t.reshape(groups, -1, *rest) for t in tensors], dim=1).reshape(-1, *rest)
 
 
 def _separate(fused: Tensor, a: Architecture) -> tuple[Tensor, ...]:

@@ -1,6 +1,6 @@
 """Folders in Hugging Face format: `config.json`, tokenizer files and `*.safetensors`, read and written in streams.
 
-Guarantees: a reader never holds more than the tensors asked for; a written folder appears at its path complete or not
+Guarantees: a reader never reads more than the chunks asked for; a written folder appears at its path complete or not
 at all.
 """
 
@@ -34,9 +34,18 @@ class HFReader:
         """Shape per tensor, read from the headers."""
         return {name: tuple(file.get_slice(name).get_shape()) for name, file in self._files.items()}
 
-    def tensors(self, names: Sequence[str]) -> list[Tensor]:
-        """The whole tensors `names`, on the CPU."""
-        return [self._files[name].get_tensor(name) for name in names]
+    def chunks(self, names: Sequence[str], dimension: int | None, rank: int, size: int) -> list[Tensor]:
+        """Chunk `rank` of `size` of each tensor along `dimension`, on the CPU; with None the whole tensor."""
+        return [self._chunk(name, dimension, rank, size) for name in names]
+
+    def _chunk(self, name: str, dimension: int | None, rank: int, size: int) -> Tensor:
+        file = self._files[name]
+        if dimension is None or size == 1:
+            return file.get_tensor(name)  # type: ignore[no-any-return]
+        part = file.get_slice(name)
+        length = part.get_shape()[dimension] // size
+        span = slice(rank * length, (rank + 1) * length)
+        return part[span] if dimension == 0 else part[:, span]  # type: ignore[no-any-return]
 
 
 @contextmanager

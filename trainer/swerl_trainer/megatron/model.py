@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from swerl_api import TrainerSpec
 from swerl_trainer.megatron.architecture import Architecture
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.conversion import (
@@ -25,6 +26,7 @@ from swerl_trainer.megatron.conversion import (
     to_megatron,
 )
 from swerl_trainer.megatron.device import Device
+from swerl_trainer.megatron.errors import LayoutError
 from swerl_trainer.megatron.hf_folder import HFReader
 from torch import Tensor
 
@@ -70,17 +72,22 @@ def transformer_config(architecture: Architecture, rank: RankConfig, device: Dev
         pipeline_model_parallel_size=trainer.pipeline_parallel,
         context_parallel_size=trainer.context_parallel,
         variable_seq_lengths=trainer.pipeline_parallel > 1,
-        **_expert_config(architecture, trainer.expert_parallel),
+        **_expert_config(architecture, trainer, device),
         **device.config(trainer.tensor_parallel),
         **_RECOMPUTE[trainer.recompute],
     )
 
 
-def _expert_config(architecture: Architecture, expert_parallel: int) -> dict[str, Any]:
+def _expert_config(architecture: Architecture, trainer: TrainerSpec, device: Device) -> dict[str, Any]:
     """Routing as transformers computes it; the softmax of the chosen logits is the normalised softmax of all."""
     experts = architecture.experts
     if experts is None:
         return {}
+    if trainer.tensor_parallel > 1 and not device.transformer_engine:
+        raise LayoutError(
+            f"tensorParallel {trainer.tensor_parallel} with a mixture of experts needs transformer_engine in the"
+            " trainer image; use expertParallel"
+        )
     return {
         "num_moe_experts": experts.count,
         "moe_ffn_hidden_size": experts.intermediate,
@@ -89,7 +96,7 @@ def _expert_config(architecture: Architecture, expert_parallel: int) -> dict[str
         "moe_router_load_balancing_type": "none",
         "moe_router_dtype": "fp32",
         "moe_token_dispatcher_type": "alltoall",  # the only one that packed sequences of changing length allow
-        "expert_model_parallel_size": expert_parallel,
+        "expert_model_parallel_size": trainer.expert_parallel,
         "expert_tensor_parallel_size": 1,
     }
 
@@ -130,12 +137,10 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
     rank, size = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
     parameters = dict(model.named_parameters())
     for entry in _owned(architecture):
-        shard = to_megatron(entry, reader.tensors(entry.hf), architecture, rank, size)
-        _parameter(parameters, entry).copy_(shard)
+        chunks = reader.chunks(entry.hf, entry.split, rank, size)
+        _parameter(parameters, entry).copy_(to_megatron(entry, chunks, architecture, size))
     if architecture.tied and "output_layer.weight" in parameters:  # the last stage's own copy of the embedding
-        embedding = ParameterMapping(("output_layer.weight",), (EMBEDDING,), 0, split=0)
-        shard = to_megatron(embedding, reader.tensors(embedding.hf), architecture, rank, size)
-        parameters["output_layer.weight"].copy_(shard)
+        parameters["output_layer.weight"].copy_(reader.chunks([EMBEDDING], 0, rank, size)[0])
 
 
 @torch.no_grad()
