@@ -1,7 +1,7 @@
 """One training rank as a process of its own: `ranks.py JOB RANK WORLD_SIZE`.
 
-For each case it reports log-probabilities, the metrics of three steps, and where a checkpoint taken after the second
-step and the exported weights lie.
+For each case it reports log-probabilities, the metrics of three steps, those of the third step again from a checkpoint
+taken after the second, and where the checkpoint and the exported weights lie.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ def main(job_file: str, rank: int, world_size: int) -> None:
         trainer.save_hf(str(folder / "hf"))
         last = trainer.train_step(job["batch"])
         after = trainer.log_probs(job["batch"])
+        trainer.load(str(folder / "checkpoint"))
+        again = trainer.train_step(job["batch"])
         trainer.close()
-        report[name] = {"before": before, "after": after, "steps": [*first, last], "folder": folder}
+        steps = [*first, last]
+        report[name] = {"before": before, "after": after, "steps": steps, "again": again, "folder": folder}
     if rank == 0:
         torch.save(report, job["out"])
 

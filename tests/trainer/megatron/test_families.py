@@ -137,12 +137,9 @@ def test_experts_on_two_ranks_train_as_on_one(
             assert (mine - theirs).abs().max() < 1e-4, name
         for step, figures in zip(report[name]["steps"], expected, strict=True):
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=5e-4), name
+        assert report[name]["again"]["grad_norm"] == report[name]["steps"][2]["grad_norm"], name
         exports.append(load_file(report[name]["folder"] / "hf" / "model-00001.safetensors"))
     assert all(torch.allclose(export[t], exports[0][t], atol=2e-5) for export in exports for t in exports[0])
-    resumed = start(make_config(**config))
-    resumed.load(str(report["experts"]["folder"] / "checkpoint"))
-    again = resumed.train_step(batch)
-    assert {f: again[f] for f in FIGURES} == pytest.approx({f: expected[2][f] for f in FIGURES}, rel=5e-4)
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,9 @@ _CUDA_FUNCTIONS: dict[str, Any] = {
 }
 
 
-_SPLITS = ("output_split_sizes", "input_split_sizes")
-
-
 class _CudaMeansCpu(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
-    """Redirects what patching by name cannot reach: `device="cuda"` literals, `.cuda()`, pinning, `.type()` strings
-    that Megatron's optimizers compare with `torch.cuda.FloatTensor`, and sizes of exchanges between experts."""
+    """Redirects what patching by name cannot reach: `device="cuda"` literals, `.cuda()`, pinning, and `.type()` strings
+    that Megatron's optimizers compare with `torch.cuda.FloatTensor`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -91,16 +88,20 @@ class _CudaMeansCpu(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
                 kwargs = {**kwargs, "device": "cpu"}
             if kwargs.get("pin_memory"):
                 kwargs = {**kwargs, "pin_memory": False}
-        if func is dist.all_to_all_single:  # of experts; Megatron copies the sizes to lists only from CUDA
-            kwargs = {
-                name: value.tolist() if name in _SPLITS and isinstance(value, torch.Tensor) else value
-                for name, value in kwargs.items()
-            }
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.type and len(args) == 1 and not kwargs:
             return func(*args).replace("torch.", "torch.cuda.", 1)
         return func(*args, **kwargs)
+
+
+_all_to_all: Any = dist.all_to_all_single
+
+
+def _all_to_all_of_lists(output: torch.Tensor, input: torch.Tensor, *positional: Any, **named: Any) -> Any:
+    """`all_to_all_single`, whose sizes Megatron leaves in tensors where they are on the CPU already."""
+    lists = {name: value.tolist() if isinstance(value, torch.Tensor) else value for name, value in named.items()}
+    return _all_to_all(output, input, *positional, **lists)
 
 
 @contextlib.contextmanager
@@ -113,10 +114,12 @@ def megatron_on_cpu() -> Iterator[None]:
     # Recomputation saves the CPU generator beside the CUDA one; the CPU one is all there is.
     megatron_random._get_cuda_rng_state = lambda *_, **__: torch.empty(0, dtype=torch.uint8)
     megatron_random._set_cuda_rng_state = lambda *_, **__: None
+    dist.all_to_all_single = _all_to_all_of_lists
     try:
         with _CudaMeansCpu():
             yield
     finally:
+        dist.all_to_all_single = _all_to_all
         for name, function in original.items():
             setattr(torch.cuda, name, function)
         megatron_random._get_cuda_rng_state, megatron_random._set_cuda_rng_state = get, put
