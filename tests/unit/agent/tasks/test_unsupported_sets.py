@@ -29,7 +29,7 @@ def test_a_set_is_refused_by_name_in_one_line(tmp_path: Path, run: Run, name: st
     source = jsonl(tmp_path / "rows.jsonl", *rows)
     lines = run(source, "--data-source", f"Owner/{name.upper()}", code=2)
     assert f"Owner/{name.upper()} is not supported as it is: " in lines[0] and lines[0].endswith("(and 2 more rows)")
-    assert lines[1:] == ["swerl: 3 malformed rows, 0 good; nothing was written (--keep-going would)"] or len(lines) == 2
+    assert len(lines) == 2, "the other one says that nothing was written"
 
 
 def test_rows_with_all_they_need_are_taken_whatever_their_set(tmp_path: Path, out: Path, run: Run) -> None:
