@@ -30,9 +30,9 @@ SYSTEM = [
 
 
 @asynccontextmanager
-async def client(world: GatewayEpisode) -> AsyncIterator[Any]:
-    url = world.endpoint.anthropic_url
-    async with AsyncAnthropic(base_url=url, api_key=world.endpoint.api_key, max_retries=0) as opened:
+async def client(episode: GatewayEpisode) -> AsyncIterator[Any]:
+    url = episode.endpoint.anthropic_url
+    async with AsyncAnthropic(base_url=url, api_key=episode.endpoint.api_key, max_retries=0) as opened:
         yield opened.messages
 
 
@@ -41,20 +41,20 @@ def result(call_id: str, content: Any) -> dict[str, Any]:
 
 
 async def test_a_message_has_text_reason_and_usage(opened: Open) -> None:
-    async with opened("Hello.") as world, client(world) as messages:
+    async with opened("Hello.") as episode, client(episode) as messages:
         got = await messages.create(model="policy", max_tokens=99, messages=[user("Hi")], system="Be terse.")
-    (segment,) = world.recording.segments
+    (segment,) = episode.recording.segments
     assert [(block.type, block.text) for block in got.content] == [("text", "Hello.")]
     assert (got.stop_reason, got.usage.input_tokens) == ("end_turn", segment.prompt_length)
     assert got.usage.input_tokens + got.usage.output_tokens == len(segment.tokens)
-    assert "system\nBe terse." in world.engine.read[0]
+    assert "system\nBe terse." in episode.engine.read[0]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools: HFTokenizer, stream: bool) -> None:
     answers = [f"<think>hm</think>So:\n{CALL}\n{CALL}", f"<think>ah</think>\n{CALL}", "Done."]
     conversation: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Fix it."}]}]
-    async with opened(*answers, tokenizer=with_tools) as world, client(world) as messages:
+    async with opened(*answers, tokenizer=with_tools) as episode, client(episode) as messages:
         for number in range(3):
             system = [{**SYSTEM[0], "text": SYSTEM[0]["text"].format(number)}, SYSTEM[1]]
             asked = {"system": system, "messages": conversation, "tools": [TOOL], "model": "m", "max_tokens": 500}
@@ -78,9 +78,9 @@ async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools
     assert kinds == [["thinking", "text", "tool_use", "tool_use"], ["thinking", "tool_use"], ["text"]]
     (call,) = [block for block in conversation[3]["content"] if block["type"] == "tool_use"]
     assert (call["name"], call["input"]) == ("Bash", {"command": "ls"})
-    assert (got.stop_reason, len(world.recording.segments)) == ("end_turn", 1)
-    assert "billing" not in world.engine.read[0] and world.engine.read[2].count("kit.py") == 3
-    check(world.recording, 3)
+    assert (got.stop_reason, len(episode.recording.segments)) == ("end_turn", 1)
+    assert "billing" not in episode.engine.read[0] and episode.engine.read[2].count("kit.py") == 3
+    check(episode.recording, 3)
 
 
 @pytest.mark.parametrize("template", [THINKING, QWEN_2_5, QWEN_3, GLM])
@@ -88,18 +88,18 @@ async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools
 async def test_thoughts_may_come_back_or_not(opened: Open, template: str, keep: bool) -> None:
     opens = template == THINKING
     first = "hm</think>one" if opens else "<think>hm</think>one"
-    async with opened(first, "two", template=template) as world, client(world) as messages:
+    async with opened(first, "two", template=template) as episode, client(episode) as messages:
         got = (await messages.create(model="m", max_tokens=99, messages=[user("Hi")])).model_dump()["content"]
         assert [block["type"] for block in got] == ["thinking", "text"]
         kept = [block for block in got if keep or block["type"] != "thinking"]
         more = [user("Hi"), {"role": "assistant", "content": kept}, user("And?")]
         await messages.create(model="m", max_tokens=99, messages=more)
-    assert len(world.recording.segments) == 1
-    check(world.recording, 2)
+    assert len(episode.recording.segments) == 1
+    check(episode.recording, 2)
 
 
 async def test_a_stop_sequence_and_the_longest_answer_are_the_reasons(opened: Open) -> None:
-    async with opened("yes END and", "word " * 50) as world, client(world) as messages:
+    async with opened("yes END and", "word " * 50) as episode, client(episode) as messages:
         ask = {"model": "m", "messages": [user("Hi")]}
         stopped = await messages.create(max_tokens=99, stop_sequences=["END"], **ask)
         cut = await messages.create(max_tokens=7, **ask)
@@ -108,11 +108,11 @@ async def test_a_stop_sequence_and_the_longest_answer_are_the_reasons(opened: Op
 
 
 async def test_tokens_are_counted_without_a_step(opened: Open) -> None:
-    async with opened("one", step_limit=1) as world, client(world) as messages:
+    async with opened("one", step_limit=1) as episode, client(episode) as messages:
         counted = await messages.count_tokens(model="m", messages=[user("Hi")], system="Be terse.")
         got = await messages.create(model="m", max_tokens=9, messages=[user("Hi")], system="Be terse.")
     assert counted.input_tokens == got.usage.input_tokens
-    assert world.recording.answers == 1
+    assert episode.recording.answers == 1
 
 
 async def test_what_claude_code_sends_is_taken(opened: Open, with_tools: HFTokenizer) -> None:
@@ -128,10 +128,10 @@ async def test_what_claude_code_sends_is_taken(opened: Open, with_tools: HFToken
     ]
     asked += [{"role": "user", "content": [result("1", [image])]}]
     tools = [TOOL, {"type": "web_search_20250305", "name": "web_search"}]
-    async with opened("one", tokenizer=with_tools) as world, client(world) as messages:
+    async with opened("one", tokenizer=with_tools) as episode, client(episode) as messages:
         await messages.create(model="m", max_tokens=2048, messages=asked, tools=tools, extra_body=more)
-    assert "(an image, which this model cannot read)" in world.engine.read[0]
-    assert "web_search" not in world.engine.read[0]
+    assert "(an image, which this model cannot read)" in episode.engine.read[0]
+    assert "web_search" not in episode.engine.read[0]
 
 
 @pytest.mark.parametrize(
@@ -147,40 +147,40 @@ async def test_what_claude_code_sends_is_taken(opened: Open, with_tools: HFToken
     ],
 )
 async def test_what_is_not_supported_is_refused_by_name(opened: Open, fields: dict[str, Any], named: str) -> None:
-    async with opened("never") as world, client(world) as messages:
+    async with opened("never") as episode, client(episode) as messages:
         with pytest.raises(anthropic.BadRequestError) as caught:
             await messages.create(**{"model": "m", "max_tokens": 9, "messages": [user("x")], **fields})
     error = caught.value.body["error"]  # type: ignore[index,call-overload]
     assert (error["type"], error["message"].startswith(named)) == ("invalid_request_error", True)
-    assert not world.recording.segments
+    assert not episode.recording.segments
 
 
 async def test_a_full_window_is_said_in_the_words_that_clients_know(opened: Open) -> None:
-    async with opened("one", context_tokens=200) as world, client(world) as messages:
+    async with opened("one", context_tokens=200) as episode, client(episode) as messages:
         with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
             await messages.create(model="m", max_tokens=9, messages=[user("long " * 300)])
-        assert world.recording.refused == "prompt_too_long"
+        assert episode.recording.refused == "prompt_too_long"
 
 
 async def test_the_key_may_be_in_either_header(opened: Open) -> None:
     ask: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [user("Hi")]}
-    async with opened("one", "two") as world:
+    async with opened("one", "two") as episode:
         for option in ("api_key", "auth_token"):
-            keys: Any = {"api_key": None, option: world.endpoint.api_key}
-            async with AsyncAnthropic(base_url=world.gateway.url, max_retries=0, **keys) as opened_client:
+            keys: Any = {"api_key": None, option: episode.endpoint.api_key}
+            async with AsyncAnthropic(base_url=episode.gateway.url, max_retries=0, **keys) as opened_client:
                 await opened_client.messages.create(**ask)
                 assert [model.id async for model in opened_client.models.list()] == ["policy"]
-        async with AsyncAnthropic(base_url=world.gateway.url, max_retries=0, api_key="other") as opened_client:
+        async with AsyncAnthropic(base_url=episode.gateway.url, max_retries=0, api_key="other") as opened_client:
             with pytest.raises(anthropic.AuthenticationError):
                 await opened_client.messages.create(**ask)
-    assert world.recording.answers == 2
+    assert episode.recording.answers == 2
 
 
 async def test_a_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
-    async with opened(EngineError("gone"), kind=Held) as world, client(world) as messages:
-        assert isinstance(world.engine, Held)
+    async with opened(EngineError("gone"), kind=Held) as episode, client(episode) as messages:
+        assert isinstance(episode.engine, Held)
         stream = await messages.create(model="m", max_tokens=9, messages=[user("Hi")], stream=True)
-        world.engine.go.set()
+        episode.engine.go.set()
         with pytest.raises(anthropic.APIStatusError, match="gone"):
             [event async for event in stream]

@@ -34,10 +34,10 @@ def outputs(response: Any, text: str = "kit.py") -> list[dict[str, Any]]:
 
 
 async def test_a_response_has_text_status_and_usage(opened: Open) -> None:
-    async with opened("Hello.", "word " * 50) as world:
-        got = await world.client.responses.create(model="m", input="Hi", instructions="Be terse.")
-        cut = await world.client.responses.create(model="m", input="Hi", max_output_tokens=7)
-    first = world.recording.segments[0]
+    async with opened("Hello.", "word " * 50) as episode:
+        got = await episode.client.responses.create(model="m", input="Hi", instructions="Be terse.")
+        cut = await episode.client.responses.create(model="m", input="Hi", max_output_tokens=7)
+    first = episode.recording.segments[0]
     assert (got.output_text, got.status, got.usage.input_tokens) == ("Hello.", "completed", first.prompt_length)
     assert got.usage.total_tokens == len(first.tokens)
     assert (cut.status, cut.incomplete_details.reason, cut.usage.output_tokens) == (
@@ -45,7 +45,7 @@ async def test_a_response_has_text_status_and_usage(opened: Open) -> None:
         "max_output_tokens",
         7,
     )
-    assert "system\nBe terse." in world.engine.read[0]
+    assert "system\nBe terse." in episode.engine.read[0]
 
 
 @pytest.mark.parametrize("way", ["items", "stream", "stored"])
@@ -54,13 +54,13 @@ async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools
     items: list[Any] = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix it."}]}]
     more: dict[str, Any] = {"model": "m", "instructions": "Be terse.", "tools": [TOOL]}
     kinds = []
-    async with opened(*answers, tokenizer=with_tools) as world:
+    async with opened(*answers, tokenizer=with_tools) as episode:
         for _ in answers:
             if way == "stream":
-                async with world.client.responses.stream(input=items, store=False, **more) as streamed:
+                async with episode.client.responses.stream(input=items, store=False, **more) as streamed:
                     got = await streamed.get_final_response()
             else:
-                got = await world.client.responses.create(input=items, store=way == "stored", **more)
+                got = await episode.client.responses.create(input=items, store=way == "stored", **more)
             kinds.append([item.type for item in got.output])
             if way == "stored":
                 items, more["previous_response_id"] = outputs(got), got.id
@@ -68,48 +68,48 @@ async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools
                 items += [*said(got), *outputs(got)]
     calls = [["reasoning", "message", "function_call", "function_call"], ["reasoning", "function_call"], ["message"]]
     assert kinds == calls
-    assert (got.output_text, len(world.recording.segments)) == ("Done.", 1)
-    assert world.engine.read[2].count("kit.py") == 3
-    check(world.recording, 3)
+    assert (got.output_text, len(episode.recording.segments)) == ("Done.", 1)
+    assert episode.engine.read[2].count("kit.py") == 3
+    check(episode.recording, 3)
 
 
 async def test_results_between_the_calls_of_one_answer_change_nothing(opened: Open, with_tools: HFTokenizer) -> None:
-    async with opened(f"{CALL}\n{CALL}", "Done.", tokenizer=with_tools) as world:
-        got = await world.client.responses.create(model="m", input="Hi", tools=[TOOL])
+    async with opened(f"{CALL}\n{CALL}", "Done.", tokenizer=with_tools) as episode:
+        got = await episode.client.responses.create(model="m", input="Hi", tools=[TOOL])
         (one, two), (first, second) = said(got), outputs(got)
         items = [user("Hi"), one, first, two, second]
-        await world.client.responses.create(model="m", input=items, tools=[TOOL])
-    assert len(world.recording.segments) == 1
-    check(world.recording, 2)
+        await episode.client.responses.create(model="m", input=items, tools=[TOOL])
+    assert len(episode.recording.segments) == 1
+    check(episode.recording, 2)
 
 
 async def test_a_sealed_thought_is_a_thought(opened: Open) -> None:
-    async with opened("<think>hm</think>one", "two", "three") as world:
+    async with opened("<think>hm</think>one", "two", "three") as episode:
         ask: dict[str, Any] = {"model": "m", "include": ["reasoning.encrypted_content"], "store": False}
-        got = await world.client.responses.create(input="Hi", **ask)
+        got = await episode.client.responses.create(input="Hi", **ask)
         sealed, message = said(got)
         del sealed["content"]
-        await world.client.responses.create(input=[user("Hi"), sealed, message, user("And?")], **ask)
-        await world.client.responses.create(input=[user("Hey"), sealed, message, user("And?")], **ask)
-    assert [len(segment.answers) for segment in world.recording.segments] == [2, 1]
-    assert "<think>hm</think>one" in world.engine.read[2]
+        await episode.client.responses.create(input=[user("Hi"), sealed, message, user("And?")], **ask)
+        await episode.client.responses.create(input=[user("Hey"), sealed, message, user("And?")], **ask)
+    assert [len(segment.answers) for segment in episode.recording.segments] == [2, 1]
+    assert "<think>hm</think>one" in episode.engine.read[2]
 
 
 async def test_a_freeform_tool_takes_text(opened: Open, with_tools: HFTokenizer) -> None:
     patch = json.dumps({"name": "apply_patch", "arguments": {"input": "*** Begin Patch"}})
-    async with opened(f"<tool_call>{patch}</tool_call>", "Done.", tokenizer=with_tools) as world:
-        async with world.client.responses.stream(model="m", input="Hi", tools=[PATCH]) as streamed:
+    async with opened(f"<tool_call>{patch}</tool_call>", "Done.", tokenizer=with_tools) as episode:
+        async with episode.client.responses.stream(model="m", input="Hi", tools=[PATCH]) as streamed:
             got = await streamed.get_final_response()
         (item,) = said(got)
         result = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "ok"}
-        await world.client.responses.create(model="m", input=[user("Hi"), item, result], tools=[PATCH])
+        await episode.client.responses.create(model="m", input=[user("Hi"), item, result], tools=[PATCH])
     assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", "*** Begin Patch")
-    assert len(world.recording.segments) == 1
+    assert len(episode.recording.segments) == 1
 
 
 async def test_what_codex_sends_is_taken(opened: Open, with_tools: HFTokenizer) -> None:
-    async with opened("one", tokenizer=with_tools) as world:
-        stream = await world.client.responses.create(
+    async with opened("one", tokenizer=with_tools) as episode:
+        stream = await episode.client.responses.create(
             model="m",
             instructions="You are Codex.",
             input=[{"role": "developer", "content": [{"type": "input_text", "text": "Rules."}]}, user("Hi")],
@@ -128,7 +128,7 @@ async def test_what_codex_sends_is_taken(opened: Open, with_tools: HFTokenizer) 
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
     assert events[-1].response.output_text == "one"
-    assert "web_search" not in world.engine.read[0]
+    assert "web_search" not in episode.engine.read[0]
 
 
 @pytest.mark.parametrize(
@@ -144,18 +144,18 @@ async def test_what_codex_sends_is_taken(opened: Open, with_tools: HFTokenizer) 
     ],
 )
 async def test_what_is_not_supported_is_refused_by_name(opened: Open, fields: dict[str, Any], param: str) -> None:
-    async with opened("never") as world:
+    async with opened("never") as episode:
         with pytest.raises(openai.BadRequestError) as caught:
-            await world.client.responses.create(**{"model": "m", "input": "Hi", **fields})
+            await episode.client.responses.create(**{"model": "m", "input": "Hi", **fields})
     assert caught.value.param == param
-    assert not world.recording.segments
+    assert not episode.recording.segments
 
 
 async def test_a_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
-    async with opened(EngineError("gone"), kind=Held) as world:
-        assert isinstance(world.engine, Held)
-        stream = await world.client.responses.create(model="m", input="Hi", stream=True)
-        world.engine.go.set()
+    async with opened(EngineError("gone"), kind=Held) as episode:
+        assert isinstance(episode.engine, Held)
+        stream = await episode.client.responses.create(model="m", input="Hi", stream=True)
+        episode.engine.go.set()
         with pytest.raises(openai.APIError, match="gone"):
             [event async for event in stream]

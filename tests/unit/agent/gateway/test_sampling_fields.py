@@ -46,10 +46,10 @@ class Noting(Script):
 async def test_the_engine_is_asked_as_the_client_says(
     opened: Open, fields: dict[str, Any], seed: int | None, share: dict[str, float] | None, nested: bool
 ) -> None:
-    async with opened("one", kind=Noting) as world:
-        await world.say(user("Hi"), extra_body={"extra_body": fields} if nested else fields)
-        assert isinstance(world.engine, Noting)
-        (asked,) = world.engine.sampling
+    async with opened("one", kind=Noting) as episode:
+        await episode.say(user("Hi"), extra_body={"extra_body": fields} if nested else fields)
+        assert isinstance(episode.engine, Noting)
+        (asked,) = episode.engine.sampling
     assert (asked.get("seed"), asked.get("share")) == (seed, share)
 
 
@@ -58,22 +58,22 @@ async def test_the_engine_is_asked_as_the_client_says(
     [{"chat_template_kwargs": {"enable_thinking": False}}, {"enable_thinking": False}, {"reasoning_effort": "none"}],
 )
 async def test_a_client_can_turn_thinking_off(opened: Open, fields: dict[str, Any]) -> None:
-    async with opened("one", "two", "<think>hm</think>three", template=SWITCHED) as world:
-        first = told(await world.say(user("Hi"), extra_body=fields))
-        await world.say(user("Hi"), first, user("And?"), extra_body=fields)
-        await world.say(user("Hi"))
+    async with opened("one", "two", "<think>hm</think>three", template=SWITCHED) as episode:
+        first = told(await episode.say(user("Hi"), extra_body=fields))
+        await episode.say(user("Hi"), first, user("And?"), extra_body=fields)
+        await episode.say(user("Hi"))
     closed = "<think>\n\n</think>"
-    assert [closed in prompt for prompt in world.engine.read] == [True, True, False]
-    assert [len(segment.answers) for segment in world.recording.segments] == [2, 1]
-    check(world.recording, 3)
+    assert [closed in prompt for prompt in episode.engine.read] == [True, True, False]
+    assert [len(segment.answers) for segment in episode.recording.segments] == [2, 1]
+    check(episode.recording, 3)
 
 
 async def test_an_effort_reaches_the_chat_template(opened: Open) -> None:
     template = QWEN_3 + "{{ '[' + reasoning_effort + ']' if reasoning_effort }}"
-    async with opened("one", "two", template=template) as world:
-        await world.say(user("Hi"), reasoning_effort="high")
-        await world.say(user("Hi"))
-    assert [prompt.endswith("[high]") for prompt in world.engine.read] == [True, False]
+    async with opened("one", "two", template=template) as episode:
+        await episode.say(user("Hi"), reasoning_effort="high")
+        await episode.say(user("Hi"))
+    assert [prompt.endswith("[high]") for prompt in episode.engine.read] == [True, False]
 
 
 @pytest.mark.parametrize("arguments", ['{"command": "ls', "ls", "[1]", "", '"ls"'])
@@ -83,10 +83,10 @@ async def test_an_old_call_whose_arguments_are_no_json_is_text(
     call = {"id": "1", "type": "function", "function": {"name": "bash", "arguments": arguments}}
     old = {"role": "assistant", "content": "So:", "tool_calls": [call]}
     history = [user("Hi"), old, {"role": "tool", "tool_call_id": "1", "content": "bad"}]
-    async with opened("one", "two", tokenizer=with_tools) as world:
-        first = told(await world.say(*history, tools=[TOOL]))
-        await world.say(*history, first, user("And?"), tools=[TOOL])
+    async with opened("one", "two", tokenizer=with_tools) as episode:
+        first = told(await episode.say(*history, tools=[TOOL]))
+        await episode.say(*history, first, user("And?"), tools=[TOOL])
     written = f'<tool_call>\n{{"name": "bash", "arguments": {arguments}}}\n</tool_call>'
-    assert all(written in prompt for prompt in world.engine.read)
-    assert len(world.recording.segments) == 1
-    check(world.recording, 2)
+    assert all(written in prompt for prompt in episode.engine.read)
+    assert len(episode.recording.segments) == 1
+    check(episode.recording, 2)
