@@ -114,7 +114,16 @@ def _column(checked: TaskValidation) -> list[str]:
 
 
 def _remark(checked: TaskValidation) -> str:
-    """What is wrong, or how long the tests take."""
+    """What is wrong, or how long the tests take; and how the image's tree differs from its commit."""
+    return "; ".join(filter(None, [_finding(checked), _dirty(checked.dirty)]))
+
+
+def _dirty(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"the image's work tree is dirty: {', '.join(paths[:3])}{more}" if paths else ""
+
+
+def _finding(checked: TaskValidation) -> str:
     fault = checked.quarantined
     if fault:
         return f"{fault.reason}: {fault.detail}"

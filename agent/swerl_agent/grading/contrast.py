@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from swerl_agent.tasks import GroundTruth, Task
+from swerl_agent.tasks.diffs import changed_paths, with_new_content
 
 from .alterations import (
     ENDS,
@@ -32,7 +33,6 @@ from .alterations import (
     twin,
     twin_names,
 )
-from .diffs import changed_paths, with_new_content
 from .framing import TestFile
 from .test_targets import Target, located
 

@@ -50,6 +50,7 @@ class Report:
     test_record: bytes = b""  # what the witness wrote
     scrubbed: str = ""  # what became of objects later than HEAD, in the words of `scrub_history.sh`
     applied: str = ""  # the program that applied the patch
+    dirty: tuple[str, ...] = ()  # up to 20 files in which the image's tree differs from its commit, shell-quoted
     isolation: str = ""  # proved | unproved | unknown | reached <targets>
     test_starts: int = 0  # how often something announced that the tests begin: once, by the eval script
     ended: tuple[
@@ -111,6 +112,7 @@ def _assembled(seen: bytes, sign: bytes, end: re.Match[bytes]) -> Report:
         test_record=_decoded(_body(signed, b"test_record")),
         scrubbed="".join(_words(signed, b"scrubbed ")),
         applied="".join(_words(signed, b"applied ")),
+        dirty=_words(signed, b"dirty "),
         isolation="".join(_words(signed, b"isolation ")),
         test_starts=_count(signed, b"starts "),
         ended=tuple(dict.fromkeys(_words(signed, b"ended "))),

@@ -22,22 +22,25 @@ printf 'swerl-grading %s\n' "$nonce"
 base=$1 tree=$2 limit=$3 sessions=$4 payload=$5
 scratch=$(mktemp -d)
 began=0 ended=0 starts=0 prober= evaluation= start=${EPOCHREALTIME/,/.}
-for name in eval.sh patch.diff tests.diff targets protected reserved exempt named closed; do cat "$payload/$name".* > "$scratch/$name"; done
+for name in eval.sh patch.diff tests.diff targets protected reserved exempt named created closed; do cat "$payload/$name".* > "$scratch/$name"; done
 mapfile -t globs < <(grep -v '[()|]' "$scratch/protected")
 mapfile -t odd < <(grep '[()|]' "$scratch/protected")
 printf -v any '|%s' "${globs[@]}"
 any="@(${any#|})" # one pattern: a work tree may hold tens of thousands of files that git does not know
 mapfile -t exempt < "$scratch/exempt"
 mapfile -d '' -t named < "$scratch/named"
+mapfile -d '' -t created < "$scratch/created"
 
 declare -A reserved=()
 while read -r name; do reserved[$name]=1; done < "$scratch/reserved"
 
 # No configuration but the repository's own, and nothing of that which names a program.
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
-git=(git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false
+pinned=(git --literal-pathspecs -C "$tree" -c safe.directory='*' -c core.hooksPath=/dev/null -c core.quotePath=false
   -c core.fsmonitor=false -c core.attributesFile=/dev/null -c core.excludesFile=/dev/null -c diff.external= -c gc.auto=0)
-repo() { "${git[@]}" "$@"; }
+git=("${pinned[@]}" --git-dir="$scratch/image" --work-tree="$tree")
+images() { "${pinned[@]}" "$@"; } # git with the image's repository
+repo() { "${git[@]}" "$@"; }      # with one of our own, whose HEAD is the image's tree as it was shipped
 
 note() { printf 'swerl-grading %s note %q\n' "$nonce" "$1"; }
 
@@ -200,9 +203,10 @@ for path in /proc/[0-9]*; do keepers[${path##*/}]=1; done
 start_probe
 : > "$scratch/git"
 cd "$tree" || finish no_work_tree 1
-repo merge-base --is-ancestor "$base" HEAD >> "$scratch/git" 2>&1 || failed wrong_base $?
+images merge-base --is-ancestor "$base" HEAD >> "$scratch/git" 2>&1 || failed wrong_base $?
 scrub_history
 report_test_files
+take_baseline 2>> "$scratch/git" || failed restore_failed 1
 
 root=$(pwd -P)
 declare -A untracked=()

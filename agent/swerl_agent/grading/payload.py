@@ -10,9 +10,9 @@ from swerl_api import GradingSpec
 from swerl_api.isolation import SCRIPT
 
 from swerl_agent.tasks import Task
+from swerl_agent.tasks.diffs import changed_files, named_paths
 
 from .contrast import AlteredRun
-from .diffs import named_paths
 from .eval_script import instrumented
 from .manifests import WITNESS
 from .policy import exempt_paths, paths_within, protected_globs, reserved_names
@@ -55,6 +55,7 @@ def grading_payload(
         "reserved": _lines(reserved_names(ground_truth)),
         "exempt": _lines(exempt_paths(ground_truth, hidden)),
         "closed": _lines(list(probe)),
+        "created": as_bytes("".join(each.path + "\0" for each in changed_files(patch) if each.added)),
         "named": as_bytes("".join(path + "\0" for path in named_paths(patch))),
     }
 

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from swerl_agent.tasks import GroundTruth
-
-from .diffs import added_lines, changed_paths, headers, is_indented, named_paths, plain_names
+from swerl_agent.tasks.diffs import added_lines, changed_paths, headers, is_indented, named_paths, plain_names
 
 MAX_PATCH_BYTES = 8 << 20
 MAX_NAMED_CHARACTERS = 2 * MAX_PATCH_BYTES  # of all paths that a patch may mean; they travel with it

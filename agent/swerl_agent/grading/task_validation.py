@@ -39,6 +39,7 @@ class ValidationRun:
     seconds: float  # the tests' own time
     failed: tuple[str, ...]  # tests that decide and did not pass
     detail: str
+    dirty: tuple[str, ...] = ()  # files in which the image's tree differs from its commit
 
     @classmethod
     def of(cls, task: Task, kind: Kind, verdict: Verdict) -> ValidationRun:
@@ -46,7 +47,9 @@ class ValidationRun:
         tests = verdict.report.get("tests_status") or {}
         failed = sorted(name for part in ("FAIL_TO_PASS", "PASS_TO_PASS") for name in _failures(tests, part))
         seconds = float(verdict.report.get("seconds", 0.0))
-        return cls(task.instance_id, content_key(task), kind, verdict.status, seconds, tuple(failed), verdict.detail)
+        dirty = tuple(verdict.report.get("dirty") or ())
+        key = content_key(task)
+        return cls(task.instance_id, key, kind, verdict.status, seconds, tuple(failed), verdict.detail, dirty)
 
     @property
     def decided(self) -> bool:
@@ -78,6 +81,11 @@ class TaskValidation:
             return ""
         failures = [run.detail for run in self.runs if not run.decided]
         return (failures or ["it was not run"])[-1]
+
+    @property
+    def dirty(self) -> tuple[str, ...]:
+        """Files in which the image's tree differs from its commit, up to 20."""
+        return next((run.dirty for run in self.runs if run.dirty), ())
 
     @property
     def quarantined(self) -> Quarantined | None:
@@ -162,7 +170,7 @@ class ValidationJournal:
 
 
 def _run(row: Mapping[str, Any]) -> ValidationRun:
-    return ValidationRun(**{**row, "failed": tuple(row["failed"])})
+    return ValidationRun(**{**row, "failed": tuple(row["failed"]), "dirty": tuple(row.get("dirty") or ())})
 
 
 async def check(

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from swerl_agent.tasks import GroundTruth
+from swerl_agent.tasks.diffs import changed_paths
 
 from .alterations import Names, TestSource
-from .diffs import changed_paths
 
 _PYTEST = re.compile(r"(?P<head>[^\[\]]+?\.py)::(?P<names>[\w.]+(?:::\w+)*)(?P<case>\[.*)?", re.DOTALL)
 _UNITTEST = re.compile(r"(?P<function>\w+) \((?P<head>[\w.]+)\)")

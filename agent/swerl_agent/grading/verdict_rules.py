@@ -86,7 +86,9 @@ def _facts(outcome: Report, failures: int) -> dict[str, Any]:
         "scrubbed": outcome.scrubbed,
         "applied": outcome.applied,
         "retries": failures,
-    } | ({"ended": list(outcome.ended)} if outcome.ended else {})
+        **({"ended": list(outcome.ended)} if outcome.ended else {}),
+        **({"dirty": list(outcome.dirty)} if outcome.dirty else {}),
+    }
 
 
 def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:

@@ -10,6 +10,23 @@ scrub_history() {
   printf 'swerl-grading %s scrubbed %s\n' "$nonce" "$outcome"
 }
 
+# Sets the repository of our own to the tree as the image has it: what git knows, changed or not, byte by byte. What
+# differs from the image's commit is reported.
+take_baseline() {
+  local own=$scratch/image store path number=0
+  store=$(images rev-parse --git-common-dir) && store=$(cd "$store" && pwd) || return
+  git init -q --template= --bare "$own" && mkdir -p "$own/info" || return
+  printf '%s/objects\n' "$store" > "$own/objects/info/alternates"
+  printf '[core]\n\tbare = false\n[user]\n\tname = image\n\temail = image\n' >> "$own/config"
+  echo '* !text !eol !crlf !ident !filter !working-tree-encoding !diff !merge !whitespace' > "$own/info/attributes"
+  images ls-files -s -z | repo update-index -z --index-info || return
+  repo update-index -q --really-refresh # so that only what changed is written
+  repo add -u || return
+  repo update-ref HEAD "$(repo commit-tree -m image "$(repo write-tree --missing-ok)")" || return
+  { repo diff --name-only --no-renames "$(images rev-parse HEAD)" HEAD && images ls-files -o --exclude-standard; } |
+    while IFS= read -r path && ((number++ < 20)); do printf 'swerl-grading %s dirty %q\n' "$nonce" "$path"; done
+}
+
 # The files of the task's tests, as the image has them and with the task's own changes to them.
 report_test_files() {
   local folder=$scratch/tests pattern path kind shown
@@ -19,12 +36,12 @@ report_test_files() {
       if [[ $pattern == /* ]]; then
         [[ ! -e $pattern ]] || find "$pattern" -name '*.py' -type f
       else
-        git -c safe.directory='*' -C "$tree" ls-files -- ":(glob)$pattern"
+        "${pinned[0]}" "${pinned[@]:2}" ls-files -- ":(glob)$pattern"
       fi
     done < "$scratch/targets" | sort -u | grep -x '[A-Za-z0-9_./+@=,-]*' | head -n 60 > "$folder/names"
     while IFS= read -r path; do
       mkdir -p "$folder/before/${path%/*}" 2> /dev/null || continue
-      if [[ $path == /* ]]; then cat "$path"; else repo show "HEAD:$path"; fi > "$folder/before/$path"
+      if [[ $path == /* ]]; then cat "$path"; else images show "HEAD:$path"; fi > "$folder/before/$path"
     done < "$folder/names"
     cp -a "$folder/before" "$folder/after"
     cd "$folder/after" && GIT_CEILING_DIRECTORIES=$folder git apply --whitespace=nowarn "$scratch/tests.diff"
@@ -54,7 +71,7 @@ test_folders() {
 # What git and patch(1) may not change in the repository's own folder.
 git_state() {
   local store
-  store=$(repo rev-parse --absolute-git-dir) || return
+  store=$(images rev-parse --absolute-git-dir) || return
   (cd "$store" && find . \( -path ./objects -o -path ./logs -o -name 'index*' -o -name ORIG_HEAD \) -prune -o \
     ! -type d -exec stat -c '%n %s %Y %Z %f' {} + | sort)
 }
@@ -180,14 +197,38 @@ clean() { # of what was not there before: images may hold untracked environments
   done < <(repo ls-files --others -z)
 }
 
+# Sets `same` to options that leave out of a patch the files that it makes and the image has with the same content.
+same=()
+leave_out_the_same() {
+  local path pattern folder=$scratch/same there=() include=()
+  for path in "${created[@]}"; do
+    [[ -f $path && ! -L $path ]] && there+=("$path") && include+=("--include=$(as_pattern "$path")")
+  done
+  ((${#there[@]})) && mkdir "$folder" || return 0
+  (cd "$folder" && GIT_CEILING_DIRECTORIES=$scratch git apply "${include[@]}" "$scratch/patch.diff") > /dev/null 2>&1
+  for path in "${there[@]}"; do
+    ! cmp -s "$folder/$path" "$path" || same+=("--exclude=$(as_pattern "$path")")
+  done
+}
+as_pattern() { sed 's/[][*?\\]/\\&/g' <<< "$1"; }
+
 apply() {
-  local ladder=("git apply --verbose" "git apply --verbose --3way" "git apply --verbose --reject"
-    "patch --batch --forward --fuzz=5 --unified --no-backup-if-mismatch -p1 -i") rung
+  local ladder=("repo apply --verbose" "repo apply --verbose --3way" "repo apply --verbose --reject"
+    "images apply --verbose" # as the attributes of the repository have it
+    "patch --batch --forward --fuzz=5 --unified --no-backup-if-mismatch -p1 -i") rung options
   [ -s "$scratch/patch.diff" ] || return 0
+  leave_out_the_same
   for rung in "${ladder[@]}"; do
+    options=("${same[@]}")
+    if [[ $rung == patch* ]]; then # it would pass over a binary file
+      ! grep -q '^Binary files .* differ' "$scratch/patch.diff" || break
+      options=()
+    fi
     # shellcheck disable=SC2086
-    if [[ $rung == git* ]]; then repo ${rung#git } "$scratch/patch.diff"; else $rung "$scratch/patch.diff"; fi \
-      >> "$scratch/git" 2>&1 && applied "${rung%% --unified*}" && return
+    if ${rung} "${options[@]}" "$scratch/patch.diff" >> "$scratch/git" 2>&1; then
+      rung=${rung/#repo/git} && rung=${rung/#images/git}
+      applied "${rung%% --unified*}" && return
+    fi
     repo reset -q --hard HEAD
     clean
     put_the_unknown_back : 2>> "$scratch/git" || failed restore_failed 1

@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 import yaml
 
+from .diffs import changed_files
+
 Targets = Literal["files", "modules", "cases"]
 
 FOLDER = "/testbed"
@@ -40,7 +42,6 @@ DATA_SUFFIXES = (
     ".yaml",
     ".yml",
 )
-_HEADER = re.compile(r'^diff --git "?a/.*?"? "?b/(.*?)"?\n((?:(?!diff --git |@@ ).*\n?)*)', re.MULTILINE)
 _FIELDS = {"from": "lower", "below": "upper"}  # of the table, where Python's names differ
 _CASE = re.compile(r"\[case ([^\]\s]+)\]")
 _HUNK = re.compile(r"^@@ .*? @@(.*)$")
@@ -64,15 +65,6 @@ class TestSpec:
         return above and (self.upper is None or key < _version_key(self.upper))
 
 
-@dataclass(frozen=True)
-class ChangedFile:
-    """One file of a patch, by its name after the patch."""
-
-    path: str
-    added: bool
-    deleted: bool
-
-
 def render_eval_script(columns: Mapping[str, Any]) -> str:
     """The eval script of a row; reads repo, version, base_commit and test_patch.
 
@@ -85,6 +77,9 @@ def render_eval_script(columns: Mapping[str, Any]) -> str:
         raise ValueError(f"its test patch changes nothing that `{spec.test}` runs")
     at_base = [shlex.quote(file.path) for file in changed_files(patch) if not file.added]
     reset = [" ".join(["git checkout", str(columns.get("base_commit") or ""), *at_base])] if at_base else []
+    end = DELIMITER
+    while end in patch:
+        end += "_"
     lines = [
         "#!/bin/bash",
         "set -uxo pipefail",
@@ -95,7 +90,7 @@ def render_eval_script(columns: Mapping[str, Any]) -> str:
         f"git config --global --add safe.directory {FOLDER}",
         *([spec.install] if spec.install else []),
         *reset,
-        f"git apply -v - <<'{DELIMITER}'\n{patch}\n{DELIMITER}",
+        f"git apply -v - <<'{end}'\n{patch}\n{end}",
         START_MARKER,
         " ".join([spec.test, *targets]),
         END_MARKER,
@@ -127,12 +122,6 @@ def specs_by_repository() -> Mapping[str, Sequence[TestSpec]]:
 def _entry(entry: Mapping[str, Any]) -> TestSpec:
     fields = {_FIELDS.get(key, key): value for key, value in entry.items()}
     return TestSpec(**fields | {"setup": tuple(fields.get("setup", ()))})
-
-
-def changed_files(patch: str) -> list[ChangedFile]:
-    """The files of a patch in git's format, in its order."""
-    found = ((match[1], match[2]) for match in _HEADER.finditer(patch))
-    return [ChangedFile(path, "new file mode" in header, "deleted file mode" in header) for path, header in found]
 
 
 def targets_of(kind: Targets, patch: str) -> list[str]:

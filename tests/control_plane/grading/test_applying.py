@@ -8,10 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from swerl_agent.episode.baseline import Baseline
+from swerl_agent.episode.workspace import ENVIRONMENT
 from swerl_agent.grading import Grader
 from swerl_agent.tasks import Task
+from swerl_kube import KubeClient
 
 from .task_image import FIXED, SOURCE, Repository, push_image
+from .test_episode import FIX, in_a_pod
 
 FUZZY = "patch --batch --forward --fuzz=5"
 
@@ -88,3 +92,44 @@ async def test_a_script_and_a_patch_beyond_a_mebibyte_each_arrive_whole(
     assert min(len(script), len(patch)) > 1 << 20
     verdict = await grader.grade(replace(task, ground_truth=replace(task.ground_truth, eval_script=script)), patch)
     assert verdict.resolved, verdict.detail
+
+
+@pytest.fixture(scope="module")
+def dirty(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """A task whose image was changed after its commit: edited and untracked files, and a lock that was left."""
+    repository = Repository(tmp_path_factory.mktemp("dirty"))
+    repository.write("tox.ini", "[pytest]\naddopts =\n")
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "Settings")
+    task = repository.task("")
+    repository.write("tox.ini", "[pytest]\naddopts = -p no:doctest\n")
+    repository.write("build/lib.py", "a\r\nb\r\n")
+    (repository.folder / ".git/index.lock").touch()
+    return replace(task, image=push_image(repository))
+
+
+async def test_the_image_as_it_was_shipped_is_the_baseline(grader: Grader, dirty: Task) -> None:
+    """Also of a patch that adds a file which the image has."""
+    added = "diff --git a/build/lib.py b/build/lib.py\nnew file mode 100644\n--- /dev/null\n+++ b/build/lib.py\n"
+    added += "@@ -0,0 +1,2 @@\n+a\r\n+b\r\n"
+    verdict = await grader.grade(dirty, dirty.ground_truth.patch + added)
+    assert verdict.resolved, verdict
+    assert verdict.report["dirty"] == ["tox.ini", "build/lib.py"] and not verdict.report["protected"], verdict
+
+
+async def test_an_agent_that_commits_in_a_changed_image_gives_its_own_change(
+    client: KubeClient, namespace: str, dirty: Task, grader: Grader
+) -> None:
+    async with in_a_pod(client, namespace, dirty) as session:
+        baseline = Baseline(session, "/testbed", ENVIRONMENT)
+        baseline.begin()
+        await baseline.ready()
+        work = f"cd /testbed; rm .git/index.lock; {FIX}; head -c 12582912 /dev/urandom > core; chown -R 1000 ."
+        work += (
+            "; git -c user.name=a -c user.email=a@b commit -qam fix; git config color.ui always; touch .git/index.lock"
+        )
+        await session.run(work, timeout=60)
+        patch = await baseline.patch()
+    assert patch.left_out == ("core: 12582912 bytes",)
+    assert re.findall("^[+]{3} (.*)", patch.text, re.MULTILINE) == ["b/calc.py"]
+    assert (await grader.grade(dirty, patch.text)).resolved

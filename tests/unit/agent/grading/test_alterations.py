@@ -23,7 +23,7 @@ from swerl_agent.grading.alterations import (
     twin,
     twin_names,
 )
-from swerl_agent.grading.diffs import with_new_content
+from swerl_agent.tasks.diffs import with_new_content
 
 SOURCE = '''import asyncio, unittest, pytest
 def helper(): return 5

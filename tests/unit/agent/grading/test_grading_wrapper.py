@@ -131,10 +131,11 @@ def test_protected_files_are_restored_with_a_stale_git_index(repository: Path, t
 
 def test_a_protected_file_that_cannot_be_put_back_is_no_grading(repository: Path, tmp_path: Path) -> None:
     patch = diff_of(repository, {"tests/conftest.py": "forge\n"})
-    (repository / ".git/index.lock").touch()
+    blob = git(repository, "rev-parse", "HEAD:tests/conftest.py").strip()
+    (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
     report = grade(repository, tmp_path / "p", patch=patch)
     assert report.stage == "restore_failed"
-    assert b"index.lock" in report.log
+    assert b"unable to read" in report.log
 
 
 def test_an_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None
     git(other, "init", "-q")
     (tmp_path / "p").mkdir()
     shutil.copy(WRAPPER.with_name("work_tree.sh"), tmp_path / "p" / "work_tree.sh.000")
-    names = "eval.sh patch.diff tests.diff targets protected reserved exempt named closed"
+    names = "eval.sh patch.diff tests.diff targets protected reserved exempt named created closed"
     for name in names.split():
         (tmp_path / "p" / f"{name}.000").write_text("")
     for folder, stage in ((other, "wrong_base"), (tmp_path / "nowhere", "no_work_tree")):

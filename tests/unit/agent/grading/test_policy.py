@@ -6,7 +6,6 @@ import fnmatch
 
 import pytest
 from swerl_agent.grading import policy
-from swerl_agent.grading.diffs import added_lines, changed_paths, named_paths
 from swerl_agent.grading.policy import (
     asks_which_test_runs,
     exempt_paths,
@@ -16,6 +15,7 @@ from swerl_agent.grading.policy import (
     reserved_names,
     steers_the_tests,
 )
+from swerl_agent.tasks.diffs import added_lines, changed_paths, named_paths
 
 from .graded import task
 

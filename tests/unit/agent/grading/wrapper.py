@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from swerl_agent.grading.diffs import named_paths
 from swerl_agent.grading.framing import Framer, Report
 from swerl_agent.grading.manifests import WITNESS
 from swerl_agent.grading.policy import protected_globs, reserved_names
 from swerl_agent.tasks import GroundTruth
+from swerl_agent.tasks.diffs import changed_files, named_paths
 
 WRAPPER = Path(__file__).parents[4] / "agent/swerl_agent/grading/grade.sh"
 TESTS = ("check.py", "spec/new_check.py", "spec/odd (1|2).py")  # that the task's tests change or make
@@ -40,6 +40,7 @@ def grade(
         "tests.diff": "",
         "targets": "tests/test_a.py\n",
         "closed": "",
+        "created": "".join(each.path + "\0" for each in changed_files(patch) if each.added),
         "named": "".join(path + "\0" for path in named_paths(patch)),
     }
     for path in WITNESS.values():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import islice
 from posixpath import normpath
@@ -27,6 +28,24 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _SPACES = re.compile(r"\s+")
 MAX_SPACES = 8  # of a header at which a name may end
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """One file of a git diff, by its name after the patch."""
+
+    path: str
+    added: bool
+    deleted: bool
+
+
+def changed_files(patch: str) -> list[ChangedFile]:
+    """The files of a git diff, in its order."""
+    return [
+        ChangedFile(paths[-1], "\nnew file mode " in header, "\ndeleted file mode " in header)
+        for part in file_diffs(patch)
+        if (paths := changed_paths(header := part.partition("\n@@ ")[0])) and header.startswith("diff --git ")
+    ]
 
 
 def added_lines(patch: str) -> Iterator[tuple[str, str]]:
