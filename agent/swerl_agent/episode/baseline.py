@@ -11,12 +11,13 @@ import asyncio
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from swerl_agent.sandbox import CommandResult
+from swerl_agent.tasks.diffs import changed_paths, file_diffs
 
 from .parsing import clean_patch
 
@@ -27,7 +28,7 @@ TAKE_TIMEOUT = 120.0  # seconds
 DIFF_TIMEOUT = 60.0  # seconds
 MAX_PATCH = 8 << 20  # bytes; the largest parts of a longer patch are left out
 MAX_LEFT_OUT = 50  # lines kept of what a patch lacks
-_LEFT_OUT = "left out "
+_LEFT_OUT, HEAD_MOVED = "left out ", "head moved"
 
 
 class Shell(Protocol):
@@ -50,6 +51,12 @@ class Patch:
 
     text: str = ""
     left_out: tuple[str, ...] = ()  # changes that it lacks, and why
+    head_moved: bool = False  # the agent committed, reset or switched branches, or removed the repository
+
+    def of(self, paths: Sequence[str]) -> Patch:
+        """The patch of those files alone; all of it where it changes none of them."""
+        chosen = [part for part in file_diffs(self.text) if set(paths) & set(changed_paths(part))]
+        return replace(self, text=clean_patch("\n".join(chosen))) if chosen else self
 
 
 class Baseline:
@@ -97,7 +104,8 @@ class Baseline:
         named = dict.fromkeys(line.removeprefix(_LEFT_OUT) for line in errors if line.startswith(_LEFT_OUT))
         left_out = list(named)[:MAX_LEFT_OUT]
         failure = _failure(result, errors)
-        return Patch("" if failure else clean_patch(_decoded(result.stdout)), (*left_out, *failure))
+        text = "" if failure else clean_patch(_decoded(result.stdout))
+        return Patch(text, (*left_out, *failure), HEAD_MOVED in errors)
 
     async def _take(self) -> None:
         began = time.monotonic()

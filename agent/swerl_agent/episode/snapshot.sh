@@ -2,7 +2,7 @@
 #   take TREE ID            keeps the tree, with all content, in a new folder; prints the folder and the tree's object,
 #                           or `none WHY` where nothing can be kept
 #   diff TREE FOLDER OBJECT LIMIT   prints the git diff from there to the tree as it is now, of at most LIMIT bytes
-# Standard error has a line `left out PATH: WHY` for each change that the diff lacks.
+# Standard error has a line `left out PATH: WHY` for each change that the diff lacks, and `head moved` where HEAD has.
 #
 # Index, objects, configuration and attributes are those of the folder: the repository in the tree, whatever became of
 # it, is only read for the files that it tracks. Files of repositories within the tree are files like others.
@@ -70,6 +70,7 @@ take() {
   own ls-files -oi --exclude-standard >"$store/ignored"
   mv "$store/too_large" "$store/known"
   touch "$store/known"
+  theirs rev-parse -q --verify HEAD >"$store/head"
   object=$(own write-tree --missing-ok) && echo "$store $object"
 }
 
@@ -84,6 +85,7 @@ fitting() { # of the diff the smallest parts, one per file, that $1 bytes hold
 
 diff() { # object, limit
   cp "$store/index" "$store/end" && index=end && update || { cat "$store/errors" >&2; exit 1; }
+  [ "$(theirs rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
   # Ignored files that the agent's git was told to track; the content that they had in the image is not kept.
   theirs ls-files -ci --exclude-standard >"$store/forced"
   grep -vFxf "$store/ignored" "$store/forced" | own update-index --add --remove --stdin 2>>"$store/errors"

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from swerl_api import AgentSpec
 
 from swerl_agent.sandbox import CommandResult
+from swerl_agent.tasks.diffs import changed_paths
 
 from .baseline import STAGED_DIFF_COMMAND, Baseline, Patch
 from .parsing import clean_patch, is_opaque
@@ -89,12 +90,16 @@ class Workspace:
         )
 
     async def submitted(self, result: CommandResult) -> Patch:
-        """The patch of a submission; of its output only standard output, which excludes git's warnings."""
+        """The changes of the files that the submitting command printed a patch of (standard output excludes warnings).
+
+        Of all files where it printed none, or not all of it, or where it says nothing of commits of the agent.
+        """
         patch = await self.baseline.patch()
-        if patch.text:
-            return patch
         text = clean_patch(result.stdout.decode("utf-8", "surrogateescape"))
-        if is_opaque(text) or result.stdout_bytes > len(result.stdout):
+        truncated = result.stdout_bytes > len(result.stdout)
+        if patch.text:
+            return patch if truncated or patch.head_moved else patch.of(changed_paths(text))
+        if is_opaque(text) or truncated:
             text = (await self.baseline.printed(STAGED_DIFF_COMMAND)).text
         return replace(patch, text=text)
 

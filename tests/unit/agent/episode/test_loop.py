@@ -26,6 +26,7 @@ from swerl_agent.episode import (
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import FileError, OOMKilled, PodGone, SandboxError, StateLost, StorageExceeded, Unresponsive
 from swerl_agent.tasks import GroundTruth, Task
+from swerl_agent.tasks.diffs import changed_paths
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
@@ -90,6 +91,23 @@ def test_every_kind_of_change_survives_submission(run: Run, repository: Path, ch
     subprocess.run(["git", "reset", "-q", "--hard"], cwd=repository, check=True)
     patch = episode.patch.encode("utf-8", "surrogateescape")
     subprocess.run(["git", "apply", "--check", "-"], cwd=repository, input=patch, check=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("git diff -- kit.py", {"kit.py"}),
+        ("git diff --no-prefix -- kit.py", {"kit.py"}),
+        ("git -c user.name=a -c user.email=a@b commit -qam fix; rm old.py; git diff", {"kit.py", "old.py", "note.txt"}),
+        ("git diff -- kit.py | head -n 1; echo", {"kit.py"}),
+        ("true", {"kit.py", "note.txt"}),
+    ],
+)
+def test_a_submission_chooses_the_files_of_the_patch(run: Run, command: str, names: set[str]) -> None:
+    submit = f"({command}) > ../patch 2>&1; echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat ../patch"
+    episode, _ = run(block("sed -i s/41/42/ kit.py; echo tried > note.txt"), block(submit))
+    assert (episode.exit_status, episode.patch_source) == ("submitted", "submission")
+    assert set(changed_paths(episode.patch or "")) == names
 
 
 def test_git_warnings_stay_out_of_the_patch(run: Run) -> None:
