@@ -72,6 +72,7 @@ def transformer_config(architecture: Architecture, rank: RankConfig, device: Dev
         pipeline_model_parallel_size=trainer.pipeline_parallel,
         context_parallel_size=trainer.context_parallel,
         variable_seq_lengths=trainer.pipeline_parallel > 1,
+        moe_token_dispatcher_type="alltoall",  # dense models too: the only one that changing lengths allow
         **_expert_config(architecture, trainer, device),
         **device.config(trainer.tensor_parallel),
         **_RECOMPUTE[trainer.recompute],
@@ -95,7 +96,6 @@ def _expert_config(architecture: Architecture, trainer: TrainerSpec, device: Dev
         "moe_router_pre_softmax": not experts.normalised,
         "moe_router_load_balancing_type": "none",
         "moe_router_dtype": "fp32",
-        "moe_token_dispatcher_type": "alltoall",  # the only one that packed sequences of changing length allow
         "expert_model_parallel_size": trainer.expert_parallel,
         "expert_tensor_parallel_size": 1,
     }
