@@ -179,7 +179,7 @@ def run(tokenizer: HFTokenizer, repository: Path) -> Run:
         script = engine(tokenizer, answers)
         prompts = Prompts.default(protocol)
         agent = BuiltinAgent(script, tokenizer, prompts, agent_spec(**limits, protocol=protocol.name))
-        request = EpisodeRequest(task, group="g3", index=2, temperature=1.0)
+        request = EpisodeRequest(task, group="g3", index=2, temperature=1.0, workdir=str(repository))
         return asyncio.run(agent.run_episode(request, Shell(repository, failure))), script
 
     return go
