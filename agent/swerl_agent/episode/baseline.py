@@ -55,8 +55,9 @@ class Patch:
 
     def of(self, paths: Sequence[str]) -> Patch:
         """The patch of those files alone; all of it where it changes none of them."""
-        chosen = [part for part in file_diffs(self.text) if set(paths) & set(changed_paths(part))]
-        return replace(self, text=clean_patch("\n".join(chosen))) if chosen else self
+        parts = file_diffs(self.text.removesuffix("\n"))
+        chosen = [part + "\n" for part in parts if set(paths) & set(changed_paths(part))]
+        return replace(self, text="".join(chosen)) if chosen else self
 
 
 class Baseline:

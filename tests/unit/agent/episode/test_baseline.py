@@ -195,6 +195,16 @@ def test_of_a_patch_that_is_too_long_the_largest_parts_are_named(image: Path) ->
     applied(patch, Path(git(image, "worktree", "add", "-q", "--detach", "../clean", "HEAD") or image.parent / "clean"))
 
 
+@pytest.mark.parametrize("name", ["a.bin", "kit.py", "z.txt"])
+def test_a_part_of_a_patch_applies_by_itself(image: Path, name: str) -> None:
+    """A binary file's part ends with an empty line."""
+    patch = patch_after(image, FIX, "printf '\\0\\1' > a.bin; echo z > z.txt").of([name])
+    assert patch.text.count("diff --git ") == 1
+    clean = image.parent / "clean"
+    git(image, "worktree", "add", "-q", "--detach", str(clean), "HEAD")
+    applied(patch, clean)
+
+
 def test_a_baseline_that_was_removed_is_said(image: Path) -> None:
     patch = patch_after(image, FIX, "rm -rf ../.swerl-tree-*")
     assert patch.text == "" and "was removed" in patch.left_out[0]
