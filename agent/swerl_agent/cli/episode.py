@@ -70,7 +70,7 @@ async def run_one(options: argparse.Namespace) -> int:
                 group="cli",
                 index=0,
                 temperature=options.temperature,
-                workdir=sandbox.workdir,
+                workdir=task.workdir_or(sandbox.workdir),
                 on_end=ended.append,
             )
             graded = await samples.run(request, agent)

@@ -1,8 +1,9 @@
 """The patch of an episode: the difference between the work tree as it was handed out and the tree at the end.
 
 Guarantees: the patch does not depend on the repository in the tree, which the agent may commit to, reconfigure or
-delete. A patch that lacks a change, or that cannot be taken, says so in `left_out`. Where no baseline can be kept (no
-repository, no git), the patch is what `git add -A && git diff --cached` prints.
+delete. A patch that lacks a change, or that cannot be taken, says so in `left_out`. An image without a repository or
+without git is an error before the first command. Where no baseline can be kept for another reason (no folder can be
+written), the patch is what `git add -A && git diff --cached` prints.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from swerl_agent.sandbox import CommandResult
+from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks.diffs import changed_paths, file_diffs
 
 from .parsing import clean_patch
@@ -31,8 +32,16 @@ MAX_LEFT_OUT = 50  # lines kept of what a patch lacks
 _LEFT_OUT, HEAD_MOVED = "left out ", "head moved"
 
 
+class NoRepository(SandboxError):
+    """The image has no git, or no repository in the work folder, so that no patch can be taken."""
+
+    code = "no_repository"
+
+
 class Shell(Protocol):
     """A sandbox that runs commands."""
+
+    image: str  # as its node resolved it
 
     async def run(
         self,
@@ -75,7 +84,7 @@ class Baseline:
         self._taking = asyncio.create_task(self._take())
 
     async def ready(self) -> None:
-        """Return once it is taken; raises SandboxError."""
+        """Return once it is taken; raises SandboxError, which is NoRepository where no patch can be taken."""
         if self._taking is not None:
             await asyncio.shield(self._taking)
 
@@ -110,20 +119,26 @@ class Baseline:
 
     async def _take(self) -> None:
         began = time.monotonic()
-        result = await self._run(_command("take", self._workdir, secrets.token_hex(8)), TAKE_TIMEOUT)
+        result = await self._run(_command("take", self._workdir, secrets.token_hex(8)), TAKE_TIMEOUT, cwd="/")
         self.seconds = time.monotonic() - began
         words = result.stdout.decode("utf-8", "replace").splitlines()[-1:] or [""]
         folder, _, tree = words[0].rpartition(" ")
         if result.exit_code == 0 and folder.startswith("/"):
             self._place = folder, tree
+        elif words[0].startswith("unusable "):
+            image, why = self._session.image or "of the sandbox", words[0].removeprefix("unusable ")
+            remedy = "give the repository's folder as `workdir`, in the row or in the sandbox settings"
+            raise NoRepository(f"the image {image} {why}; {remedy}")
         elif words[0].startswith("none "):
             self._missing = words[0].removeprefix("none ")
         else:
             failure = _failure(result, result.stderr.decode("utf-8", "replace").splitlines())
             self._missing = f"no baseline was taken: {failure[0] if failure else words[0]}"
 
-    async def _run(self, command: str, timeout: float) -> CommandResult:
-        return await self._session.run(command, timeout=timeout, cwd=self._workdir, env=self._env, max_output=MAX_PATCH)
+    async def _run(self, command: str, timeout: float, *, cwd: str | None = None) -> CommandResult:
+        return await self._session.run(
+            command, timeout=timeout, cwd=cwd or self._workdir, env=self._env, max_output=MAX_PATCH
+        )
 
 
 def _command(*words: str) -> str:

@@ -1,6 +1,6 @@
 # The work tree $2 of a sandbox, as it was handed out and as it is later. Needs git, sed, grep, find and a POSIX sh.
 #   take TREE ID            keeps the tree, with all content, in a new folder; prints the folder and the tree's object,
-#                           or `none WHY` where nothing can be kept
+#                           `none WHY` where nothing can be kept, or `unusable WHY` where no patch can be taken
 #   diff TREE FOLDER OBJECT LIMIT   prints the git diff from there to the tree as it is now, of at most LIMIT bytes
 # Standard error has a line `left out PATH: WHY` for each change that the diff lacks, and `head moved` where HEAD has.
 #
@@ -9,7 +9,8 @@
 LARGE=16384 # blocks of 512 bytes; a new file above it is left out
 verb=$1
 none() { echo "none $1"; exit 0; }
-cd -P -- "$2" 2>/dev/null || none "there is no folder $2"
+unusable() { echo "unusable $1"; exit 0; }
+cd -P -- "$2" 2>/dev/null || unusable "has no folder $2"
 tree=$PWD
 
 clean() {
@@ -44,7 +45,7 @@ update() { # the index from the tree
 }
 
 take() {
-  command -v git >/dev/null || none "the image has no git"
+  command -v git >/dev/null || unusable "has no git"
   for base in "${TMPDIR:-/var/tmp}" /var/tmp /tmp /run /dev/shm; do
     store=$base/.swerl-tree-$1
     mkdir -m 700 "$store" 2>/dev/null && break
@@ -53,7 +54,7 @@ take() {
   [ -n "$store" ] || none "no folder can be written outside the work tree"
   case $store/ in "$tree"/*) rm -rf "$store"; none "the work tree holds $base" ;; esac
   printf '[safe]\n\tdirectory = *\n' >"$store/.gitconfig"
-  theirs rev-parse --git-dir >/dev/null || { rm -rf "$store"; none "there is no git repository at $tree"; }
+  theirs rev-parse --git-dir >/dev/null || { rm -rf "$store"; unusable "has no git repository at $tree"; }
   # The model's own git must work where the tree belongs to another user.
   git rev-parse --git-dir >/dev/null 2>&1 || (
     umask 022

@@ -119,7 +119,7 @@ class Evaluation:
                     group=f"{name}-{sample}",
                     index=sample,
                     temperature=self._settings.temperature,
-                    workdir=runner.sandbox.workdir,
+                    workdir=self._tasks[name].workdir_or(runner.sandbox.workdir),
                     on_end=ended.append,
                 )
                 graded = await runner.run(request, self._agent)

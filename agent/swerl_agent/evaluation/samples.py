@@ -71,7 +71,14 @@ class SampleRunner:
         return await self.grader.grade(request.task, episode.patch or "", image=episode.image)
 
     async def _declare(self, task: Task) -> SandboxGroup:
-        spec = group_spec(self.sandbox, image=task.image, task_id=task.instance_id, replicas=1, owner=self._lease.name)
+        spec = group_spec(
+            self.sandbox,
+            image=task.image,
+            task_id=task.instance_id,
+            workdir=task.workdir_or(self.sandbox.workdir),
+            replicas=1,
+            owner=self._lease.name,
+        )
         labels = self._labels | {TASK_LABEL: label_value(task.instance_id)} | queue_labels(self.sandbox)
         name = f"sample-{os.urandom(6).hex()}"
         return await SandboxGroup.declare(self._client, name=name, spec=spec, labels=labels, namespace=self._namespace)

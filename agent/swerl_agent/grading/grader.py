@@ -144,7 +144,13 @@ class Grader:
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
         files = self._payload(task, patch)
-        parts = [judge_version(), task.image, task.base_commit, self._placement.workdir, *criteria(task.ground_truth)]
+        parts = [
+            judge_version(),
+            task.image,
+            task.base_commit,
+            task.workdir_or(self._placement.workdir),
+            *criteria(task.ground_truth),
+        ]
         parts += limits(self._settings)
         key = cache_key([*parts, *files.values(), *([os.urandom(16)] if fresh else [])])
         cache = None if fresh else self._cache
@@ -165,7 +171,8 @@ class Grader:
             done.exception()  # every waiter may have gone away
 
     def _payload(self, task: Task, patch: str, altered: AlteredRun | None = None) -> dict[str, bytes]:
-        return grading_payload(task, patch, self._settings, self._placement.workdir, altered, self._probe)
+        workdir = task.workdir_or(self._placement.workdir)
+        return grading_payload(task, patch, self._settings, workdir, altered, self._probe)
 
     async def _grade(
         self,
@@ -248,7 +255,7 @@ class Grader:
             task.image,
             [
                 task.base_commit,
-                self._placement.workdir,
+                task.workdir_or(self._placement.workdir),
                 str(self._settings.timeout_seconds),
                 str(witnessed_sessions(task)),
             ],

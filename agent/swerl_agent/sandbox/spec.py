@@ -6,12 +6,14 @@ from swerl_api import SandboxSpec, SweSandboxSpec
 from swerl_api.names import QUEUE_LABEL
 
 
-def group_spec(settings: SandboxSpec, *, image: str, task_id: str, replicas: int, owner: str) -> SweSandboxSpec:
+def group_spec(
+    settings: SandboxSpec, *, image: str, task_id: str, workdir: str, replicas: int, owner: str
+) -> SweSandboxSpec:
     """The group for `replicas` episodes of one task; it lives as long as the Lease `owner`."""
     return SweSandboxSpec(
         image=image,
         replicas=replicas,
-        workdir=settings.workdir,
+        workdir=workdir,
         resources=settings.resources,
         runtime_class_name=settings.runtime_class_name,
         host_users=settings.host_users,

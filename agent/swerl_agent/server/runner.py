@@ -73,7 +73,7 @@ class ModelRunner:
             group=GROUP,
             index=next(self._count),
             temperature=sampling.temperature,
-            workdir=self._sample_runner.sandbox.workdir,
+            workdir=request.task.workdir_or(self._sample_runner.sandbox.workdir),
             on_end=on_end,
         )
         return await self._sample_runner.run(episode, agent)

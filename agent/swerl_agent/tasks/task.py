@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,6 +90,11 @@ class Task:
     data_source: str = ""
     benchmark: bool = False  # of a set that results are published on: never trained on unless its import allowed it
     hidden_paths: tuple[str, ...] = ()  # of the image; hold tests, so they are removed before the agent begins
+    workdir: str = ""  # folder of the repository in the image where it is another than that of the sandbox settings
+
+    def workdir_or(self, default: str) -> str:
+        """The folder of the repository in the task's image; `default`: that of the sandbox settings."""
+        return self.workdir or default
 
     def visible(self) -> TaskView:
         """The half that prompts are rendered from."""
@@ -127,6 +133,7 @@ def task_from_row(row: Row, *, where: str, image: str) -> Task:
         data_source=row.data_source,
         benchmark=is_benchmark(row.data_source, row.split, repo) and not row.train_on_benchmark,
         hidden_paths=_paths(columns, "hidden_paths", where),
+        workdir=_folder(columns, "workdir", where),
     )
 
 
@@ -156,6 +163,15 @@ def _outcomes(row: Mapping[str, Any], key: str, where: str) -> tuple[tuple[str, 
     if not isinstance(value, Mapping) or not all(isinstance(outcome, str) for outcome in value.values()):
         raise TaskError(f"field {key} must be an object of test and outcome, or its JSON", where)
     return tuple(value.items())
+
+
+def _folder(row: Mapping[str, Any], key: str, where: str) -> str:
+    value = _text(row, key, where, empty=True)
+    if value and (not value.startswith("/") or posixpath.normpath(value) != value):
+        raise TaskError(
+            f"field {key} must be an absolute path without '.', '..' and a last slash, not {value!r}", where
+        )
+    return value
 
 
 def _paths(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def visible_columns(task: Task) -> dict[str, Any]:
         "version": view.version,
         "problem_statement": view.problem_statement,
         "image_name": view.image,
-    }
+    } | ({"workdir": task.workdir} if task.workdir else {})
 
 
 def grading_columns(task: Task) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class KubernetesSandboxes:
                 self._job.spec.sandbox,
                 image=task.image,
                 task_id=task.instance_id,
+                workdir=task.workdir_or(self._job.spec.sandbox.workdir),
                 replicas=replicas,
                 owner=self._job.lease,
             ),

@@ -190,13 +190,13 @@ class Worker:
         return judge.scoring(self._task(request).problem_statement, f"{request.id}/{member.index}")
 
     def _episode_request(self, member: _Member) -> EpisodeRequest:
-        request = member.request
+        request, task = member.request, self._task(member.request)
         return EpisodeRequest(
-            self._task(request),
+            task,
             request.id,
             member.index,
             request.temperature,
-            workdir=self._deps.workdir,
+            workdir=task.workdir_or(self._deps.workdir),
             scoring=member.scoring,
             on_end=member.unwritten.append,
         )

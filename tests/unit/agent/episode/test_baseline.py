@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_agent.episode.baseline import MAX_PATCH, Baseline, Patch
+from swerl_agent.episode.baseline import MAX_PATCH, Baseline, NoRepository, Patch
 from swerl_agent.episode.workspace import ENVIRONMENT
 from swerl_agent.sandbox import CommandResult
 
@@ -210,13 +210,13 @@ def test_a_baseline_that_was_removed_is_said(image: Path) -> None:
     assert patch.text == "" and "was removed" in patch.left_out[0]
 
 
-def test_a_tree_without_a_repository_is_compared_as_far_as_git_can(tmp_path: Path) -> None:
+def test_an_image_without_a_repository_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "testbed"
+    with pytest.raises(NoRepository, match=r"has no folder .*/testbed; give the repository's folder as `workdir`"):
+        patch_after(folder, "true", shell=Shell(tmp_path))
     folder.mkdir()
-    patch = patch_after(folder, "echo x > x.py")
-    assert patch.text == "" and "there is no git repository" in patch.left_out[0]
-    patch = patch_after(folder, f"git init -q; {IDENTITY}; git commit -q --allow-empty -m x; echo y > y.py")
-    assert "+y\n" in patch.text, "as it was before there were baselines"
+    with pytest.raises(NoRepository, match=r"has no git repository at .*/testbed"):
+        patch_after(folder, "true")
 
 
 def test_a_file_that_the_image_holds_ignored_is_named_once_it_is_tracked_and_changed(image: Path) -> None:

@@ -42,7 +42,7 @@ def attempt(repository: Path) -> RunEpisode:
         async with serving(server), aiohttp.ClientSession() as http:
             chat = ChatCompletions(server.url, http, model=MODEL)
             agent = ChatAgent(chat, Prompts.default(agent_protocol(spec)), spec)
-            request = EpisodeRequest(TASK, group="g3", index=2, temperature=0.5)
+            request = EpisodeRequest(TASK, group="g3", index=2, temperature=0.5, workdir=str(repository))
             return await agent.run_episode(request, shell or Shell(repository))
 
     return attempt

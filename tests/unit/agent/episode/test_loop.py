@@ -232,7 +232,7 @@ def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repositor
         task = Task("kit__kit-1", "k/k", "0" * 40, "1", "text", "image", GroundTruth("", "", "", ("a",), ()))
         script = Script(tokenizer, [block("sleep 30")])
         agent = BuiltinAgent(script, tokenizer, Prompts.default(), agent_spec())
-        request = EpisodeRequest(task, group="g", index=0, temperature=1.0, on_end=seen.append)
+        request = EpisodeRequest(task, group="g", index=0, temperature=1.0, workdir=str(repository), on_end=seen.append)
         running = asyncio.create_task(agent.run_episode(request, Shell(repository)))
         await asyncio.sleep(0.5)
         running.cancel()

@@ -70,7 +70,9 @@ def run_episode(task: Task, shell: Recorder, script: Script, tokenizer: HFTokeni
 def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> dict[str, str]:
     """Everything of one rollout that is outside the trusted side."""
     sandbox = SweRLJobSpec.model_validate(JOB).sandbox
-    spec = group_spec(sandbox, image=task.image, task_id=task.instance_id, replicas=2, owner="job-1")
+    spec = group_spec(
+        sandbox, image=task.image, task_id=task.instance_id, workdir="/testbed", replicas=2, owner="job-1"
+    )
     shell, script = Recorder(), Script(tokenizer, [block("cat x.py"), "no command", block("false")])
     episode = run_episode(task, shell, script, tokenizer, step_limit=4)
     verdict = Verdict(

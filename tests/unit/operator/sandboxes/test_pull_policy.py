@@ -50,7 +50,9 @@ def wish(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
 @pytest.mark.parametrize(("sandbox", "policy"), POLICIES)
 def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[str, Any], policy: str) -> None:
     asked = wish(kind, sandbox)
-    spec = group_spec(asked, image="task:1", task_id="t-1", replicas=1, owner="lease").model_dump(by_alias=True)
+    spec = group_spec(asked, image="task:1", task_id="t-1", workdir="/testbed", replicas=1, owner="lease").model_dump(
+        by_alias=True
+    )
     metadata = {"name": "g", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "1"}
     metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
     group = parse_group({"apiVersion": API_VERSION, "kind": "SweSandbox", "metadata": metadata, "spec": spec})
