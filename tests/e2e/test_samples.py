@@ -20,7 +20,7 @@ def test_external_agent_is_trained_on_its_sampled_tokens(product_namespace: Prod
     metadata = {"name": "mini-swe-agent", "namespace": product_namespace.namespace}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": MINI_SWE_AGENT}}
     product_namespace.cluster.apply(config)
-    job = product_namespace.manifest("mini-swe-agent", {"steps": 1, "promptsPerStep": 2, "groupSize": 2})
+    job = product_namespace.manifest("mini-swe-agent", {"steps": 1, "promptsPerStep": 2, "groupSize": 4})
     job["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
     job["spec"]["agent"]["promptTemplates"] = {"configMap": {"name": "mini-swe-agent", "key": "config.yaml"}}
     product_namespace.finish(product_namespace.apply(job), 600)
@@ -31,7 +31,7 @@ def test_external_agent_is_trained_on_its_sampled_tokens(product_namespace: Prod
 
 
 def test_what_is_trained_can_be_encoded_from_the_text(product_namespace: ProductNamespace) -> None:
-    job = product_namespace.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 2, "encoding": "text"})
+    job = product_namespace.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 4, "encoding": "text"})
     product_namespace.finish(product_namespace.apply(job), 600)
     (step,) = product_namespace.rows()
     assert "train/train_rollout_logprob_abs_diff_max" not in step, "the text knows no log-probabilities"
