@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from swerl_api.base import QUANTITY
 from swerl_operator.quantity import parse_quantity
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is slow
 @given(st.from_regex(QUANTITY, fullmatch=True))
 def test_accepted_quantities_are_numbers(text: str) -> None:
     assert parse_quantity(text) >= 0

@@ -36,8 +36,8 @@ async def test_wait_ends_at_its_own_deadline(timeout: ReusableTimeout, earlier: 
 
 
 async def test_later_deadline_replaces_an_earlier_one(timeout: ReusableTimeout) -> None:
-    await timeout.wait(asyncio.sleep(0.01), now() + 0.05)
-    assert await timeout.wait(asyncio.sleep(0.15, "here"), now() + LONG) == "here"
+    await timeout.wait(asyncio.sleep(0.01), now() + 0.5)
+    assert await timeout.wait(asyncio.sleep(0.7, "here"), now() + LONG) == "here"
 
 
 async def test_timer_without_a_waiter_does_nothing(timeout: ReusableTimeout) -> None:
