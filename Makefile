@@ -71,7 +71,7 @@ test-trainer: venv ## test the trainer with Megatron, SGLang and Ray, inside its
 
 test-control-plane: venv cluster images ## test operator, exec, grading and faults on the real API server
 	@command -v less >/dev/null || { apt-get -qq update && apt-get -qq -y install less >/dev/null; }
-	$(PYTEST) $(RERUN) -n 5 $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
+	$(PYTEST) $(RERUN) -n 4 $(BY_FILE) -m "not alone" $(SLOW) $(OTHERS)
 
 test-outages: venv cluster images ## stop and kill components of the real cluster, lose nodes
 	$(PYTEST) $(RERUN) -m alone $(SLOW) $(OTHERS)
