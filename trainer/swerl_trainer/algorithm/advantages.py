@@ -40,7 +40,7 @@ def advantages_of(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -
     if algorithm.advantage:
         return _own(samples, algorithm)
     if not compares_groups(algorithm):
-        rewards = _rewards(samples)
+        rewards = _per_group(samples, dict)
         by_trajectory = rewards if algorithm.name == "reinforce" else _normalised(rewards, samples)
     elif algorithm.name == "rloo":
         by_trajectory = _per_group(samples, _leave_one_out)
@@ -126,15 +126,6 @@ def _rewards_by_group(samples: Iterable[TrainingSample]) -> dict[str, dict[int, 
     for group, index in partly_invalid:
         rewards.get(group, {}).pop(index, None)
     return rewards
-
-
-def _rewards(samples: Iterable[TrainingSample]) -> dict[Trajectory, float]:
-    """Reward of each trajectory all of whose samples are valid."""
-    return {
-        (group, index): reward
-        for group, rewards in _rewards_by_group(samples).items()
-        for index, reward in rewards.items()
-    }
 
 
 def _per_group(

@@ -58,11 +58,11 @@ def importance_weights(
         vetoed = (_ratio(log_ratio) < correction.veto).long()
         rejected |= sequence.new_zeros(sequences).index_add(0, sequence, vetoed)[sequence] > 0
     if correction.rejection is not None:
-        at_level = _at_level(log_ratio, sequence, sequences, correction.rejection.level)
+        at_level = ratio_at_level(log_ratio, sequence, sequences, correction.rejection.level)
         rejected |= _outside(at_level, correction.rejection.low, correction.rejection.high)
     if correction.mode in ("none", "auto"):
         return ImportanceWeights(torch.ones_like(log_ratio), torch.zeros_like(log_ratio), rejected)
-    ratio = _at_level(log_ratio, sequence, sequences, correction.level)
+    ratio = ratio_at_level(log_ratio, sequence, sequences, correction.level)
     low = 0.0 if correction.mode == "truncate" else correction.low
     outside = _outside(ratio, low, correction.high)
     if correction.mode == "mask":
@@ -86,7 +86,8 @@ def _ratio(log_ratio: Tensor) -> Tensor:
     return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
-def _at_level(log_ratio: Tensor, sequence: Tensor, sequences: int, level: RatioLevel) -> Tensor:
+def ratio_at_level(log_ratio: Tensor, sequence: Tensor, sequences: int, level: RatioLevel) -> Tensor:
+    """Probability ratio [n]: of each token, or of its sequence as the product or the geometric mean of its tokens'."""
     if level == "token":
         return _ratio(log_ratio)
     total = log_ratio.new_zeros(sequences).index_add(0, sequence, log_ratio)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import torch
 from swerl_api import AlgorithmSpec
-from swerl_trainer.algorithm.correction import MAX_LOG_RATIO
+from swerl_api.algorithm import RatioLevel
+from swerl_trainer.algorithm.correction import ratio_at_level
 from swerl_trainer.algorithm.errors import AlgorithmError
 from swerl_trainer.algorithm.own_functions import own_function
 from torch import Tensor
@@ -61,7 +62,7 @@ def policy_loss(terms: TokenTerms, algorithm: AlgorithmSpec) -> tuple[Tensor, di
 
 
 def _clipped(terms: TokenTerms, algorithm: AlgorithmSpec) -> tuple[Tensor, dict[str, Tensor]]:
-    ratio = _ratio(terms, per_sequence=algorithm.name == "gspo")
+    ratio = _ratio(terms, "geometric" if algorithm.name == "gspo" else "token")
     unclipped = -ratio * terms.advantages
     clipped = -ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high) * terms.advantages
     loss = torch.maximum(unclipped, clipped)
@@ -74,7 +75,7 @@ def _clipped(terms: TokenTerms, algorithm: AlgorithmSpec) -> tuple[Tensor, dict[
 
 
 def _cispo(terms: TokenTerms, algorithm: AlgorithmSpec) -> tuple[Tensor, dict[str, Tensor]]:
-    ratio = _ratio(terms, per_sequence=False).detach()
+    ratio = _ratio(terms, "token").detach()
     weight = ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high)
     return -weight * terms.advantages * terms.logprobs, _ratio_metrics(terms, ratio, weight != ratio)
 
@@ -84,14 +85,9 @@ def _ratio_metrics(terms: TokenTerms, ratio: Tensor, clipped: Tensor) -> dict[st
     return {"ratio": ratio, "clip_fraction": clipped.float(), "update_kl": update_kl}
 
 
-def _ratio(terms: TokenTerms, *, per_sequence: bool) -> Tensor:
-    """Probability ratio to the old policy [n]: per token, or the geometric mean over each sequence."""
-    log_ratio = terms.logprobs - terms.old_or_current
-    if per_sequence:
-        total = log_ratio.new_zeros(terms.sequences).index_add(0, terms.sequence, log_ratio)
-        count = torch.bincount(terms.sequence, minlength=terms.sequences).clamp(min=1)
-        log_ratio = (total / count)[terms.sequence]
-    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+def _ratio(terms: TokenTerms, level: RatioLevel) -> Tensor:
+    """Probability ratio to the old policy [n]."""
+    return ratio_at_level(terms.logprobs - terms.old_or_current, terms.sequence, terms.sequences, level)
 
 
 def _own(terms: TokenTerms, algorithm: AlgorithmSpec) -> Tensor:

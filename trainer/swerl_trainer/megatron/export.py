@@ -18,10 +18,10 @@ from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.hf_folder import write_folder
 from swerl_trainer.megatron.model import build_model, export_weights, transformer_config
+from swerl_trainer.megatron.process_group import join_process_group
 from swerl_trainer.megatron.state import restore_weights
 
 from megatron.core import parallel_state
-from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
 
 def export_checkpoint(checkpoint: Path, model: Path, folder: Path, config: RankConfig) -> None:
@@ -31,10 +31,8 @@ def export_checkpoint(checkpoint: Path, model: Path, folder: Path, config: RankC
     """
     device, architecture = Device(cuda=False), read_architecture(model)
     with device.active(), tempfile.TemporaryDirectory() as rendezvous:
-        dist.init_process_group("gloo", init_method=f"file://{rendezvous}/store", rank=0, world_size=1)
+        join_process_group(config, device, 0, 1, f"file://{rendezvous}/store")
         try:
-            parallel_state.initialize_model_parallel()
-            model_parallel_cuda_manual_seed(config.algorithm.seed, inference_rng_tracker=True, force_reset_rng=True)
             built = build_model(architecture, transformer_config(architecture, config, device), device)
             restore_weights(checkpoint, built)
             write_folder(folder, model, export_weights(built, architecture))
