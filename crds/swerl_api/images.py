@@ -25,11 +25,12 @@ def rewrite(reference: str, rules: Iterable[RegistryRewrite]) -> str:
     """
     for rule in rules:
         for name in (reference, DOCKER_HUB + reference):
-            if name.startswith(rule.prefix) and (name == reference or not _has_host(reference)):
+            if name.startswith(rule.prefix) and (name == reference or not has_host(reference)):
                 return rule.replacement + name.removeprefix(rule.prefix)
     return reference
 
 
-def _has_host(reference: str) -> bool:
+def has_host(reference: str) -> bool:
+    """Whether an image reference begins with a registry's host."""
     first, slash, _ = reference.partition("/")
     return bool(slash) and ("." in first or ":" in first or first == "localhost")

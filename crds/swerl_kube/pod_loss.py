@@ -5,7 +5,9 @@ Guarantee: reading never fails on a missing field. Reasons are those of `Sandbox
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from swerl_api.conditions import SandboxReason
@@ -25,6 +27,10 @@ STATUS_REASONS = {
     "DeadlineExceeded": SandboxReason.LIFETIME_EXCEEDED,
     **dict.fromkeys(("NodeLost", "NodeShutdown", "Terminated", "Shutdown"), SandboxReason.NODE_LOST),
 }
+# How the kubelet says that a Pod itself, not its node, ran out of disk.
+_STORAGE_LIMIT = re.compile(
+    r"exceeds the total limit of containers|exceeded its local ephemeral storage limit|Usage of EmptyDir volume"
+)
 # The kubelet refuses a Pod that the scheduler had placed: prefixes of its status' reason.
 KUBELET_REJECTIONS = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "AppArmor", "SysctlForbidden")
 DISRUPTION, KUEUE_PREEMPTION = "DisruptionTarget", "TerminationTarget"  # condition types
@@ -65,6 +71,24 @@ def end_loss(status: Mapping[str, Any], container: str) -> PodLoss:
         detail = f"{ended.get('reason') or 'Error'}, exit code {ended.get('exitCode')}: {ended.get('message') or ''}"
         return PodLoss(SandboxReason.CONTAINER_EXITED, detail.rstrip(": "))
     return PodLoss(SandboxReason.POD_LOST, message or cause or "the Pod failed without a reason or message")
+
+
+def exited_by_itself(metadata: Mapping[str, Any], status: Mapping[str, Any], container: str) -> bool:
+    """Whether the container ended in no outage of the runtime, and before a deletion of its Pod was requested."""
+    ended = container_state(status, container, "terminated")
+    if ended.get("reason") not in ("Error", "Completed"):
+        return False
+    if not (deletion := metadata.get("deletionTimestamp")):
+        return True
+    if not (finished := ended.get("finishedAt")):
+        return False
+    requested = datetime.fromisoformat(deletion) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return datetime.fromisoformat(finished) < requested
+
+
+def exceeded_storage(status: Mapping[str, Any]) -> bool:
+    """Whether an evicted Pod's own files exceeded its limit, and not its node's disk."""
+    return _STORAGE_LIMIT.search(str(status.get("message") or "")) is not None
 
 
 def container_state(status: Mapping[str, Any], container: str, state: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ whole, whatever ended it.
 from .artifacts import artifact_prefix, write_artifacts, written_on_exit
 from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
+from .command_runner import CommandRunner
 from .context import max_input_tokens
 from .engine import EndpointError, Engine, EngineError, Generation, SGLangEngine
 from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
@@ -24,7 +25,6 @@ from .served import check_served
 from .token_segment import TokenSegment, training_segments
 from .tokenizer_folder import TokenizerError
 from .tokens import HFTokenizer, Tokenizer
-from .workspace import CommandRunner
 
 __all__ = [
     "INFRASTRUCTURE_ERROR",

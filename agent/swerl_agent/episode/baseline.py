@@ -15,11 +15,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from swerl_agent.sandbox import CommandResult, SandboxError
 from swerl_agent.tasks.diffs import changed_paths, file_diffs
 
+from .command_runner import CommandRunner
 from .parsing import clean_patch
 
 SCRIPT = (Path(__file__).parent / "snapshot.sh").read_text()
@@ -36,22 +36,6 @@ class NoRepository(SandboxError):
     """The image has no git, or no repository in the work folder, so that no patch can be taken."""
 
     code = "no_repository"
-
-
-class Shell(Protocol):
-    """A sandbox that runs commands."""
-
-    image: str  # as its node resolved it
-
-    async def run(
-        self,
-        command: str,
-        *,
-        timeout: float,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        max_output: int = ...,
-    ) -> CommandResult: ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +56,7 @@ class Patch:
 class Baseline:
     """The work tree of a sandbox as it was when `begin` was called."""
 
-    def __init__(self, session: Shell, workdir: str, env: Mapping[str, str]) -> None:
+    def __init__(self, session: CommandRunner, workdir: str, env: Mapping[str, str]) -> None:
         self._session, self._workdir, self._env = session, workdir, env
         self._taking: asyncio.Task[None] | None = None
         self._place: tuple[str, str] | None = None  # folder and tree object in the sandbox
@@ -114,7 +98,7 @@ class Baseline:
         named = dict.fromkeys(line.removeprefix(_LEFT_OUT) for line in errors if line.startswith(_LEFT_OUT))
         left_out = list(named)[:MAX_LEFT_OUT]
         failure = _failure(result, errors)
-        text = "" if failure else clean_patch(_decoded(result.stdout))
+        text = "" if failure else printed_patch(result)
         return Patch(text, (*left_out, *failure), HEAD_MOVED in errors)
 
     async def _take(self) -> None:
@@ -141,6 +125,11 @@ class Baseline:
         )
 
 
+def printed_patch(result: CommandResult) -> str:
+    """The patch that a command printed; bytes that are not UTF-8 become surrogate escapes."""
+    return clean_patch(result.stdout.decode("utf-8", "surrogateescape"))
+
+
 def _command(*words: str) -> str:
     return f"set -- {' '.join(map(shlex.quote, words))}\n{SCRIPT}"
 
@@ -154,8 +143,3 @@ def _failure(result: CommandResult, errors: list[str]) -> tuple[str, ...]:
     if result.stdout_bytes > len(result.stdout):
         return (f"every change: the patch has {result.stdout_bytes} bytes, more than {MAX_PATCH}",)
     return ()
-
-
-def _decoded(output: bytes) -> str:
-    """The patch as text; bytes that are not UTF-8 become surrogate escapes."""
-    return output.decode("utf-8", "surrogateescape")

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from swerl_agent.grading import Verdict
 
+from .command_runner import CommandRunner
 from .episode import PROMPT_FAILED, Episode
 from .request import EpisodeRequest
-from .workspace import CommandRunner
 
 Grade = Callable[[EpisodeRequest, Episode], Awaitable[Verdict]]
 

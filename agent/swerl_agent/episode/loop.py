@@ -14,6 +14,7 @@ from swerl_agent.sandbox import CommandResult
 
 from .chat import ChatCompletions, ContextFull
 from .chat_conversation import ChatConversation
+from .command_runner import CommandRunner
 from .conversation import Conversation, SampledConversation, StartConversation
 from .engine import Engine, added
 from .episode import Episode
@@ -22,7 +23,6 @@ from .prompts import Prompts
 from .request import EpisodeRequest
 from .run import EpisodeEnded, EpisodeRun
 from .tokens import Tokenizer
-from .workspace import CommandRunner
 
 BUILTIN = "builtin"  # its name, as AgentKind has it
 

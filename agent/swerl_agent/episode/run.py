@@ -20,6 +20,7 @@ from swerl_api import AgentSpec
 from swerl_agent.sandbox import CommandResult, SandboxError
 
 from .baseline import Patch
+from .command_runner import CommandRunner
 from .engine import EngineError
 from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
 from .parsing import is_valid_patch
@@ -28,7 +29,7 @@ from .protocol import agent_protocol
 from .request import EpisodeRequest
 from .scrub import scrub_tests
 from .tokenizer_folder import TokenizerError
-from .workspace import CommandRunner, Workspace, step_record
+from .workspace import Workspace, step_record
 
 
 class EpisodeEnded(Exception):

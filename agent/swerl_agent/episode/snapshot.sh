@@ -87,7 +87,7 @@ fitting() { # of the diff the smallest parts, one per file, that $1 bytes hold
 diff() { # object, limit
   cp "$store/index" "$store/end" && index=end && update || { cat "$store/errors" >&2; exit 1; }
   [ "$(theirs rev-parse -q --verify HEAD)" = "$(cat "$store/head")" ] || echo "head moved" >&2
-  # Ignored files that the agent's git was told to track; the content that they had in the image is not kept.
+  # Ignored files that the agent's git tracks; the content that they had in the image is not kept.
   theirs ls-files -ci --exclude-standard >"$store/forced"
   grep -vFxf "$store/ignored" "$store/forced" | own update-index --add --remove --stdin 2>>"$store/errors"
   grep -Fxf "$store/ignored" "$store/forced" | while IFS= read -r path; do

@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from swerl_api import AgentSpec
 
 from swerl_agent.sandbox import CommandResult
 from swerl_agent.tasks.diffs import changed_paths
 
-from .baseline import STAGED_DIFF_COMMAND, Baseline, Patch
-from .parsing import clean_patch, is_opaque
+from .baseline import STAGED_DIFF_COMMAND, Baseline, Patch, printed_patch
+from .command_runner import CommandRunner
+from .parsing import is_opaque
 from .prompts import Output
 
 # No pagers, no progress bars.
@@ -32,22 +33,6 @@ ENVIRONMENT = {
 MAX_OUTPUT = 1 << 16  # bytes of a command's output that leave the sandbox, unless the model is shown more
 _SURROGATE = re.compile("[\ud800-\udfff]")
 HEAD_AND_TAIL = 2_000  # characters of output kept per step in the artifacts
-
-
-class CommandRunner(Protocol):
-    """Runs commands in one sandbox; `swerl_agent.sandbox.Session` is one."""
-
-    image: str  # as its node resolved it
-
-    async def run(
-        self,
-        command: str,
-        *,
-        timeout: float,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        max_output: int = ...,
-    ) -> CommandResult: ...
 
 
 class Workspace:
@@ -95,7 +80,7 @@ class Workspace:
         Of all files where it printed none, or not all of it, or where it says nothing of commits of the agent.
         """
         patch = await self.baseline.patch()
-        text = clean_patch(result.stdout.decode("utf-8", "surrogateescape"))
+        text = printed_patch(result)
         truncated = result.stdout_bytes > len(result.stdout)
         if patch.text:
             return patch if truncated or patch.head_moved else patch.of(changed_paths(text))

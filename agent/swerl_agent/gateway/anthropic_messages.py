@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .blocks import blocks, call, function, given, refuse, shown, string, text_of, unsupported
+from .blocks import assistant, blocks, call, check_fields, function, given, shown, string, text_of, unsupported
 from .errors import Refusal, invalid
 from .exchange import Api, Exchange, Reply, event
 from .recording import Body, Recording
@@ -42,9 +42,7 @@ class MessagesExchange(Exchange):
     """A message and its answer."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        refuse(body, REFUSED)
-        for name in sorted(body.keys() - READ - WITHOUT_EFFECT - set(REFUSED)):
-            logger.warning("the field %s of a message is unknown and has no effect", name)
+        check_fields(body, READ | WITHOUT_EFFECT, REFUSED, "message")
         self.chat = {**given(body, NAMES), **_thinking(body), **_tools(body), "messages": _messages(body)}
 
     def answer(self, completion: Body) -> Body:
@@ -153,12 +151,7 @@ def _assistant(content: list[Mapping[str, Any]], where: str) -> dict[str, Any]:
             calls.append(call(string(block, "name", place), json.dumps(block.get("input") or {}), block.get("id")))
         elif kind != "redacted_thinking":
             texts.append(shown(block, place))
-    said: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts)}
-    return (
-        said
-        | ({"reasoning_content": "\n".join(thoughts)} if thoughts else {})
-        | ({"tool_calls": calls} if calls else {})
-    )
+    return assistant("\n".join(texts), "\n".join(thoughts) if thoughts else None, calls)
 
 
 def _thinking(body: Mapping[str, Any]) -> dict[str, Any]:

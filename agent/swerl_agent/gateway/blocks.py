@@ -7,10 +7,13 @@ refused by name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from .errors import Refusal, invalid
+
+logger = logging.getLogger(__name__)
 
 TEXTS = {
     **dict.fromkeys(("text", "input_text", "output_text", "reasoning_text", "summary_text"), "text"),
@@ -78,11 +81,19 @@ def unsupported(where: str, value: Any) -> Refusal:
     return invalid(f"{where}: {json.dumps(value)} is not supported", where)
 
 
-def refuse(body: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raises Refusal for the first of `names` that the body has a value for."""
-    for name in names:
+def check_fields(body: Mapping[str, Any], known: Collection[str], refused: Sequence[str], what: str) -> None:
+    """Raises Refusal for the first of `refused` that the body has a value for; logs the fields that are unknown."""
+    for name in refused:
         if body.get(name):
             raise invalid(f"{name}: is not supported", name)
+    for name in sorted(body.keys() - {*known, *refused}):
+        logger.warning("the field %s of a %s is unknown and has no effect", name, what)
+
+
+def assistant(text: str, thought: str | None, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """An answer as a message of a chat completion; `thought`: None for none."""
+    thinking = {} if thought is None else {"reasoning_content": thought}
+    return {"role": "assistant", "content": text, **thinking, **({"tool_calls": calls} if calls else {})}
 
 
 def given(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .blocks import function, given, refuse, unsupported
+from .blocks import assistant, check_fields, function, given, unsupported
 from .chat_completions import ChatApi
 from .errors import Refusal, invalid
 from .exchange import Exchange, Reply
@@ -47,9 +47,7 @@ class ResponsesExchange(Exchange):
     """A response; where it is to be stored, `recording` keeps its conversation."""
 
     def __init__(self, body: Mapping[str, Any], recording: Recording) -> None:
-        refuse(body, REFUSED)
-        for name in sorted(body.keys() - READ - WITHOUT_EFFECT - set(REFUSED)):
-            logger.warning("the field %s of a response is unknown and has no effect", name)
+        check_fields(body, READ | WITHOUT_EFFECT, REFUSED, "response")
         self._body, self._recording = body, recording
         self._freeform = {tool.get("name") for tool in body.get("tools") or () if tool.get("type") == "custom"}
         self._messages = [*_earlier(body, recording), *messages_of(body.get("input"))]
@@ -60,7 +58,8 @@ class ResponsesExchange(Exchange):
         reply = Reply.of(completion)
         identifier = f"resp_{uuid.uuid4().hex}"
         if self._body.get("store") is not False:
-            self._recording.stored[identifier] = [*self._messages, _message(reply)]
+            answer = assistant(reply.text, reply.thought or None, reply.calls)
+            self._recording.stored[identifier] = [*self._messages, answer]
         cut = reply.finish_reason == "length"
         return {
             "id": identifier,
@@ -124,13 +123,6 @@ def _earlier(body: Mapping[str, Any], recording: Recording) -> list[dict[str, An
         message = f"previous_response_id: no response {identifier!r} of this episode is stored"
         raise invalid(message, "previous_response_id", code="previous_response_not_found")
     return recording.stored[identifier]
-
-
-def _message(reply: Reply) -> dict[str, Any]:
-    """An answer as a message of the conversation."""
-    thought = {"reasoning_content": reply.thought} if reply.thought else {}
-    calls = {"tool_calls": reply.calls} if reply.calls else {}
-    return {"role": "assistant", "content": reply.text, **thought, **calls}
 
 
 def _effort(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,43 +73,31 @@ keep() {
   rm "$scratch/output" "$scratch/there" "$scratch/head" "$scratch/tail" "$scratch/test_record"
 }
 
-# Kill all but this process and the keepers, until nothing is left to kill.
+# Kill every process for which a function says so, all but this one and the keepers, until none is left to kill.
 declare -A keepers=()
 exec {never}<> <(:) # nothing is ever read from it
-kill_the_rest() {
+kill_each() { # function of a process id
   [ $$ = 1 ] || return 0
   local round path pid left
   for ((round = 0; round < 200; round++)); do
     left=
     for path in /proc/[0-9]*; do
       pid=${path##*/}
-      [[ -n ${keepers[$pid]+x} ]] || { kill -9 "$pid" 2> /dev/null && left=1; }
-    done
-    [ -z "$left" ] && return
-    read -rt 0.01 -u "$never"
-  done
-}
-
-# Kill what neither the eval script nor the probe runs: installation steps leave nothing that the tests meet.
-kill_strays() {
-  [ $$ = 1 ] || return 0
-  local round path pid parent line left
-  for ((round = 0; round < 200; round++)); do
-    left=
-    for path in /proc/[0-9]*; do
-      pid=${path##*/} parent=${path##*/}
-      [[ $pid != 1 && -z ${keepers[$pid]+x} ]] || continue
-      while [[ -n $parent && $parent != [01] && $parent != "$evaluation" && $parent != "$prober" ]]; do
-        read -r line < "/proc/$parent/stat" || line=
-        line=${line##*) } line=${line#* } parent=${line%% *}
-      done
-      [[ $parent == [01] ]] || continue
-      read -r line < "$path/comm" || continue
-      kill -9 "$pid" && left=1 && printf 'swerl-grading %s ended %q\n' "$nonce" "$line"
+      [[ -n ${keepers[$pid]+x} ]] || ! "$1" "$pid" || { kill -9 "$pid" && left=1; }
     done
     [ -z "$left" ] && return
     read -rt 0.01 -u "$never"
   done 2> /dev/null
+}
+
+# Whether neither the eval script nor the probe runs it, so that an installation step left it; such a one is reported.
+is_stray() {
+  local parent=$1 line
+  while [[ -n $parent && $parent != [01] && $parent != "$evaluation" && $parent != "$prober" ]]; do
+    read -r line < "/proc/$parent/stat" || line=
+    line=${line##*) } line=${line#* } parent=${line%% *}
+  done
+  [[ $parent == [01] ]] && read -r line < "/proc/$1/comm" && printf 'swerl-grading %s ended %q\n' "$nonce" "$line"
 }
 
 # The script announces where its tests begin. Its installation steps have ended then: what they left is killed, the keys
@@ -120,7 +108,7 @@ open_gate() {
     word= # where time is up at the same moment, `read` fails but has read
     read -rt 0.05 -n 1 -u "$gate" word || [ -n "$word" ] || continue
     ((++starts > 1)) && continue
-    kill_strays
+    kill_each is_stray
     for number in "${!keys[@]}"; do echo "$number ${keys[$number]}" >&"${pipes[number]}"; done
     echo >&"$opened"
   done
@@ -267,5 +255,5 @@ wait "$evaluation"
 code=$?
 ended=$EPOCHREALTIME
 [ "$isolation" != unknown ] || read_probe 0.01
-kill_the_rest
+kill_each true
 finish eval "$code"

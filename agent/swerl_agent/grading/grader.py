@@ -148,7 +148,7 @@ class Grader:
             judge_version(),
             task.image,
             task.base_commit,
-            task.workdir_or(self._placement.workdir),
+            self._workdir(task),
             *criteria(task.ground_truth),
         ]
         parts += limits(self._settings)
@@ -171,8 +171,10 @@ class Grader:
             done.exception()  # every waiter may have gone away
 
     def _payload(self, task: Task, patch: str, altered: AlteredRun | None = None) -> dict[str, bytes]:
-        workdir = task.workdir_or(self._placement.workdir)
-        return grading_payload(task, patch, self._settings, workdir, altered, self._probe)
+        return grading_payload(task, patch, self._settings, self._workdir(task), altered, self._probe)
+
+    def _workdir(self, task: Task) -> str:
+        return task.workdir_or(self._placement.workdir)
 
     async def _grade(
         self,
@@ -255,7 +257,7 @@ class Grader:
             task.image,
             [
                 task.base_commit,
-                task.workdir_or(self._placement.workdir),
+                self._workdir(task),
                 str(self._settings.timeout_seconds),
                 str(witnessed_sessions(task)),
             ],

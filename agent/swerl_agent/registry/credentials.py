@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .reference import DOCKER_HUB
-
-_HUB_KEYS = frozenset({"index.docker.io", "registry-1.docker.io"})
+from .reference import DOCKER_HUB, HUB_NAMES
 
 
 class CredentialError(ValueError):
@@ -49,7 +47,7 @@ def _registry(key: str) -> str:
     """The registry of a key such as `https://index.docker.io/v1/`."""
     host = key.partition("://")[2] or key
     host = host.partition("/")[0]
-    return DOCKER_HUB if host in _HUB_KEYS else host
+    return DOCKER_HUB if host in HUB_NAMES else host
 
 
 def _credentials(login: Any, where: str) -> Credentials | None:

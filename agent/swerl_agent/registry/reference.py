@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from swerl_api.images import has_host
+
 DOCKER_HUB = "docker.io"
-_HUB_NAMES = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
+HUB_NAMES = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
@@ -31,11 +33,10 @@ def parse_reference(text: str) -> ImageReference:
     Raises ReferenceError.
     """
     name, at, digest = text.partition("@")
-    first, slash, rest = name.partition("/")
-    hosted = bool(slash) and ("." in first or ":" in first or first == "localhost")
-    registry, path = (first, rest) if hosted else (DOCKER_HUB, name)
+    first, _, rest = name.partition("/")
+    registry, path = (first, rest) if has_host(name) else (DOCKER_HUB, name)
     repository, colon, tag = path.partition(":")
-    if registry in _HUB_NAMES:
+    if registry in HUB_NAMES:
         registry, repository = DOCKER_HUB, repository if "/" in repository else f"library/{repository}"
     if not _REPOSITORY.fullmatch(repository):
         raise ReferenceError(f"{text!r} is no image reference: repository {repository!r} is malformed")

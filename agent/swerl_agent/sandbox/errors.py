@@ -14,9 +14,8 @@ class SandboxError(Exception):
     """Base class; `code` is the stable identifier in metrics and artifacts."""
 
     code: ClassVar[str] = "sandbox_error"
-    by_commands: ClassVar[bool] = (
-        False  # only commands in the sandbox cause it: memory, disk, its own processes and files
-    )
+    by_commands: ClassVar[bool] = False
+    """Only commands in the sandbox cause it: memory, disk, its own processes and files."""
 
 
 class FileError(SandboxError):

@@ -8,9 +8,8 @@ the cause.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from swerl_api.conditions import SandboxReason
@@ -26,7 +25,7 @@ from swerl_kube import (
     Unreachable,
     pause_after,
 )
-from swerl_kube.pod_loss import container_state, disruption, end_loss
+from swerl_kube.pod_loss import container_state, disruption, end_loss, exceeded_storage, exited_by_itself
 
 from .errors import (
     ContainerExited,
@@ -59,10 +58,6 @@ LOSS_ERRORS: dict[str, type[SandboxError]] = {
     SandboxReason.POD_REJECTED: PodRejected,
     SandboxReason.PREEMPTED: Evicted,
 }
-# How the kubelet says that a Pod itself, not its node, ran out of disk.
-_STORAGE_LIMIT = re.compile(
-    r"exceeds the total limit of containers|exceeded its local ephemeral storage limit|Usage of EmptyDir volume"
-)
 
 
 class PodConnector:
@@ -149,23 +144,11 @@ def _end_error(pod: Json, container: str) -> type[SandboxError]:
     """The error of a Pod that failed or whose container ended."""
     status = pod.get("status") or {}
     kind = LOSS_ERRORS.get(end_loss(status, container).reason, PodGone)
-    if kind is ContainerExited and not _exited(pod["metadata"], container_state(status, container, "terminated")):
+    if kind is ContainerExited and not exited_by_itself(pod["metadata"], status, container):
         return PodGone
-    if kind is Evicted and _STORAGE_LIMIT.search(str(status.get("message") or "")):
+    if kind is Evicted and exceeded_storage(status):
         return StorageExceeded
     return kind
-
-
-def _exited(metadata: Json, ended: Json) -> bool:
-    """Whether the container ended by itself: in no outage of the runtime, and before a deletion was requested."""
-    if ended.get("reason") not in ("Error", "Completed"):
-        return False
-    if not (deletion := metadata.get("deletionTimestamp")):
-        return True
-    if not (finished := ended.get("finishedAt")):
-        return False
-    requested = datetime.fromisoformat(deletion) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-    return datetime.fromisoformat(finished) < requested
 
 
 def restarts_of(pod: Json, container: str = SANDBOX_CONTAINER) -> int:
