@@ -166,7 +166,7 @@ def processes(kubeconfig: str, pod: Json) -> int:
     return int(listing)
 
 
-async def test_nothing_is_left(
+async def test_no_process_or_object_is_left(
     claim: Callable[..., Claim],
     client: KubeClient,
     user: User,

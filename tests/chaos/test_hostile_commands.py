@@ -25,7 +25,7 @@ BOMB_GONE = 180.0  # seconds until a session that goes on has processes again
 NEIGHBOUR = 5.0  # seconds a neighbour's command may take meanwhile
 
 
-async def test_a_gigabyte_of_output(session: Session, client: KubeClient, make_pod: MakePod) -> None:
+async def test_gigabyte_of_output(session: Session, client: KubeClient, make_pod: MakePod) -> None:
     text = f"head -c {GIGABYTE} /dev/zero | tr '\\0' x; echo end"
     async with Session(connect(client, await make_pod())) as neighbour:
         await neighbour.open()
@@ -60,7 +60,7 @@ async def attempt(session: Session, command: str, timeout: float = 30) -> Comman
         return error
 
 
-async def test_a_full_disk(small: Session) -> None:
+async def test_full_disk(small: Session) -> None:
     await small.run("echo first", timeout=30)
     await attempt(small, "head -c 16777216 /dev/zero >/tmp/much")
     after = await attempt(small, "echo ran; echo ran >/dev/shm/ran")
@@ -89,7 +89,7 @@ async def test_full_shared_memory(client: KubeClient, make_pod: MakePod) -> None
     [(4096, {"memory": "64Mi"}), (150, {"memory": "64Mi", "cpu": "1"})],
     ids=["memory runs out", "processes run out"],
 )
-async def test_a_fork_bomb(
+async def test_fork_bomb(
     processes: int, limits: dict[str, str], client: KubeClient, make_pod: MakePod, components: Components
 ) -> None:
     resources = {"requests": {"cpu": "250m"}, "limits": limits}

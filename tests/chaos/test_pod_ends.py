@@ -86,7 +86,7 @@ async def test_out_of_memory(client: KubeClient, make_pod: MakePod) -> None:
             await asyncio.wait_for(session.run("touch /tmp/go; sleep 120", timeout=150), REPORTED)
 
 
-async def test_a_command_out_of_memory_does_not_hang(client: KubeClient, make_pod: MakePod) -> None:
+async def test_command_out_of_memory_does_not_hang(client: KubeClient, make_pod: MakePod) -> None:
     """The kernel or the kubelet chooses the victim: the greedy process, or the whole container."""
     pod = await make_pod(resources=TIGHT)
     async with Session(connect(client, pod)) as session:

@@ -24,12 +24,12 @@ def test_every_image_of_the_demo_reaches_the_registry(docker: DockerDaemon, chec
         assert docker.layers(name, reference.rpartition(":")[2]) == docker.layers(name, "latest")
 
 
-def test_what_is_in_the_registry_is_not_built_again(docker: DockerDaemon, checkout: Path) -> None:
+def test_image_in_the_registry_is_not_built_again(docker: DockerDaemon, checkout: Path) -> None:
     lines = docker.images(checkout, "operator", "tasks").splitlines()
     assert [line for line in lines if "present" not in line] == []
 
 
-def test_a_change_of_code_makes_thin_layers_only(docker: DockerDaemon, checkout: Path) -> None:
+def test_change_of_code_makes_thin_layers_only(docker: DockerDaemon, checkout: Path) -> None:
     before = docker.layers("swe-rl/operator", "latest")
     with (checkout / "operator/swerl_operator/__main__.py").open("a") as code:
         code.write("# another line\n")
@@ -44,17 +44,17 @@ def test_other_registry_gets_images_below_a_path(docker: DockerDaemon, checkout:
     assert docker.layers("team/swe-rl/operator", "latest") == docker.layers("swe-rl/operator", "latest")
 
 
-def test_an_image_that_an_index_names_is_there(docker: DockerDaemon, checkout: Path) -> None:
+def test_image_that_an_index_names_is_there(docker: DockerDaemon, checkout: Path) -> None:
     tag = pushed(docker)["swe-rl/operator"].rpartition(":")[2]
     docker.put_index("swe-rl/operator", tag)
     assert "present" in docker.images(checkout, "operator")
 
 
-def test_a_pushed_image_runs(docker: DockerDaemon) -> None:
+def test_pushed_image_runs(docker: DockerDaemon) -> None:
     image = f"{docker.registry}/swe-rl/operator:latest"
     assert "Kubernetes operator" in docker.run("docker", "run", "--rm", "--pull=always", image, "--help")
 
 
-def test_a_command_runs_in_an_image_with_the_checkout(docker: DockerDaemon, checkout: Path) -> None:
+def test_command_runs_in_an_image_with_the_checkout(docker: DockerDaemon, checkout: Path) -> None:
     docker.images(checkout, "sandbox-base", "--", "sh", "-c", "cat Makefile >/cache/kept")
     assert (docker.folder / "home/cache/kept").read_text() == (checkout / "Makefile").read_text()

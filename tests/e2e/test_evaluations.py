@@ -38,7 +38,7 @@ def trained(product_namespace: ProductNamespace) -> str:
     return name
 
 
-def test_a_supervised_job_lowers_its_loss(product_namespace: ProductNamespace, trained: str) -> None:
+def test_supervised_job_lowers_its_loss(product_namespace: ProductNamespace, trained: str) -> None:
     first, second = (row["train/loss"] for row in product_namespace.rows("supervised"))
     assert second < first
 
@@ -57,14 +57,14 @@ def results_of(product_namespace: ProductNamespace, name: str) -> list[Json]:
     return results
 
 
-def test_a_models_folder_is_served_and_evaluated(product_namespace: ProductNamespace) -> None:
+def test_models_folder_is_served_and_evaluated(product_namespace: ProductNamespace) -> None:
     source = {"image": {"reference": product_namespace.images["demo-data"], "path": "/data/model"}}
     product_namespace.cluster.apply(manifest(product_namespace, "base", {"source": source, "dtype": "float32"}))
     results = results_of(product_namespace, "base")
     assert all((product_namespace.output / "base" / result["run_dir"] / "traj.json").is_file() for result in results)
 
 
-def test_a_jobs_newest_checkpoint_is_served_and_evaluated(product_namespace: ProductNamespace, trained: str) -> None:
+def test_jobs_newest_checkpoint_is_served_and_evaluated(product_namespace: ProductNamespace, trained: str) -> None:
     product_namespace.cluster.apply(manifest(product_namespace, "tuned", {"job": {"name": trained}}))
     results = results_of(product_namespace, "tuned")
     assert all((product_namespace.output / "tuned" / result["run_dir"] / "traj.json").is_file() for result in results)

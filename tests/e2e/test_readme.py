@@ -142,7 +142,7 @@ def files(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
-def test_an_interrupted_demo_on_an_existing_cluster_leaves_nothing(demo_shell: Shell) -> None:
+def test_interrupted_demo_on_an_existing_cluster_leaves_nothing(demo_shell: Shell) -> None:
     existing = f"SWERL_CLUSTER=existing SWERL_REGISTRY={registry()}"
     with demo_shell.start(f"{existing} make demo") as demo:
         demo_shell.run("until kubectl get swesandboxes -n swerl-demo | grep -q Ready; do sleep 1; done", 240)

@@ -30,7 +30,7 @@ def test_external_agent_is_trained_on_its_sampled_tokens(product_namespace: Prod
     assert step["train/trainable_tokens"] > 0
 
 
-def test_what_is_trained_can_be_encoded_from_the_text(product_namespace: ProductNamespace) -> None:
+def test_job_can_train_on_retokenized_text(product_namespace: ProductNamespace) -> None:
     job = product_namespace.manifest("text", {"steps": 1, "promptsPerStep": 2, "groupSize": 4, "encoding": "text"})
     product_namespace.finish(product_namespace.apply(job), 600)
     (step,) = product_namespace.rows()

@@ -31,7 +31,7 @@ def distances(folder: Path, answer: Answer) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shape", [TINY, QWEN3_0_6B], ids=lambda shape: shape.name)
-async def test_an_engine_samples_from_the_model(make_shape: MakeShape, tmp_path: Path, shape: Shape) -> None:
+async def test_engine_samples_from_the_model(make_shape: MakeShape, tmp_path: Path, shape: Shape) -> None:
     folder = make_shape(shape, 0)
     async with engine_of(folder, tmp_path / "engine.log") as engine:
         answer = await engine.generate(64)
@@ -41,7 +41,7 @@ async def test_an_engine_samples_from_the_model(make_shape: MakeShape, tmp_path:
     assert gaps.max() < 0.3
 
 
-async def test_a_paused_request_waits_and_then_ends(make_shape: MakeShape, tmp_path: Path) -> None:
+async def test_paused_request_waits_and_then_ends(make_shape: MakeShape, tmp_path: Path) -> None:
     async with engine_of(make_shape(QWEN3_0_6B, 0), tmp_path / "engine.log") as engine:
         running = asyncio.create_task(engine.generate(LONG))
         await asyncio.sleep(0.5)
@@ -55,7 +55,7 @@ async def test_a_paused_request_waits_and_then_ends(make_shape: MakeShape, tmp_p
         assert len((await waiting).tokens) == 4
 
 
-async def test_a_sleeping_engine_leaves_its_memory_to_others(make_shape: MakeShape, tmp_path: Path) -> None:
+async def test_sleeping_engine_leaves_its_memory_to_others(make_shape: MakeShape, tmp_path: Path) -> None:
     async with engine_of(make_shape(QWEN3_0_6B, 0), tmp_path / "engine.log", share_gpu=True) as engine:
         await engine.generate(4)
         awake, total = torch.cuda.mem_get_info()

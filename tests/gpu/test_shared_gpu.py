@@ -63,7 +63,7 @@ async def shared(make_shape: MakeShape, tmp_path_factory: pytest.TempPathFactory
         trainer.close()
 
 
-async def test_the_engine_reads_the_ranks_weights_in_place(shared: SharedGPU) -> None:
+async def test_engine_reads_the_ranks_weights_in_place(shared: SharedGPU) -> None:
     assert shared.distance(await shared.answer()) > TOLERANCE
     await shared.link.send(1)
     answer = await shared.answer()

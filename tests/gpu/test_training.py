@@ -29,7 +29,7 @@ def distances(mine: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> t
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_float32_step_on_cuda_is_the_step_on_the_cpu(
+def test_float32_step_on_cuda_is_the_step_on_the_cpu(
     run_rank: RunRank, make_config: MakeConfig, batch: Batch, tied: bool
 ) -> None:
     chosen = make_config(tied=tied)
@@ -42,7 +42,7 @@ def test_a_float32_step_on_cuda_is_the_step_on_the_cpu(
 
 
 @on_each_kernel
-def test_a_bfloat16_step_on_cuda_is_near_the_float32_step_on_the_cpu(
+def test_bfloat16_step_on_cuda_is_near_the_float32_step_on_the_cpu(
     run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device
 ) -> None:
     exact = make_config()
@@ -79,7 +79,7 @@ def test_packing_changes_no_loss(run_rank: RunRank, make_config: MakeConfig, bat
     [(kernels, False) for kernels in KERNELS] + [(kernels, True) for kernels in KERNELS if kernels == FUSED_KERNELS],
     ids=lambda value: name_of(value) if isinstance(value, Device) else f"offload-{value}",
 )
-def test_a_resumed_run_is_the_unbroken_run(
+def test_resumed_run_is_the_unbroken_run(
     run_rank: RunRank, make_config: MakeConfig, batch: Batch, tmp_path: Path, kernels: Device, offload: bool
 ) -> None:
     chosen = make_config(dtype="bfloat16", max_grad_norm=1.0, offload=offload)

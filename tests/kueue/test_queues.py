@@ -50,7 +50,7 @@ def options(queue: Queue, client: KubeClient, name: str, labels: dict[str, str])
     }
 
 
-async def test_a_group_waits_gated_while_the_quota_is_taken_and_is_admitted_whole(
+async def test_group_waits_gated_while_the_quota_is_taken_and_is_admitted_whole(
     queue: Queue, client: KubeClient
 ) -> None:
     await queue.declare("holder", labels=IN_QUEUE, replicas=2)
@@ -94,7 +94,7 @@ async def test_group_above_the_quota_gets_no_node_and_blocks_no_other(queue: Que
     await queue.empty()
 
 
-async def test_a_group_that_the_queue_takes_back_ends_as_preempted(queue: Queue, client: KubeClient) -> None:
+async def test_preempted_group_ends_as_preempted(queue: Queue, client: KubeClient) -> None:
     async with Sandbox.claim(IMAGE, 4, **options(queue, client, "low", LOW)) as group:
         commands = [asyncio.create_task(sandbox.run("sleep 300", timeout=310)) for sandbox in group]
         await queue.declare("urgent", labels=HIGH, replicas=3)
@@ -112,7 +112,7 @@ async def test_a_group_that_the_queue_takes_back_ends_as_preempted(queue: Queue,
     await queue.empty()
 
 
-async def test_a_group_whose_workload_somebody_deletes_ends_as_preempted(queue: Queue) -> None:
+async def test_group_whose_workload_is_deleted_ends_as_preempted(queue: Queue) -> None:
     await queue.declare("pair", labels=IN_QUEUE, replicas=2)
     await queue.phase("pair", "Ready")
     [workload] = await queue.workloads()
@@ -146,7 +146,7 @@ async def test_slot_of_a_released_sandbox_is_reused(queue: Queue) -> None:
     await queue.empty()
 
 
-async def test_a_sandbox_that_is_released_while_it_is_gated_is_not_lost(queue: Queue) -> None:
+async def test_sandbox_that_is_released_while_it_is_gated_is_not_lost(queue: Queue) -> None:
     await queue.declare("holder", labels=IN_QUEUE, replicas=2)
     await queue.phase("holder", "Ready")
     await queue.declare("four", labels=IN_QUEUE, replicas=4)
@@ -159,7 +159,7 @@ async def test_a_sandbox_that_is_released_while_it_is_gated_is_not_lost(queue: Q
     await queue.empty()
 
 
-async def test_a_name_is_free_again_at_once(queue: Queue) -> None:
+async def test_name_is_free_again_at_once(queue: Queue) -> None:
     for _ in range(3):
         made = await queue.declare("again", labels=IN_QUEUE, replicas=2)
         await queue.phase("again", "Ready")
@@ -169,7 +169,7 @@ async def test_a_name_is_free_again_at_once(queue: Queue) -> None:
     await queue.empty()
 
 
-async def test_a_single_sandbox_needs_no_group_and_one_without_queue_no_kueue(queue: Queue) -> None:
+async def test_single_sandbox_needs_no_group_and_one_without_queue_no_kueue(queue: Queue) -> None:
     await queue.declare("full", labels=IN_QUEUE, replicas=QUOTA)
     await queue.phase("full", "Ready")
     await queue.declare("free", replicas=2)

@@ -15,7 +15,7 @@ from swerl_trainer.megatron.config import RankConfig, initial_lr
 MakeJob = Callable[..., Job]
 
 
-def test_a_job_knows_its_folders_and_labels(make_job: MakeJob) -> None:
+def test_job_has_folders_and_labels(make_job: MakeJob) -> None:
     job = make_job(attempt=3)
     assert job.selector == "swerl.dev/job=demo,swerl.dev/attempt=3"
     assert job.folder == job.paths.output / "demo"
@@ -24,7 +24,7 @@ def test_a_job_knows_its_folders_and_labels(make_job: MakeJob) -> None:
     assert job.sandbox_name("g12-r1") == "demo-3-g12-r1"
 
 
-def test_a_long_job_name_still_gives_unique_sandbox_names(make_job: MakeJob) -> None:
+def test_long_job_name_still_gives_unique_sandbox_names(make_job: MakeJob) -> None:
     job = make_job()
     jobs = [Job(name * 5, "n", "u", 12, "l", job.spec) for name in ("abcdefgh", "abcdefgx")]
     names = {job.sandbox_name("g1234567-r2") for job in jobs}
@@ -32,7 +32,7 @@ def test_a_long_job_name_still_gives_unique_sandbox_names(make_job: MakeJob) -> 
     assert all(len(name) <= MAX_SANDBOX_NAME for name in names)
 
 
-def test_a_broken_job_file_is_named(tmp_path: Path) -> None:
+def test_broken_job_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     with pytest.raises(JobError, match=r"job\.json"):
         Job.read(path)
@@ -72,7 +72,7 @@ def test_engines_get_the_users_arguments(make_job: MakeJob) -> None:
     assert (server.gpus, server.context_tokens) == (0, 512)
 
 
-def test_the_judges_engines_have_their_own_window(make_job: MakeJob) -> None:
+def test_judges_engines_have_their_own_window(make_job: MakeJob) -> None:
     judge = {"model": {"configMap": {"name": "j"}}, "contextTokens": 4096}
     job = make_job(judge=judge, algorithm={"stepwise": {"enabled": True}})
     assert job.spec.judge is not None

@@ -50,7 +50,7 @@ def test_last_line_names_the_failure_and_wrong_input_is_not_retried(
     assert capsys.readouterr().out.splitlines()[-1] == f"SWERL-ERROR: {said}"
 
 
-def test_a_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--job", "/nowhere/job.json"]) == NO_RETRY
     assert (
         capsys.readouterr()
@@ -77,7 +77,7 @@ sys.exit(process.run_to_end(work()))
     ("what", "code", "said"),
     [("print('done')", 0, "done"), ("raise ValueError('no tokens')", 1, "SWERL-ERROR: ValueError: no tokens")],
 )
-def test_a_process_that_ray_holds_ends_as_its_work_did(what: str, code: int, said: str) -> None:
+def test_process_that_ray_blocks_ends_with_the_status_of_its_work(what: str, code: int, said: str) -> None:
     ended = subprocess.run([sys.executable, "-c", HELD.format(what=what)], capture_output=True, text=True, timeout=50)
     assert ended.returncode == code, ended.stderr
     assert "Ray did not shut down in 0.2 s" in ended.stdout

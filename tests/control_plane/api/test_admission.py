@@ -93,13 +93,13 @@ def _patch(
 
 
 @pytest.mark.parametrize("field", IMMUTABLE)
-def test_what_cannot_change_is_refused_by_name(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
+def test_immutable_field_is_refused_by_name(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
     code, error = _patch(kubectl, namespace, job, field, IMMUTABLE[field])
     assert code != 0 and f"{field} cannot be changed" in error, error
 
 
 @pytest.mark.parametrize(("field", "value"), [("judge", JUDGE), ("queueName", "another"), ("evaluation", None)])
-def test_what_belongs_to_a_job_from_the_start_is_neither_added_nor_removed(
+def test_immutable_section_cannot_be_added_or_removed(
     kubectl: Kubectl, namespace: str, job: str, field: str, value: Any
 ) -> None:
     code, error = _patch(kubectl, namespace, job, field, value)
@@ -107,13 +107,15 @@ def test_what_belongs_to_a_job_from_the_start_is_neither_added_nor_removed(
 
 
 @pytest.mark.parametrize("field", MUTABLE)
-def test_what_may_change_is_accepted(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
+def test_mutable_field_is_accepted(kubectl: Kubectl, namespace: str, job: str, field: str) -> None:
     code, error = _patch(kubectl, namespace, job, field, MUTABLE[field])
     assert code == 0, error
 
 
 @pytest.mark.parametrize("field", EVALUATION_IMMUTABLE)
-def test_what_results_stand_on_cannot_change(kubectl: Kubectl, namespace: str, evaluation: str, field: str) -> None:
+def test_evaluation_fields_that_decide_results_are_immutable(
+    kubectl: Kubectl, namespace: str, evaluation: str, field: str
+) -> None:
     code, error = _patch(kubectl, namespace, evaluation, field, EVALUATION_IMMUTABLE[field], "sweeval")
     assert code != 0 and f"{field} cannot be changed" in error, error
 
@@ -129,7 +131,7 @@ def test_defaults_are_stored(kubectl: Kubectl, namespace: str, job: str) -> None
     assert (spec["algorithm"]["clipHigh"], spec["agent"]["observation"]["maxChars"]) == (0.28, 10_000)
 
 
-def test_columns_are_those_promised(kubectl: Kubectl, namespace: str, job: str) -> None:
+def test_columns_are_as_documented(kubectl: Kubectl, namespace: str, job: str) -> None:
     status: dict[str, Any] = {
         "phase": "Training",
         "progress": "3/40",
@@ -148,7 +150,7 @@ def test_columns_are_those_promised(kubectl: Kubectl, namespace: str, job: str) 
     assert row.split()[8:] == ["431.5", "7"]
 
 
-def test_a_sandbox_group_cannot_change(kubectl: Kubectl, namespace: str) -> None:
+def test_sandbox_group_cannot_change(kubectl: Kubectl, namespace: str) -> None:
     body = yaml.safe_load((ROOT / "examples/swesandbox.yaml").read_text())
     body["spec"]["owner"] = "nobody"
     kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))

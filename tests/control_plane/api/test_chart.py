@@ -18,7 +18,7 @@ def _of_release(kubectl: Kubectl, namespace: str, release: str) -> list[str]:
     return found.split()
 
 
-def test_a_driver_may_do_its_work_and_no_more(kubectl: Kubectl, namespace: str, driver: str) -> None:
+def test_driver_has_only_the_rights_it_needs(kubectl: Kubectl, namespace: str, driver: str) -> None:
     def may(verb: str, resource: str, where: str = namespace, sub: str = "") -> bool:
         question = ("auth", "can-i", verb, resource, "-n", where, f"--as={driver}", f"--subresource={sub}")
         return kubectl(*question).stdout.strip() == "yes"
@@ -32,7 +32,7 @@ def test_a_driver_may_do_its_work_and_no_more(kubectl: Kubectl, namespace: str, 
     assert may("get", f"{slices}/kubernetes", "default") and not may("list", slices, "default")
 
 
-def test_a_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, driver: str) -> None:
+def test_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, driver: str) -> None:
     done = kubectl("exec", "-n", namespace, "database-0", f"--as={driver}", "--", "true")
     if "NotFound" in done.stderr:  # kubectl reads the Pod first: give it one to read
         body = {

@@ -138,7 +138,7 @@ def test_drivers_and_the_operator_enter_sandboxes_only(enter: Enter, typed: Type
     ids=["attach", "port-forward", "debug"],
 )
 @pytest.mark.parametrize("pod", [SANDBOX, DATABASE])
-def test_a_driver_has_no_other_way_in(typed: Typed, command: tuple[str, ...], right: str, pod: str) -> None:
+def test_driver_has_no_other_access_to_pods(typed: Typed, command: tuple[str, ...], right: str, pod: str) -> None:
     verb, *options = command
     done = subprocess.run(typed("demo-driver", verb, pod, *options), capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "forbidden" in done.stderr and f'resource "{right}"' in done.stderr
@@ -149,7 +149,7 @@ def test_a_driver_has_no_other_way_in(typed: Typed, command: tuple[str, ...], ri
     [(("attach",), "beat"), (("port-forward", ":8080"), "Forwarding from")],
     ids=["attach", "port-forward"],
 )
-def test_a_driver_that_was_given_other_ways_has_them_into_sandboxes_only(
+def test_driver_with_portforward_rights_has_them_for_sandboxes_only(
     typed: Typed, generous: str, command: tuple[str, ...], words: str
 ) -> None:
     verb, *options = command

@@ -33,7 +33,7 @@ def processes_of(home: Path) -> dict[int, str]:
         ("demo", "pip install", "stopped; run the same command to resume"),
     ],
 )
-def test_a_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, says: str) -> None:
+def test_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, says: str) -> None:
     home = tmp_path / "home"
     inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
     environment = inherited | {"SWERL_HOME": str(home)}

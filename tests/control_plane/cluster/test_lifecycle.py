@@ -37,7 +37,7 @@ def test_up_again_changes_nothing(made: Cluster, pod: str) -> None:
     assert _pids(made) == before
 
 
-def test_the_clusters_do_not_meet(running: Cluster, made: Cluster, second: ProbeNamespace, pod: str) -> None:
+def test_clusters_cannot_reach_each_other(running: Cluster, made: Cluster, second: ProbeNamespace, pod: str) -> None:
     reached = second.matrix(
         pod, {"own apiserver": f"tcp:{made.node_ip}:6443", "first apiserver": f"tcp:{running.node_ip}:6443",
               "first dns": f"dns-tcp:{running.dns_ip}:53"})  # fmt: skip
@@ -45,7 +45,7 @@ def test_the_clusters_do_not_meet(running: Cluster, made: Cluster, second: Probe
 
 
 @pytest.mark.parametrize("component", list(components.ALL))
-def test_a_killed_component_is_repaired(made: Cluster, second: ProbeNamespace, pod: str, component: str) -> None:
+def test_killed_component_is_repaired(made: Cluster, second: ProbeNamespace, pod: str, component: str) -> None:
     before = _pids(made)
     os.kill(before[component], signal.SIGKILL)
     eventually(lambda: component not in _pids(made), "the component is dead")
@@ -82,7 +82,7 @@ def test_down_leaves_nothing_but_the_image_store(made: Cluster, pod: str) -> Non
     assert [entry.name for entry in made.state.iterdir()] == ["containerd"]
 
 
-def test_a_later_start_is_quick_and_needs_no_pull(made: Cluster, second: ProbeNamespace) -> None:
+def test_later_start_is_quick_and_needs_no_pull(made: Cluster, second: ProbeNamespace) -> None:
     cluster_command("--name", made.name, "up", "--bare")
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("again", "sleep", "60"))

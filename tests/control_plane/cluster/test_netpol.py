@@ -163,7 +163,7 @@ def test_address_blocks_with_exceptions(running: Cluster, probes: ProbeNamespace
 
 
 @pytest.mark.usefixtures("policies")
-def test_ingress_policy_counts_the_source_and_spares_the_node(
+def test_ingress_policy_matches_the_source_and_exempts_the_node(
     probes: ProbeNamespace, other_probes: ProbeNamespace, targets: dict[str, str]
 ) -> None:
     rule = {"from": [_CLIENT], "ports": [{"port": "web"}]}
@@ -174,7 +174,7 @@ def test_ingress_policy_counts_the_source_and_spares_the_node(
 
 
 @pytest.mark.usefixtures("policies")
-def test_a_new_pod_meets_its_final_rules_with_its_first_packet(probes: ProbeNamespace, targets: dict[str, str]) -> None:
+def test_first_packet_of_a_new_pod_meets_its_final_rules(probes: ProbeNamespace, targets: dict[str, str]) -> None:
     probes.apply(_policy("deny", **_CLIENT, policyTypes=["Egress", "Ingress"]))
     server = targets["pod"].removeprefix("tcp:")
     denied, free = [f"denied{i}" for i in range(4)], [f"free{i}" for i in range(2)]

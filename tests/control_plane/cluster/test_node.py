@@ -62,13 +62,13 @@ def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, probes: ProbeNa
     assert "v5.channel.k8s.io" in answer
 
 
-def test_a_service_is_found_by_name_and_answers(probes: ProbeNamespace, server: str) -> None:
+def test_service_is_found_by_name_and_answers(probes: ProbeNamespace, server: str) -> None:
     assert probes.exec(server, "lookup", f"web.{probes.namespace}.svc.cluster.local").returncode == 0
     services = {"by name": "tcp:web:80", "apiserver": "tcp:kubernetes.default:443"}
     eventually(lambda: all(probes.matrix(server, services).values()), "both Services answer", 15)
 
 
-def test_the_machine_reaches_pods_and_services(probes: ProbeNamespace, server: str) -> None:
+def test_machine_reaches_pods_and_services(probes: ProbeNamespace, server: str) -> None:
     addresses = {"Pod": (probes.get("pod", server)["status"]["podIP"], 8080),
                  "Service": (probes.get("service", "web")["spec"]["clusterIP"], 80)}  # fmt: skip
     for kind, address in addresses.items():
@@ -76,7 +76,7 @@ def test_the_machine_reaches_pods_and_services(probes: ProbeNamespace, server: s
             assert connection.recv(64).startswith(b"served by"), kind
 
 
-def test_a_job_runs_to_its_end(probes: ProbeNamespace) -> None:
+def test_job_runs_to_its_end(probes: ProbeNamespace) -> None:
     pod = probes.pod("once", "lookup", "kubernetes.default.svc.cluster.local", restartPolicy="Never")
     spec = {"backoffLimit": 0, "template": {"spec": pod["spec"]}}
     probes.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": spec})

@@ -100,14 +100,14 @@ def _read(terminal: int, seen: bytearray) -> None:
             return
 
 
-def test_a_pod_that_is_not_there_is_named_with_the_way_to_those_that_are(typed: Callable[..., list[str]]) -> None:
+def test_pod_that_is_not_there_is_named_with_the_way_to_those_that_are(typed: Callable[..., list[str]]) -> None:
     words = typed("shell", "some-group")
     done = subprocess.run(words, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3 and "no Pod some-group" in done.stderr
     assert "kubectl get pods -l swerl.dev/role=sandbox" in done.stderr and "swesb-NAME-0" in done.stderr
 
 
-def test_a_file_cannot_be_typed_from(typed: Callable[..., list[str]]) -> None:
+def test_shell_without_a_terminal_is_a_usage_error(typed: Callable[..., list[str]]) -> None:
     words = typed("shell", "--image", IMAGE)
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "not from a file" in done.stderr and "swerl sandbox run" in done.stderr

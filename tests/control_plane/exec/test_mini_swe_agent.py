@@ -50,12 +50,12 @@ def plain(make: Make) -> Any:
     return make()
 
 
-def test_a_command_is_observed(plain: Any) -> None:
+def test_output_of_a_command_is_observed(plain: Any) -> None:
     done = plain.execute({"command": "echo one; echo two >&2; echo three; exit 42"})
     assert done == {"output": "one\ntwo\nthree\n", "returncode": 42, "exception_info": ""}
 
 
-def test_the_working_directory(plain: Any, make: Make) -> None:
+def test_working_directory(plain: Any, make: Make) -> None:
     assert plain.execute({"command": "pwd"})["output"] == "/\n"
     assert plain.execute({"command": "pwd"}, cwd="/tmp")["output"] == "/tmp\n"
     assert make(cwd="/usr").execute({"command": "pwd"})["output"] == "/usr\n"
@@ -69,21 +69,21 @@ def test_variables_are_set_and_forwarded(make: Make, monkeypatch: pytest.MonkeyP
     assert done["output"] == "[host value] [config] [o'wn] []\n"
 
 
-def test_a_command_that_takes_too_long(plain: Any) -> None:
+def test_command_that_takes_too_long(plain: Any) -> None:
     done = plain.execute({"command": "echo begun; sleep 60"}, timeout=1)
     assert done["output"] == "begun\n" and done["returncode"] == -1
     assert "timed out" in done["exception_info"] and done["extra"]["exception_type"] == "TimeoutExpired"
     assert plain.execute({"command": "echo goes on"})["output"] == "goes on\n"
 
 
-def test_what_a_shell_can(plain: Any) -> None:
+def test_shell_features_work(plain: Any) -> None:
     assert plain.execute({"command": "echo -e 'one\\ntwo' | grep two; echo $(echo inner)"})["output"] == "two\ninner\n"
     missing = plain.execute({"command": "no_such_program"})
     assert missing["returncode"] == 127 and "no_such_program" in missing["output"]
     assert plain.execute({"command": "exit 1"}) == {"output": "", "returncode": 1, "exception_info": ""}
 
 
-def test_the_interpreter_of_its_benchmarks(make: Make) -> None:
+def test_interpreter_of_its_benchmarks(make: Make) -> None:
     path = {"PATH": "/opt/tool/bin:/usr/bin:/bin"}  # of the image: a login shell would have that of /etc/profile
     environment = make(
         interpreter=["bash", "-c"], env={"BASH_ENV": "/root/.bashrc"}, sandbox={"resources": SMALL, "env": path}
@@ -99,13 +99,13 @@ def test_files_stay_and_a_changed_folder_does_not(plain: Any) -> None:
     assert plain.execute({"command": "pwd; cat /tmp/kept"})["output"] == "/\nkept\n"
 
 
-def test_the_defaults_are_those_of_docker() -> None:
+def test_defaults_are_those_of_docker() -> None:
     ours, theirs = (config(image="python:3.12") for config in (SandboxEnvironmentConfig, DockerEnvironmentConfig))
     for name in DockerEnvironmentConfig.model_fields:
         assert getattr(ours, name) == getattr(theirs, name), name
 
 
-def test_two_environments_do_not_see_each_other(plain: Any, make: Make) -> None:
+def test_environments_are_isolated_from_each_other(plain: Any, make: Make) -> None:
     other = make()
     plain.execute({"command": "echo private >/tmp/marker; python3 -m http.server 18080 >/dev/null 2>&1 &"})
     address = plain.execute({"command": "hostname -i"})["output"].strip()
@@ -117,7 +117,7 @@ def test_two_environments_do_not_see_each_other(plain: Any, make: Make) -> None:
     assert other.execute({"command": "test -e /tmp/marker"})["returncode"] == 1
 
 
-def test_an_environment_ends_with_its_lifetime(make: Make) -> None:
+def test_environment_ends_with_its_lifetime(make: Make) -> None:
     environment = make(sandbox={"resources": SMALL, "lifetimeSeconds": 30})
     assert environment.execute({"command": "echo lives"})["output"] == "lives\n"
     with pytest.raises(SandboxLost):
@@ -125,7 +125,7 @@ def test_an_environment_ends_with_its_lifetime(make: Make) -> None:
             environment.execute({"command": "sleep 5"})
 
 
-def test_what_ends_the_episode(plain: Any) -> None:
+def test_submission_ends_the_episode(plain: Any) -> None:
     said = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
     with pytest.raises(Submitted) as caught:
         plain.execute({"command": f"echo {said}; echo the patch"})
@@ -134,20 +134,20 @@ def test_what_ends_the_episode(plain: Any) -> None:
     assert plain.execute({"command": f"echo first; echo {said}"})["returncode"] == 0
 
 
-def test_what_templates_and_trajectories_see(plain: Any) -> None:
+def test_template_variables_and_configuration_are_complete(plain: Any) -> None:
     assert plain.get_template_vars(cwd="/here")["cwd"] == "/here"
     assert plain.get_template_vars()["image"] == IMAGE and plain.get_template_vars()["system"] == "Linux"
     assert plain.serialize()["info"]["config"]["environment_type"] == CLASS
 
 
-def test_a_lost_sandbox_is_no_observation(make: Make) -> None:
+def test_lost_sandbox_is_no_observation(make: Make) -> None:
     environment = make()
     environment.sandbox.release()
     with pytest.raises(SandboxLost):
         environment.execute({"command": "true"})
 
 
-def test_the_agent_works_in_the_sandbox(make: Make) -> None:
+def test_agent_works_in_the_sandbox(make: Make) -> None:
     commands = [
         "mkdir /work && cd /work && git init -q && echo 'wrong' >answer && git add -A",
         "cd /work && sed -i s/wrong/right/ answer && git diff",
@@ -160,7 +160,7 @@ def test_the_agent_works_in_the_sandbox(make: Make) -> None:
     assert "-wrong\n+right" in ended["submission"]
 
 
-def test_its_benchmark_runner_works_on_a_dataset(
+def test_mini_swe_agent_benchmark_runner_works_on_a_dataset(
     namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
 ) -> None:
     """`mini-extra swebench`, which takes the image from each instance and knows Docker only."""

@@ -59,7 +59,9 @@ async def test_keep_alive_frames_hold_an_idle_stream_open(kubeconfig: str, pod: 
             assert (proxy.connections, proxy.dropped) == (1, 0)
 
 
-async def test_black_hole_is_detected_and_the_command_runs_once(kubeconfig: str, pod: Json, tmp_path: Path) -> None:
+async def test_silent_connection_loss_is_detected_and_the_command_runs_once(
+    kubeconfig: str, pod: Json, tmp_path: Path
+) -> None:
     settings = SessionSettings(first_ping=1.0, next_ping=3.0, chunk_timeout=3.0)
     async with Proxy(kubeconfig) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")

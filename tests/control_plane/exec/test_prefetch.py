@@ -64,7 +64,7 @@ async def ready(group: CountedGroup) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_an_image_that_cannot_be_pulled_costs_its_own_prompt_only(sandboxes: KubernetesSandboxes) -> None:
+async def test_image_that_cannot_be_pulled_fails_only_its_own_prompt(sandboxes: KubernetesSandboxes) -> None:
     bad = await sandboxes.declare("ahead-1-g0", task("registry.swerl:5000/no/such-image:1"), 2)
     good = await sandboxes.declare("ahead-1-g1", task(IMAGE), 2)
     try:
@@ -83,7 +83,7 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_prompt_only(sandboxe
     assert bad.idle_seconds == 0
 
 
-async def test_an_image_that_must_not_be_pulled_is_an_error_within_seconds(client: KubeClient, job: Job) -> None:
+async def test_image_that_must_not_be_pulled_is_an_error_within_seconds(client: KubeClient, job: Job) -> None:
     never = job.spec.sandbox.model_copy(update={"image_pull_policy": "Never"})
     strict = KubernetesSandboxes(client, replace(job, spec=job.spec.model_copy(update={"sandbox": never})))
     started = time.monotonic()

@@ -64,7 +64,7 @@ def shared(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_its_own_tests_pass(
+async def test_swe_rex_own_tests_pass(
     source: Path, shared: Path, make_pod: MakePod, kubeconfig: str, tmp_path: Path
 ) -> None:
     mount = {"name": "shared", "mountPath": str(shared)}
@@ -95,7 +95,7 @@ async def test_its_own_tests_pass(
     assert {name for name, passed in cases.items() if not passed} <= OTHER_SUBJECT, done.stdout
 
 
-def test_an_image_without_bash_has_commands_but_no_sessions(fields: dict[str, Any]) -> None:
+def test_image_without_bash_has_commands_but_no_sessions(fields: dict[str, Any]) -> None:
     async def use(runtime: SandboxRuntime) -> str:
         without = "rm -f /bin/bash /usr/bin/bash; echo $0"
         said = (await runtime.execute(Command(command=without, shell=True, timeout=20))).stdout
@@ -128,7 +128,7 @@ asyncio.run(deployment.stop())
 """
 
 
-def test_a_program_chooses_the_deployment_by_its_type(fields: dict[str, Any], tmp_path: Path) -> None:
+def test_program_chooses_the_deployment_by_its_type(fields: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     fields["sandbox"] |= {"workdir": "/testbed"}
     config = json.dumps({"deployment": {"type": "swerl", **fields}})

@@ -40,12 +40,12 @@ def on_the_base(repository: Path) -> str:
     return base.patch({"calc.py": FIXED})
 
 
-async def test_a_patch_of_the_files_as_they_are_is_applied_by_git(grader: Grader, task: Task) -> None:
+async def test_patch_of_the_files_as_they_are_is_applied_by_git(grader: Grader, task: Task) -> None:
     verdict = await grader.grade(task, task.ground_truth.patch)
     assert (verdict.status, verdict.report["applied"]) == ("resolved", "git apply --verbose")
 
 
-async def test_a_patch_of_the_base_is_merged_with_what_the_image_changed(
+async def test_patch_of_the_base_is_merged_with_what_the_image_changed(
     grader: Grader, later: Task, tmp_path: Path
 ) -> None:
     verdict = await grader.grade(later, on_the_base(tmp_path / "base"))
@@ -62,7 +62,7 @@ async def test_patch_with_changed_context_is_applied_with_fuzz_to_the_original_f
     assert (verdict.status, verdict.report["applied"]) == ("resolved", FUZZY), verdict
 
 
-async def test_a_patch_that_the_image_has_already_counts_as_applied(grader: Grader, tmp_path: Path, task: Task) -> None:
+async def test_patch_that_the_image_has_already_counts_as_applied(grader: Grader, tmp_path: Path, task: Task) -> None:
     done = Repository(tmp_path / "done")
     patch = done.patch({"calc.py": FIXED})
     done.write("calc.py", FIXED)
@@ -71,14 +71,14 @@ async def test_a_patch_that_the_image_has_already_counts_as_applied(grader: Grad
     assert (verdict.status, verdict.report["applied"]) == ("resolved", "before"), verdict
 
 
-async def test_a_patch_that_applies_in_part_is_none(grader: Grader, task: Task, repository: Repository) -> None:
+async def test_patch_that_applies_in_part_is_none(grader: Grader, task: Task, repository: Repository) -> None:
     lost = "diff --git a/gone.py b/gone.py\n--- a/gone.py\n+++ b/gone.py\n@@ -1 +1 @@\n-a\n+b\n"
     verdict = await grader.grade(task, repository.patch({"calc.py": FIXED}) + lost)
     assert (verdict.status, verdict.report["applied"]) == ("patch_apply_failed", "")
     assert "gone.py" in verdict.detail
 
 
-async def test_a_script_and_a_patch_beyond_a_mebibyte_each_arrive_whole(
+async def test_script_and_a_patch_beyond_a_mebibyte_each_arrive_whole(
     grader: Grader, task: Task, repository: Repository
 ) -> None:
     ballast = "".join(f"# {number:060x}\n" for number in range(25_000))
@@ -108,7 +108,7 @@ def dirty(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return replace(task, image=push_image(repository))
 
 
-async def test_the_image_as_it_was_shipped_is_the_baseline(grader: Grader, dirty: Task) -> None:
+async def test_image_as_it_was_shipped_is_the_baseline(grader: Grader, dirty: Task) -> None:
     """Also of a patch that adds a file which the image has."""
     added = "diff --git a/build/lib.py b/build/lib.py\nnew file mode 100644\n--- /dev/null\n+++ b/build/lib.py\n"
     added += "@@ -0,0 +1,2 @@\n+a\r\n+b\r\n"
@@ -117,7 +117,7 @@ async def test_the_image_as_it_was_shipped_is_the_baseline(grader: Grader, dirty
     assert verdict.report["dirty"] == ["tox.ini", "build/lib.py"] and not verdict.report["protected"], verdict
 
 
-async def test_an_agent_that_commits_in_a_changed_image_gives_its_own_change(
+async def test_agent_that_commits_in_a_changed_image_gives_its_own_change(
     client: KubeClient, namespace: str, dirty: Task, grader: Grader
 ) -> None:
     async with in_a_pod(client, namespace, dirty) as session:

@@ -37,7 +37,7 @@ async def attempt(task: Task, session: Session, tokenizer: HFTokenizer, *command
         return await agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), session), script
 
 
-async def test_its_fix_is_resolved_by_grading(
+async def test_fix_of_the_episode_is_resolved_by_grading(
     task: Task, session: Session, tokenizer: HFTokenizer, grader: Grader, tmp_path: Path
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, "cat calc.py", FIX, *SUBMIT)
@@ -59,7 +59,7 @@ async def test_its_fix_is_resolved_by_grading(
         ("exit 7", "<returncode>7</returncode>"),
     ],
 )
-async def test_it_continues_and_its_changes_are_the_patch(
+async def test_episode_continues_and_its_changes_are_the_patch(
     task: Task, session: Session, tokenizer: HFTokenizer, command: str, seen: str
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, command, FIX)
@@ -67,7 +67,7 @@ async def test_it_continues_and_its_changes_are_the_patch(
     assert (episode.exit_status, episode.patch_source) == ("max_steps", "git_diff_fallback")
 
 
-async def test_a_deleted_pod_is_an_infrastructure_error(
+async def test_deleted_pod_is_an_infrastructure_error(
     client: KubeClient, namespace: str, task: Task, session: Session, tokenizer: HFTokenizer
 ) -> None:
     running = asyncio.create_task(attempt(task, session, tokenizer, "sleep 9", *SUBMIT))

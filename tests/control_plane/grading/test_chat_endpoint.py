@@ -103,7 +103,7 @@ async def check(command: Command, client: KubeClient, server: ChatServer, code: 
     assert not left
 
 
-async def test_the_builtin_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
+async def test_builtin_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
     async with serving(solver(block(FIX), block(SUBMIT), gives_up=block("true"))) as server:
         code, said = await command(server, "--model", "policy-7c")
         assert (code, server.asked) == (2, []), said
@@ -114,7 +114,7 @@ async def test_the_builtin_agent_is_evaluated(operator: Operator, command: Comma
     await check(command, client, server, code, said)
 
 
-async def test_a_killed_evaluation_leaves_no_sandbox(operator: Operator, command: Command, client: KubeClient) -> None:
+async def test_killed_evaluation_leaves_no_sandbox(operator: Operator, command: Command, client: KubeClient) -> None:
     busy = asyncio.Event()
 
     def keep_busy(body: Body) -> Reply:

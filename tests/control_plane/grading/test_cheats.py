@@ -54,13 +54,13 @@ async def verdicts(kubeconfig: str, namespace: str, task: Task, repository: Repo
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_it_does_not_score_and_is_named(verdicts: dict[str, Verdict], name: str) -> None:
+def test_cheat_does_not_score_and_is_named(verdicts: dict[str, Verdict], name: str) -> None:
     verdict = verdicts[name]
     assert verdict.status == CHEATS[name].status, verdict
     assert CHEATS[name].is_named(verdict), verdict
 
 
-def test_what_is_later_than_the_base_commit_was_removed(verdicts: dict[str, Verdict]) -> None:
+def test_commits_after_the_base_commit_are_removed(verdicts: dict[str, Verdict]) -> None:
     graded = [verdict for verdict in verdicts.values() if verdict.status == "unresolved"]
     assert {verdict.report["scrubbed"] for verdict in graded} == {"removed"}
 
@@ -84,7 +84,7 @@ async def test_code_of_the_patch_cannot_look_into_process_one(
     assert verdict.report["shielded"]
 
 
-async def test_the_grading_pod_reaches_no_network(grader: Grader, task: Task, repository: Repository) -> None:
+async def test_grading_pod_reaches_no_network(grader: Grader, task: Task, repository: Repository) -> None:
     probe = (
         "import os, socket\n"
         "host, port = os.environ['KUBERNETES_SERVICE_HOST'], int(os.environ['KUBERNETES_SERVICE_PORT'])\n"

@@ -164,9 +164,7 @@ async def outcomes(
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_on_the_sandbox_does_not_score_and_the_verdict_names_it(
-    outcomes: dict[str, Outcome], name: str
-) -> None:
+def test_attack_on_the_sandbox_does_not_score_and_the_verdict_names_it(outcomes: dict[str, Outcome], name: str) -> None:
     outcome = outcomes[name]
     assert outcome.told["status"] == (outcome.verdict.status if outcome.verdict else "unresolved"), outcome
     assert outcome.told["status"] != "resolved", outcome

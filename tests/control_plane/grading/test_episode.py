@@ -106,7 +106,7 @@ async def attempt(
     return episode, script
 
 
-async def test_a_fix_made_in_a_sandbox_is_resolved_by_grading(
+async def test_fix_made_in_a_sandbox_is_resolved_by_grading(
     task: Task, session: Session, tokenizer: HFTokenizer, grader: Grader, tmp_path: Path
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, "cat calc.py", FIX, SUBMIT)
@@ -131,7 +131,7 @@ async def test_a_fix_made_in_a_sandbox_is_resolved_by_grading(
     ],
 )
 @pytest.mark.usefixtures("neighbour")
-async def test_the_episode_continues(
+async def test_episode_continues(
     task: Task, session: Session, tokenizer: HFTokenizer, answer: str | bytes, seen: str
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, answer, FIX, SUBMIT, command_timeout_seconds=10)
@@ -141,7 +141,7 @@ async def test_the_episode_continues(
 
 
 @pytest.mark.usefixtures("neighbour")
-async def test_a_deleted_repository_leaves_no_patch_and_no_infrastructure_error(
+async def test_deleted_repository_leaves_no_patch_and_no_infrastructure_error(
     task: Task, session: Session, tokenizer: HFTokenizer
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, "rm -rf /testbed", "ls", SUBMIT)
@@ -150,7 +150,7 @@ async def test_a_deleted_repository_leaves_no_patch_and_no_infrastructure_error(
     assert not episode.infrastructure_error
 
 
-async def test_a_deleted_pod_is_an_infrastructure_error(
+async def test_deleted_pod_is_an_infrastructure_error(
     client: KubeClient, namespace: str, task: Task, session: Session, tokenizer: HFTokenizer
 ) -> None:
     running = asyncio.create_task(attempt(task, session, tokenizer, "sleep 60", SUBMIT))

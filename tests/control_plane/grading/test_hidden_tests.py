@@ -98,7 +98,7 @@ async def verdicts(
 
 
 @pytest.mark.parametrize("name", [*IN_THE_TREE, *OUTSIDE])
-def test_it_does_not_score_and_is_named(verdicts: dict[str, Verdict], name: str) -> None:
+def test_cheat_does_not_score_and_is_named(verdicts: dict[str, Verdict], name: str) -> None:
     verdict, cheat = verdicts[name], {**IN_THE_TREE, **OUTSIDE}[name]
     assert verdict.status == "unresolved", verdict
     assert cheat.is_named(verdict), verdict

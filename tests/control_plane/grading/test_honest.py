@@ -39,7 +39,7 @@ async def verdicts(kubeconfig: str, namespace: str, task: Task, repository: Repo
 
 
 @pytest.mark.parametrize("name", ["gold", *HONEST])
-def test_it_is_resolved_after_contrast(verdicts: dict[str, Verdict], name: str) -> None:
+def test_honest_patch_is_resolved_after_contrast(verdicts: dict[str, Verdict], name: str) -> None:
     verdict = verdicts[name]
     assert verdict.resolved, verdict
     assert verdict.report["contrast"] == "held"

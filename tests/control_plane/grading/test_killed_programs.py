@@ -99,7 +99,7 @@ async def test_nothing_is_graded_without_the_lease(
             await grader.grade(task, task.ground_truth.patch)
 
 
-async def test_a_lease_that_cannot_be_made_is_an_error_at_once(kubeconfig: str) -> None:
+async def test_lease_that_cannot_be_made_is_an_error_at_once(kubeconfig: str) -> None:
     started = time.monotonic()
     with pytest.raises(LeaseLost, match=r"no-such-namespace/nobody-.* cannot be created: .*404"):
         async with owning_lease("no-such-namespace", "nobody", kubeconfig=kubeconfig):

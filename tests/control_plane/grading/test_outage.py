@@ -39,7 +39,7 @@ async def outage(components: Components) -> None:
     await components.start("apiserver")
 
 
-async def test_an_episode_and_its_grading_go_on(
+async def test_episode_and_its_grading_go_on(
     task: Task, session: Session, tokenizer: HFTokenizer, grader: Grader, client: KubeClient, namespace: str,
     components: Components,
 ) -> None:  # fmt: skip

@@ -75,7 +75,7 @@ def test_predictions_are_graded_and_resumed(
     assert json.loads((output / "org__m.json").read_text()) == counted
 
 
-def test_a_disk_that_refuses_reports_is_one_clear_error(
+def test_disk_error_of_reports_is_one_clear_error(
     kubeconfig: str, namespace: str, taskset: Path, task: Task, tmp_path: Path
 ) -> None:
     row = {"instance_id": "calc__calc-1", "model_name_or_path": "m", "model_patch": task.ground_truth.patch}

@@ -33,7 +33,7 @@ def absent(task: Task) -> Task:
     return replace(task, image="registry.swerl:5000/swe-rl/never-pulled:3")
 
 
-async def test_a_grading_that_must_not_pull_is_an_infrastructure_error_at_once(
+async def test_grading_that_must_not_pull_is_an_infrastructure_error_at_once(
     client: KubeClient, namespace: str, absent: Task
 ) -> None:
     started = time.monotonic()

@@ -119,7 +119,7 @@ async def left(client: KubeClient, namespace: str) -> list[str]:
     return [item["metadata"]["name"] for listed in found for item in listed]
 
 
-async def test_a_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HFTokenizer, tmp_path: Path) -> None:
+async def test_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HFTokenizer, tmp_path: Path) -> None:
     async with started() as trainer, served(model(tokenizer)) as engine:
         (_, solved), (_, failed) = await asyncio.gather(trainer.run(engine), trainer.run(engine, instance_id=FAILS))
     assert (solved["reward"], solved["info"]["exit_status"]) == (1, "Submitted"), solved
@@ -134,13 +134,13 @@ async def test_a_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HF
     assert "min(high" not in json.dumps(solved["messages"][:2]), "the reference fix is for grading alone"
 
 
-async def test_the_reference_fix_is_rewarded_without_an_engine(started: Started) -> None:
+async def test_reference_fix_is_rewarded_without_an_engine(started: Started) -> None:
     async with started(golden=True) as trainer:
         status, answer = await trainer.run(None)
     assert (status, answer["reward"], answer["info"]["exit_status"], answer["messages"]) == (200, 1, "Submitted", [])
 
 
-async def test_an_engine_that_is_down_is_no_reward(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_engine_that_is_down_is_no_reward(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
     async with started() as trainer:
         status, answer = await trainer.run("http://127.0.0.1:9")
@@ -165,7 +165,7 @@ async def test_sandbox_is_deleted_when_its_client_disconnects(
                     break
 
 
-async def test_a_server_that_stops_leaves_no_sandbox(started: Started, tokenizer: HFTokenizer) -> None:
+async def test_server_that_stops_leaves_no_sandbox(started: Started, tokenizer: HFTokenizer) -> None:
     begun = asyncio.Event()
     async with started(grace=0.5) as trainer, served(model(tokenizer, begun)) as engine:
         asked = asyncio.create_task(trainer.run(engine, instance_id=LASTS))

@@ -87,7 +87,7 @@ def test_unfit_and_flaky_tasks_are_quarantined_with_the_evidence(task: Task, tmp
     assert len(read_quarantine(quarantine)) == 4
 
 
-def test_an_image_that_does_not_exist_leaves_a_task_undecided(task: Task, tmp_path: Path, check: Check) -> None:
+def test_image_that_does_not_exist_leaves_a_task_undecided(task: Task, tmp_path: Path, check: Check) -> None:
     missing = "registry.swerl:5000/swe-rl/no-such-image:1"
     path = write_tasks(tmp_path / "tasks.jsonl", variant(task, "calc__calc-1", image=missing))
     done = subprocess.run(check(path), capture_output=True, text=True, timeout=300)
@@ -139,7 +139,7 @@ def r2e_row(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def test_an_imported_r2e_task_is_fit(r2e_row: dict[str, Any], tmp_path: Path, check: Check) -> None:
+def test_imported_r2e_task_is_fit(r2e_row: dict[str, Any], tmp_path: Path, check: Check) -> None:
     source, tasks = tmp_path / "r2e.jsonl", tmp_path / "tasks.jsonl"
     source.write_text(json.dumps(r2e_row) + "\n")
     assert main(["tasks", "import", str(source), "--output", str(tasks)]) == 0

@@ -81,7 +81,7 @@ async def verdicts(kubeconfig: str, namespace: str, tox_task: Task, tox_reposito
         return dict(zip(patches, await asyncio.gather(*graded), strict=True))
 
 
-def test_the_fix_is_resolved(verdicts: dict[str, Verdict]) -> None:
+def test_fix_is_resolved(verdicts: dict[str, Verdict]) -> None:
     gold = verdicts["gold"]
     assert gold.resolved and gold.report["witnessed"] and gold.report["contrast"] == "held", gold
 
@@ -92,7 +92,7 @@ def test_other_code_is_not_resolved(verdicts: dict[str, Verdict], name: str) -> 
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_what_tox_would_load_is_removed(verdicts: dict[str, Verdict], name: str) -> None:
+def test_files_that_tox_would_load_are_removed(verdicts: dict[str, Verdict], name: str) -> None:
     verdict = verdicts[name]
     assert verdict.status == "unresolved", verdict
     assert CHEATS[name].is_named(verdict), verdict

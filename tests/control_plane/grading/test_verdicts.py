@@ -15,7 +15,7 @@ from .conftest import settings
 from .task_image import FIXED, SOURCE, Repository, push_image
 
 
-async def test_the_reference_fix_passes_soon_after_its_tests(grader: Grader, task: Task) -> None:
+async def test_reference_fix_passes_soon_after_its_tests(grader: Grader, task: Task) -> None:
     await grader.grade(task, task.ground_truth.patch)  # pulls the image
     verdicts = [await grader.grade(task, task.ground_truth.patch) for _ in range(3)]
     for verdict in verdicts:
@@ -31,7 +31,7 @@ async def test_no_change_fails(grader: Grader, task: Task) -> None:
     assert verdict.report["tests_status"]["PASS_TO_PASS"]["success"] == ["tests/test_calc.py::test_double"]
 
 
-async def test_a_patch_for_other_code_does_not_apply(grader: Grader, task: Task) -> None:
+async def test_patch_for_other_code_does_not_apply(grader: Grader, task: Task) -> None:
     patch = "diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n zzz\n-yyy\n+xxx\n"
     verdict = await grader.grade(task, patch)
     assert verdict.status == "patch_apply_failed"
@@ -55,13 +55,13 @@ async def test_memory_above_the_limit_is_a_failure_of_the_patch(
     assert verdict.status == "unresolved", verdict
 
 
-async def test_an_image_that_does_not_exist_is_an_infrastructure_error(grader: Grader, task: Task) -> None:
+async def test_image_that_does_not_exist_is_an_infrastructure_error(grader: Grader, task: Task) -> None:
     verdict = await grader.grade(replace(task, image="registry.swerl:5000/swe-rl/no-such-image:1"), "")
     assert verdict.status == "infra_error"
     assert "no-such-image" in verdict.detail
 
 
-async def test_an_image_of_a_user_without_rights_is_graded_by_root(
+async def test_image_of_a_user_without_rights_is_graded_by_root(
     grader: Grader, task: Task, repository: Repository
 ) -> None:
     image = push_image(repository, user="nobody")
@@ -69,18 +69,18 @@ async def test_an_image_of_a_user_without_rights_is_graded_by_root(
     assert (verdict.status, verdict.report["shielded"]) == ("resolved", True), verdict
 
 
-async def test_an_image_with_another_base_is_an_infrastructure_error(grader: Grader, task: Task) -> None:
+async def test_image_with_another_base_is_an_infrastructure_error(grader: Grader, task: Task) -> None:
     verdict = await grader.grade(replace(task, base_commit="0" * 40), "")
     assert verdict.status == "infra_error"
     assert "base commit" in verdict.detail
 
 
-async def test_an_unknown_parser_is_refused(grader: Grader, task: Task) -> None:
+async def test_unknown_parser_is_refused(grader: Grader, task: Task) -> None:
     with pytest.raises(GradingError, match="no log parser 'parse_log_nothing'"):
         await grader.grade(replace(task, ground_truth=replace(task.ground_truth, log_parser="parse_log_nothing")), "")
 
 
-async def test_a_namespace_that_does_not_exist_is_named(client: KubeClient, task: Task) -> None:
+async def test_namespace_that_does_not_exist_is_named(client: KubeClient, task: Task) -> None:
     async with Grader(client, "no-such-namespace", settings()) as grader:
         with pytest.raises(GradingError, match="namespace no-such-namespace does not exist"):
             await grader.grade(task, "")
@@ -102,7 +102,7 @@ async def test_equal_requests_share_one_job_and_later_ones_the_cache(
         assert (moved.cached, moved.image) == (False, first.image)
 
 
-async def test_a_large_patch_arrives_whole(grader: Grader, task: Task, repository: Repository) -> None:
+async def test_large_patch_arrives_whole(grader: Grader, task: Task, repository: Repository) -> None:
     table = "\n".join(f"# {number:040x}" for number in range(60_000))
     verdict = await grader.grade(task, repository.patch({"calc.py": FIXED, "table.py": table + "\n"}))
     assert verdict.resolved, verdict
@@ -118,7 +118,7 @@ async def test_much_output_does_not_hide_the_result(grader: Grader, task: Task, 
     assert verdict.report["log_bytes"] > 10_000_000
 
 
-async def test_nothing_is_left_behind(client: KubeClient, namespace: str, grader: Grader, task: Task) -> None:
+async def test_grading_leaves_no_objects(client: KubeClient, namespace: str, grader: Grader, task: Task) -> None:
     await grader.grade(task, "")
     for _ in range(40):
         selector = "swerl.dev/role=grading"
@@ -134,7 +134,9 @@ async def test_nothing_is_left_behind(client: KubeClient, namespace: str, grader
     pytest.fail(f"left behind: {left}")
 
 
-async def test_many_at_once_lose_none(client: KubeClient, namespace: str, task: Task, repository: Repository) -> None:
+async def test_concurrent_gradings_all_get_verdicts(
+    client: KubeClient, namespace: str, task: Task, repository: Repository
+) -> None:
     patches = [repository.patch({"calc.py": (FIXED if n % 2 else SOURCE) + f"# {n}\n"}) for n in range(6)]
     async with Grader(client, namespace, settings(max_concurrent=3)) as grader:
         verdicts = await asyncio.gather(*(grader.grade(task, patch) for patch in patches))

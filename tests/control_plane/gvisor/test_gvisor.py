@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
 
 
-async def test_a_group_in_gvisor_runs_commands_on_its_own_kernel(
+async def test_group_in_gvisor_runs_commands_on_its_own_kernel(
     kubeconfig: str, namespace: str, operator: Operator
 ) -> None:
     machine = platform.release()

@@ -13,7 +13,7 @@ def _until_cluster(kube: JobNamespace, name: str, cluster: str) -> None:
     kube.until(lambda: kube.status(name).get("rayCluster"), lambda seen: seen == cluster, 150)
 
 
-def test_a_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, operator: Operator, job: Body) -> None:
+def test_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, operator: Operator, job: Body) -> None:
     name = job["metadata"]["name"]
     kube.apply(job)
     kube.until_condition(name, "ImagesReady", "ImagesPulled", 120)
@@ -40,7 +40,7 @@ def test_a_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, 
     kube.until(lambda: [o for o in kube.names(mine) if name in o], lambda found: found == [], 60)
 
 
-def test_a_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
+def test_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
     kube: JobNamespace, operator: Operator, job: Body
 ) -> None:
     name = job["metadata"]["name"]
@@ -54,7 +54,7 @@ def test_a_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
     kube.until(lambda: kube.names("rayclusters,pods"), lambda left: left == [], 60)
 
 
-def test_a_restarted_operator_creates_nothing_twice(kube: JobNamespace, operator: Operator, job: Body) -> None:
+def test_restarted_operator_creates_nothing_twice(kube: JobNamespace, operator: Operator, job: Body) -> None:
     name = job["metadata"]["name"]
     kube.apply(job)
     _until_cluster(kube, name, f"{name}-1")

@@ -37,7 +37,7 @@ def endpoint(kube: JobNamespace, engine: EngineInAPod) -> Body:
     return {"url": f"{engine.url}/v1", "api": "chat-completions", "model": MODEL, "apiKeySecret": secret}
 
 
-def test_the_endpoint_gets_the_key_and_no_file_does(
+def test_endpoint_gets_the_key_and_no_file_does(
     kube: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]
@@ -55,7 +55,7 @@ def test_the_endpoint_gets_the_key_and_no_file_does(
     assert not [path for path in output.rglob("*.json*") if KEY in path.read_text()]
 
 
-def test_a_model_unknown_to_the_endpoint_fails_the_evaluation_at_once(
+def test_model_unknown_to_the_endpoint_fails_the_evaluation_at_once(
     kube: JobNamespace, operator: Operator, endpoint: Body, tasks: list[str], evaluation: Body
 ) -> None:
     evaluation["spec"]["model"] = {"endpoint": endpoint | {"model": "policy-8b"}}

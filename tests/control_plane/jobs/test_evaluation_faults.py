@@ -46,7 +46,7 @@ def test_all_missing_objects_are_reported_together_and_nothing_starts(
     assert "JobMissing" in kube.kubectl("describe", KIND, name)
 
 
-def test_a_job_without_checkpoint_is_waited_for(
+def test_job_without_checkpoint_is_waited_for(
     kube: JobNamespace, operator: Operator, job: Body, tasks: list[str], evaluation: Body
 ) -> None:
     job["spec"]["suspend"] = True
@@ -58,7 +58,7 @@ def test_a_job_without_checkpoint_is_waited_for(
     assert "wait for its first" in found["message"]
 
 
-def test_a_missing_key_is_reported_before_anything_starts(
+def test_missing_key_is_reported_before_anything_starts(
     kube: JobNamespace, operator: Operator, tasks: list[str], evaluation: Body
 ) -> None:
     chat = {"url": "http://engine:1/v1", "api": "chat-completions", "model": "policy"}

@@ -24,7 +24,7 @@ from .evaluations import (
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
 
 
-def test_an_evaluation_is_suspended_resumed_and_cleaned_up(
+def test_evaluation_is_suspended_resumed_and_cleaned_up(
     kube: JobNamespace, operator: Operator, engine: EngineInAPod, tasks: list[str], evaluation: Body
 ) -> None:
     name = evaluation["metadata"]["name"]

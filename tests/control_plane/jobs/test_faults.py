@@ -33,7 +33,7 @@ def test_all_missing_objects_are_reported_together(kube: JobNamespace, operator:
     assert "ConfigMapMissing" in kube.kubectl("describe", "swerl", _name(job))
 
 
-def test_a_job_continues_when_a_missing_object_appears(kube: JobNamespace, operator: Operator, job: Body) -> None:
+def test_job_continues_when_a_missing_object_appears(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "late-tasks"}}}
     job["spec"]["trainer"]["image"] = f"{IMAGE}-not-there"
     kube.apply(job)
@@ -65,7 +65,7 @@ def test_episodes_that_fit_no_node_create_no_cluster(
     _no_cluster(kube)
 
 
-def test_a_missing_image_creates_no_cluster(kube: JobNamespace, operator: Operator, job: Body) -> None:
+def test_missing_image_creates_no_cluster(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["trainer"]["image"] = f"{IMAGE}-missing"
     kube.apply(job)
     found = kube.until_condition(_name(job), "ImagesReady", "ImagePullFailed", 120)
@@ -73,7 +73,7 @@ def test_a_missing_image_creates_no_cluster(kube: JobNamespace, operator: Operat
     _no_cluster(kube)
 
 
-def test_a_missing_path_in_an_image_is_reported(kube: JobNamespace, operator: Operator, job: Body) -> None:
+def test_missing_path_in_an_image_is_reported(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"]["source"] = {"image": {"reference": IMAGE, "path": "/no/such/folder"}}
     kube.apply(job)
     found = kube.until_condition(_name(job), "ImagesReady", "SourceMissing", 120)
@@ -81,7 +81,7 @@ def test_a_missing_path_in_an_image_is_reported(kube: JobNamespace, operator: Op
     _no_cluster(kube)
 
 
-def test_the_operator_serves_health_and_metrics(kube: JobNamespace, operator: Operator, job: Body) -> None:
+def test_operator_serves_health_and_metrics(kube: JobNamespace, operator: Operator, job: Body) -> None:
     job["spec"]["tasks"] = {"source": {"configMap": {"name": "no-tasks"}}}
     kube.apply(job)
     kube.until_condition(_name(job), "Validated", "ConfigMapMissing")

@@ -42,7 +42,7 @@ def test_requests_respect_rate_limits_and_missing_images_are_listed(
     print(f"{asked} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")
 
 
-def test_a_present_image_needs_no_registry(kube: JobNamespace, operator: Operator) -> None:
+def test_present_image_needs_no_registry(kube: JobNamespace, operator: Operator) -> None:
     with counted_registry(f"gone-{os.getpid()}.swerl:5000") as registry:
         image = registry.push("latest")  # which would be asked for each time if nothing were said
         declare(kube, "before", images=[image])

@@ -28,7 +28,7 @@ def test_every_image_is_pulled_on_every_node_and_the_pods_are_deleted(kube: JobN
     kube.until(lambda: [pod for pod in kube.names("pods") if "sweimg-two" in pod], lambda pods: pods == [])
 
 
-def test_an_image_that_cannot_be_pulled_is_reported_and_the_others_are_pulled(
+def test_image_that_cannot_be_pulled_is_reported_and_the_others_are_pulled(
     kube: JobNamespace, operator: Operator
 ) -> None:
     declare(kube, "half", images=[f"{IMAGE}-absent", OTHER], retries=0)
@@ -48,7 +48,7 @@ def test_images_from_a_list_are_pulled(kube: JobNamespace, operator: Operator) -
     kube.until_condition("listed", "Ready", "AllPresent", kind=KIND)
 
 
-def test_a_job_creates_no_cluster_before_its_images_are_present(
+def test_job_creates_no_cluster_before_its_images_are_present(
     kube: JobNamespace, operator: Operator, job: Body
 ) -> None:
     job["spec"].setdefault("sandbox", {})["imageSet"] = "coming"

@@ -24,7 +24,7 @@ def images(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_bundled_tasks_are_in_the_clusters_registry(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bundled_tasks_are_in_the_clusters_registry(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rewrite = ["--registry-rewrite", f"={layout.registry()}/"]
     tasks = [str(ROOT / "tasks" / part) for part in ("train", "held_out")]
     assert main(["images", "check", *tasks, *rewrite]) == 0
@@ -34,7 +34,7 @@ def test_the_bundled_tasks_are_in_the_clusters_registry(images: Path, capsys: py
     assert sorted(capsys.readouterr().out.split()) == sorted(missing)
 
 
-def test_a_registry_that_wants_tokens_is_asked_with_them(
+def test_registry_that_requires_tokens_gets_them(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config.json"

@@ -85,7 +85,7 @@ def _ready(kube: JobNamespace, home: Path) -> JobNamespace:
     return kube
 
 
-def test_the_operator_waits_for_crds_and_names_what_is_missing(bare: JobNamespace, job: Body, tmp_path: Path) -> None:
+def test_operator_waits_for_crds_and_names_what_is_missing(bare: JobNamespace, job: Body, tmp_path: Path) -> None:
     with Operator(bare.kubeconfig, tmp_path / "log", namespaces="default") as operator:
         bare.until(lambda: operator.log.read_text(), lambda log: "CRDs not installed" in log)
         bare.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))

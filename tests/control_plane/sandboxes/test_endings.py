@@ -44,7 +44,7 @@ async def ends_with_the_other(user: Any, reading: Reading, group: str, reason: s
     await user.delete(group)
 
 
-async def test_a_pod_deleted_by_hand_is_lost_even_if_its_process_exits_with_0(user: Any, reading: Reading) -> None:
+async def test_pod_deleted_by_hand_is_lost_even_if_its_process_exits_with_0(user: Any, reading: Reading) -> None:
     await user.declare("by-hand", replicas=2)
     await user.phase("by-hand", "Ready")
     await user.api.delete("v1", "pods", user.namespace, "swesb-by-hand-1")  # with its grace period, as kubectl does
@@ -53,7 +53,7 @@ async def test_a_pod_deleted_by_hand_is_lost_even_if_its_process_exits_with_0(us
     await ends_with_the_other(user, reading, "by-hand", "PodDeleted")
 
 
-async def test_an_evicted_pod_is_lost(user: Any, reading: Reading) -> None:
+async def test_evicted_pod_is_lost(user: Any, reading: Reading) -> None:
     await user.declare("drained", replicas=2)
     await user.phase("drained", "Ready")
     name = "swesb-drained-0"
@@ -89,7 +89,7 @@ async def urgent(user: Any) -> AsyncIterator[str]:
     await user.api.delete("scheduling.k8s.io/v1", "priorityclasses", None, name)
 
 
-async def test_a_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, urgent: str) -> None:
+async def test_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, urgent: str) -> None:
     resources = {"requests": {"cpu": "10m", "memory": "16Mi", SLOT: "1"}, "limits": {"memory": "256Mi", SLOT: "1"}}
     await user.declare("outbid", replicas=2, resources=resources)
     await user.phase("outbid", "Ready")
@@ -111,7 +111,7 @@ async def test_a_preempted_pod_is_lost(user: Any, reading: Reading, slots: None,
     await ends_with_the_other(user, reading, "outbid", "Preempted")
 
 
-async def test_a_process_killed_for_memory_is_reported_with_the_limit(user: Any, reading: Reading) -> None:
+async def test_process_killed_for_memory_is_reported_with_the_limit(user: Any, reading: Reading) -> None:
     limits = {"cpu": "1", "memory": "32Mi"}
     eat = ["sh", "-c", "sleep 1; a=x; while :; do a=$a$a; done"]
     await user.declare(

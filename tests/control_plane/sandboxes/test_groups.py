@@ -30,7 +30,7 @@ def usable(pods: dict[str, Body]) -> int:
     )
 
 
-async def test_a_group_of_four_becomes_ready(user: Any, operator: Any, reading: Reading) -> None:
+async def test_group_of_four_becomes_ready(user: Any, operator: Any, reading: Reading) -> None:
     before = operator.metric('swerl_sandbox_api_writes_total{verb="patch_status"}')
     await user.declare("four", replicas=4)
     status = await user.phase("four", "Ready")
@@ -94,7 +94,7 @@ async def test_pods_run_without_token_or_privilege(user: Any, kubeconfig: str) -
     await user.delete("inside")
 
 
-async def test_a_deleted_pod_is_not_replaced_and_the_last_one_ends_the_group(user: Any, reading: Reading) -> None:
+async def test_deleted_pod_is_not_replaced_and_the_last_one_ends_the_group(user: Any, reading: Reading) -> None:
     await user.declare("spent", replicas=3)
     await user.phase("spent", "Ready")
     await user.release("swesb-spent-1")
@@ -110,7 +110,7 @@ async def test_a_deleted_pod_is_not_replaced_and_the_last_one_ends_the_group(use
     await user.delete("spent")
 
 
-async def test_an_expired_lease_deletes_group_and_pods(user: Any, operator: Any) -> None:
+async def test_expired_lease_deletes_group_and_pods(user: Any, operator: Any) -> None:
     await user.renew("driver", 6)
     for name in ("leased-a", "leased-b"):
         await user.declare(name, replicas=2, owner="driver")
@@ -146,7 +146,7 @@ async def test_groups_wait_in_order_within_the_limit(user: Any, reading: Reading
         await user.delete(name)
 
 
-async def test_a_missing_image_is_reported_with_its_fix(user: Any, reading: Reading) -> None:
+async def test_missing_image_is_reported_with_its_fix(user: Any, reading: Reading) -> None:
     image = "registry.swerl:5000/no/such-image:1"
     await user.declare("bad-image", replicas=12, image=image)
     status = await user.phase("bad-image", "Failed", 90)
@@ -160,7 +160,7 @@ async def test_a_missing_image_is_reported_with_its_fix(user: Any, reading: Read
     await user.delete("bad-image")
 
 
-async def test_a_lifetime_ends_the_pods_and_the_group(user: Any, reading: Reading) -> None:
+async def test_lifetime_ends_the_pods_and_the_group(user: Any, reading: Reading) -> None:
     await user.declare("brief", replicas=2, lifetimeSeconds=10)
     status = await user.phase("brief", "Failed", 90)
     assert reading(status, "Finished")[1] == "LifetimeExceeded"
@@ -168,7 +168,7 @@ async def test_a_lifetime_ends_the_pods_and_the_group(user: Any, reading: Readin
     await user.delete("brief")
 
 
-async def test_an_unschedulable_pod_waits_and_is_reported(user: Any, reading: Reading) -> None:
+async def test_unschedulable_pod_waits_and_is_reported(user: Any, reading: Reading) -> None:
     await user.declare("nowhere", replicas=2, nodeSelector={"no-such": "node"})
     status = await user.until(
         lambda: user.status("nowhere"),
@@ -224,7 +224,7 @@ async def test_unschedulable_group_reports_its_reason_and_starts_on_a_new_node(
     await user.delete("patient")
 
 
-async def test_a_pod_refused_by_the_api_server_fails_its_group_with_the_message(user: Any, reading: Reading) -> None:
+async def test_pod_refused_by_the_api_server_fails_its_group_with_the_message(user: Any, reading: Reading) -> None:
     await user.declare("greedy", resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})
     status = await user.phase("greedy", "Failed", 30)
     state, reason, message = reading(status, "Finished")

@@ -67,7 +67,7 @@ def hand_over(lease: list[Spec], leader: str, follower: str) -> tuple[datetime, 
 
 
 @pytest.mark.parametrize(("number", "bounds"), CASES, ids=["stopped", "killed"])
-async def test_the_standby_takes_over_in_the_middle_of_a_burst(
+async def test_standby_takes_over_in_the_middle_of_a_burst(
     number: signal.Signals,
     bounds: tuple[float, float],
     user: Any,

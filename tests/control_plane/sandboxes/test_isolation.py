@@ -60,7 +60,7 @@ async def opened(user: Any) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     await close()
 
 
-async def test_a_group_opened_by_another_policy_is_not_ready_until_that_is_deleted(
+async def test_group_opened_by_another_policy_is_not_ready_until_that_is_deleted(
     user: Any, reading: Any, opened: Callable[[], Awaitable[Any]]
 ) -> None:
     await user.declare("opened", replicas=2)

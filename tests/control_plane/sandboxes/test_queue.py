@@ -29,7 +29,7 @@ async def lift(user: Any, group: str) -> None:
         await user.api.patch("v1", "pods", user.namespace, name, {"spec": {"schedulingGates": None}})
 
 
-async def test_a_gated_group_is_admitted_when_the_gates_are_removed(user: Any, operator: Any, reading: Reading) -> None:
+async def test_gated_group_is_admitted_when_the_gates_are_removed(user: Any, operator: Any, reading: Reading) -> None:
     await user.declare("held", labels=QUEUE, replicas=3, maxConcurrent=4)
     pods = await user.until(lambda: user.pods("held"), lambda pods: len(pods) == 3, 20)
     uid = (await user.sandbox("held"))["metadata"]["uid"]

@@ -40,7 +40,7 @@ def waits_for_quota(condition: tuple[str, str, str]) -> bool:
     return (state, reason) == ("False", "WaitingForCapacity") and QUOTA in message and "pods=2" in message
 
 
-async def test_a_group_without_quota_waits_and_continues_pod_by_pod(
+async def test_group_without_quota_waits_and_continues_pod_by_pod(
     user: User, operator: Any, quota: Body, reading: Reading, kubeconfig: str
 ) -> None:
     await user.declare("first", job="a", replicas=2)

@@ -117,9 +117,7 @@ async def test_cpu_seconds_are_summed_up_with_a_metrics_api(user: Any, metrics_a
     await user.delete("busy")
 
 
-async def test_the_cpu_seconds_of_a_healthy_group_cost_one_write(
-    user: Any, operator: Operator, metrics_api: Any
-) -> None:
+async def test_cpu_seconds_of_a_healthy_group_cost_one_write(user: Any, operator: Operator, metrics_api: Any) -> None:
     groups = {"four": ("500m", "1", "1", "1500m"), "single": ("2",)}
     for name, cpu in groups.items():
         await user.declare(name, replicas=len(cpu))

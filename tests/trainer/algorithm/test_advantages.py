@@ -43,24 +43,24 @@ def test_equal_or_single_rewards_give_no_gradient(rewards: tuple[float, ...]) ->
     assert group_advantages(group(*rewards)) == {}
 
 
-def test_an_infrastructure_failure_does_not_move_the_baseline() -> None:
+def test_infrastructure_failure_does_not_move_the_baseline() -> None:
     healthy = group_advantages(group(1, -1, -1))
     with_failure = group_advantages([*group(1, -1, -1), rollout(0.0, index=3, valid=False)])
     assert with_failure == healthy
 
 
-def test_a_group_left_with_one_valid_rollout_gives_no_gradient() -> None:
+def test_group_left_with_one_valid_rollout_gives_no_gradient() -> None:
     samples = [rollout(1.0, index=0), rollout(-1.0, index=1, valid=False)]
     assert group_advantages(samples) == {}
 
 
-def test_groups_do_not_influence_each_other() -> None:
+def test_groups_are_independent() -> None:
     together = group_advantages([*group(1, -1, name="a"), *group(5, 3, 1, name="b")])
     assert together[0] == pytest.approx(group_advantages(group(1, -1))[0])
     assert together[2] == pytest.approx(group_advantages(group(5, 3, 1))[0])
 
 
-def test_a_trajectory_cut_into_steps_counts_once() -> None:
+def test_trajectory_cut_into_steps_counts_once() -> None:
     whole = group_advantages(group(1, -1, -1, -1))
     cut = [rollout(1.0, index=0, step=s) for s in range(7)] + group(1, -1, -1, -1)[1:]
     advantages = group_advantages(cut)
@@ -78,12 +78,12 @@ def test_different_rewards_within_a_trajectory_are_an_error() -> None:
         group_advantages([rollout(1.0), rollout(-1.0, step=1), rollout(0.0, index=1)])
 
 
-def test_the_dynamic_filter_keeps_groups_with_signal() -> None:
+def test_dynamic_filter_keeps_groups_with_signal() -> None:
     samples = [*group(1, 1, name="a"), *group(1, -1, name="b"), *group(-1, -1, name="c")]
     assert groups_with_signal(samples) == {"b"}
 
 
-def test_a_mask_of_another_length_is_refused_with_the_samples_name() -> None:
+def test_mask_of_another_length_is_refused_with_the_samples_name() -> None:
     with pytest.raises(AlgorithmError, match="g/3"):
         TrainingSample([1, 2], [1], [], 0.0, True, "g", 3, "task")
 
@@ -158,12 +158,12 @@ def beyond(samples: Sequence[TrainingSample], algorithm: AlgorithmSpec) -> dict[
     return {len(samples): 1.0}
 
 
-def test_an_own_function_gives_the_advantages_of_valid_samples() -> None:
+def test_own_function_gives_the_advantages_of_valid_samples() -> None:
     samples = [rollout(1.0), rollout(3.0, index=1, valid=False)]
     assert advantages_of(samples, AlgorithmSpec(advantage=f"{__name__}.own_advantage")) == {0: 10.0}
 
 
-def test_an_own_function_must_give_positions_of_the_samples() -> None:
+def test_own_function_must_give_positions_of_the_samples() -> None:
     with pytest.raises(AlgorithmError, match=r"beyond gave 1\.0 for position 2"):
         advantages_of(group(1, -1), AlgorithmSpec(advantage=f"{__name__}.beyond"))
 
@@ -181,7 +181,7 @@ def scored(index: int, outcome: float, *rewards: float | None, group: str = "g")
     )  # fmt: skip
 
 
-def test_an_answer_is_compared_with_those_at_its_place() -> None:
+def test_answer_is_compared_with_those_at_its_place() -> None:
     found = answer_advantages([scored(0, 1, 2.0, 0.0), scored(1, -1, -2.0, 0.5)], scale_by_std=False)
     assert found == {0: [(1, 2, 2.0), (2, 3, -0.25)], 1: [(1, 2, -2.0), (2, 3, 0.25)]}
 

@@ -37,14 +37,14 @@ def rollouts() -> list[TrainingSample]:
     ]
 
 
-def test_a_group_without_signal_counts_in_the_mean_with_advantage_zero() -> None:
+def test_group_without_signal_counts_in_the_mean_with_advantage_zero() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec())
     assert [s.trajectory[0] for s in batch.sequences] == [*"aaaa", *"bbbb", *"cc"]
     assert [bool(s.advantages.any()) for s in batch.sequences] == [True] * 8 + [False] * 2
     assert batch.trainable_tokens == sum(s.trainable_tokens for s in rollouts())
 
 
-def test_what_infrastructure_ended_is_not_in_the_mean() -> None:
+def test_rollout_ended_by_infrastructure_is_not_in_the_mean() -> None:
     lost = TrainingSample(range(5), [0, 0, 1, 1, 1], [-1.0] * 5, 1.0, False, "c", 0, "task", 1)
     batch = policy_batch([*rollouts(), lost], AlgorithmSpec())
     assert [s.trajectory for s in batch.sequences if s.trajectory[0] == "c"] == [("c", 1)]
@@ -62,7 +62,7 @@ def test_sequence_weights_give_every_sequence_the_same_share() -> None:
     assert all(len(s.weights[s.mask].unique()) == 1 for s in batch.sequences)
 
 
-def test_a_constant_length_divides_the_sums_of_trajectories() -> None:
+def test_constant_length_divides_the_sums_of_trajectories() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec(loss_aggregation="constant", length_constant=50))
     weights = torch.cat([s.weights[s.mask] for s in batch.sequences])
     assert weights.tolist() == pytest.approx([1 / (8 * 50)] * batch.trainable_tokens)
@@ -76,7 +76,7 @@ def test_trajectory_weights_give_every_trajectory_the_same_share() -> None:
     assert list(share.values()) == pytest.approx([1 / 8] * 8)
 
 
-def test_the_figures_of_a_batch_are_means_over_trajectories_and_over_tokens() -> None:
+def test_figures_of_a_batch_are_means_over_trajectories_and_over_tokens() -> None:
     good, bad = sample(12, reward=1.0), sample(4, reward=-1.0, index=1)  # 10 and 2 trained tokens
     figures = advantage_metrics(policy_batch([good, bad], AlgorithmSpec(advantage_normalisation="none")))
     assert figures == pytest.approx({"rewards": 0.0, "advantages": 8 / 12, "returns": 8 / 12})
@@ -87,7 +87,7 @@ def test_no_group_with_signal_makes_an_empty_batch() -> None:
     assert len(policy_batch([sample(8), sample(8, index=1)], AlgorithmSpec())) == 0
 
 
-def test_a_rollout_without_log_probabilities_cannot_be_trained() -> None:
+def test_rollout_without_log_probabilities_cannot_be_trained() -> None:
     bare = TrainingSample([1, 2, 3], [0, 1, 1], (), 1.0, True, "g", 0, "task")
     with pytest.raises(AlgorithmError, match="log-probabilities"):
         policy_batch([bare, sample(5, reward=0.0, index=1)], AlgorithmSpec())
@@ -105,7 +105,7 @@ def test_demonstrations_have_advantage_one_and_need_no_group() -> None:
     assert batch.sequences[0].advantages.tolist() == [0.0, 0.0, 1.0]
 
 
-def test_the_first_token_is_never_trained() -> None:
+def test_first_token_is_never_trained() -> None:
     batch = demonstration_batch([TrainingSample([1, 2, 3], [1, 1, 1], (), 0.0, True, "", 0, "task")])
     assert batch.sequences[0].mask.tolist() == [False, True, True]
 
@@ -144,7 +144,7 @@ def test_any_number_of_samples_is_shared_out_whole_over_four_ranks(count: int) -
     assert float(sum(sequence.weights.sum() for sequence in batch.sequences)) == pytest.approx(1.0, abs=1e-4)
 
 
-def test_a_budget_below_every_sequence_packs_each_alone() -> None:
+def test_budget_below_every_sequence_packs_each_alone() -> None:
     assert schedule([9, 9, 9], budget=1, ranks=1) == [[[0], [1], [2]]]
 
 
@@ -152,7 +152,7 @@ def test_fewer_sequences_than_ranks_leave_empty_micro_batches() -> None:
     assert schedule([10], budget=100, ranks=3) == [[[0]], [[]], [[]]]
 
 
-def test_a_packed_micro_batch_predicts_each_token_from_the_one_before() -> None:
+def test_packed_micro_batch_predicts_each_token_from_the_one_before() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec())
     packed = pack(batch, [2, 0, 5], multiple=4)
     assert all(b % 4 == 0 for b in packed.boundaries.tolist()) and len(packed.tokens) == packed.boundaries[-1]
@@ -168,7 +168,7 @@ def test_unpacking_restores_every_tokens_place() -> None:
     assert all(torch.equal(restored[i], batch.sequences[i].weights) for i in (3, 1))
 
 
-def test_a_padding_micro_batch_has_no_trainable_token() -> None:
+def test_padding_micro_batch_has_no_trainable_token() -> None:
     batch = policy_batch(rollouts(), AlgorithmSpec())
     packed = pack(batch, [], multiple=8)
     assert (len(packed.tokens), len(packed.positions), packed.sequences) == (8, 0, 1)

@@ -78,7 +78,7 @@ def test_batch_normalisation_of_sequence_weights_is_over_sequences() -> None:
     assert found.weights.tolist() == pytest.approx([first / mean] * 3 + [second / mean])
 
 
-def test_when_everything_is_rejected_nothing_is_divided_by() -> None:
+def test_batch_without_accepted_tokens_has_finite_weights() -> None:
     weights, rejected = weights_of(mode="mask", low=10.0, high=11.0, batch_normalisation=True)
     assert all(rejected) and all(math.isfinite(weight) for weight in weights)
 
@@ -149,7 +149,7 @@ def test_importance_weights_lie_on_their_tokens() -> None:
     assert second.correction[second.mask].tolist() == pytest.approx([math.exp(0.2)])
 
 
-def test_a_batch_whose_tokens_are_all_rejected_is_empty() -> None:
+def test_batch_whose_tokens_are_all_rejected_is_empty() -> None:
     correction = CorrectionSpec(mode="none", rejection=RejectionSpec(level="token", low=40.0, high=50.0))
     assert len(batch_of(AlgorithmSpec(correction=correction))) == 0
 

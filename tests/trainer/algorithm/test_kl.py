@@ -23,7 +23,7 @@ ESTIMATES: dict[Any, Any] = {
 
 
 @pytest.mark.parametrize("name", ESTIMATES)
-def test_value_and_gradient_are_those_of_the_formula(name: Any) -> None:
+def test_value_and_gradient_match_the_formula(name: Any) -> None:
     policy = torch.tensor(POLICY, requires_grad=True)
     estimate = kl_estimate(policy, torch.tensor(REFERENCE), name)
     assert estimate.detach().numpy() == pytest.approx(ESTIMATES[name](POLICY, REFERENCE))
@@ -41,7 +41,7 @@ def test_k1_and_k3_are_unbiased() -> None:
 
 
 @pytest.mark.parametrize("name", ESTIMATES)
-def test_a_penalty_in_the_loss_is_its_weighted_mean(name: Any) -> None:
+def test_penalty_in_the_loss_is_its_weighted_mean(name: Any) -> None:
     terms = TokenTerms(
         logprobs=torch.tensor(POLICY, requires_grad=True),
         advantages=torch.zeros(4),
@@ -59,7 +59,7 @@ def sample(reward: float, index: int, step: int = 0, *, valid: bool = True, mask
     return TrainingSample([1, 2], [0, mask], [0.0, -1.0], reward, valid, "g", index, "task", step)
 
 
-def test_a_penalty_in_the_reward_is_that_of_the_whole_trajectory() -> None:
+def test_penalty_in_the_reward_is_that_of_the_whole_trajectory() -> None:
     samples = [sample(1.0, 0), sample(1.0, 0, step=1), sample(-1.0, 1)]
     lowered = penalised(samples, {0: 2.0, 1: 1.0, 2: 0.5}, 0.1)
     assert [each.reward for each in lowered] == pytest.approx([0.7, 0.7, -1.05])

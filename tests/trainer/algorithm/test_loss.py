@@ -43,7 +43,7 @@ def clipped(ratio: float, advantage: float) -> float:
     return -min(ratio * advantage, min(max(ratio, 0.8), 1.28) * advantage)
 
 
-def test_the_kl_term_is_the_k3_estimate() -> None:
+def test_kl_term_is_the_k3_estimate() -> None:
     reference = [-1.2, -2.0, -0.9, -2.0]
     k3 = [math.exp(r - p) - (r - p) - 1 for r, p in zip(reference, LOGPROBS, strict=True)]
     plain = loss(AlgorithmSpec())
@@ -52,13 +52,13 @@ def test_the_kl_term_is_the_k3_estimate() -> None:
     assert float(report.loss - plain.loss) == pytest.approx(0.1 * sum(k3) / 4, rel=1e-4)
 
 
-def test_the_entropy_bonus_lowers_the_loss() -> None:
+def test_entropy_bonus_lowers_the_loss() -> None:
     entropy = tensor([0.1, 0.2, 0.3, 0.4])
     plain, report = loss(AlgorithmSpec()), loss(AlgorithmSpec(entropy_coef=0.5), entropy=entropy)
     assert float(report.loss - plain.loss) == pytest.approx(-0.5 * 0.25, rel=1e-4)
 
 
-def test_a_term_that_is_switched_on_must_be_there() -> None:
+def test_term_that_is_switched_on_must_be_there() -> None:
     with pytest.raises(AlgorithmError, match="kl_coef"):
         loss(AlgorithmSpec(kl_coef=0.1))
     with pytest.raises(AlgorithmError, match="rollout log-probabilities"):
@@ -78,7 +78,7 @@ def test_correction_weights_multiply_the_loss() -> None:
     assert float(report.sums["correction_active"]) == pytest.approx(0.25)
 
 
-def test_the_engine_mismatch_is_always_reported() -> None:
+def test_engine_mismatch_is_always_reported() -> None:
     report = loss(AlgorithmSpec(), rollout=tensor(ROLLOUT))
     logs = [1.0, 0.0, -0.1, -0.5]
     assert float(report.maxima["logprob_abs_diff_max"]) == pytest.approx(1.0)
@@ -108,7 +108,7 @@ def test_micro_batches_add_up_to_the_batch() -> None:
     assert total == pytest.approx(float(whole.loss))
 
 
-def test_an_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
+def test_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
     nothing = torch.zeros(0)
     report = loss(
         AlgorithmSpec(),
@@ -122,7 +122,7 @@ def test_an_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
     assert float(report.loss) == 0.0 and report.maxima == {}
 
 
-def test_weights_of_the_whole_batch_take_the_place_of_those_of_the_micro_batch() -> None:
+def test_weights_of_the_batch_override_those_of_the_micro_batch() -> None:
     given = {"correction": tensor([0.5] * 4), "correction_active": tensor([1.0, 0.0, 0.0, 0.0])}
     algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="mask"))
     report = loss(algorithm, rollout=tensor(ROLLOUT), **given)
@@ -130,11 +130,11 @@ def test_weights_of_the_whole_batch_take_the_place_of_those_of_the_micro_batch()
     assert float(report.sums["correction_active"]) == pytest.approx(0.25)
 
 
-def test_the_weights_of_a_batch_are_reported_for_means_of_other_figures() -> None:
+def test_weights_of_a_batch_are_reported_for_means_of_other_figures() -> None:
     assert float(loss(AlgorithmSpec(), weights=torch.full((4,), 0.1)).sums["weight"]) == pytest.approx(0.4)
 
 
-def test_with_the_engines_probabilities_as_old_ones_the_mismatch_is_that_of_the_current_policy() -> None:
+def test_mismatch_uses_the_current_policy_when_old_probabilities_are_the_engines() -> None:
     report = loss(AlgorithmSpec(old_logprobs="rollout"), old=tensor(ROLLOUT), rollout=tensor(ROLLOUT))
     gaps = [abs(p - r) for p, r in zip(LOGPROBS, ROLLOUT, strict=True)]
     assert float(report.sums["logprob_abs_diff"]) == pytest.approx(sum(gaps) / 4)

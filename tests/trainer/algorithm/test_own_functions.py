@@ -8,7 +8,7 @@ from swerl_trainer.algorithm import AlgorithmError
 from swerl_trainer.algorithm.own_functions import check_own_functions, own_function
 
 
-def test_a_function_is_found_by_its_path() -> None:
+def test_function_is_found_by_its_path() -> None:
     assert own_function("reward", "math.sqrt")(4) == 2
 
 
@@ -20,6 +20,6 @@ def test_a_function_is_found_by_its_path() -> None:
         ("math.pi", "math.pi is a float, not a function"),
     ],
 )
-def test_a_path_that_names_no_function_is_refused(path: str, fault: str) -> None:
+def test_path_that_names_no_function_is_refused(path: str, fault: str) -> None:
     with pytest.raises(AlgorithmError, match=fault):
         check_own_functions(AlgorithmSpec(loss=path))

@@ -89,7 +89,7 @@ FORMULAS: list[tuple[AlgorithmSpec, NumpyLoss]] = [
 
 
 @pytest.mark.parametrize(("algorithm", "formula"), FORMULAS, ids=lambda value: getattr(value, "__name__", ""))
-def test_value_and_gradient_are_those_of_the_formula(algorithm: AlgorithmSpec, formula: NumpyLoss) -> None:
+def test_value_and_gradient_match_the_formula(algorithm: AlgorithmSpec, formula: NumpyLoss) -> None:
     arguments = terms()
     loss, _ = policy_loss(arguments, algorithm)
     assert loss.detach().numpy() == pytest.approx(formula(LOGPROBS))
@@ -108,7 +108,7 @@ def test_on_policy_every_ratio_is_the_policy_gradient(name: str) -> None:
     assert metrics["clip_fraction"].sum() == 0
 
 
-def test_the_share_of_tokens_without_gradient_is_counted() -> None:
+def test_share_of_tokens_without_gradient_is_counted() -> None:
     for algorithm, inside in ((AlgorithmSpec(), [1, 2, 4, 5, 6, 7]), (AlgorithmSpec(dual_clip=3.0), [1, 2, 4, 5, 7])):
         _, metrics = policy_loss(terms(), algorithm)
         assert [i for i, value in enumerate(metrics["clip_fraction"].tolist()) if not value] == inside
@@ -122,11 +122,11 @@ def one_number(terms: TokenTerms, algorithm: AlgorithmSpec) -> Tensor:
     return own_loss(terms, algorithm).sum()
 
 
-def test_an_own_loss_takes_the_place_of_the_named_one() -> None:
+def test_own_loss_replaces_the_named_one() -> None:
     loss, _ = policy_loss(terms(), AlgorithmSpec(loss=f"{__name__}.own_loss", clip_high=2.0))
     assert loss.detach().numpy() == pytest.approx(2.0 * reinforce(LOGPROBS))
 
 
-def test_an_own_loss_must_give_one_value_per_token() -> None:
+def test_own_loss_must_give_one_value_per_token() -> None:
     with pytest.raises(AlgorithmError, match=r"one_number returned \[\], not one value per token \[8\]"):
         policy_loss(terms(), AlgorithmSpec(loss=f"{__name__}.one_number"))

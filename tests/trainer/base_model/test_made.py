@@ -19,7 +19,7 @@ SHIPPED = Path(__file__).parents[3] / "tiny_model" / "model"
 SHORT = 3000  # tokens: a few steps
 
 
-def test_the_model_in_the_repository_passes_the_gate() -> None:
+def test_model_in_the_repository_passes_the_gate() -> None:
     weights = load_file(SHIPPED / "model.safetensors")
     model = TinyQwen3(Shape(len(weights["model.embed_tokens.weight"])))
     model.load_state_dict(weights)

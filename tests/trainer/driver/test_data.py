@@ -59,7 +59,7 @@ def test_answers_and_their_end_are_trained(tmp_path: Path, plain: HFTokenizer) -
     )
 
 
-def test_a_demonstration_is_what_an_episode_that_samples_it_records(tmp_path: Path, plain: HFTokenizer) -> None:
+def test_demonstration_is_what_an_episode_that_samples_it_records(tmp_path: Path, plain: HFTokenizer) -> None:
     answers = ["<think>\nwhy\n</think>\n\nls", "<think>so</think>done"]
     path = write(tmp_path / "d.jsonl", conversation("s", "u", answers[0], "o", answers[1]))
     (sample,) = read_demonstrations(path, plain, context_tokens=1000)
@@ -84,7 +84,7 @@ def test_results_of_tools_follow_a_call_together(tmp_path: Path, with_tools: HFT
     assert "one\n</tool_response><tool_response>\ntwo" in with_tools.decode(sample.tokens)
 
 
-def test_token_rows_are_taken_as_they_are(tmp_path: Path, plain: HFTokenizer) -> None:
+def test_token_rows_are_used_unchanged(tmp_path: Path, plain: HFTokenizer) -> None:
     path = write(tmp_path / "d.jsonl", {"tokens": [1, 2, 3], "loss_mask": [0, 0, 1]})
     assert read_demonstrations(path, plain, context_tokens=3)[0].tokens == [1, 2, 3]
 
@@ -133,7 +133,7 @@ def rollout(*masks: list[int]) -> Rollout:
     return Rollout("g", 0, "t", valid=True, segments=segments)
 
 
-def test_a_trajectory_is_one_sample_or_one_per_answer() -> None:
+def test_trajectory_is_one_sample_or_one_per_answer() -> None:
     mask = [0, 0, 1, 1, 0, 1]
     (whole,) = training_samples(rollout(mask), AlgorithmSpec())
     assert (len(whole.tokens), list(whole.loss_mask)) == (6, mask)
@@ -159,7 +159,7 @@ def test_stepwise_reward_adds_the_outcome_and_the_score() -> None:
     assert [answer for answer, _, _ in stepwise.answers] == [0, 1]
 
 
-def test_a_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., Job], plain: HFTokenizer) -> None:
+def test_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., Job], plain: HFTokenizer) -> None:
     messages = conversation("s", "u", "ls", "o", "x" * 600, "o", "never read")["messages"]
     episode = Episode("t", "g", 0, messages=messages)  # type: ignore[arg-type]
     assert _encoding(make_job(), plain) is None
@@ -173,7 +173,7 @@ def test_a_job_may_train_on_text_that_its_window_holds(make_job: Callable[..., J
 
 @pytest.mark.parametrize("per_step", [False, True])
 @pytest.mark.parametrize(("ended", "trained"), [("submitted", True), ("max_steps", False)])
-def test_a_compact_filter_trains_submissions_alone_and_counts_all(per_step: bool, ended: str, trained: bool) -> None:
+def test_compact_filter_trains_submissions_alone_and_counts_all(per_step: bool, ended: str, trained: bool) -> None:
     ending = replace(rollout([0, 1, 0, 1]), exit_status=ended, reward=-1.0)
     found = training_samples(ending, AlgorithmSpec(dynamic_history=per_step, compact_filter=True))
     assert {bool(sample.trainable_tokens) for sample in found} == {trained}
@@ -181,17 +181,17 @@ def test_a_compact_filter_trains_submissions_alone_and_counts_all(per_step: bool
     assert all(sample.trainable_tokens for sample in training_samples(ending, AlgorithmSpec(dynamic_history=per_step)))
 
 
-def test_a_rollout_without_tokens_is_still_a_sample() -> None:
+def test_rollout_without_tokens_is_still_a_sample() -> None:
     (sample,) = training_samples(Rollout("g", 0, "t", valid=False), AlgorithmSpec(dynamic_history=True))
     assert not sample.valid
 
 
-def test_the_state_survives_json() -> None:
+def test_state_survives_json() -> None:
     state = TrainingState(step=3, position=9, pending=[7, 8], held_out={"before": 0.5})
     assert TrainingState.from_json(json.loads(json.dumps(state.as_json()))) == state
 
 
-def test_the_time_left_follows_recent_steps() -> None:
+def test_time_left_follows_recent_steps() -> None:
     estimate = TimeEstimate()
     assert estimate.remaining(3) is None
     for seconds in (100.0, 1.0, 1.0, 1.0, 1.0, 1.0):

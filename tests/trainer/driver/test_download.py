@@ -67,7 +67,7 @@ def model(hub: Path, *files: str) -> None:
         path.write_text(name)
 
 
-def test_a_jobs_models_lie_on_the_output_and_its_tasks_in_the_head(make_job: MakeJob) -> None:
+def test_models_are_on_the_output_volume_and_tasks_in_the_head(make_job: MakeJob) -> None:
     judge = {"model": {"huggingFace": {"id": "Qwen/Qwen3-8B"}}}
     tasks = {"source": {"huggingFace": {"id": "SumanthRH/SWE-Gym-Subset", "split": "train"}}, "filter": "getmoto"}
     job = make_job(model={"source": {"huggingFace": MODEL}}, judge=judge, tasks=tasks)
@@ -104,7 +104,7 @@ def test_imported_tasks_are_split_and_readable_by_the_job(hub: Path, make_job: M
 
 
 @pytest.mark.parametrize("section", ["tasks", "evaluation"])
-def test_a_job_leaves_out_what_is_in_quarantine_beside_its_tasks(
+def test_job_leaves_out_what_is_in_quarantine_beside_its_tasks(
     make_job: MakeJob, tmp_path: Path, caplog: pytest.LogCaptureFixture, section: str
 ) -> None:
     jsonl(tmp_path / "rows.jsonl", sumanth(image="calc:1"), sumanth("python__mypy-11213", image="calc:1"))
@@ -129,7 +129,7 @@ def fetched(hub_id: str, folder: Path, **how: Any) -> Download:
         ("someone/else", "train", sumanth(), "data source 'someone/else'"),
     ],
 )
-def test_what_cannot_be_trained_on_is_named(
+def test_data_set_that_cannot_be_trained_on_is_named(
     hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, split: str, row: Any, message: str
 ) -> None:
     data_set(hub, name, split, row)
@@ -149,14 +149,14 @@ def test_model_is_the_top_level_safetensors_downloaded_once(hub: Path, tmp_path:
     fetch(wanted)
 
 
-def test_what_is_no_model_is_not_complete(hub: Path, tmp_path: Path) -> None:
+def test_download_without_a_model_is_not_complete(hub: Path, tmp_path: Path) -> None:
     model(hub, "README.txt")
     with pytest.raises(ValueError, match=r"no config\.json"):
         fetch(Download("model.source", str(tmp_path / "m"), MODEL["id"], "main"))
     assert not (tmp_path / "m" / "COMPLETE").exists()
 
 
-async def test_a_job_without_ids_downloads_nothing(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_job_without_ids_downloads_nothing(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     started = AsyncMock()
     monkeypatch.setattr("asyncio.create_subprocess_exec", started)
     await download(make_job())

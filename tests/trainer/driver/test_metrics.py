@@ -38,7 +38,7 @@ def test_means_leave_out_what_infrastructure_ended() -> None:
     assert figures["sandbox/infra_failed/pod_evicted"] == 1
 
 
-def test_an_absent_time_is_no_zero() -> None:
+def test_absent_time_is_no_zero() -> None:
     times = {"total": 10.0, "model": 6.0, "environment": 2.0, "grading": 5.0, "exec": 0.1}
     figures = rollout_metrics([rollout(seconds=times), rollout()])
     assert figures["sandbox/exec_overhead_ratio"] == 0.01
@@ -90,7 +90,7 @@ def test_exec_faults_of_lost_episodes_are_counted() -> None:
     assert [figures[name] for name in names] == [2, 2, 3]
 
 
-def test_the_parts_of_a_sandboxs_start_add_up() -> None:
+def test_parts_of_a_sandboxs_start_add_up() -> None:
     started = replace(rollout(), waits={"queue": 1.0, "schedule": 0.5, "pull": 2.5})
     unheard = replace(rollout(), waits={"queue": 3.0, "schedule": 0.5, "start": 0.5})
     figures = rollout_metrics([started, unheard, rollout()])
@@ -100,7 +100,7 @@ def test_the_parts_of_a_sandboxs_start_add_up() -> None:
     assert not [name for name in rollout_metrics([rollout()]) if "create_latency" in name]
 
 
-def test_losses_are_of_all_episodes_those_made_again_included() -> None:
+def test_losses_include_episodes_that_were_repeated() -> None:
     figures = lost_episode_metrics(8, {"pod_evicted": 2, "engine_lost": 1})
     assert figures["sandbox/infra_failed_rate"] == 3 / 8
     assert (figures["sandbox/episodes"], figures["sandbox/infra_failed/pod_evicted"]) == (8, 2)
@@ -204,7 +204,7 @@ def test_turns_count_answers_without_a_command() -> None:
     assert figures["rollout/response_len/mean"] == 2
 
 
-def test_a_rate_is_the_mean_of_the_episodes_own() -> None:
+def test_rate_is_the_mean_of_the_episodes_own() -> None:
     wordy = replace(rollout(seconds={"total": 10.0, "exec": 1.0}), turns=9, steps=8, format_errors=9)
     short = replace(rollout(seconds={"total": 10.0, "exec": 0.5}), turns=1, steps=1, format_errors=0)
     silent = replace(rollout(seconds={"total": 1.0}), turns=0, steps=0, format_errors=0)

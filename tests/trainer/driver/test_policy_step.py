@@ -41,7 +41,7 @@ def sample(tokens: int, reward: float, index: int) -> TrainingSample:
     return TrainingSample([1] * (tokens + 1), mask, [-1.5] * (tokens + 1), reward, True, "g", index, "task")
 
 
-async def test_a_kl_penalty_in_rewards_gives_equal_outcomes_a_gradient() -> None:
+async def test_kl_penalty_in_rewards_gives_equal_outcomes_a_gradient() -> None:
     ranks = Ranks()
     algorithm = AlgorithmSpec(
         kl_coef=0.1, kl_in="reward", kl_estimator="k1", advantage_normalisation="none", dynamic_filter=False
@@ -61,7 +61,7 @@ async def test_each_step_has_the_rate_of_the_schedule() -> None:
     assert ranks.rates == pytest.approx([0.5, 1.0, 1.0, 0.0])
 
 
-async def test_a_step_without_signal_updates_nothing_and_still_measures_the_mismatch() -> None:
+async def test_step_without_signal_updates_nothing_and_still_measures_the_mismatch() -> None:
     ranks = Ranks()
     metrics = await train_policy(ranks, [sample(3, 1.0, 0), sample(3, 1.0, 1)], AlgorithmSpec(), step=0)
     assert metrics["new_updates"] == 0 and ranks.rates == []

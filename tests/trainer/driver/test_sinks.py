@@ -13,7 +13,7 @@ from swerl_trainer.metrics.sinks import JsonlSink, PrometheusSink, Sinks, Tensor
 from tests.full_disk import files_end_at
 
 
-def test_a_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
+def test_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     first = JsonlSink(path, attempt=1, keep={})
     for step in (1, 2, 3):
@@ -25,7 +25,7 @@ def test_a_resumed_run_has_one_row_per_step(tmp_path: Path) -> None:
     assert [(row["step"], row["attempt"], row["x"]) for row in rows(path)] == [(1, 1, 1.0), (2, 1, 1.0), (3, 2, 2.0)]
 
 
-def test_a_row_that_the_disk_refuses_leaves_the_others(tmp_path: Path) -> None:
+def test_disk_error_of_one_row_leaves_the_others(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     sink = JsonlSink(path, attempt=1, keep={})
     sink.write("step", 1, {"x": 1.0})
@@ -35,7 +35,7 @@ def test_a_row_that_the_disk_refuses_leaves_the_others(tmp_path: Path) -> None:
     assert [row["step"] for row in rows(path)] == [1, 3]
 
 
-def test_a_run_from_the_beginning_starts_a_new_file(tmp_path: Path) -> None:
+def test_run_from_the_beginning_starts_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     JsonlSink(path, attempt=1, keep={}).write("evaluation", 0, {"x": 1.0})
     JsonlSink(path, attempt=2, keep={})
@@ -61,7 +61,7 @@ def test_tensorboard_writes_events(tmp_path: Path) -> None:
     assert list(tmp_path.glob("events.*"))
 
 
-def test_a_sink_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_sink_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     class Broken:
         def write(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
             raise OSError("disk full")

@@ -57,7 +57,7 @@ def make_loop(job: Job, recorder: Any, *, colocate: bool) -> TrainingLoop:
     return loop
 
 
-async def test_engines_are_quiet_and_asleep_while_ranks_train(make_job: MakeJob, recorder: Recorder) -> None:
+async def test_engines_are_drained_and_asleep_while_ranks_train(make_job: MakeJob, recorder: Recorder) -> None:
     loop = make_loop(make_job(**GPU_JOB), recorder, colocate=True)
     await loop._train(StepGroups((), ()))
     await loop.update_weights(1)

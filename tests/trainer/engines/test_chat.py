@@ -24,7 +24,7 @@ async def addresses(routed_engine: RoutedEngine) -> tuple[str, list[str]]:
     return name, [f"{url}/v1" for url in (server.url, routed_engine.pool.router.url)]
 
 
-async def test_it_answers_and_counts(routed_engine: RoutedEngine) -> None:
+async def test_engine_answers_chats_and_counts_tokens(routed_engine: RoutedEngine) -> None:
     name, urls = await addresses(routed_engine)
     for url in urls:
         chat = ChatCompletions(url, routed_engine.http, model=name, top_p=0.9, top_k=20)

@@ -61,7 +61,7 @@ def test_router_flags_may_be_bare() -> None:
     assert command[command.index("--policy") + 1] == "random"
 
 
-def test_weights_stay_on_shared_gpus_and_travel_over_nccl_between_others() -> None:
+def test_update_uses_ipc_on_shared_gpus_and_nccl_between_others() -> None:
     assert update_backend(gpus=0, share_gpu=False) == "gloo"
     assert update_backend(gpus=8, share_gpu=True) == "ipc"
     assert update_backend(gpus=8, share_gpu=False) == "nccl"

@@ -70,7 +70,7 @@ async def test_every_step_gets_its_votes(judge: Judge) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_step_too_long_for_the_judge_stays_unscored(judge: Judge) -> None:
+async def test_step_too_long_for_the_judge_stays_unscored(judge: Judge) -> None:
     async with judge.scoring("Fix it. " * 2000, "episode") as scoring:
         scoring.step(0, "THOUGHT: look", [STEP])
         scores = await scoring.finish()

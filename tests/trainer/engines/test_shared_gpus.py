@@ -95,7 +95,7 @@ async def test_each_engine_rank_reads_from_the_rank_on_its_gpu() -> None:
     assert (source.shared, source.released) == ([0, 1], 1)
 
 
-async def test_a_bucket_is_given_up_when_an_engine_fails() -> None:
+async def test_bucket_is_abandoned_when_an_engine_fails() -> None:
     source = Ranks()
     engines = [
         Engine("a", [Location("a", 0)]),
@@ -107,7 +107,7 @@ async def test_a_bucket_is_given_up_when_an_engine_fails() -> None:
     assert source.released == 1
 
 
-async def test_engine_next_to_a_broken_one_stays_paused_until_the_next_transfer() -> None:
+async def test_engine_beside_a_broken_one_stays_paused_until_the_next_update() -> None:
     good = Engine("a", [Location("a", 0)])
     bad = Engine("b", [Location("b", 0)], refuses="update_weights_from_tensor")
     with pytest.raises(WeightTransferFailed):
@@ -118,12 +118,12 @@ async def test_engine_next_to_a_broken_one_stays_paused_until_the_next_transfer(
     assert good.names[-1] == "continue_generation"
 
 
-async def test_an_engine_on_a_gpu_without_a_training_rank_is_an_error() -> None:
+async def test_engine_on_a_gpu_without_a_training_rank_is_an_error() -> None:
     with pytest.raises(EngineError, match="no training rank"):
         await weight_link(Ranks(), [Engine("c", [Location("c", 0)])], "ipc").send(1)  # type: ignore[arg-type]
 
 
-async def test_an_engine_stops_generating_before_it_sleeps_and_sleeps_once() -> None:
+async def test_engine_stops_generating_before_it_sleeps_and_sleeps_once() -> None:
     engine = Engine("a")
     await engine.wake()
     await engine.sleep()
@@ -177,7 +177,7 @@ class Link:
 
 
 @pytest.mark.parametrize(("backend", "starts_during_the_step"), [("ipc", 1), ("nccl", 2)])
-async def test_an_engine_on_the_trainers_gpu_is_not_started_during_a_step(
+async def test_engine_on_the_trainers_gpu_is_not_started_during_a_step(
     monkeypatch: pytest.MonkeyPatch, backend: Backend, starts_during_the_step: int
 ) -> None:
     monkeypatch.setattr(pools, "weight_link", lambda *_: Link())

@@ -66,7 +66,7 @@ async def test_all_engines_serve_after_the_start() -> None:
     assert router.engines == ["a.1", "b.1"]
 
 
-async def test_an_engine_that_cannot_start_ends_the_start() -> None:
+async def test_engine_that_cannot_start_ends_the_start() -> None:
     with pytest.raises(EngineStartError, match="b ended"):
         await StaticEnginePool([Engine("a"), Engine("b", failures=1)], Switch(), "m").start()  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ async def write(store: CheckpointStore, step: int) -> None:
         (folder / "ranks" / "weights").write_bytes(bytes(10))
 
 
-async def test_the_newest_complete_checkpoint_is_found_with_its_state(tmp_path: Path) -> None:
+async def test_newest_complete_checkpoint_is_found_with_its_state(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "c", keep_last=5)
     assert store.newest() is None
     for step in (2, 10, 9):
@@ -28,7 +28,7 @@ async def test_the_newest_complete_checkpoint_is_found_with_its_state(tmp_path: 
     assert (newest.folder / "ranks" / "weights").stat().st_size == 10
 
 
-async def test_a_half_written_one_is_ignored_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_incomplete_checkpoint_is_ignored_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = CheckpointStore(tmp_path)
     await write(store, 1)
     await write(store, 2)
@@ -39,7 +39,7 @@ async def test_a_half_written_one_is_ignored_and_reported(tmp_path: Path, caplog
     assert "step-0000002" in caplog.text
 
 
-async def test_a_failed_write_leaves_the_older_checkpoint(tmp_path: Path) -> None:
+async def test_failed_write_leaves_the_older_checkpoint(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     await write(store, 1)
     with pytest.raises(RuntimeError, match="rank 3"):
@@ -51,7 +51,7 @@ async def test_a_failed_write_leaves_the_older_checkpoint(tmp_path: Path) -> Non
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0000001", "step-0000003"]
 
 
-async def test_a_full_disk_is_one_clear_error_and_leaves_the_older_checkpoint(tmp_path: Path) -> None:
+async def test_full_disk_is_one_clear_error_and_leaves_the_older_checkpoint(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     await write(store, 1)
     with files_end_at(4), pytest.raises(CheckpointError, match=r"checkpoint of step 2 under .*: .*File too large"):
@@ -62,7 +62,7 @@ async def test_a_full_disk_is_one_clear_error_and_leaves_the_older_checkpoint(tm
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-0000001", "step-0000003"]
 
 
-async def test_only_the_last_ones_are_kept(tmp_path: Path) -> None:
+async def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep_last=2)
     for step in range(1, 6):
         await write(store, step)
@@ -70,7 +70,7 @@ async def test_only_the_last_ones_are_kept(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-async def test_a_step_written_again_replaces_the_old_one(tmp_path: Path) -> None:
+async def test_step_written_again_replaces_the_old_one(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     await write(store, 4)
     async with store.write(4, {"attempt": 2}):

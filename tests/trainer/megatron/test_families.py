@@ -80,7 +80,7 @@ def make_model(folder: Path, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_computes_and_converts_as_transformers_does(
+def test_model_computes_and_converts_as_transformers_does(
     start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path, name: str
 ) -> None:
     model = make_model(tmp_path / "model", **MODELS[name])
@@ -154,7 +154,7 @@ def test_rotary_frequencies_are_those_of_transformers(parameters: dict[str, Any]
     assert mine.attention_factor == pytest.approx(factor)
 
 
-def test_the_older_form_of_a_rotary_scaling_is_read() -> None:
+def test_older_form_of_a_rotary_scaling_is_read() -> None:
     old = {**SHAPE, "rope_theta": 20_000.0, "rope_scaling": {"type": "linear", "factor": 4.0}}
     assert rotary(old, 16) == rotary({**SHAPE, "rope_parameters": LINEAR}, 16)
 
@@ -169,7 +169,9 @@ def test_the_older_form_of_a_rotary_scaling_is_read() -> None:
         ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "type 'llama3' needs 'low_freq_factor'"),
     ],
 )
-def test_what_would_not_convert_exactly_is_refused_by_name(tmp_path: Path, fields: dict[str, Any], fault: str) -> None:
+def test_model_that_would_not_convert_exactly_is_refused_by_name(
+    tmp_path: Path, fields: dict[str, Any], fault: str
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SHAPE | {"model_type": "llama"} | fields))
     with pytest.raises(ConversionError, match=fault):
         read_architecture(tmp_path)

@@ -92,7 +92,7 @@ def demonstrations() -> Batch:
 
 
 @pytest.mark.timeout(900)
-async def test_two_ranks_train_resume_and_renew_an_engine(group: TrainGroup, batch: Batch, tmp_path: Path) -> None:
+async def test_two_ranks_train_resume_and_update_an_engine(group: TrainGroup, batch: Batch, tmp_path: Path) -> None:
     reference = await group.log_probs(batch, reference=True)
     first = await group.train_step(batch)
     assert first["sequences"] == len(batch) and first["kl"] == pytest.approx(0, abs=1e-9)
@@ -148,7 +148,7 @@ async def receive_weights(group: TrainGroup, folder: Path) -> dict[str, torch.Te
     return received
 
 
-async def test_a_layout_that_does_not_fit_starts_nothing(make_config: MakeConfig) -> None:
+async def test_layout_that_does_not_fit_starts_nothing(make_config: MakeConfig) -> None:
     with pytest.raises(LayoutError):
         await TrainGroup.start(make_config(tensor_parallel=2), ranks=3)
 

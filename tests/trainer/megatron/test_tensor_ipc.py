@@ -25,7 +25,7 @@ def shared_files() -> Iterator[None]:
     torch.multiprocessing.set_sharing_strategy(before)
 
 
-def test_the_engine_reads_every_tensor_bit_for_bit(start: Start, make_config: MakeConfig, shared_files: None) -> None:
+def test_engine_reads_every_tensor_bit_for_bit(start: Start, make_config: MakeConfig, shared_files: None) -> None:
     trainer = start(make_config(tied=True))
     received: dict[str, torch.Tensor] = {}
     buckets = trainer.weight_buckets(max_bytes=50_000)

@@ -124,7 +124,7 @@ def test_minibatches_step_off_policy(start: Start, make_config: MakeConfig, batc
     assert metrics["update_kl"] != 0.0
 
 
-def test_an_empty_batch_changes_nothing(start: Start, make_config: MakeConfig) -> None:
+def test_empty_batch_changes_nothing(start: Start, make_config: MakeConfig) -> None:
     metrics = start(make_config()).train_step(Batch(()))
     assert metrics["updates"] == 0 and "loss" not in metrics
 
@@ -149,7 +149,7 @@ def test_masked_tokens_have_no_part_in_loss_or_normaliser(start: Start, make_con
         assert (gradients(trainer)[name] - gradient).abs().max() < 1e-5 * gradient.abs().max() + 1e-9, name
 
 
-def test_the_engines_probabilities_can_be_the_old_ones(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+def test_engine_probabilities_can_serve_as_old_ones(start: Start, make_config: MakeConfig, batch: Batch) -> None:
     trainer = start(make_config(old_logprobs="rollout"))
     model = hf_model(trainer.config.model)
     total = torch.zeros(())
@@ -165,7 +165,7 @@ def weights_of(trainer: Any) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in trainer.model.parameters()]
 
 
-def test_an_update_without_finite_gradients_is_skipped(start: Start, make_config: MakeConfig, batch: Batch) -> None:
+def test_update_without_finite_gradients_is_skipped(start: Start, make_config: MakeConfig, batch: Batch) -> None:
     trainer = start(make_config(name="reinforce", lr=1e-2))
     first, *others = batch.sequences
     broken = replace(batch, sequences=(replace(first, advantages=first.advantages * float("nan")), *others))
@@ -183,7 +183,7 @@ def test_an_update_without_finite_gradients_is_skipped(start: Start, make_config
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_checkpoint_before_the_first_update_is_the_model(
+def test_checkpoint_before_the_first_update_is_the_model(
     start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path, dtype: str
 ) -> None:
     config = make_config(dtype=dtype, name="reinforce", group_size=1)
@@ -210,7 +210,7 @@ def test_conversion_is_exact_both_ways(start: Start, make_config: MakeConfig, tm
     hf_model(tmp_path / "hf")
 
 
-def test_a_resumed_run_is_the_unbroken_run(start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path) -> None:
+def test_resumed_run_is_the_unbroken_run(start: Start, make_config: MakeConfig, batch: Batch, tmp_path: Path) -> None:
     trainer = start(make_config())
     trainer.train_step(batch)
     trainer.save(str(tmp_path / "checkpoint"))
@@ -229,11 +229,11 @@ def test_bfloat16_trains(start: Start, make_config: MakeConfig, batch: Batch) ->
     assert losses[2] < losses[0]
 
 
-def test_a_layout_that_does_not_fit_is_refused_by_name() -> None:
+def test_layout_that_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(LayoutError, match="multiple of 4"):
         data_parallel_size(TrainerSpec(image="i", tensor_parallel=2, pipeline_parallel=2), 6)
 
 
-def test_a_wrong_model_folder_is_refused_by_name(start: Start, make_config: MakeConfig, tmp_path: Path) -> None:
+def test_wrong_model_folder_is_refused_by_name(start: Start, make_config: MakeConfig, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"config\.json"):
         start(make_config(model=str(tmp_path)))

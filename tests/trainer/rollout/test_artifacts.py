@@ -27,9 +27,7 @@ async def test_every_episode_leaves_its_artifacts(worker: Worker, tmp_path: Path
     assert {path.name for path in folder.iterdir()} == {"traj.json", "patch.diff", "meta.json"}
 
 
-async def test_artifacts_have_the_keys_that_other_readers_know(
-    dependencies: WorkerDependencies, tmp_path: Path
-) -> None:
+async def test_artifacts_have_the_keys_of_other_readers(dependencies: WorkerDependencies, tmp_path: Path) -> None:
     await run(Worker(replace(dependencies, sampling={"top_p": 0.9, "top_k": 20})), REQUEST, MEMBERS, 1, 0)
     (folder,) = (tmp_path / "step-0001").iterdir()
     info = json.loads((folder / "traj.json").read_text())["info"]
@@ -39,7 +37,7 @@ async def test_artifacts_have_the_keys_that_other_readers_know(
 
 
 @pytest.mark.parametrize("error", [EngineError("no answer"), RuntimeError("surprise")])
-async def test_an_episode_that_failed_leaves_its_artifacts_too(
+async def test_episode_that_failed_leaves_its_artifacts_too(
     worker: Worker, fakes: Fakes, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fakes, "generate", lambda input_ids, **sampling: failed(error))
@@ -65,7 +63,7 @@ async def test_episode_with_a_failed_prompt_gives_no_reward_and_leaves_artifacts
     assert (trajectory["info"]["error"], trajectory["info"]["valid"]) == (rollout.error, False)
 
 
-async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
+async def test_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     dependencies: WorkerDependencies, fakes: Fakes, tmp_path: Path
 ) -> None:
     fakes.hang = asyncio.Event()
@@ -79,7 +77,7 @@ async def test_an_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     assert (info["verdict"]["detail"], info["verdict"]["audit"]) == ("no patch", [])
 
 
-async def test_a_full_disk_costs_the_artifacts_alone(
+async def test_full_disk_loses_only_the_artifacts(
     worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await run(worker, REQUEST, MEMBERS, 0, 0)

@@ -34,7 +34,7 @@ async def walked(canary: GoldCanary, steps: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_another_task_has_its_turn_every_few_steps() -> None:
+async def test_canary_grades_another_task_every_few_steps() -> None:
     fixes = Fixes()
     canary = GoldCanary(fixes.grade, tasks=2, every=3)
     await walked(canary, 9)

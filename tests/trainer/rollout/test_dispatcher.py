@@ -12,7 +12,7 @@ from swerl_trainer.rollout.group import DeclareGroup, DiscardGroup, GroupState, 
 from .dispatching import dispatcher, finish, mixed, started
 
 
-def test_a_step_is_made_of_the_next_prompts_in_order() -> None:
+def test_step_is_made_of_the_next_prompts_in_order() -> None:
     d = dispatcher()
     assert started(d.actions()) == ["g0", "g1"]
     assert d.take() is None
@@ -32,7 +32,7 @@ def test_on_policy_groups_start_only_with_the_steps_own_weights() -> None:
     assert started(d.actions()) == ["g2", "g3"]
 
 
-def test_where_advantages_do_not_compare_a_group_its_equal_rewards_and_single_survivors_train() -> None:
+def test_groups_with_equal_rewards_train_where_advantages_use_the_batch() -> None:
     d = dispatcher(name="reinforce_plus_plus")
     d.actions()
     finish(d, "g0", [1.0, 1.0])
@@ -62,7 +62,7 @@ def test_sandboxes_ahead_leave_room_for_one_more_group() -> None:
     assert len([action for action in d.actions() if isinstance(action, DeclareGroup)]) == 1
 
 
-def test_who_only_waits_for_a_verdict_makes_room_for_sandboxes() -> None:
+def test_episode_in_grading_frees_its_sandbox_slot() -> None:
     d = dispatcher(prefetch=5, max_concurrent=6)
     assert not [action for action in d.actions() if isinstance(action, DeclareGroup)]
     d.episode_ended("g0", 0)
@@ -72,7 +72,7 @@ def test_who_only_waits_for_a_verdict_makes_room_for_sandboxes() -> None:
     assert d.load()["train/running"] == 2
 
 
-def test_a_member_lost_to_infrastructure_is_masked_while_two_remain() -> None:
+def test_member_lost_to_infrastructure_is_masked_while_two_remain() -> None:
     d = dispatcher(group_size=3)
     d.actions()
     finish(d, "g0", [1.0, None, -1.0])
@@ -193,7 +193,7 @@ def test_weights_wait_for_episodes_unless_these_may_go_on() -> None:
         assert started(d.actions()) == ["g4", "g5"]
 
 
-def test_an_evaluation_is_finished_before_the_weights_change() -> None:
+def test_evaluation_is_finished_before_the_weights_change() -> None:
     d = dispatcher()
     d.evaluate("before", [0, 1], samples=2, temperature=0.0)
     assert started(d.actions())[:2] == ["ebefore-0", "ebefore-1"]

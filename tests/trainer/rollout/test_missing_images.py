@@ -14,7 +14,7 @@ def unpulled(target: Dispatcher, group: str, index: int) -> None:
     target.graded(Rollout(group, index, "t", valid=False, error_code="image_pull_failed"))
 
 
-def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
+def test_failing_image_fails_only_its_own_prompt() -> None:
     d = dispatcher(retries=0)
     d.actions()
     for index in (0, 1):
@@ -28,7 +28,7 @@ def test_an_image_that_fails_costs_its_own_prompt_alone() -> None:
 
 
 @pytest.mark.parametrize("other", ["pod_evicted", "", None])
-def test_one_episode_that_ends_otherwise_is_remembered(other: str | None) -> None:
+def test_one_other_end_is_recorded(other: str | None) -> None:
     d = dispatcher(retries=0)
     d.actions()
     assert not d.only_lost_to("image_pull_failed")

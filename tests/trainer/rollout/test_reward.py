@@ -23,7 +23,7 @@ PATCH = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
         ("timeout", -1.0),
     ],
 )
-def test_a_resolved_task_is_worth_one_and_everything_else_minus_one(verdict: str, outcome: float) -> None:
+def test_resolved_task_has_reward_one_and_others_minus_one(verdict: str, outcome: float) -> None:
     episode = Episode("t", "g", 0, patch=PATCH, exit_status="submitted")
     rollout = rollout_of(episode, Verdict(verdict), {}, AlgorithmSpec())  # type: ignore[arg-type]
     assert (rollout.valid, rollout.outcome, rollout.reward) == (True, outcome, outcome)
@@ -49,7 +49,7 @@ def test_infrastructure_failure_gives_no_reward() -> None:
     assert [rollout.error_code for rollout in (graded, lost)] == ["eval_infra_error", "pod_gone"]
 
 
-def test_the_mean_of_the_scores_is_added_to_the_outcome() -> None:
+def test_mean_of_the_scores_is_added_to_the_outcome() -> None:
     scores = {0: StepScore(0, 1 / 3), 1: StepScore(1, None, error="down")}
     rollout = rollout_of(Episode("t", "g", 0, exit_status="max_steps"), None, {}, AlgorithmSpec(), scores=scores)
     assert (rollout.reward, rollout.unscored_steps) == (pytest.approx(-1 + 1 / 3), 1)
@@ -63,7 +63,7 @@ def not_a_number(episode: Episode, verdict: Verdict | None, algorithm: Algorithm
     return float("nan")
 
 
-def test_an_own_reward_decides_what_an_episode_that_counts_is_worth() -> None:
+def test_own_reward_applies_to_valid_episodes() -> None:
     algorithm = AlgorithmSpec(reward=f"{__name__}.length_reward")
     episode = Episode("t", "g", 0, patch=PATCH, exit_status="submitted")
     assert rollout_of(episode, Verdict("resolved"), {}, algorithm).reward == 100 + len(PATCH)
@@ -71,7 +71,7 @@ def test_an_own_reward_decides_what_an_episode_that_counts_is_worth() -> None:
     assert not rollout_of(episode, Verdict("infra_error"), {}, algorithm).valid
 
 
-def test_an_own_reward_that_is_no_number_is_refused() -> None:
+def test_own_reward_that_is_no_number_is_refused() -> None:
     episode = Episode("t", "g", 0, exit_status="submitted")
     with pytest.raises(AlgorithmError, match=r"not_a_number gave nan for t"):
         rollout_of(episode, None, {}, AlgorithmSpec(reward=f"{__name__}.not_a_number"))

@@ -57,7 +57,7 @@ async def test_prompts_that_never_render_fail_the_job() -> None:
         await step("prompt_failed", text)
 
 
-async def test_a_broken_cluster_ends_the_attempt() -> None:
+async def test_broken_cluster_ends_the_attempt() -> None:
     with pytest.raises(RolloutsFailed, match=r"infrastructure ended every recent group, .* pod_evicted: full"):
         await step("pod_evicted", "full")
 

@@ -23,7 +23,7 @@ from tests.agent_spec import judge_spec
 from .conftest import MEMBERS, REQUEST, TASK, Fakes, Letters, builtin, run
 
 
-async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, fakes: Fakes) -> None:
+async def test_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, fakes: Fakes) -> None:
     first = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert fakes.events == ["declare x-g0 2", "release 0", "grade"]
     await run(worker, REQUEST, MEMBERS, 1, 0)
@@ -33,7 +33,7 @@ async def test_the_sandbox_is_removed_before_the_patch_is_graded(worker: Worker,
     assert first.waits == {"queue": 1.0, "pull": 2.0}
 
 
-async def test_a_member_has_acted_once_its_sandbox_is_removed(
+async def test_episode_has_ended_once_its_sandbox_is_removed(
     worker: Worker, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graded = asyncio.Event()
@@ -64,7 +64,7 @@ async def test_sandboxes_declared_ahead_are_used(worker: Worker, fakes: Fakes) -
     assert [event for event in fakes.events if event.startswith("declare")] == ["declare x-g0 2"]
 
 
-async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(
+async def test_expired_prefetched_sandboxes_are_replaced_and_counted_as_unused(
     fakes: Fakes, dependencies: WorkerDependencies
 ) -> None:
     worker = Worker(replace(dependencies, max_age=100.0))
@@ -77,7 +77,7 @@ async def test_sandboxes_that_waited_too_long_are_replaced_and_count_as_waste(
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
-async def test_only_unused_sandboxes_count_as_waste(worker: Worker, fakes: Fakes) -> None:
+async def test_only_unused_sandboxes_are_counted_as_unused(worker: Worker, fakes: Fakes) -> None:
     await worker.declare(REQUEST, MEMBERS, 0)
     await worker.discard(REQUEST)
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
@@ -86,7 +86,7 @@ async def test_only_unused_sandboxes_count_as_waste(worker: Worker, fakes: Fakes
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
-async def test_a_lost_sandbox_is_no_reward(worker: Worker, fakes: Fakes) -> None:
+async def test_lost_sandbox_is_no_reward(worker: Worker, fakes: Fakes) -> None:
     fakes.lost = {1}
     rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.error_code) == (False, "pod_gone")
@@ -149,7 +149,7 @@ async def test_grading_may_take_longer_than_the_episode(
     ).resolved
 
 
-async def test_what_is_trained_may_be_encoded_from_the_text(dependencies: WorkerDependencies, tmp_path: Path) -> None:
+async def test_worker_can_train_on_retokenized_text(dependencies: WorkerDependencies, tmp_path: Path) -> None:
     again = TokenSegment([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
     worker = Worker(replace(dependencies, encode=lambda episode: [again]))
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
@@ -167,7 +167,7 @@ async def test_suspicious_actions_of_an_episode_are_reported(worker: Worker, fak
     assert [found["rule"] for found in json.loads((folder / "meta.json").read_text())["audit"]] == ["git-all"]
 
 
-async def test_an_episode_whose_text_cannot_be_encoded_is_no_reward(dependencies: WorkerDependencies) -> None:
+async def test_episode_whose_text_cannot_be_encoded_is_no_reward(dependencies: WorkerDependencies) -> None:
     def refuse(episode: Episode) -> list[TokenSegment]:
         raise RetokenizationError(f"{len(episode.messages)} messages")
 
@@ -192,7 +192,7 @@ def judged_worker(fakes: Fakes, dependencies: WorkerDependencies) -> Worker:
     return Worker(replace(dependencies, judge=judge, algorithm=AlgorithmSpec(stepwise=StepwiseSpec(judge_weight=0.5))))
 
 
-async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Worker, tmp_path: Path) -> None:
+async def test_judges_mean_score_is_added_with_its_weight(judged_worker: Worker, tmp_path: Path) -> None:
     rollout = await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert rollout.step_scores == {0: pytest.approx(1 / 3)}
     assert (rollout.outcome, rollout.reward) == (1.0, pytest.approx(1.0 + 0.5 / 3))
@@ -201,13 +201,13 @@ async def test_the_judges_mean_score_is_added_with_its_weight(judged_worker: Wor
     assert sorted(score["votes"]) == [-1, 1, 1]
 
 
-async def test_without_its_judge_an_episode_gets_its_outcome(judged_worker: Worker, fakes: Fakes) -> None:
+async def test_episode_without_its_judge_gets_its_outcome(judged_worker: Worker, fakes: Fakes) -> None:
     fakes.broken_judge = True
     rollout = await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.reward, rollout.unscored_steps) == (True, 1.0, 1)
 
 
-async def test_the_sandbox_is_gone_before_the_judge_is_waited_for(judged_worker: Worker, fakes: Fakes) -> None:
+async def test_sandbox_is_gone_before_the_judge_is_waited_for(judged_worker: Worker, fakes: Fakes) -> None:
     await run(judged_worker, REQUEST, MEMBERS, 0, 0)
     assert fakes.events == ["declare x-g0 2", "release 0", "grade"]
 

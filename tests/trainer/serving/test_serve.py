@@ -58,7 +58,7 @@ def complete(folder: Path) -> Path:
     return folder
 
 
-async def test_a_folder_is_served_as_it_is(paths: ServingPaths, conversions: list[Path]) -> None:
+async def test_folder_is_served_as_it_is(paths: ServingPaths, conversions: list[Path]) -> None:
     assert await served_folder(evaluation(), paths) == paths.model
     assert conversions == []
 
@@ -74,7 +74,7 @@ async def test_converted_checkpoint_is_served_after_its_deletion(
     assert conversions == [checkpoint]
 
 
-async def test_a_checkpoint_that_is_not_complete_is_named(
+async def test_checkpoint_that_is_not_complete_is_named(
     paths: ServingPaths, conversions: list[Path], tmp_path: Path
 ) -> None:
     (tmp_path / "step-0000003").mkdir()
@@ -82,7 +82,7 @@ async def test_a_checkpoint_that_is_not_complete_is_named(
         await served_folder(evaluation(tmp_path / "step-0000003"), paths)
 
 
-def test_a_broken_file_is_named_and_not_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_file_is_named_and_not_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text(json.dumps({"name": "x"}))
     assert main(["--config", str(path)]) == NO_RETRY

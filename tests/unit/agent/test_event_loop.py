@@ -29,7 +29,7 @@ def test_asyncio_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(run(_loop()), asyncio.SelectorEventLoop)
 
 
-def test_what_the_work_raises_is_raised() -> None:
+def test_error_of_the_coroutine_is_raised() -> None:
     async def fail() -> None:
         raise LookupError("gone")
 

@@ -28,17 +28,17 @@ def found(name: str, *summaries: dict[str, Any]) -> Figure:
 
 
 @pytest.mark.parametrize(("last", "holds"), [(0.8, True), (0.0, False), (-0.1, False)])
-def test_a_reward_has_to_rise_with_every_seed(last: float, holds: bool) -> None:
+def test_reward_has_to_rise_with_every_seed(last: float, holds: bool) -> None:
     assert found("reward_rise_least", summary(), summary(last=last)).holds is holds
 
 
-def test_the_largest_distance_of_all_seeds_counts() -> None:
+def test_largest_distance_of_all_seeds_counts() -> None:
     assert found("logprob_distance_max", summary(), summary(distances=(3e-5, 1e-6))).ours == 3e-5
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_distance_that_is_no_number_is_never_passed_over(wrong: float, place: int) -> None:
+def test_nan_distance_is_a_failure(wrong: float, place: int) -> None:
     distances = [1e-6, 2e-5]
     distances.insert(place, wrong)
     with pytest.raises(ValueError, match="not finite"):

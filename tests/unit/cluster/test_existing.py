@@ -33,7 +33,7 @@ def kubectl(programs: Path, script: str) -> None:
     program.chmod(0o755)
 
 
-def test_a_cluster_with_kuberay_is_used(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_with_kuberay_is_used(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kubectl(programs, "echo customresourcedefinition.apiextensions.k8s.io/rayclusters.ray.io")
     assert cluster.__main__.main() == 0
     assert "using the existing one of your kubeconfig" in capsys.readouterr().out

@@ -22,7 +22,7 @@ def test_networks_and_ports_of_clusters_never_overlap() -> None:
     assert len({cluster.registry_port for cluster in clusters}) == MAX_CLUSTERS
 
 
-def test_a_claim_is_kept_per_name_and_void_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_is_kept_per_name_and_void_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "CLAIMS", tmp_path / "claims")
     monkeypatch.setattr(layout, "_free", lambda cluster: True)
     first, second = layout.claim("default", tmp_path), layout.claim("second", tmp_path)
@@ -78,7 +78,7 @@ def test_only_the_default_cluster_is_meant_without_its_name(tmp_path: Path) -> N
     assert layout.make_command("cluster", "second") == "SWERL_CLUSTER_NAME=second make cluster"
 
 
-def test_the_home_has_one_way_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_path_is_normalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWERL_HOME", f"{tmp_path}/checkout/../home/")
     assert str(layout.swerl_home()) == f"{tmp_path}/home"
     monkeypatch.chdir(tmp_path)
@@ -92,7 +92,7 @@ def test_invalid_name_is_refused(name: str) -> None:
         layout.check_name(name)
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "_FRESH_GIB", 10**9)
     with pytest.raises(PrerequisiteError, match=r"GiB free on the disk of .*1000000000 needed") as caught:
         preflight.check(tmp_path)

@@ -46,7 +46,7 @@ def test_unknown_pod_addresses_are_dropped() -> None:
     assert 'iifname "veth*" meta nfproto ipv6 counter drop' in table
 
 
-def test_a_pod_without_policy_is_known_and_in_no_chain() -> None:
+def test_pod_without_policy_is_known_and_in_no_chain() -> None:
     rules = render(_observed([_pod("x", "10.244.0.2")]))
     assert rules == Rules("", frozenset({"10.244.0.2"}), {}, {})
 
@@ -60,18 +60,18 @@ def test_equal_pods_share_one_chain() -> None:
     assert _only_chain(rules) == ["counter drop"]
 
 
-def test_a_finished_pod_gives_its_address_back() -> None:
+def test_finished_pod_gives_its_address_back() -> None:
     assert render(_observed([_pod("x", "10.244.0.2", phase="Succeeded")])).known == frozenset()
 
 
-def test_a_named_port_is_the_number_of_each_target() -> None:
+def test_named_port_is_the_number_of_each_target() -> None:
     rule = {"to": [{"namespaceSelector": {"matchLabels": {"team": "b"}}}], "ports": [{"port": "web"}]}
     policy = {"podSelector": {"matchLabels": {"role": "s"}}, "policyTypes": ["Egress"], "egress": [rule]}
     rules = render(_observed([_pod("x", "10.244.0.2", role="s"), _pod("y", "10.244.0.3", "b")], p=policy))
     assert _only_chain(rules) == ["ip daddr 10.244.0.3 tcp dport 8080 return", "counter drop"]
 
 
-def test_an_address_block_keeps_its_exceptions_and_port_ranges() -> None:
+def test_address_block_keeps_its_exceptions_and_port_ranges() -> None:
     block = {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}]}
     rules = render(
@@ -80,13 +80,13 @@ def test_an_address_block_keeps_its_exceptions_and_port_ranges() -> None:
     assert _only_chain(rules)[0] == "ip daddr 10.0.0.0/8 ip daddr != 10.1.0.0/16 tcp dport 8000-8080 return"
 
 
-def test_an_empty_rule_allows_everything_and_no_rule_nothing() -> None:
+def test_empty_rule_allows_everything_and_no_rule_nothing() -> None:
     allow = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}
     assert _only_chain(render(_observed([_pod("x", "10.244.0.2")], p=allow)))[0] == "return"
     assert _only_chain(render(_observed([_pod("x", "10.244.0.2")], p={"podSelector": {}})))[0] == "counter drop"
 
 
-def test_the_cni_chain_makes_an_address_known_before_the_kubelet_does() -> None:
+def test_cni_chain_makes_an_address_known_before_the_kubelet_does() -> None:
     observed = _observed([_pod("x", "")], deny=_DENY)
     assert render(observed).known == frozenset()
     observed.assigned["10.244.0.9"] = (("a", "x"), "uid-x")
@@ -95,7 +95,7 @@ def test_the_cni_chain_makes_an_address_known_before_the_kubelet_does() -> None:
     assert set(rules.egress) == set(rules.ingress) == {"10.244.0.9"}
 
 
-def test_an_assignment_to_an_earlier_pod_of_the_same_name_is_void() -> None:
+def test_assignment_to_an_earlier_pod_of_the_same_name_is_void() -> None:
     observed = _observed([_pod("x", "")])
     observed.assigned["10.244.0.9"] = (("a", "x"), "uid-of-its-predecessor")
     assert render(observed).known == frozenset()
@@ -110,7 +110,7 @@ def test_one_more_pod_changes_elements_only() -> None:
     assert "10.244.0.2" not in change
 
 
-def test_a_new_policy_replaces_the_table() -> None:
+def test_new_policy_replaces_the_table() -> None:
     before = render(_observed([_pod("x", "10.244.0.2")]))
     assert render(_observed([_pod("x", "10.244.0.2")], deny=_DENY)).change_from(before) is None
 

@@ -51,7 +51,7 @@ def test_every_field_is_described(kind: Kind) -> None:
                 assert child.get("description"), f"{path}.{name}"
 
 
-def test_names_and_columns_are_those_people_type() -> None:
+def test_resource_names_and_columns_are_stable() -> None:
     job, sandbox, images, evaluation = (crd(kind)["spec"] for kind in KINDS)
     short = [kind["names"]["shortNames"] for kind in (job, sandbox, images, evaluation)]
     assert short == [["swerl"], ["swesb"], ["sweimg"], ["sweeval"]]

@@ -7,7 +7,7 @@ from swerl_api.isolation import own_address
 
 
 @pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://localhost", "https://[::1]:6443"])
-def test_the_loopback_interface_has_no_address_for_others(server: str) -> None:
+def test_loopback_interface_has_no_address_for_others(server: str) -> None:
     assert own_address(server) is None
 
 

@@ -23,7 +23,7 @@ MINIMAL = {
 }
 
 
-def test_a_minimal_job_gets_its_defaults() -> None:
+def test_minimal_job_gets_its_defaults() -> None:
     spec = SweRLJobSpec.model_validate(MINIMAL)
     assert (spec.algorithm.name, spec.algorithm.group_size, spec.algorithm.lr) == ("grpo", 8, 1e-6)
     assert (spec.agent.step_limit, spec.grading.timeout_seconds, spec.sandbox.max_concurrent) == (20, 600, 128)
@@ -32,7 +32,7 @@ def test_a_minimal_job_gets_its_defaults() -> None:
     assert again == spec
 
 
-def test_an_unknown_field_is_refused_by_name() -> None:
+def test_unknown_field_is_refused_by_name() -> None:
     with pytest.raises(ValidationError, match="groupsize"):
         SweRLJobSpec.model_validate(MINIMAL | {"algorithm": {"groupsize": 4}})
 
@@ -49,7 +49,7 @@ def test_progress_fills_the_columns() -> None:
     assert patch["sandboxes"] == {"pending": 2, "ready": 6, "summary": "2/6"}
 
 
-def test_a_minimal_evaluation_gets_its_defaults() -> None:
+def test_minimal_evaluation_gets_its_defaults() -> None:
     claim = {"persistentVolumeClaim": {"claimName": "c"}}
     spec = SweEvalSpec.model_validate(
         {

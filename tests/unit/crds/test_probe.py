@@ -95,7 +95,7 @@ async def test_probe_reports_only_targets_that_answer(
 
 
 @pytest.mark.parametrize("tool", ["python3", "nc"])  # bash would connect by itself
-async def test_the_node_is_tried_by_its_link_local_address(image: Path, tool: str, tmp_path: Path) -> None:
+async def test_node_is_tried_by_its_link_local_address(image: Path, tool: str, tmp_path: Path) -> None:
     tried = tmp_path / "tried"
     (image / tool).write_text(
         f'#!{BUSYBOX} sh\ncase "$*" in *"import socket") exit ;; esac\n'

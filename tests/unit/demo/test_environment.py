@@ -36,7 +36,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def test_the_missing_package_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = program(tmp_path / "python", PYTHON)
     program(tmp_path / "apt-get", APT)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -95,7 +95,7 @@ def test_python_without_packages_continues_in_the_environment(
     assert (done.returncode, done.stdout) == (0, f"-m {' '.join(command)}\n{ROOT}\n"), done.stderr
 
 
-def test_no_environment_is_made_for_images_that_nothing_can_build(bare: Path, tmp_path: Path) -> None:
+def test_missing_image_builder_is_reported_before_the_environment_is_made(bare: Path, tmp_path: Path) -> None:
     kept = {"PATH": str(tmp_path / "empty"), "SWERL_HOME": str(tmp_path / "home")}
     done = subprocess.run([bare, "-m", "images"], cwd=ROOT, env=kept, capture_output=True, text=True)
     assert done.returncode == 1 and "no buildah on PATH" in done.stderr
@@ -103,7 +103,9 @@ def test_no_environment_is_made_for_images_that_nothing_can_build(bare: Path, tm
 
 
 @pytest.mark.parametrize("way", ["{0}/home", "{0}/elsewhere/../home", "{0}/link"])
-def test_who_is_in_the_environment_stays(home: Path, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_in_the_environment_is_not_replaced(
+    home: Path, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "link").symlink_to(home)
     monkeypatch.setenv("SWERL_HOME", way.format(tmp_path))
     monkeypatch.setattr(sys, "prefix", str(home / "venv"))

@@ -60,15 +60,13 @@ def test_failed_job_gives_the_reason(capsys: pytest.CaptureFixture[str]) -> None
     assert "no tasks in /data" in capsys.readouterr().out
 
 
-def test_a_job_without_output_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_job_without_output_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     with pytest.raises(StepFailed, match="wrote nothing"):
         run.fetch_output(Recorded.with_job({}), Images({}), tmp_path)
 
 
-def test_what_is_fetched_is_the_jobs_folder_without_its_checkpoints(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_fetched_output_is_the_jobs_folder_without_checkpoints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     volume = volume_folder()
     for file in ("demo/metrics.jsonl", "demo/checkpoints/step-0000001/COMPLETE", "demo.0a1b2c3d/metrics.jsonl"):
@@ -89,7 +87,7 @@ def test_only_a_complete_job_is_a_success(monkeypatch: pytest.MonkeyPatch, phase
 @pytest.mark.parametrize(
     ("error", "code"), [(StepFailed("no"), 1), (TimeoutError("late"), 1), (KeyboardInterrupt(), 130)]
 )
-def test_what_ends_it_is_its_exit_status(
+def test_error_of_the_demo_decides_its_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
 ) -> None:
     def fail() -> dict[str, Any]:
@@ -109,7 +107,7 @@ def test_named_cluster_is_used_instead_of_the_default(monkeypatch: pytest.Monkey
     assert volume_folder("ns") == tmp_path / "clusters" / "second" / "volumes" / "ns" / CLAIM
 
 
-def test_a_name_that_no_cluster_can_have_is_one_clear_line(
+def test_name_that_no_cluster_can_have_is_one_clear_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "../second")

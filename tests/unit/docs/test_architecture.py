@@ -50,7 +50,7 @@ def test_every_package_is_on_the_map() -> None:
 
 
 @pytest.mark.parametrize("row", glossary(), ids=lambda row: row[0])
-def test_a_noun_has_its_names(row: list[str]) -> None:
+def test_glossary_names_exist_in_api_and_code(row: list[str]) -> None:
     noun, meaning, in_api, in_code = row
     assert meaning
     kinds = {kind.kind for kind in KINDS}
@@ -60,6 +60,6 @@ def test_a_noun_has_its_names(row: list[str]) -> None:
         assert name in defined(), f"{noun}: no module, class or function is called {name}"
 
 
-def test_nouns_are_unique() -> None:
+def test_glossary_nouns_are_unique() -> None:
     nouns = [row[0] for row in glossary()]
     assert len(nouns) == len(set(nouns)) > 30

@@ -33,7 +33,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
-def test_a_page_uses_plain_words(page: Path) -> None:
+def test_page_uses_plain_words(page: Path) -> None:
     for number, line in enumerate(SPAN.sub("", prose(page.read_text())).splitlines(), 1):
         found = BANNED.search(line)
         assert not found, f"{name(page)}: line {number} of the prose says {found[0]!r}: {line}"

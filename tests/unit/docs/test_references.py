@@ -22,7 +22,7 @@ SOURCE = re.compile(
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_link_targets_exist(page: Path) -> None:
     for link in LINK.findall(prose(page.read_text())):
         if link.startswith(("http:", "https:")):
             continue

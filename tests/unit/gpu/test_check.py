@@ -38,7 +38,7 @@ def test_missing_device_is_reported_before_installation(
     assert not commands
 
 
-def test_a_ready_interpreter_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch, commands: list[list[str]]) -> None:
+def test_ready_interpreter_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch, commands: list[list[str]]) -> None:
     monkeypatch.setattr(check, "cuda_devices", lambda: 1)
     assert check.main(["--python", "/opt/python"]) == 0
     assert [command[:3] for command in commands] == [
@@ -58,7 +58,7 @@ def test_shapes_have_the_size_they_are_named_for() -> None:
     assert QWEN3_4B.parameters == pytest.approx(4.02e9, rel=0.01)
 
 
-def test_a_token_costs_six_operations_per_weight_and_its_attention() -> None:
+def test_token_costs_six_operations_per_weight_and_its_attention() -> None:
     assert QWEN3_0_6B.training_flops(0) == 6 * QWEN3_0_6B.parameters
     attention = QWEN3_0_6B.training_flops(4096) - QWEN3_0_6B.training_flops(0)
     scores_and_values = 2 * 2 * 16 * 128 * 4096 / 2  # half of the matrix, both products, per layer

@@ -10,7 +10,7 @@ def names(*asked: str) -> list[str]:
     return [image.name.removeprefix("swe-rl/") for image in wanted(asked)]
 
 
-def test_the_gpu_image_is_built_only_when_it_is_named() -> None:
+def test_gpu_image_is_built_only_when_it_is_named() -> None:
     assert "trainer" in names()
     assert not [name for name in names() if "gpu" in name]
     assert names("trainer-gpu") == ["trainer-gpu-deps", "trainer-gpu"]

@@ -13,7 +13,7 @@ BY_NAME = re.compile(r"\b(pkill|killall)\b|\bray[\s\",']+stop\b|\bkill\s+(-\w+\s
 
 
 @pytest.mark.parametrize("line", ["pkill -9 python", "killall x", "ray stop --force", '["ray", "stop"]', "kill -9 -1"])
-def test_such_a_line_would_be_found(line: str) -> None:
+def test_forbidden_line_is_found(line: str) -> None:
     assert BY_NAME.search(line)
 
 

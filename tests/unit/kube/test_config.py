@@ -32,7 +32,7 @@ def kubeconfig(folder: Path, **user: Any) -> Path:
     return Path(write_kubeconfig(folder / "config", "http://127.0.0.1:8080/", namespace="here", user=user))
 
 
-def test_a_kubeconfig_gives_server_namespace_and_token(tmp_path: Path) -> None:
+def test_kubeconfig_gives_server_namespace_and_token(tmp_path: Path) -> None:
     found = read_kubeconfig([kubeconfig(tmp_path, token="secret")])
     assert (found.server, found.namespace, found.credentials.authorization()) == (
         "http://127.0.0.1:8080",
@@ -41,7 +41,7 @@ def test_a_kubeconfig_gives_server_namespace_and_token(tmp_path: Path) -> None:
     )
 
 
-def test_a_token_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
+def test_token_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
     token = read_kubeconfig([kubeconfig(tmp_path, tokenFile="token")]).credentials
     assert token.authorization() == "Bearer first"
@@ -57,12 +57,12 @@ def test_a_token_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
         ({"tokenFile": "gone"}, "cannot read the token file"),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, user: dict[str, Any], message: str) -> None:
+def test_unusable_credentials_are_named(tmp_path: Path, user: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_kubeconfig([kubeconfig(tmp_path, **user)]).credentials.authorization()
 
 
-def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
+def test_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         read_kubeconfig([tmp_path / "nowhere"])
     assert Credentials().authorization() is None

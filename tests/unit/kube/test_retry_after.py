@@ -47,7 +47,7 @@ async def test_rejected_request_is_sent_again_after_retry_after(opened: Opened, 
 @pytest.mark.parametrize(
     ("status", "told", "kind"), [(429, "", Throttled), (503, "", ServerError), (500, "1", ServerError)]
 )
-async def test_a_write_that_may_have_been_carried_out_is_sent_once(
+async def test_write_that_may_have_been_carried_out_is_sent_once(
     opened: Opened, status: int, told: str, kind: type[Exception]
 ) -> None:
     async with opened((status, told)) as (client, server):
@@ -57,14 +57,14 @@ async def test_a_write_that_may_have_been_carried_out_is_sent_once(
 
 
 @pytest.mark.parametrize("method", ["get", "delete"])
-async def test_a_time_beyond_all_patience_is_the_callers_to_wait(opened: Opened, method: str) -> None:
+async def test_retry_after_beyond_the_limit_is_raised_to_the_caller(opened: Opened, method: str) -> None:
     async with opened((429, "3600")) as (client, server):
         with pytest.raises(Throttled) as caught:
             await getattr(client, method)("v1", "pods", "ns", "x")
         assert caught.value.retry_after == 3600 and len(server.asked) == 1
 
 
-async def test_a_call_waits_as_asked_up_to_a_limit(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_waits_as_asked_up_to_a_limit(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
     async with opened(*[(429, "1")] * 100) as (client, server):
         with pytest.raises(Throttled):

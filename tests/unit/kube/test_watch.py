@@ -74,7 +74,7 @@ async def test_stream_resumes_after_a_clean_end() -> None:
     assert script.asked == ["list", "5", "9"]
 
 
-async def test_an_expired_version_means_list_again_without_repeats() -> None:
+async def test_expired_version_means_list_again_without_repeats() -> None:
     script = Script(
         [listing(5, thing("a", 1), thing("b", 2), thing("c", 3)), listing(20, thing("b", 2), thing("c", 15))],
         [[Expired("WATCH", 410, "Expired", "too old")], [STOP]],
@@ -85,7 +85,7 @@ async def test_an_expired_version_means_list_again_without_repeats() -> None:
     assert script.asked == ["list", "5", "list", "20"]
 
 
-async def test_a_broken_connection_is_opened_again() -> None:
+async def test_broken_connection_is_opened_again() -> None:
     script = Script(
         [listing(5)], [[Unreachable("reset")], [change("ADDED", thing("a", 7)), Unreachable("reset")], [STOP]]
     )
@@ -93,7 +93,7 @@ async def test_a_broken_connection_is_opened_again() -> None:
     assert script.asked == ["list", "5", "5", "7"]
 
 
-async def test_a_restarted_server_may_refuse_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_restarted_server_may_refuse_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFUSED_WINDOW", 0.2)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.01)
     missing = NotFound("WATCH", 404, "NotFound", "")
@@ -104,7 +104,7 @@ async def test_a_restarted_server_may_refuse_for_a_while(monkeypatch: pytest.Mon
     assert script.asked[:7] == ["list", "5", "5", "5", "5", "5", "6"]
 
 
-async def test_a_server_that_never_served_is_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusal_before_the_first_list_ends_the_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFUSED_WINDOW", 60.0)
 
     class Closed(Script):

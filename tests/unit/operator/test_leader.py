@@ -75,13 +75,13 @@ async def until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_candidate_waits_for_a_server_that_refuses_it(leases: Leases, leader: Leader) -> None:
+async def test_candidate_waits_for_a_server_that_refuses_it(leases: Leases, leader: Leader) -> None:
     leases.refusals = list(REFUSALS)
     await asyncio.wait_for(leader.acquire(), 20)
     assert leases.lease is not None and leases.lease["spec"]["holderIdentity"] == "me"
 
 
-async def test_a_leader_survives_short_refusals(leases: Leases, leader: Leader) -> None:
+async def test_leader_survives_short_refusals(leases: Leases, leader: Leader) -> None:
     await leader.acquire()
     leases.refusals = list(REFUSALS)
     holding = asyncio.create_task(leader.renew_until_lost())
@@ -91,7 +91,7 @@ async def test_a_leader_survives_short_refusals(leases: Leases, leader: Leader) 
 
 
 @pytest.mark.parametrize("config", [replace(SHORT, renew_deadline=0.1)])
-async def test_a_leader_that_is_refused_for_long_stops(leases: Leases, leader: Leader) -> None:
+async def test_leader_that_is_refused_for_long_stops(leases: Leases, leader: Leader) -> None:
     await leader.acquire()
     leases.refusals = [REFUSALS[0]] * 1000
     with pytest.raises(LeadershipLost, match="not renewed"):
@@ -99,7 +99,7 @@ async def test_a_leader_that_is_refused_for_long_stops(leases: Leases, leader: L
 
 
 @pytest.mark.parametrize("config", [replace(SHORT, renew_timeout=0.3)])
-async def test_a_leader_retries_soon_without_an_answer(
+async def test_leader_retries_soon_without_a_response(
     leases: Leases, leader: Leader, caplog: pytest.LogCaptureFixture
 ) -> None:
     await leader.acquire()
@@ -111,7 +111,7 @@ async def test_a_leader_retries_soon_without_an_answer(
     holding.cancel()
 
 
-def test_a_third_renewal_starts_before_the_deadline_and_ends_before_a_takeover() -> None:
+def test_third_renewal_starts_before_the_deadline_and_ends_before_a_takeover() -> None:
     config = LeaderElectionConfig()
     failed = config.renew_timeout + config.failed_retry_period
     assert config.retry_period + 2 * failed < config.renew_deadline

@@ -92,14 +92,14 @@ async def test_gradings_are_deleted_before_the_lease_that_owns_their_policy(
     assert cluster.deleted[-1] == "leases/program"
 
 
-async def test_a_renewed_lease_is_kept(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+async def test_renewed_lease_is_kept(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
     for _ in range(30):
         cluster.renewed = time.wall()
         await pass_time(gc, time, 10)
     assert cluster.deleted == []
 
 
-async def test_a_renewal_during_the_deletion_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+async def test_renewal_during_the_deletion_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
     cluster.pods.clear()
     cluster.late = True
     assert not await pass_time(gc, time, DURATION + 10)

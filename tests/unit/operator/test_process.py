@@ -27,7 +27,7 @@ async def _run(queue: WorkQueue[str], seconds: float) -> None:
             await queue.run()
 
 
-async def test_a_key_added_while_reconciled_runs_once_more() -> None:
+async def test_key_added_while_reconciled_runs_once_more() -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> None:
@@ -44,7 +44,7 @@ async def test_a_key_added_while_reconciled_runs_once_more() -> None:
     assert seen == ["a", "a"]
 
 
-async def test_an_immediate_add_replaces_a_delay() -> None:
+async def test_immediate_add_replaces_a_delay() -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> float | None:
@@ -59,7 +59,7 @@ async def test_an_immediate_add_replaces_a_delay() -> None:
     assert seen == ["a"]
 
 
-async def test_a_failed_key_is_retried() -> None:
+async def test_failed_key_is_retried() -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> None:
@@ -73,7 +73,7 @@ async def test_a_failed_key_is_retried() -> None:
     assert seen == ["a", "a"]
 
 
-async def test_a_job_with_a_thousand_keys_does_not_delay_the_others() -> None:
+async def test_job_with_a_thousand_keys_does_not_delay_the_others() -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> None:

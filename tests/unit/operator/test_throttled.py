@@ -34,21 +34,21 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
     return opened
 
 
-async def test_a_throttled_request_is_sent_again_after_its_delay(opened: Opened) -> None:
+async def test_throttled_request_is_sent_again_after_its_delay(opened: Opened) -> None:
     async with opened((429, "1"), (503, "1")) as (api, server):
         assert await api.create("pods", POD) == BODY
         assert [method for _, method, _ in server.asked] == ["POST"] * 3
         assert min(server.pauses) >= 1
 
 
-async def test_a_429_without_a_delay_is_raised_to_the_caller(opened: Opened) -> None:
+async def test_429_without_a_delay_is_raised_to_the_caller(opened: Opened) -> None:
     async with opened((429, "")) as (api, server):
         with pytest.raises(Unavailable) as caught:
             await api.create("pods", POD)
         assert caught.value.retry_after is None and len(server.asked) == 1
 
 
-async def test_a_call_waits_for_the_requested_delay_but_not_for_ever(
+async def test_call_waits_for_the_requested_delay_but_not_for_ever(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
@@ -58,7 +58,7 @@ async def test_a_call_waits_for_the_requested_delay_but_not_for_ever(
         assert caught.value.retry_after == 1 and len(server.asked) == 2
 
 
-async def test_a_throttled_watch_raises_with_the_delay(opened: Opened) -> None:
+async def test_throttled_watch_raises_with_the_delay(opened: Opened) -> None:
     async with opened((429, "5")) as (api, _):
         with pytest.raises(Unavailable) as caught:
             async for _ in api.stream("/api/v1/pods", 1):
@@ -66,7 +66,7 @@ async def test_a_throttled_watch_raises_with_the_delay(opened: Opened) -> None:
         assert caught.value.retry_after == 5
 
 
-async def test_the_queue_retries_after_the_servers_delay() -> None:
+async def test_queue_retries_after_the_servers_delay() -> None:
     tries: list[float] = []
     done = asyncio.Event()
 

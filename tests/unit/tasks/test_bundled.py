@@ -71,13 +71,13 @@ def test_held_out_pairs_are_new_while_their_file_and_kind_are_not() -> None:
             assert entry.kind in {kind for _, kind in pairs}
 
 
-def test_the_agent_reads_what_was_rendered() -> None:
+def test_rendered_prompts_reach_the_agent() -> None:
     for split in SPLITS:
         tasks = load_tasks(FOLDER / split, format="swebench-task-repo")
         assert {task.instance_id for task in tasks} == {e.instance_id for e in ENTRIES if e.split == split}
 
 
-def test_the_empty_patch_fails_exactly_fail_to_pass_and_gold_passes_all(repositories: dict[str, Path]) -> None:
+def test_empty_patch_fails_exactly_fail_to_pass_and_gold_passes_all(repositories: dict[str, Path]) -> None:
     before = outcomes(repositories, ENTRIES)
     for entry in ENTRIES:
         failing, passing = expected(entry)
@@ -104,7 +104,7 @@ def test_one_sed_of_the_demo_protocol_repairs_every_task(tmp_path: Path) -> None
         assert (tmp_path / entry.instance_id / entry.path).read_text() == entry.read(entry.path), entry.instance_id
 
 
-def test_a_repository_is_clean_has_a_history_and_names_its_base_commit(tmp_path: Path) -> None:
+def test_repository_is_clean_has_a_history_and_names_its_base_commit(tmp_path: Path) -> None:
     entry = ENTRIES[0]
     base = write_repository(entry, tmp_path / "one")
     assert write_repository(entry, tmp_path / "two") == base
@@ -115,7 +115,7 @@ def test_a_repository_is_clean_has_a_history_and_names_its_base_commit(tmp_path:
     assert len(subjects) >= 5
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_folder_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RepositoryError, match="not empty"):
         write_repository(ENTRIES[0], tmp_path)

@@ -32,7 +32,7 @@ def ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def test_the_folder_is_a_small_qwen3() -> None:
+def test_folder_is_a_small_qwen3() -> None:
     config = json.loads((MODEL / "config.json").read_text())
     assert config["architectures"] == ["Qwen3ForCausalLM"]
     assert sum(file.stat().st_size for file in MODEL.iterdir()) <= 10_000_000
@@ -43,7 +43,7 @@ def test_the_folder_is_a_small_qwen3() -> None:
     assert "lm_head.weight" not in header
 
 
-def test_the_tokenizer_is_the_one_its_script_makes(tokenizer: Tokenizer) -> None:
+def test_tokenizer_is_the_one_its_script_makes(tokenizer: Tokenizer) -> None:
     assert json.loads(build_tokenizer().to_str()) == json.loads(tokenizer.to_str())
 
 
@@ -121,5 +121,5 @@ def test_demonstrations_are_as_noisy_as_asked(tokenizer: Tokenizer) -> None:
     assert 0.26 < right / 600 < 0.38
 
 
-def test_the_prompts_fit_the_production_agent() -> None:
+def test_prompts_fit_the_production_agent() -> None:
     assert Prompts.from_yaml(demo_prompts()).reminder(3) == ""

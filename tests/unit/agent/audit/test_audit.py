@@ -70,12 +70,12 @@ HONEST = [
 
 
 @pytest.mark.parametrize("command", SUSPICIOUS)
-def test_it_is_found(command: str) -> None:
+def test_suspicious_command_is_found(command: str) -> None:
     assert SUSPICIOUS[command] in [finding.rule for finding in findings([command])]
 
 
 @pytest.mark.parametrize("command", HONEST)
-def test_ordinary_work_raises_no_alarm(command: str) -> None:
+def test_ordinary_commands_match_no_rule(command: str) -> None:
     assert findings([command]) == []
 
 
@@ -86,7 +86,7 @@ def test_ordinary_work_raises_no_alarm(command: str) -> None:
         "pip install --no-x ",
     ],
 )  # fmt: skip
-def test_a_long_command_is_looked_through_to_its_end(part: str) -> None:
+def test_long_command_is_looked_through_to_its_end(part: str) -> None:
     found = findings([f"git{part * 5_000}\ngit reflog"])
     assert "git-reflog" in [finding.rule for finding in found]
 
@@ -102,7 +102,7 @@ def write(folder: Path, name: str, **content: Any) -> Path:
     return path
 
 
-def test_the_command_prints_what_it_found_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_what_it_found_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "o__r-1", step_debug=[{"command": "ls"}, {"command": "ls\ngit log --all\nls"}])
     write(tmp_path, "o__r-2", step_debug=[{"command": "ls"}])
     assert main(["trajectories", "audit", str(tmp_path)]) == 1
@@ -167,7 +167,7 @@ ODD = [
 ]  # fmt: skip
 
 
-def test_odd_files_never_end_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_malformed_files_do_not_end_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, content in enumerate(ODD):
         (tmp_path / f"a{number}.traj.json").write_bytes(content)
     write(tmp_path, "o__r-1", step_debug=[{"command": "git reflog"}])
@@ -178,7 +178,7 @@ def test_odd_files_never_end_the_audit(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"messages": 1}'])
-def test_what_is_no_trajectory_is_refused_by_name(
+def test_file_without_a_trajectory_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     path = tmp_path / "traj.json"

@@ -67,7 +67,7 @@ def test_instances_are_chosen_by_id(tasks: Path, capsys: pytest.CaptureFixture[s
     assert "no task kit__kit-9, or it is in quarantine (--instances)" in capsys.readouterr().err
 
 
-def test_a_data_set_is_known_by_its_name(
+def test_data_set_is_chosen_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [ROW | {"instance_id": f"kit__kit-{n}"} for n in (2, 1)]
@@ -82,7 +82,7 @@ def test_a_data_set_is_known_by_its_name(
     assert "1 malformed rows, the first: " in capsys.readouterr().err
 
 
-def test_a_misspelt_path_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_path_is_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tasks").mkdir()
     names = ["tasks/trian", "train.jsonl", "rows/train.jsonl", "/tasks/train", "a/b/c", "tasks", "verifed"]
@@ -136,13 +136,13 @@ def test_pods_of_gradings_are_options(command: list[str]) -> None:
     assert grading_settings(options, jobs=2).timeout_seconds == 60
 
 
-def test_an_invalid_value_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_value_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["grade", "--gold", "--tasks", str(tasks), "--kubeconfig", "/nowhere", "--workdir", "src"]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("swerl: ")]
     assert "invalid sandbox options: workdir" in line
 
 
-def test_names_of_other_programs_are_answered_with_those_of_here(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_other_programs_are_answered_with_the_own_ones(capsys: pytest.CaptureFixture[str]) -> None:
     old = ["--data", "x.jsonl", "--api-base=http://h/v1", "--max-concurrent", "8", "--temperature", "0"]
     assert main(["eval", "run", *old]) == 2
     assert capsys.readouterr().err.splitlines() == [
@@ -154,7 +154,7 @@ def test_names_of_other_programs_are_answered_with_those_of_here(capsys: pytest.
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_no_option_of_here_is_taken_for_another_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mapped_options_of_other_programs_are_no_own_options(capsys: pytest.CaptureFixture[str]) -> None:
     for command, names in COMMANDS.items():
         with pytest.raises(SystemExit):
             main([*command, "--help"])

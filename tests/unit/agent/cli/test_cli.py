@@ -96,7 +96,7 @@ def test_invalid_input_is_one_line(
     assert message in errors[0]
 
 
-def test_a_disk_that_refuses_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disk_error_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "run", str(tasks), "--output", "/dev/full/runs", *ENGINE]) == 3
     (error,) = capsys.readouterr().err.splitlines()
     assert error.startswith("swerl: ") and "/dev/full" in error
@@ -187,7 +187,7 @@ def test_limits_are_options_and_the_sandbox_outlives_the_episode(words: list[str
     )
 
 
-def test_what_becomes_of_a_full_window_is_an_option_of_the_builtin_agent() -> None:
+def test_context_policy_is_an_option_of_the_builtin_agent() -> None:
     words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
     assert agent_spec(parser().parse_args(words)).context_policy == "omit"
     options = parser().parse_args([*words, "--context-policy", "stop"])
@@ -196,7 +196,7 @@ def test_what_becomes_of_a_full_window_is_an_option_of_the_builtin_agent() -> No
         agent_spec(parser().parse_args([*words, *MINI, "--context-policy", "stop"]))
 
 
-def test_what_is_shown_of_long_conversations_and_outputs_are_options() -> None:
+def test_truncation_limits_are_options() -> None:
     words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
     spec = agent_spec(parser().parse_args(words))
     assert (spec.head_ratio, spec.observation) == (AgentSpec().head_ratio, AgentSpec().observation)
@@ -208,7 +208,7 @@ def test_what_is_shown_of_long_conversations_and_outputs_are_options() -> None:
 @pytest.mark.parametrize(
     "words", [["--head-ratio", "1.1"], ["--observation-tail-chars", "-1"], ["--observation-max-chars", "0"]]
 )
-def test_shares_and_lengths_out_of_range_are_usage_errors(words: list[str]) -> None:
+def test_ratios_and_lengths_out_of_range_are_usage_errors(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *words])
 
@@ -258,6 +258,6 @@ def test_evaluation_stores_verdicts_with_its_results(
     assert asked == [True, tmp_path / "out" / "verdicts"]
 
 
-def test_a_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:
+def test_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:
     with pytest.raises(SystemExit):
         main(["tasks", "list", str(tasks), "--registry-rewrite", "nothing"])

@@ -114,7 +114,7 @@ def test_nothing_is_printed_when_all_are_there(cluster: Cluster, missing: Missin
     assert missing() == (0, [], "")
 
 
-def test_a_list_that_the_operator_has_not_looked_at_is_no_answer(cluster: Cluster, missing: Missing) -> None:
+def test_list_that_the_operator_has_not_observed_gives_no_result(cluster: Cluster, missing: Missing) -> None:
     assert missing()[0] == 2
     cluster.objects[SET]["status"] = observed({"n1": set(IMAGES)}, ["n1"])
     cluster.objects[MAP]["data"]["images.txt"] += "docker.io/x/another:1\n"
@@ -122,7 +122,7 @@ def test_a_list_that_the_operator_has_not_looked_at_is_no_answer(cluster: Cluste
     assert (code, lines) == (2, []) and "has not looked at the present list of SweImageSet rl/gym yet" in said
 
 
-def test_what_does_not_exist_is_wrong_usage(cluster: Cluster, missing: Missing) -> None:
+def test_missing_object_is_a_usage_error(cluster: Cluster, missing: Missing) -> None:
     del cluster.objects[MAP]
     code, _, said = missing()
     assert code == 2 and "configmaps/list not found" in said

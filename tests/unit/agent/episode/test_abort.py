@@ -78,7 +78,7 @@ async def attempt(tokenizer: HFTokenizer, place: int) -> tuple[list[Episode], in
     return seen, waiting.waits, result is not None
 
 
-async def test_an_episode_that_is_cancelled_anywhere_is_reported_whole(tokenizer: HFTokenizer) -> None:
+async def test_episode_cancelled_at_any_point_is_reported(tokenizer: HFTokenizer) -> None:
     (undisturbed,), waits, cancelled = await attempt(tokenizer, FAR)
     assert (undisturbed.exit_status, cancelled) == ("submitted", False)
     assert waits >= 2 * len(ANSWERS)

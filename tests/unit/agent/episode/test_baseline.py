@@ -111,7 +111,7 @@ def applied(patch: Patch, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_patch_is_the_agents_own_change(image: Path, state: str) -> None:
+def test_patch_is_the_agents_own_change(image: Path, state: str) -> None:
     patch = patch_after(image, FIX, STATES[state])
     assert patch.left_out == ()
     assert [line for line in patch.text.splitlines() if line[:1] in "+-"] == [
@@ -160,7 +160,7 @@ def test_files_of_a_repository_within_the_tree_are_files_like_others(image: Path
     assert "+answer = 42\n" in patch.text and "+++ b/new/inner.py\n" in patch.text and patch.left_out == ()
 
 
-def test_a_repository_that_the_image_holds_within_the_tree_is_compared_by_its_files(image: Path) -> None:
+def test_repository_that_the_image_holds_within_the_tree_is_compared_by_its_files(image: Path) -> None:
     inner = image / "vendored"
     inner.mkdir()
     (inner / "x.py").write_text("x = 1\n")
@@ -174,19 +174,19 @@ def test_a_repository_that_the_image_holds_within_the_tree_is_compared_by_its_fi
     assert "+x = 2\n" in patch.text and "Subproject" not in patch.text
 
 
-def test_a_large_file_is_named_and_the_text_is_the_patch(image: Path) -> None:
+def test_large_file_is_named_and_the_text_is_the_patch(image: Path) -> None:
     patch = patch_after(image, FIX, "head -c 12582912 /dev/urandom > core; mkdir -p out; cp core out/ignored")
     assert "+answer = 42\n" in patch.text and patch.left_out == ("core: 12582912 bytes",)
 
 
-def test_a_large_file_of_the_image_counts_once_it_changes(image: Path) -> None:
+def test_large_file_of_the_image_counts_once_it_changes(image: Path) -> None:
     (image / "data.bin").write_bytes(bytes(9 << 20))
     os.utime(image / "data.bin", (1, 1))
     assert patch_after(image, FIX).left_out == ()
     assert patch_after(image, "sleep 1; echo >> data.bin").left_out == ("data.bin: 9437185 bytes",)
 
 
-def test_of_a_patch_that_is_too_long_the_largest_parts_are_named(image: Path) -> None:
+def test_largest_parts_of_an_oversized_patch_are_named(image: Path) -> None:
     noise = "for name in b1 b2; do head -c 6000000 /dev/urandom > $name; done"
     patch = patch_after(image, FIX, noise, "echo text > small.txt", twice=True)
     assert {"+answer = 42", "+text"} <= set(patch.text.splitlines())
@@ -196,7 +196,7 @@ def test_of_a_patch_that_is_too_long_the_largest_parts_are_named(image: Path) ->
 
 
 @pytest.mark.parametrize("name", ["a.bin", "kit.py", "z.txt"])
-def test_a_part_of_a_patch_applies_by_itself(image: Path, name: str) -> None:
+def test_part_of_a_patch_applies_by_itself(image: Path, name: str) -> None:
     """A binary file's part ends with an empty line."""
     patch = patch_after(image, FIX, "printf '\\0\\1' > a.bin; echo z > z.txt").of([name])
     assert patch.text.count("diff --git ") == 1
@@ -205,12 +205,12 @@ def test_a_part_of_a_patch_applies_by_itself(image: Path, name: str) -> None:
     applied(patch, clean)
 
 
-def test_a_baseline_that_was_removed_is_said(image: Path) -> None:
+def test_removed_baseline_is_reported(image: Path) -> None:
     patch = patch_after(image, FIX, "rm -rf ../.swerl-tree-*")
     assert patch.text == "" and "was removed" in patch.left_out[0]
 
 
-def test_an_image_without_a_repository_is_an_error(tmp_path: Path) -> None:
+def test_image_without_a_repository_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "testbed"
     with pytest.raises(NoRepository, match=r"has no folder .*/testbed; give the repository's folder as `workdir`"):
         patch_after(folder, "true", shell=Shell(tmp_path))
@@ -219,14 +219,14 @@ def test_an_image_without_a_repository_is_an_error(tmp_path: Path) -> None:
         patch_after(folder, "true")
 
 
-def test_a_file_that_the_image_holds_ignored_is_named_once_it_is_tracked_and_changed(image: Path) -> None:
+def test_file_that_the_image_holds_ignored_is_named_once_it_is_tracked_and_changed(image: Path) -> None:
     assert patch_after(image, FIX, "git add -f out/built.o").left_out == ()
     git(image, "reset", "-q")
     patch = patch_after(image, "sleep 1; echo x > out/built.o; git add -f out/built.o")
     assert patch == Patch("", ("out/built.o: a file that the image holds and ignores",))
 
 
-def test_the_models_own_git_works_in_a_tree_of_another_owner(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_of_the_model_works_in_a_tree_of_another_owner(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     with pytest.raises(subprocess.CalledProcessError):
         git(image, "status")
@@ -243,7 +243,7 @@ class Unprivileged(Shell):
         return await super().run(shlex.join([*user, "bash", "-c", command]), **how)
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_the_patch() -> None:
+def test_unreadable_file_is_named_and_the_rest_is_the_patch() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as parent:
         folder = Path(parent) / "testbed"
         folder.mkdir()

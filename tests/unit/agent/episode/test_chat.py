@@ -61,7 +61,7 @@ async def test_request_and_answer() -> None:
     assert completion.usage == {"requests": 1, "prompt_tokens": 8, "cached_tokens": 1, "completion_tokens": 10}
 
 
-async def test_what_is_neutral_is_not_sent() -> None:
+async def test_neutral_parameters_are_not_sent() -> None:
     server = ChatServer(Replies("Hello"))
     async with opened(server) as chat:
         await ask(chat)
@@ -82,7 +82,7 @@ async def test_reasoning_and_calls_are_part_of_the_history() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
-async def test_a_busy_server_is_asked_again(status: int) -> None:
+async def test_request_to_a_busy_server_is_retried(status: int) -> None:
     async with opened(ChatServer(Replies(error(status, "busy"), "Hello"))) as chat:
         assert (await ask(chat)).text == "Hello"
 
@@ -94,7 +94,7 @@ async def test_retry_waits_for_retry_after() -> None:
     assert time.monotonic() - started >= 1.0
 
 
-async def test_a_server_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "RETRIES", 2)
     server = ChatServer(Replies(error(429, "quota")))
     async with opened(server) as chat:
@@ -103,7 +103,7 @@ async def test_a_server_that_stays_busy_is_an_engine_error(monkeypatch: pytest.M
     assert len(server.asked) == 3
 
 
-async def test_a_pause_of_hours_is_not_waited_for() -> None:
+async def test_pause_of_hours_is_not_waited_for() -> None:
     server = ChatServer(Replies(error(429, "quota", **{"Retry-After": "7200"})))
     async with opened(server) as chat:
         with pytest.raises(EngineError, match="asks for a pause of 7200 s"):
@@ -111,7 +111,7 @@ async def test_a_pause_of_hours_is_not_waited_for() -> None:
     assert len(server.asked) == 1
 
 
-async def test_a_request_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "RETRIES", 0)
     over = asyncio.Event()
 
@@ -196,7 +196,7 @@ async def test_key_is_sent_and_appears_in_no_message() -> None:
         assert KEY not in f"{caught.value}{caught.value!r}{chat!r}"
 
 
-async def test_the_check_asks_as_episodes_will() -> None:
+async def test_check_sends_the_requests_of_episodes() -> None:
     server = ChatServer(Replies("OK"))
     async with opened(server) as chat:
         await chat.check(max_tokens=100, temperature=0.5, tools=[{"type": "function"}])
@@ -212,13 +212,13 @@ async def test_unknown_model_is_found_by_the_servers_list() -> None:
 
 
 @pytest.mark.parametrize("models", [None, [], [MODEL], [f"models/{MODEL}"]])
-async def test_listed_or_unlisted_model_is_asked(models: list[str] | None) -> None:
+async def test_unlisted_model_is_requested_too(models: list[str] | None) -> None:
     server = ChatServer(Replies("OK"), models=models)
     await check(server)
     assert [asked["model"] for asked in server.asked] == [MODEL]
 
 
-async def test_a_missing_key_is_found_by_the_check() -> None:
+async def test_missing_key_is_found_by_the_check() -> None:
     with pytest.raises(EndpointError, match="wants an API key: HTTP 401"):
         await check(ChatServer(Replies("OK"), key=KEY))
 
@@ -228,7 +228,7 @@ async def test_answers_longer_than_the_window_are_found_by_the_check() -> None:
         await check(ChatServer(Replies("OK"), window=64))
 
 
-async def test_the_other_name_of_the_longest_answer_is_found_by_the_check() -> None:
+async def test_other_name_of_the_longest_answer_is_found_by_the_check() -> None:
     def reply(body: Body) -> Reply:
         if "max_tokens" in body:
             return error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
@@ -242,7 +242,7 @@ async def test_the_other_name_of_the_longest_answer_is_found_by_the_check() -> N
     assert "max_tokens" not in server.asked[-1]
 
 
-async def test_a_dead_server_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_server_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "RETRIES", 1)
     async with aiohttp.ClientSession() as http:
         chat = ChatCompletions("http://127.0.0.1:9/v1", http, model=MODEL)

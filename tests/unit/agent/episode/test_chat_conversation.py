@@ -48,7 +48,9 @@ def attempt(repository: Path) -> RunEpisode:
     return attempt
 
 
-async def test_it_solves_a_task_and_writes_artifacts_without_tokens(attempt: RunEpisode, tmp_path: Path) -> None:
+async def test_chat_episode_solves_a_task_and_writes_artifacts_without_tokens(
+    attempt: RunEpisode, tmp_path: Path
+) -> None:
     server = ChatServer(scripted(block("cat kit.py"), block(FIX), block(SUBMIT)))
     episode = await attempt(server)
     assert (episode.exit_status, episode.patch_source, episode.turns) == ("submitted", "submission", 3)
@@ -73,7 +75,7 @@ async def test_it_solves_a_task_and_writes_artifacts_without_tokens(attempt: Run
     assert len(trajectory["step_debug"]) == 3
 
 
-async def test_a_thought_is_kept_and_not_sent_again(attempt: RunEpisode) -> None:
+async def test_reasoning_is_kept_and_not_sent_again(attempt: RunEpisode) -> None:
     def reply(body: Body) -> Reply:
         if turn(body) == 0:
             return {
@@ -121,7 +123,7 @@ async def test_turns_are_left_out_when_the_server_says_that_its_window_is_full(
 
 
 @pytest.mark.parametrize(("window", "limits"), [(4000, {}), (None, {"context_tokens": 4000})])
-async def test_an_episode_may_stop_where_turns_would_be_left_out(
+async def test_episode_may_stop_where_turns_would_be_left_out(
     attempt: RunEpisode, window: int | None, limits: dict[str, int]
 ) -> None:
     server = ChatServer(scripted(block(f"printf %s {LONG}")), **({"window": window} if window else {}))
@@ -132,14 +134,14 @@ async def test_an_episode_may_stop_where_turns_would_be_left_out(
     assert not any("left out here" in json.dumps(body) for body in server.asked)
 
 
-async def test_a_window_that_the_newest_turn_fills_ends_the_episode(attempt: RunEpisode) -> None:
+async def test_window_that_the_newest_turn_fills_ends_the_episode(attempt: RunEpisode) -> None:
     server = ChatServer(scripted(block(f"printf %s {3 * LONG}")), window=2500)
     episode = await attempt(server, Memory(), max_tokens_per_turn=500, step_limit=8)
     assert (episode.exit_status, episode.infrastructure_error) == ("context_overflow", False)
     assert episode.turns >= 1
 
 
-async def test_a_prompt_longer_than_the_window_is_one_clear_error(attempt: RunEpisode) -> None:
+async def test_prompt_longer_than_the_window_is_one_clear_error(attempt: RunEpisode) -> None:
     episode = await attempt(ChatServer(scripted("never"), window=300), max_tokens_per_turn=100)
     assert (episode.exit_status, episode.infrastructure_error, episode.turns) == ("prompt_too_long", False, 0)
     assert episode.error and "the prompt of kit__kit-1 does not fit into the window of the model" in episode.error
@@ -159,7 +161,7 @@ async def test_answer_cut_for_length_is_marked(attempt: RunEpisode) -> None:
     assert told.startswith(Prompts.default().format_error([], truncated=True))
 
 
-async def test_a_server_that_refuses_is_an_infrastructure_error(
+async def test_server_that_refuses_is_an_infrastructure_error(
     attempt: RunEpisode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
@@ -170,7 +172,7 @@ async def test_a_server_that_refuses_is_an_infrastructure_error(
         assert episode.infrastructure_error and episode.turns == 1
 
 
-async def test_it_speaks_the_protocols_with_blocks(attempt: RunEpisode) -> None:
+async def test_chat_episode_uses_protocols_with_code_blocks(attempt: RunEpisode) -> None:
     said = "```mswea_bash_command\n{}\n```"
     server = ChatServer(scripted(said.format(FIX), said.format(SUBMIT)))
     episode = await attempt(server, protocol="mini-swe-agent-2")

@@ -13,7 +13,7 @@ MESSAGES = [{"role": "system", "content": "Be terse."}, {"role": "user", "conten
 WINDOW = AgentSpec(context_tokens=1_200, max_tokens_per_turn=200)
 
 
-def test_the_answer_keeps_its_room_and_the_rest_is_shared() -> None:
+def test_answer_tokens_are_reserved_and_the_rest_is_split() -> None:
     assert max_input_tokens(AgentSpec(context_tokens=16_384, max_tokens_per_turn=4_096)) == 12_288
     assert choose_window([1] * 20_000, 11_500, 0.3, slack=0.0) == Window(3_450, 20_000 - 8_050)
     assert max_input_tokens(AgentSpec(context_tokens=100, max_tokens_per_turn=4_096)) == 1
@@ -86,14 +86,14 @@ def test_no_two_messages_of_one_role_follow_each_other(talk: Talk, tokenizer: HF
         assert roles == ["system", *["user", "assistant"] * ((len(roles) - 1) // 2)]
 
 
-def test_the_window_moves_in_chunks(talk: Talk) -> None:
+def test_window_moves_in_chunks(talk: Talk) -> None:
     moves = len(talk.transcript.segments) - 1
     assert 1 <= moves <= 10
     rewrites = sum(after[: len(before)] != before for before, after in zip(talk.read, talk.read[1:], strict=False))
     assert rewrites <= moves
 
 
-def test_a_step_costs_its_own_observation_however_long_the_talk_is(
+def test_context_of_a_step_grows_by_its_own_observation_only(
     tokenizer: HFTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[int] = []
@@ -142,7 +142,7 @@ def test_latest_observation_is_kept_when_larger_than_the_tail(tokenizer: HFToken
     assert omission_note(10) in talk.seen
 
 
-def test_a_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
+def test_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
     talk = Talk(tokenizer, AgentSpec(context_tokens=100, max_tokens_per_turn=90))
     talk.turn("ls", "x" * 500)
     assert "x" * 500 in talk.seen
@@ -152,12 +152,12 @@ def test_a_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
 @pytest.mark.parametrize(("length", "omits", "room"), [
     (0, True, 100), (60, True, 40), (61, True, 39), (100, True, 0), (0, False, 100), (60, False, 40), (61, False, 0),
 ])  # fmt: skip
-def test_answer_gets_its_whole_room_or_none_without_truncation(length: int, omits: bool, room: int) -> None:
+def test_answer_gets_its_whole_reserve_or_none_without_truncation(length: int, omits: bool, room: int) -> None:
     spec = AgentSpec(context_tokens=100, max_tokens_per_turn=40, context_policy="omit" if omits else "stop")
     assert answer_room(spec, length) == room
 
 
-def test_a_conversation_that_stops_is_one_unbroken_sequence(tokenizer: HFTokenizer) -> None:
+def test_truncation_free_conversation_is_one_sequence(tokenizer: HFTokenizer) -> None:
     talk, number = Talk(tokenizer, WINDOW.model_copy(update={"context_policy": "stop"})), 0
     while talk.transcript.room() >= 1:
         talk.turn(f"look at {number};", f"file {number} has a line")

@@ -76,7 +76,7 @@ async def test_request_and_answer() -> None:
     assert sampling["skip_special_tokens"] is False
 
 
-async def test_an_aborted_answer_is_continued_from_its_tokens() -> None:
+async def test_aborted_answer_is_continued_from_its_tokens() -> None:
     abort = {"type": "abort", "message": "Aborted", "status_code": None}
     async with serving(lambda _: result([9, 8], abort), lambda _: result([7, 2], {"type": "stop", "matched": 2})) as (
         engine,
@@ -107,7 +107,7 @@ async def test_server_request_metadata_is_summed() -> None:
     assert usage == {"requests": 2, "prompt_tokens": 6, "cached_tokens": 4, "latency": 0.75, "queue": 0.125}
 
 
-async def test_a_seed_is_passed_on_and_without_one_each_request_has_its_own() -> None:
+async def test_seed_is_passed_on_and_without_one_each_request_has_its_own() -> None:
     async with serving(lambda _: result([2], {"type": "stop"})) as (engine, requests):
         for seed in (7, 7, None, None):
             await engine.generate(
@@ -119,7 +119,7 @@ async def test_a_seed_is_passed_on_and_without_one_each_request_has_its_own() ->
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_passing_failure_is_tried_again(status: int) -> None:
+async def test_transient_failure_is_retried(status: int) -> None:
     async with serving(lambda _: web.Response(status=status, text="busy"), lambda _: result([2], {"type": "stop"})) as (
         engine,
         requests,
@@ -128,7 +128,7 @@ async def test_a_passing_failure_is_tried_again(status: int) -> None:
     assert len(requests) == 2
 
 
-async def test_a_refused_request_is_not_tried_again() -> None:
+async def test_refused_request_is_not_tried_again() -> None:
     async with serving(lambda _: web.json_response({"error": {"message": "too long"}}, status=400)) as (
         engine,
         requests,
@@ -138,7 +138,7 @@ async def test_a_refused_request_is_not_tried_again() -> None:
     assert len(requests) == 1
 
 
-async def test_a_dead_server_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_server_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "RETRIES", 2)
     async with aiohttp.ClientSession() as session:
         with pytest.raises(EngineError, match="gave no answer in 3 tries"):
@@ -155,7 +155,7 @@ async def test_logprobs_that_do_not_cover_the_tokens_are_refused() -> None:
             await ask(engine)
 
 
-async def test_an_endpoint_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endpoint_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "RETRIES", 2)
     async with serving(lambda _: web.Response(status=429, body=b"too many requests \xff")) as (engine, requests):
         with pytest.raises(EngineError, match=r"gave no answer in 3 tries: .*HTTP 429: too many requests"):
@@ -190,7 +190,7 @@ async def test_garbage_is_an_engine_error(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("logprob", ["NaN", "-Infinity"])
-async def test_a_log_prob_that_is_no_number_is_refused(logprob: str) -> None:
+async def test_log_prob_that_is_no_number_is_refused(logprob: str) -> None:
     meta = f'{{"finish_reason": {{"type": "stop"}}, "output_token_logprobs": [[{logprob}, 9, null]]}}'
     async with serving(lambda _: web.Response(text=f'{{"meta_info": {meta}}}')) as (engine, _):
         with pytest.raises(EngineError, match="a log-prob that is no number"):

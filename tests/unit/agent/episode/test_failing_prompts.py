@@ -60,7 +60,7 @@ async def attempt(tokenizer: HFTokenizer, *answers: str, task: Task = TASK, **te
          "agent.turn_reminder_template does not render: ZeroDivisionError"),
     ],
 )  # fmt: skip
-async def test_it_ends_the_episode_and_is_named(
+async def test_failed_prompt_ends_the_episode_and_is_named(
     tokenizer: HFTokenizer, templates: dict[str, str], answers: list[str], turns: int, said: str, tmp_path: Path
 ) -> None:
     episode = await attempt(tokenizer, *answers, **templates)
@@ -73,7 +73,7 @@ async def test_it_ends_the_episode_and_is_named(
     assert len(known["step_debug"]) == sum("```" in answer for answer in answers[:turns])
 
 
-async def test_prompt_that_fails_at_one_task_spares_other_episodes(tokenizer: HFTokenizer) -> None:
+async def test_prompt_that_fails_at_one_task_ends_no_other_episode(tokenizer: HFTokenizer) -> None:
     template = "{{ 1 // (task|length - 10) }}"
     assert (await attempt(tokenizer, *WORKS, instance_template=template)).exit_status == "prompt_failed"
     other = replace(TASK, problem_statement="It breaks at 7.")
@@ -81,7 +81,7 @@ async def test_prompt_that_fails_at_one_task_spares_other_episodes(tokenizer: HF
     assert (episode.exit_status, episode.turns) == ("max_steps", 4)
 
 
-async def test_a_chat_template_that_fails_at_a_task_ends_its_episode(tmp_path: Path) -> None:
+async def test_chat_template_that_fails_at_a_task_ends_its_episode(tmp_path: Path) -> None:
     picky = "{% if messages[0].content == 'no' %}\n{{ raise_exception('no system message') }}\n{% endif %}" + PLAIN
     tokenizer = HFTokenizer(make_tokenizer(tmp_path, picky))
     with pytest.raises(TokenizerError, match=r"does not render: .*no system message, in line 2: {{ raise_exception"):

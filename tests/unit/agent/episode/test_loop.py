@@ -34,7 +34,7 @@ from tests.scripted_engine import Script, block
 from .conftest import GOLD, SUBMIT, Run, Shell
 
 
-def test_a_submitted_patch_ends_the_episode(run: Run) -> None:
+def test_submitted_patch_ends_the_episode(run: Run) -> None:
     episode, script = run(block("sed -i s/41/42/ kit.py"), block(SUBMIT))
     assert (episode.exit_status, episode.patch_source) == ("submitted", "submission")
     assert episode.patch is not None
@@ -45,7 +45,7 @@ def test_a_submitted_patch_ends_the_episode(run: Run) -> None:
     assert "You have 19 turns left." in script.read[1]
 
 
-def test_what_the_engine_read_and_sampled_is_what_is_recorded(run: Run, tokenizer: HFTokenizer) -> None:
+def test_tokens_that_the_engine_read_and_sampled_are_recorded(run: Run, tokenizer: HFTokenizer) -> None:
     episode, script = run(block("cat kit.py"), block(SUBMIT))
     (segment,) = episode.segments
     whole = tokenizer.decode(segment.tokens)
@@ -68,7 +68,7 @@ def test_answer_without_exactly_one_action_uses_a_turn(run: Run, answer: str) ->
     assert [step["step_idx"] for step in episode.steps] == [1, 2]
 
 
-def test_the_sentinel_inside_a_command_or_later_output_submits_nothing(run: Run) -> None:
+def test_sentinel_inside_a_command_or_later_output_submits_nothing(run: Run) -> None:
     episode, _ = run(block("echo x; echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"), block(SUBMIT), step_limit=2)
     assert len(episode.steps) == 2
 
@@ -103,7 +103,7 @@ def test_every_kind_of_change_survives_submission(run: Run, repository: Path, ch
         ("true", {"kit.py", "note.txt"}),
     ],
 )
-def test_a_submission_chooses_the_files_of_the_patch(run: Run, command: str, names: set[str]) -> None:
+def test_submission_chooses_the_files_of_the_patch(run: Run, command: str, names: set[str]) -> None:
     submit = f"({command}) > ../patch 2>&1; echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat ../patch"
     episode, _ = run(block("sed -i s/41/42/ kit.py; echo tried > note.txt"), block(submit))
     assert (episode.exit_status, episode.patch_source) == ("submitted", "submission")
@@ -125,12 +125,12 @@ def test_at_the_step_limit_the_work_tree_is_the_patch(run: Run) -> None:
     assert episode.segments[-1].loss_mask[-1] == 1  # nothing follows the last answer
 
 
-def test_an_empty_submission_falls_back_to_nothing(run: Run) -> None:
+def test_empty_submission_falls_back_to_nothing(run: Run) -> None:
     episode, _ = run(block(SUBMIT))
     assert (episode.exit_status, episode.patch, episode.patch_source) == ("submitted", None, None)
 
 
-def test_a_timeout_is_shown_with_the_partial_output(run: Run) -> None:
+def test_timeout_is_shown_with_the_partial_output(run: Run) -> None:
     episode, script = run(block("sleep 30"), block(SUBMIT), command_timeout_seconds=0.3)
     assert "was stopped after 0.3 seconds" in script.read[1]
     assert "partial" in script.read[1]
@@ -138,7 +138,7 @@ def test_a_timeout_is_shown_with_the_partial_output(run: Run) -> None:
     assert not episode.infrastructure_error
 
 
-def test_a_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
+def test_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
     episode, script = run(failure=PodGone("Pod swesb-x-0 is gone"))
     assert episode.infrastructure_error
     assert (episode.exit_status, episode.patch) == ("infrastructure_error", None)
@@ -147,7 +147,7 @@ def test_a_lost_sandbox_ends_the_episode_and_is_never_shown(run: Run) -> None:
     assert "gone" not in json.dumps(episode.messages)
 
 
-def test_a_command_that_no_shell_can_be_given_is_an_observation(run: Run, tool_tokenizer: HFTokenizer) -> None:
+def test_command_with_a_nul_byte_gives_an_error_observation(run: Run, tool_tokenizer: HFTokenizer) -> None:
     arguments = json.dumps({"command": "printf '%s' '\ud800\0x' | od -An -c"})
     call = f'<tool_call>\n{{"name": "bash", "arguments": {arguments}}}\n</tool_call>'
     protocol = PROTOCOLS["mini-swe-agent-2-tools"]
@@ -157,14 +157,14 @@ def test_a_command_that_no_shell_can_be_given_is_an_observation(run: Run, tool_t
 
 
 @pytest.mark.parametrize("kind", [OOMKilled, StorageExceeded, StateLost, Unresponsive, FileError])
-def test_a_sandbox_that_commands_destroy_is_the_policy_s_failure(run: Run, kind: type[SandboxError]) -> None:
+def test_sandbox_that_commands_destroy_is_the_policy_s_failure(run: Run, kind: type[SandboxError]) -> None:
     episode, _ = run(block("rm -rf /"), failure=kind("the sandbox ended"))
     assert not episode.infrastructure_error
     assert (episode.exit_status, episode.error_code, episode.patch) == ("sandbox_destroyed", kind.code, None)
     assert GradedEpisode(episode).reward == 0
 
 
-def test_a_lost_engine_is_an_infrastructure_error(run: Run) -> None:
+def test_lost_engine_is_an_infrastructure_error(run: Run) -> None:
     episode, _ = run(block("ls"), EngineError("no answer"))
     assert episode.infrastructure_error
     assert episode.error_code == "engine_lost"
@@ -172,7 +172,7 @@ def test_a_lost_engine_is_an_infrastructure_error(run: Run) -> None:
     assert episode.sampled_tokens > 0
 
 
-def test_an_engine_that_serves_another_model_is_an_infrastructure_error(run: Run, tokenizer: HFTokenizer) -> None:
+def test_engine_that_serves_another_model_is_an_infrastructure_error(run: Run, tokenizer: HFTokenizer) -> None:
     class Another(Script):
         async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
             said = await super().generate(input_ids, **sampling)
@@ -195,7 +195,7 @@ def test_answers_are_clamped_to_the_context_and_then_the_episode_ends(run: Run, 
     assert not episode.infrastructure_error
 
 
-def test_an_episode_may_stop_where_turns_would_be_left_out(run: Run, tokenizer: HFTokenizer) -> None:
+def test_episode_may_stop_where_turns_would_be_left_out(run: Run, tokenizer: HFTokenizer) -> None:
     answers = [block(f"echo {number}; printf %s {'x' * 300}") for number in range(8)]
     limits = {"context_tokens": 3_600, "max_tokens_per_turn": 400}
     omitting, _ = run(*answers, **limits, step_limit=8)
@@ -218,14 +218,14 @@ def test_prompt_without_room_for_an_answer_is_too_long(run: Run) -> None:
     assert run(block(SUBMIT), context_tokens=window, max_tokens_per_turn=101)[0].exit_status == "submitted"
 
 
-def test_the_episode_timeout_ends_it_and_keeps_the_work(run: Run) -> None:
+def test_episode_timeout_ends_it_and_keeps_the_work(run: Run) -> None:
     episode, _ = run(block("sed -i s/41/42/ kit.py"), block("sleep 30"), episode_timeout_seconds=4)
     assert episode.exit_status == "episode_timeout"
     assert episode.patch_source == "git_diff_fallback"
     assert episode.timings["total"] < 15
 
 
-def test_a_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repository: Path) -> None:
+def test_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repository: Path) -> None:
     seen: list[Episode] = []
 
     async def scenario() -> None:
@@ -267,7 +267,7 @@ def verdict_told(folder: Path, episode: Episode) -> dict[str, Any] | None:
     return told
 
 
-def test_the_verdict_on_an_agent_that_left_no_patch_names_what_it_did(run: Run, tmp_path: Path) -> None:
+def test_verdict_on_an_agent_that_left_no_patch_names_what_it_did(run: Run, tmp_path: Path) -> None:
     episode, _ = run(block("echo pip download calc; git reflog; git log --all"), block(SUBMIT))
     assert (episode.exit_status, episode.patch) == ("submitted", None)
     told = verdict_told(tmp_path, episode)

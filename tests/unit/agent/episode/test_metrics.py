@@ -22,7 +22,7 @@ def test_times_of_an_episode_and_their_shares() -> None:
     assert metrics["overhead_time"] == pytest.approx(2.0)
 
 
-def test_what_was_not_measured_is_absent() -> None:
+def test_unmeasured_figures_are_absent() -> None:
     assert agent_metrics(Episode("t", "g", 0)) == {"turns": 0, "tool_calls": 0}
     ungraded = Episode("t", "g", 0, timings={"total": 1.0})
     assert not {"eval_time", "eval_time_ratio", "time_per_turn"} & agent_metrics(ungraded).keys()
@@ -39,10 +39,10 @@ def test_what_was_not_measured_is_absent() -> None:
         (["\ud800" * 12_000], True),
     ],
 )
-def test_a_model_that_ends_in_a_loop_is_found(said: list[str], loops: bool) -> None:
+def test_model_that_ends_in_a_loop_is_found(said: list[str], loops: bool) -> None:
     episode = Episode("t", "g", 0, messages=[{"role": "assistant", "content": text} for text in said])
     assert repeats_itself(episode) is loops
 
 
-def test_what_the_sandbox_prints_again_and_again_is_no_loop_of_the_model() -> None:
+def test_repeated_output_of_a_command_is_no_loop_of_the_model() -> None:
     assert not repeats_itself(Episode("t", "g", 0, messages=[{"role": "user", "content": "x" * 50_000}]))

@@ -56,7 +56,7 @@ def test_unchanged_tree_gives_no_patch(patch: str) -> None:
     assert not is_valid_patch(patch)
 
 
-def test_a_patch_begins_at_its_header_and_ends_with_a_newline() -> None:
+def test_patch_begins_at_its_header_and_ends_with_a_newline() -> None:
     assert clean_patch("warning: CRLF\n" + TEXT.rstrip("\n")) == TEXT
     assert clean_patch(TEXT) == TEXT
     assert clean_patch("nothing") == ""
@@ -67,6 +67,6 @@ def test_trailing_context_lines_survive() -> None:
     assert clean_patch(patch) == patch
 
 
-def test_a_binary_change_without_content_is_noticed() -> None:
+def test_binary_change_without_content_is_reported() -> None:
     assert is_opaque("diff --git a/i.png b/i.png\nBinary files a/i.png and b/i.png differ\n")
     assert not is_opaque(BINARY)

@@ -38,7 +38,7 @@ def test_output_from_the_limit_on_is_cut(length: int, elided: int) -> None:
     assert "<warning>" in shown
 
 
-def test_what_was_cut_in_the_sandbox_counts_as_elided() -> None:
+def test_bytes_cut_in_the_sandbox_count_as_elided() -> None:
     assert "100000000 characters elided" in observation("x" * 10_000, hidden=100_000_000)
 
 
@@ -52,7 +52,7 @@ def test_reminder(remaining: int, text: str) -> None:
     assert bool(reminder) == bool(text)
 
 
-def test_the_built_in_prompts_name_task_limits_and_submission() -> None:
+def test_built_in_prompts_name_task_limits_and_submission() -> None:
     view = TaskView("o__r-1", "o/r", "0" * 40, "1", "It breaks {{ here }}.", "image")
     text = Prompts.default().instance(view, workdir="/testbed", step_limit=7)
     assert "It breaks {{ here }}." in text
@@ -60,7 +60,7 @@ def test_the_built_in_prompts_name_task_limits_and_submission() -> None:
     assert "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached" in text
 
 
-def test_an_empty_reminder_means_none() -> None:
+def test_empty_reminder_means_none() -> None:
     assert Prompts.from_yaml(yaml.safe_dump({"agent": TEMPLATES})).reminder(5) == ""
 
 
@@ -83,16 +83,16 @@ def test_invalid_documents_are_refused(text: str) -> None:
         Prompts.from_yaml(text)
 
 
-def test_a_template_of_unknown_name_is_refused() -> None:
+def test_template_of_unknown_name_is_refused() -> None:
     with pytest.raises(PromptError, match=r"unknown agent\.observation_template; known are system_template"):
         Prompts.from_yaml(yaml.safe_dump({"agent": TEMPLATES | {"observation_template": "x"}}))
 
 
-def test_keys_of_other_readers_are_left_alone() -> None:
+def test_keys_of_other_readers_are_unchanged() -> None:
     document = {"agent": TEMPLATES | {"step_limit": 20}, "model": {"model_name": ""}}
     assert Prompts.from_yaml(yaml.safe_dump(document)).system() == "system"
 
 
-def test_a_template_that_breaks_at_run_time_is_named() -> None:
+def test_template_that_breaks_at_run_time_is_named() -> None:
     with pytest.raises(PromptError, match=r"agent\.instance_template does not render: ZeroDivisionError"):
         Prompts.from_yaml(yaml.safe_dump({"agent": TEMPLATES | {"instance_template": "{{ 1 // 0 }}"}}))

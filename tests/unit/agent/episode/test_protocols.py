@@ -54,7 +54,7 @@ def test_blocks(text: str, first: list[str], mini: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("ask", "protocol"), [(block, MINI_1), (call, MINI_2_TOOLS)])
-def test_what_a_thought_holds_is_no_action(ask: Callable[[str], str], protocol: AgentProtocol) -> None:
+def test_command_in_reasoning_is_no_action(ask: Callable[[str], str], protocol: AgentProtocol) -> None:
     thought, said = f"perhaps\n{ask('rm -r .')}\n", ask("ls")
     assert find_actions(f"<think>\n{thought}</think>\n\n{said}", protocol) == ["ls"]
     assert find_actions(f"{thought}</think>\n\n{said}", protocol) == ["ls"], "the chat template has opened it"
@@ -63,7 +63,7 @@ def test_what_a_thought_holds_is_no_action(ask: Callable[[str], str], protocol: 
     assert find_actions(f"I look.\n{ask(quoted)}", protocol) == [quoted]
 
 
-def test_the_second_version_has_its_own_fence() -> None:
+def test_second_version_has_its_own_fence() -> None:
     assert find_actions(fenced("ls") + block("pwd"), MINI_2) == ["ls"]
 
 
@@ -89,7 +89,7 @@ def test_tool_calls(text: str, commands: list[str]) -> None:
     assert find_actions(text, MINI_2_TOOLS) == commands
 
 
-def test_only_the_first_versions_know_the_early_sentinel() -> None:
+def test_only_the_first_versions_accept_the_early_sentinel() -> None:
     assert submission("MINI_SWE_AGENT_FINAL_OUTPUT\nx", MINI_1) == "x"
     assert submission("MINI_SWE_AGENT_FINAL_OUTPUT\nx", MINI_2) is None
 
@@ -104,7 +104,7 @@ def test_with_first_block_more_than_one_block_is_no_error(run: Run) -> None:
     assert "+answer = 42" in episode.patch
 
 
-def test_mini_swe_agent_2_speaks_of_its_fence(run: Run) -> None:
+def test_mini_swe_agent_2_error_names_its_fence(run: Run) -> None:
     episode, script = run(block("ls"), fenced("sed -i s/41/42/ kit.py"), fenced(SUBMIT), protocol=MINI_2)
     assert (episode.exit_status, episode.format_errors) == ("submitted", 1)
     assert "```mswea_bash_command\n" in script.read[0]
@@ -117,12 +117,12 @@ def test_three_answers_without_command_end_a_mini_swe_agent_2_episode(run: Run) 
     assert (episode.turns, episode.format_errors, len(episode.steps)) == (6, 5, 1)
 
 
-def test_the_first_version_has_no_limit_on_format_errors(run: Run) -> None:
+def test_first_version_has_no_limit_on_format_errors(run: Run) -> None:
     episode, _ = run(*["nothing"] * 9, block(SUBMIT), protocol=MINI_1)
     assert (episode.exit_status, episode.format_errors) == ("submitted", 9)
 
 
-def test_a_command_that_fails_submits_nothing_in_the_second_version(run: Run) -> None:
+def test_command_that_fails_submits_nothing_in_the_second_version(run: Run) -> None:
     failing = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; false"
     episode, _ = run(fenced(failing), fenced(SUBMIT), protocol=MINI_2)
     assert len(episode.steps) == 2
@@ -130,14 +130,14 @@ def test_a_command_that_fails_submits_nothing_in_the_second_version(run: Run) ->
     assert len(episode.steps) == 1
 
 
-def test_a_patch_in_two_steps(run: Run) -> None:
+def test_patch_in_two_steps(run: Run) -> None:
     write = "sed -i s/41/42/ kit.py && git add -A && git diff --cached > ../patch.txt"
     send = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat ../patch.txt"
     episode, _ = run(fenced(write), fenced(send), protocol=MINI_2)
     assert (episode.patch_source, episode.exit_status) == ("submission", "submitted")
 
 
-def test_the_same_command_again_and_again_ends_the_episode(run: Run) -> None:
+def test_same_command_again_and_again_ends_the_episode(run: Run) -> None:
     episode, _ = run(*[block("ls")] * 2, block("pwd"), *[block("ls")] * 5, protocol=MINI_1, repeat_limit=3)
     assert (episode.exit_status, episode.turns) == ("repeated_command", 6)
 
@@ -181,7 +181,7 @@ def test_tool_results_need_a_template_that_has_them(tmp_path: Path) -> None:
 # From a job
 
 
-def test_a_job_selects_protocol_and_limits() -> None:
+def test_job_selects_protocol_and_limits() -> None:
     spec = AgentSpec.model_validate({"protocol": "mini-swe-agent-2", "repeatLimit": 3, "headRatio": 0.5})
     protocol = agent_protocol(spec)
     assert (protocol.fence, protocol.format_error_limit, protocol.repeat_limit) == ("mswea_bash_command", 3, 3)
@@ -201,7 +201,7 @@ def test_all_protocols_of_the_api_are_known() -> None:
         assert agent_protocol(AgentSpec(protocol=name)).name == name
 
 
-def test_a_prompt_longer_than_the_window_is_one_clear_error(run: Run) -> None:
+def test_prompt_longer_than_the_window_is_one_clear_error(run: Run) -> None:
     episode, script = run(context_tokens=200, max_tokens_per_turn=100)
     assert (episode.exit_status, script.read) == ("prompt_too_long", [])
     assert episode.error is not None

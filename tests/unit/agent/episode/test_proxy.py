@@ -54,7 +54,7 @@ def port(url: str) -> int:
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
-async def test_an_outside_endpoint_is_reached_through_the_proxy(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_outside_endpoint_is_reached_through_the_proxy(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(ChatServer(scripted("Hello"), key=KEY)) as server:
         proxy = ForwardProxy({OUTSIDE: port(server.url)}, login="me:pass word")
         async with proxying(proxy), aiohttp.ClientSession() as http:
@@ -63,9 +63,7 @@ async def test_an_outside_endpoint_is_reached_through_the_proxy(variable: str, m
     assert proxy.seen == [f"POST http://{OUTSIDE}/v1/chat/completions HTTP/1.1"]
 
 
-async def test_an_encrypted_endpoint_is_reached_through_a_tunnel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_encrypted_endpoint_is_reached_through_a_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={OUTSIDE}", "-days", "1"]
     made += ["-addext", f"subjectAltName=DNS:{OUTSIDE}", "-keyout", str(key), "-out", str(certificate)]
@@ -85,7 +83,7 @@ async def test_an_encrypted_endpoint_is_reached_through_a_tunnel(
     assert proxy.seen == [f"CONNECT {OUTSIDE}:443 HTTP/1.1"], "the proxy sees neither key nor messages"
 
 
-async def test_a_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = ForwardProxy({}, login="me:right")
     async with proxying(proxy), aiohttp.ClientSession() as http:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:wrong-one@"))
@@ -127,7 +125,7 @@ async def test_engine_requests_ignore_proxy_variables(monkeypatch: pytest.Monkey
     ("no_proxy", "proxied"),
     [("", True), ("example.org", False), (".example.org,other", False), ("*", False), ("other.org", True)],
 )
-async def test_no_proxy_is_heeded(no_proxy: str, proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_is_respected(no_proxy: str, proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "proxy.corp:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
     found = await environment_proxy(f"https://{OUTSIDE}/v1")
@@ -157,5 +155,5 @@ async def test_invalid_proxy_is_reported_by_its_variable(monkeypatch: pytest.Mon
         (OUTSIDE, False),
     ],
 )
-async def test_what_counts_as_inside(host: str, inside: bool) -> None:
+async def test_hosts_inside_the_cluster_are_recognised(host: str, inside: bool) -> None:
     assert await is_inside(host) is inside

@@ -34,7 +34,7 @@ def test_failing_line_is_reported(template: str, said: str) -> None:
     assert said in fault(template, output="")
 
 
-def test_a_long_line_is_quoted_in_part() -> None:
+def test_long_line_is_quoted_in_part() -> None:
     assert len(fault("{{ nope }}" + "x" * 9_999)) < 300
 
 

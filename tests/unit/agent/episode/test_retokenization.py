@@ -60,7 +60,7 @@ def test_header_occurs_once_and_is_not_trained(make: Make, template: str) -> Non
 
 
 @pytest.mark.parametrize("template", [QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING, GLM, THINKING])
-def test_the_mask_is_the_answers_with_the_token_that_ends_them(make: Make, template: str) -> None:
+def test_mask_is_the_answers_with_the_token_that_ends_them(make: Make, template: str) -> None:
     tokenizer = make(template)
     segments = retokenize(tokenizer, conversation("ls", "kit.py", "cat kit.py", "x = 1"))
     for segment in segments:
@@ -94,7 +94,7 @@ def test_stripped_thinking_begins_a_new_segment(make: Make) -> None:
     assert texts(tokenizer, [second]) == [["<think>\nsure\n</think>\n\ncat kit.py<|im_end|>"]]
 
 
-def test_a_header_that_opens_thinking_does_not_repeat_it(make: Make) -> None:
+def test_header_that_opens_thinking_does_not_repeat_it(make: Make) -> None:
     tokenizer = make(QWEN_3_NO_THINKING)
     segments = retokenize(tokenizer, conversation("<think>\n\n</think>\n\nls"))
     assert texts(tokenizer, segments) == [["ls<|im_end|>"]]
@@ -140,7 +140,7 @@ def test_answer_beyond_the_window_is_left_out_with_all_after_it(make: Make) -> N
         ([{"role": "narrator", "content": "x"}], "message 0 has the unknown role 'narrator'"),
     ],
 )
-def test_what_is_no_conversation_is_refused(make: Make, messages: list[dict[str, str]], message: str) -> None:
+def test_messages_without_a_conversation_are_refused(make: Make, messages: list[dict[str, str]], message: str) -> None:
     with pytest.raises(RetokenizationError, match=message):
         retokenize(make(QWEN_2_5), messages)
 

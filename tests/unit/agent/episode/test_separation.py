@@ -128,9 +128,7 @@ def test_tests_of_the_image_are_removed_before_the_first_command(tmp_path: Path,
     assert [told.partition(" ")[0] for told in shell.told[1:3]] == ["set", "ls"], "the baseline is taken in between"
 
 
-def test_a_sandbox_lost_before_the_first_command_is_the_infrastructure_s(
-    tmp_path: Path, tokenizer: HFTokenizer
-) -> None:
+def test_sandbox_lost_before_the_first_command_is_the_infrastructure_s(tmp_path: Path, tokenizer: HFTokenizer) -> None:
     class Lost(Recorder):
         async def run(self, command: str, **_: object) -> CommandResult:
             raise OOMKilled("the sandbox ended")
@@ -164,7 +162,7 @@ def test_hidden_paths_are_gone_and_others_stay(tmp_path: Path, scrub: Callable[[
     assert [path.name for path in tmp_path.iterdir()] == ["kept.py"]
 
 
-def test_what_cannot_be_hidden_is_an_infrastructure_failure(scrub: Callable[[list[str]], None]) -> None:
+def test_tests_that_cannot_be_removed_are_an_infrastructure_failure(scrub: Callable[[list[str]], None]) -> None:
     with pytest.raises(ScrubTestsFailed, match="tests in the image cannot be removed") as caught:
         scrub(["/proc/version"])
     assert not caught.value.by_commands

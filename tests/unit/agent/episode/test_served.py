@@ -64,7 +64,7 @@ async def test_retry_after_of_servers_is_read(answers: Mapping[str, Any], found:
 @pytest.mark.parametrize(
     "model", ["policy", "Policy", "/models/Qwen3-8B", "Qwen/Qwen3-8B", "qwen3-8b", "/mnt/other/Qwen3-8B/"]
 )
-async def test_a_name_or_a_path_of_the_served_model_is_taken(model: str, tmp_path: Path) -> None:
+async def test_name_or_path_of_the_served_model_is_accepted(model: str, tmp_path: Path) -> None:
     async with serving({"/model_info": INFO}) as url, aiohttp.ClientSession() as http:
         assert await accepted(url, http, model, tmp_path)
 

@@ -23,7 +23,7 @@ def rendered(tokenizer: HFTokenizer, messages: list[dict[str, str]]) -> list[int
     return ids
 
 
-def test_the_prompt_is_the_templates_own_encoding(tokenizer: HFTokenizer) -> None:
+def test_prompt_is_the_templates_own_encoding(tokenizer: HFTokenizer) -> None:
     assert tokenizer.prompt(MESSAGES) == rendered(tokenizer, MESSAGES)
 
 
@@ -53,7 +53,7 @@ def test_sampled_ids_are_kept_as_they_are_even_where_encoding_would_differ(token
     assert segment.answers == [(0, start, start + 9)]
 
 
-def test_an_answer_cut_for_length_is_closed_without_loss(tokenizer: HFTokenizer) -> None:
+def test_answer_cut_for_length_is_closed_without_loss(tokenizer: HFTokenizer) -> None:
     transcript = Transcript(tokenizer, MESSAGES, AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     ids = tokenizer.encode("ls")
     transcript.answer(Generation(ids, [-1.0] * len(ids), "length"))
@@ -64,7 +64,7 @@ def test_an_answer_cut_for_length_is_closed_without_loss(tokenizer: HFTokenizer)
     assert transcript.segments[0].loss_mask[-len(after) - 1 :] == [*[0] * len(after), 1]
 
 
-def test_an_observation_counts_only_once_it_is_read(tokenizer: HFTokenizer) -> None:
+def test_observation_counts_only_after_the_model_read_it(tokenizer: HFTokenizer) -> None:
     transcript = Transcript(tokenizer, MESSAGES, AgentSpec(context_tokens=10_000, max_tokens_per_turn=100))
     transcript.answer(Generation([tokenizer.turn_end_id], [-1.0], "stop"))
     before = len(transcript.segments[0].tokens)
@@ -84,11 +84,11 @@ def test_control_tokens_in_content_are_text(tokenizer: HFTokenizer, text: str) -
 
 
 @pytest.mark.parametrize("text", ["", "\ud800", "\x00\x01", "😀" * 10, b"\xff\xfe".decode("utf-8", "surrogateescape")])
-def test_odd_text_stays_inside_the_vocabulary(tokenizer: HFTokenizer, text: str) -> None:
+def test_unusual_text_stays_in_the_vocabulary(tokenizer: HFTokenizer, text: str) -> None:
     assert all(0 <= index < tokenizer.vocab_size for index in tokenizer.delta(text))
 
 
-def test_a_thinking_template_gives_its_header_and_no_block_for_earlier_turns(tmp_path: Path) -> None:
+def test_thinking_template_gives_its_header_and_no_block_for_earlier_turns(tmp_path: Path) -> None:
     thinking = HFTokenizer(make_tokenizer(tmp_path, THINKING))
     header = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
     assert thinking.decode(thinking.delta("out")) == f"\n<|im_start|>user\nout<|im_end|>\n{header}"
@@ -110,7 +110,7 @@ def test_ids_outside_the_models_vocabulary_are_refused(tmp_path: Path) -> None:
         ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "close an answer with a control token"),
     ],
 )
-def test_a_template_that_cannot_carry_a_conversation_is_refused(
+def test_template_that_cannot_carry_a_conversation_is_refused(
     tmp_path: Path, template: str | None, message: str
 ) -> None:
     make_tokenizer(tmp_path, template)
@@ -127,24 +127,24 @@ def test_a_template_that_cannot_carry_a_conversation_is_refused(
     ],
 )
 @pytest.mark.parametrize("content", ["{", "[]", "3"])
-def test_a_damaged_file_of_the_tokenizer_is_named(tmp_path: Path, file: str, message: str, content: str) -> None:
+def test_damaged_file_of_the_tokenizer_is_named(tmp_path: Path, file: str, message: str, content: str) -> None:
     make_tokenizer(tmp_path, PLAIN)
     (tmp_path / file).write_text(content)
     with pytest.raises(TokenizerError, match=message):
         HFTokenizer(tmp_path)
 
 
-def test_the_vocabulary_of_a_model_with_several_parts_is_that_of_its_text(tmp_path: Path) -> None:
+def test_vocabulary_of_a_model_with_several_parts_is_that_of_its_text(tmp_path: Path) -> None:
     make_tokenizer(tmp_path, PLAIN)
     (tmp_path / "config.json").write_text(json.dumps({"text_config": {"vocab_size": 512}, "model_type": "qwen3"}))
     assert HFTokenizer(tmp_path).vocab_size == 512
 
 
-def test_a_chat_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_chat_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"/nowhere cannot be read: .*; check agent\.chatTemplate"):
         agent_tokenizer(AgentSpec(chat_template="/nowhere"), make_tokenizer(tmp_path, PLAIN))
 
 
-def test_a_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
+def test_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="no tokenizer at"):
         HFTokenizer(tmp_path)

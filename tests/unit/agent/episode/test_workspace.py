@@ -42,14 +42,14 @@ async def test_no_command_pages_or_draws() -> None:
         assert asked["cwd"] == "/testbed"
 
 
-async def test_a_diff_that_does_not_end_is_no_patch_and_no_error() -> None:
+async def test_diff_that_does_not_end_is_no_patch_and_no_error() -> None:
     sandbox = Sandbox(result(PATCH, 137, timed_out=True))
     patch = await Workspace(sandbox, AgentSpec(), "/testbed").baseline.patch()
     assert patch == Patch("", ("every change: git did not end in time",))
     assert sandbox.asked[0]["timeout"] == 60
 
 
-async def test_a_diff_without_its_end_is_no_patch() -> None:
+async def test_diff_without_its_end_is_no_patch() -> None:
     cut = CommandResult("c", 0, PATCH, b"", len(PATCH) + 1, 0, False, 0.1)
     patch = await Workspace(Sandbox(cut), AgentSpec(), "/testbed").baseline.patch()
     assert patch.text == "" and "more than 8388608" in patch.left_out[0]

@@ -58,7 +58,7 @@ async def test_refused_key_starts_no_sample(
     assert "refuses the API key" in line and KEY not in line
 
 
-async def test_a_folder_holds_results_of_one_model_and_one_api(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_folder_holds_results_of_one_model_and_one_api(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tasks.parent / "out"
     sample_options: dict[str, Any] = {"agent": "builtin", "api": "chat-completions", "model": "policy-6b"}
     fill(output, SOLVED)
@@ -74,7 +74,7 @@ def chat_file(url: str, **endpoint: Any) -> EvaluationFile:
     return file.model_copy(update={"engine": url, "tokenizer": None})
 
 
-async def test_a_share_asks_with_the_key_of_its_secret(tasks: Path, tmp_path: Path) -> None:
+async def test_shard_sends_the_key_of_its_secret(tasks: Path, tmp_path: Path) -> None:
     folders = ShardFolders(tasks=tasks, output=tmp_path / "output")
     async with serving(ChatServer(scripted("OK"), key=KEY)) as server:
         file = chat_file(server.url, apiKeySecret={"name": "api", "key": "token"})
@@ -87,7 +87,7 @@ async def test_a_share_asks_with_the_key_of_its_secret(tasks: Path, tmp_path: Pa
     assert len(server.asked) == 1
 
 
-async def test_a_share_that_is_refused_begins_no_folder(tasks: Path, tmp_path: Path) -> None:
+async def test_refused_shard_creates_no_folder(tasks: Path, tmp_path: Path) -> None:
     folders = ShardFolders(tasks=tasks, output=tmp_path / "output")
     async with serving(ChatServer(scripted("OK"), models=["policy-6b"])) as server:
         shard = Shard(chat_file(server.url), 0, folders)
@@ -97,7 +97,7 @@ async def test_a_share_that_is_refused_begins_no_folder(tasks: Path, tmp_path: P
     assert SampleRecords(tmp_path).all == []
 
 
-def test_the_key_is_read_where_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_read_where_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWERL_API_KEY", f"{KEY}\n")
     named = chat_file("http://api/v1", apiKeySecret={"name": "api", "key": "token"})
     assert (_api_key(named), _api_key(chat_file("http://api/v1")), _api_key(evaluation_file())) == (KEY, None, None)

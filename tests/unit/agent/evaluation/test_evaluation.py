@@ -77,7 +77,7 @@ def evaluation(folder: Path, count: int) -> Evaluation:
     return Evaluation(tasks(count), NOTHING, EvaluationSettings(workers=1), SampleRecords(folder), folder)
 
 
-async def test_one_that_is_finished_makes_no_attempt(tmp_path: Path, runner: Any) -> None:
+async def test_finished_sample_is_not_repeated(tmp_path: Path, runner: Any) -> None:
     records = SampleRecords(tmp_path)
     records.add(
         SampleRecord(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
@@ -122,7 +122,7 @@ async def test_conclusions_that_cannot_be_written_leave_those_before_whole(tmp_p
     assert json.loads((tmp_path / "summary.json").read_text())["samples"] == 2
 
 
-async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Path, runner: Any) -> None:
+async def test_image_that_cannot_be_pulled_fails_only_its_own_episode(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), ImagePullFailed("no such image: x:1"), solved()])
     work = evaluation(tmp_path, 3)
     await work.run(runner)
@@ -132,7 +132,7 @@ async def test_an_image_that_cannot_be_pulled_costs_its_own_attempt(tmp_path: Pa
     assert all(found[name].resolved for name in ("a__a-0", "a__a-2"))
 
 
-async def test_unreachable_endpoint_ends_it_with_a_message_and_keeps_results(tmp_path: Path, runner: Any) -> None:
+async def test_unreachable_endpoint_ends_the_evaluation_and_keeps_results(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), *(lost() for _ in range(40))])
     with pytest.raises(
         EvaluationAborted, match=r"ended the last 20 samples; the last error: EngineError: .*HTTP 429: busy"
@@ -147,7 +147,7 @@ async def test_unreachable_endpoint_ends_it_with_a_message_and_keeps_results(tmp
     assert again.left == []
 
 
-async def test_a_lease_that_is_lost_ends_it_at_once(tmp_path: Path, runner: Any) -> None:
+async def test_lost_lease_ends_the_evaluation_at_once(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), LeaseLost("Lease n/l was lost: it was deleted"), solved()])
     runner.lost.set_exception(LeaseLost("Lease n/l was lost: it was deleted"))
     with pytest.raises(LeaseLost, match="it was deleted"):
@@ -155,7 +155,7 @@ async def test_a_lease_that_is_lost_ends_it_at_once(tmp_path: Path, runner: Any)
     assert [record.resolved for record in SampleRecords(tmp_path).all] == [True], "what is known stays"
 
 
-async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_path: Path, runner: Any) -> None:
+async def test_task_whose_prompt_does_not_render_fails_only_its_own_episode(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), unprompted(), solved()])
     work = evaluation(tmp_path, 3)
     await work.run(runner)
@@ -170,7 +170,9 @@ async def test_a_task_whose_prompt_does_not_render_costs_its_own_attempt(tmp_pat
     assert again.left == []
 
 
-async def test_prompts_that_never_render_end_it_by_line_and_keep_results(tmp_path: Path, runner: Any) -> None:
+async def test_prompts_that_never_render_end_the_evaluation_by_line_and_keep_results(
+    tmp_path: Path, runner: Any
+) -> None:
     runner.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
     with pytest.raises(PromptError, match=r"ended the last 20 samples, the last at a__a-20: agent\.instance_.*line 2"):
         await evaluation(tmp_path, 40).run(runner)
@@ -178,14 +180,14 @@ async def test_prompts_that_never_render_end_it_by_line_and_keep_results(tmp_pat
     assert [record.resolved for record in known if record.valid] == [True] and len(known) == 21
 
 
-async def test_few_attempts_that_all_lack_a_prompt_are_no_result(tmp_path: Path, runner: Any) -> None:
+async def test_few_samples_that_all_lack_a_prompt_are_no_result(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([unprompted(), unprompted()])
     await evaluation(tmp_path, 2).run(runner)
     with pytest.raises(PromptError, match=r"ended all 2 samples, the last at a__a-1: agent\.instance_template"):
         check_prompts(SampleRecords(tmp_path))
 
 
-async def test_full_disk_ends_it_with_one_error_and_keeps_results(tmp_path: Path, runner: Any) -> None:
+async def test_full_disk_ends_the_evaluation_with_one_error_and_keeps_results(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), solved(), solved()])
     await evaluation(tmp_path, 1).run(runner)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}

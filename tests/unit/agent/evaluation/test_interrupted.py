@@ -97,7 +97,7 @@ async def cancelled_at(folder: Path, place: int) -> int:
     return waiting.waits
 
 
-async def test_cancelled_sample_leaves_its_episode_once_and_can_be_repeated(
+async def test_cancelled_sample_writes_its_episode_once_and_can_be_repeated(
     tmp_path: Path,
 ) -> None:
     waits = await cancelled_at(tmp_path / "undisturbed", FAR)
@@ -120,7 +120,7 @@ async def test_cancelled_sample_leaves_its_episode_once_and_can_be_repeated(
     assert {("cancelled", True, None), ("submitted", True, None), ("submitted", False, 1)} == set(endings)
 
 
-async def test_an_episode_that_raises_ends_it_and_leaves_its_artifacts(tmp_path: Path) -> None:
+async def test_raised_error_ends_the_sample_and_leaves_artifacts(tmp_path: Path) -> None:
     agent = Scripted()
     agent.fault = ZeroDivisionError("oh")
     with pytest.raises(ZeroDivisionError):
@@ -129,7 +129,7 @@ async def test_an_episode_that_raises_ends_it_and_leaves_its_artifacts(tmp_path:
     assert (meta["turns"], meta["interrupted"], SampleRecords(tmp_path).all) == (3, True, [])
 
 
-async def test_an_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts(tmp_path: Path) -> None:
+async def test_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts(tmp_path: Path) -> None:
     place = FakeSampleRunner()
     place.fault = GradingError("no permission")
     with pytest.raises(GradingError):
@@ -148,7 +148,7 @@ async def test_verdict_lost_to_the_api_server_loses_the_sample_but_not_its_artif
     assert [meta["interrupted"] for meta in left(tmp_path)] == [True]
 
 
-async def test_a_sandbox_that_cannot_be_removed_costs_no_attempt(
+async def test_sandbox_that_cannot_be_removed_fails_no_episode(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = FakeSampleRunner()

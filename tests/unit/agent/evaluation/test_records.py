@@ -26,14 +26,14 @@ def test_records_are_read_back(tmp_path: Path) -> None:
     assert [again.settled(record.sample_id) for record in (GOOD, BAD, LOST)] == [True, True, False]
 
 
-def test_the_last_record_of_an_attempt_counts(tmp_path: Path) -> None:
+def test_last_record_of_a_sample_counts(tmp_path: Path) -> None:
     records = SampleRecords(tmp_path)
     records.add(LOST)
     records.add(replace(LOST, valid=True, resolved=True))
     assert [record.resolved for record in SampleRecords(tmp_path).all] == [True]
 
 
-def test_a_line_that_a_crash_cut_short_is_dropped_and_written_over(tmp_path: Path) -> None:
+def test_line_that_a_crash_cut_short_is_dropped_and_written_over(tmp_path: Path) -> None:
     SampleRecords(tmp_path).add(GOOD)
     path = tmp_path / "results.jsonl"
     path.write_bytes(path.read_bytes() + b'{"instance_id": "a__a')
@@ -59,12 +59,12 @@ def test_pass_at_k_is_the_unbiased_estimate() -> None:
     assert pass_at_k(4, 3, 2) == 1.0
 
 
-def test_an_interval_is_wide_for_few_tasks_and_never_of_no_width() -> None:
+def test_interval_is_wide_for_few_tasks_and_never_of_no_width() -> None:
     assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert wilson(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
 
 
-def test_what_infrastructure_ended_enters_no_rate() -> None:
+def test_sample_ended_by_infrastructure_is_in_no_rate() -> None:
     summary = summarise([GOOD, BAD, LOST], model="m", data="d", arguments={})
     assert (summary["total"], summary["samples"], summary["resolved"], summary["errors"]) == (2, 3, 1, 1)
     assert summary["resolve_rate"] == 0.5
@@ -104,7 +104,7 @@ def test_predictions_use_the_first_valid_sample(tmp_path: Path) -> None:
     assert predictions(tmp_path, [lost, kept], "m") == {"a__a-1": found["a__a-1"]}
 
 
-def test_shards_are_merged_and_an_attempt_made_twice_is_an_error(tmp_path: Path) -> None:
+def test_shards_are_merged_and_a_duplicate_sample_is_an_error(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     SampleRecords(one).add(GOOD)
     SampleRecords(two).add(replace(LOST, valid=True))
@@ -115,7 +115,7 @@ def test_shards_are_merged_and_an_attempt_made_twice_is_an_error(tmp_path: Path)
         merge(tmp_path / "none", [tmp_path / "missing"])
 
 
-def test_a_merge_may_be_repeated_and_follows_shards_that_went_on(tmp_path: Path) -> None:
+def test_merge_may_be_repeated_and_follows_shards_that_went_on(tmp_path: Path) -> None:
     one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
     SampleRecords(one).add(GOOD)
     SampleRecords(two).add(LOST)
@@ -159,7 +159,7 @@ def test_killed_merge_is_atomic_and_repeatable(tmp_path: Path) -> None:
     assert [record.sample_id for record in SampleRecords(whole).all] == [GOOD.sample_id, BAD.sample_id]
 
 
-def test_the_file_is_the_format_people_know(tmp_path: Path) -> None:
+def test_file_has_the_common_format(tmp_path: Path) -> None:
     SampleRecords(tmp_path).add(GOOD)
     row = json.loads((tmp_path / "results.jsonl").read_text())
     wanted = {"instance_id", "resolved", "exit_status", "patch_source", "n_steps", "error", "elapsed", "run_dir"}

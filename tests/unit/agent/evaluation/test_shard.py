@@ -86,7 +86,7 @@ def fill(folder: Path, *records: SampleRecord) -> Path:
     return folder
 
 
-def test_redoing_all_happens_once_however_often_the_run_is_started(tmp_path: Path) -> None:
+def test_redo_of_all_happens_once_per_request(tmp_path: Path) -> None:
     fill(tmp_path, SOLVED, FAILED)
     write_settings(tmp_path, {"model": "old"})
     set_results_aside(tmp_path, "run-2", "all")
@@ -109,7 +109,7 @@ def test_redo_of_unresolved_keeps_resolved_samples(tmp_path: Path) -> None:
     assert found(tmp_path) == ["a__a-1", "b__b-1"]
 
 
-def test_first_run_of_a_folder_redoes_nothing(tmp_path: Path) -> None:
+def test_first_run_of_a_folder_repeats_nothing(tmp_path: Path) -> None:
     set_results_aside(tmp_path, "run-1", "all")
     fill(tmp_path, SOLVED)
     set_results_aside(tmp_path, "run-1", "all")
@@ -146,7 +146,7 @@ def test_shards_are_merged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFi
     assert found(tmp_path / "whole") == ["a__a-1", "b__b-1"]
 
 
-def test_shares_made_in_different_ways_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shards_with_different_settings_are_not_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shards = [shard_folder_of(tmp_path / "a", SOLVED, 0.0), shard_folder_of(tmp_path / "b", FAILED, 1.0)]
     assert main(["eval", "merge", str(tmp_path / "whole"), *shards]) == 2
     assert "holds results of sample_options {'temperature': 1.0}, not {'temperature': 0.0}" in capsys.readouterr().err
@@ -183,7 +183,7 @@ def test_shards_leave_out_what_is_in_quarantine_beside_the_tasks(
     assert caplog.messages == [f"1 of 4 tasks at {tmp_path} are in quarantine: owner__repo-1"]
 
 
-def test_the_artifacts_of_a_shard_name_model_address_and_limits_and_no_key() -> None:
+def test_artifacts_of_a_shard_name_model_address_and_limits_and_no_key() -> None:
     file = evaluation_file(agent={"stepLimit": 7, "maxTokensPerTurn": 99})
     file = file.model_copy(update={"engine": "https://user:secret@host:8/v1?key=secret"})
     assert _evaluation_settings(file).metadata == {
@@ -220,7 +220,7 @@ async def test_merge_is_repeatable_and_reports_the_total(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("agent", [{}, {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}])
-async def test_a_share_without_tasks_is_no_obstacle(agent: Mapping[str, Any], tmp_path: Path) -> None:
+async def test_shard_without_tasks_is_accepted(agent: Mapping[str, Any], tmp_path: Path) -> None:
     folders = ShardFolders(tasks=tmp_path / "tasks", output=tmp_path / "output")
     (folders.tasks).mkdir()
     (folders.tasks / "rows.jsonl").write_text(json.dumps(swebench("owner__repo-1")))
@@ -245,7 +245,7 @@ async def test_merge_without_prompts_is_reported_after_the_files_are_written(tmp
     assert maps.progress("nightly.eval-merge")["errors"] == 2
 
 
-async def test_a_shard_that_never_began_is_named(tmp_path: Path) -> None:
+async def test_shard_that_never_started_is_named(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="shard-0-of-2 has no results"):
         await merge_shards(Maps(), evaluation_file(), ShardFolders(output=tmp_path))  # type: ignore[arg-type]
 
@@ -265,14 +265,14 @@ def test_results_of_other_tasks_do_not_count(tmp_path: Path) -> None:
     assert progress_of(records, {"b__b-1"}, 4).resolved == 0
 
 
-def test_a_file_that_describes_no_evaluation_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_describes_no_evaluation_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text('{"name": "x"}')
     assert main(["eval", "job", "--config", str(path), "--merge"]) == 2
     assert "describes no evaluation" in capsys.readouterr().err
 
 
-def test_a_share_of_another_division_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shard_of_another_shard_count_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text(evaluation_file().model_dump_json(by_alias=True, exclude_none=True))
     assert EvaluationFile.read(path) == evaluation_file()

@@ -27,7 +27,7 @@ sys.exit(cli.main([]))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_what_runs_is_ended_in_order(number: signal.Signals, code: int) -> None:
+def test_running_work_is_ended_in_order(number: signal.Signals, code: int) -> None:
     program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
     assert program.stdout is not None and program.stdout.readline() == "begun\n"
     program.send_signal(number)

@@ -40,7 +40,7 @@ def result(call_id: str, content: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, "cache_control": {"type": "ephemeral"}}
 
 
-async def test_a_message_has_text_reason_and_usage(opened: Open) -> None:
+async def test_message_has_text_reason_and_usage(opened: Open) -> None:
     async with opened("Hello.") as episode, client(episode) as messages:
         got = await messages.create(model="policy", max_tokens=99, messages=[user("Hi")], system="Be terse.")
     (segment,) = episode.recording.segments
@@ -51,7 +51,7 @@ async def test_a_message_has_text_reason_and_usage(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools: HFTokenizer, stream: bool) -> None:
+async def test_conversation_with_tools_is_one_segment(opened: Open, with_tools: HFTokenizer, stream: bool) -> None:
     answers = [f"<think>hm</think>So:\n{CALL}\n{CALL}", f"<think>ah</think>\n{CALL}", "Done."]
     conversation: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "Fix it."}]}]
     async with opened(*answers, tokenizer=with_tools) as episode, client(episode) as messages:
@@ -85,7 +85,7 @@ async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools
 
 @pytest.mark.parametrize("template", [THINKING, QWEN_2_5, QWEN_3, GLM])
 @pytest.mark.parametrize("keep", [True, False])
-async def test_thoughts_may_come_back_or_not(opened: Open, template: str, keep: bool) -> None:
+async def test_reasoning_may_be_sent_back_or_not(opened: Open, template: str, keep: bool) -> None:
     opens = template == THINKING
     first = "hm</think>one" if opens else "<think>hm</think>one"
     async with opened(first, "two", template=template) as episode, client(episode) as messages:
@@ -98,7 +98,7 @@ async def test_thoughts_may_come_back_or_not(opened: Open, template: str, keep: 
     check(episode.recording, 2)
 
 
-async def test_a_stop_sequence_and_the_longest_answer_are_the_reasons(opened: Open) -> None:
+async def test_stop_sequence_and_the_longest_answer_are_the_reasons(opened: Open) -> None:
     async with opened("yes END and", "word " * 50) as episode, client(episode) as messages:
         ask = {"model": "m", "messages": [user("Hi")]}
         stopped = await messages.create(max_tokens=99, stop_sequences=["END"], **ask)
@@ -115,7 +115,7 @@ async def test_tokens_are_counted_without_a_step(opened: Open) -> None:
     assert episode.recording.answers == 1
 
 
-async def test_what_claude_code_sends_is_taken(opened: Open, with_tools: HFTokenizer) -> None:
+async def test_requests_of_claude_code_are_accepted(opened: Open, with_tools: HFTokenizer) -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
     more = {
         "metadata": {"user_id": "u"}, "thinking": {"type": "enabled", "budget_tokens": 1024}, "temperature": 1,
@@ -146,7 +146,7 @@ async def test_what_claude_code_sends_is_taken(opened: Open, with_tools: HFToken
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
     ],
 )
-async def test_what_is_not_supported_is_refused_by_name(opened: Open, fields: dict[str, Any], named: str) -> None:
+async def test_unsupported_field_is_refused_by_name(opened: Open, fields: dict[str, Any], named: str) -> None:
     async with opened("never") as episode, client(episode) as messages:
         with pytest.raises(anthropic.BadRequestError) as caught:
             await messages.create(**{"model": "m", "max_tokens": 9, "messages": [user("x")], **fields})
@@ -155,14 +155,14 @@ async def test_what_is_not_supported_is_refused_by_name(opened: Open, fields: di
     assert not episode.recording.segments
 
 
-async def test_a_full_window_is_said_in_the_words_that_clients_know(opened: Open) -> None:
+async def test_full_window_error_has_the_code_of_the_clients(opened: Open) -> None:
     async with opened("one", context_tokens=200) as episode, client(episode) as messages:
         with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
             await messages.create(model="m", max_tokens=9, messages=[user("long " * 300)])
         assert episode.recording.refused == "prompt_too_long"
 
 
-async def test_the_key_may_be_in_either_header(opened: Open) -> None:
+async def test_key_may_be_in_either_header(opened: Open) -> None:
     ask: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [user("Hi")]}
     async with opened("one", "two") as episode:
         for option in ("api_key", "auth_token"):
@@ -176,7 +176,7 @@ async def test_the_key_may_be_in_either_header(opened: Open) -> None:
     assert episode.recording.answers == 2
 
 
-async def test_a_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
     async with opened(EngineError("gone"), kind=Held) as episode, client(episode) as messages:
         assert isinstance(episode.engine, Held)

@@ -13,7 +13,7 @@ from .conftest import TOOL, Open, system, told, user
 CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
 
 
-async def test_an_answer_has_its_text_reason_usage_and_weights(opened: Open) -> None:
+async def test_answer_has_its_text_reason_usage_and_weights(opened: Open) -> None:
     async with opened("Hello.") as episode:
         got = await episode.say(system("Be terse."), user("Hi"))
     (segment,) = episode.recording.segments
@@ -56,7 +56,7 @@ async def test_tool_calls_are_answered_as_calls_and_streamed(opened: Open, with_
         f"<think>perhaps {CALL}</think>No.",
     ],
 )
-async def test_a_malformed_call_stays_content(opened: Open, with_tools: HFTokenizer, text: str) -> None:
+async def test_malformed_call_stays_content(opened: Open, with_tools: HFTokenizer, text: str) -> None:
     async with opened(text, tokenizer=with_tools) as episode:
         got = await episode.say(user("List."), tools=[TOOL])
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == (text, "stop")
@@ -105,15 +105,13 @@ async def test_log_probs_are_given_for_each_token_of_the_text(opened: Open) -> N
 @pytest.mark.parametrize(
     ("options", "most"), [({}, 50), ({"max_tokens": 7}, 7), ({"max_completion_tokens": 9, "max_tokens": 60}, 9)]
 )
-async def test_an_answer_is_as_long_as_client_and_episode_allow(
-    opened: Open, options: dict[str, int], most: int
-) -> None:
+async def test_answer_is_as_long_as_client_and_episode_allow(opened: Open, options: dict[str, int], most: int) -> None:
     async with opened("word " * 100, max_tokens_per_turn=50) as episode:
         got = await episode.say(user("Hi"), **options)
     assert (got.choices[0].finish_reason, got.usage.completion_tokens) == ("length", most)
 
 
-async def test_the_gateways_own_url_takes_the_key_as_api_key(opened: Open) -> None:
+async def test_gateways_own_url_takes_the_key_as_api_key(opened: Open) -> None:
     async with opened("Hello.") as episode:
         client = episode.client.with_options(base_url=f"{episode.gateway.url}/v1")
         assert [model.id async for model in client.models.list()] == ["policy"]
@@ -145,7 +143,7 @@ IMAGE = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"u
         ({"tools": [TOOL]}, "tools", "shows the tools"),
     ],
 )
-async def test_what_is_not_supported_is_refused_by_name(
+async def test_unsupported_field_is_refused_by_name(
     opened: Open, options: dict[str, object], param: str, message: str
 ) -> None:
     async with opened("never") as episode:

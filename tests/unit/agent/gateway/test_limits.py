@@ -38,14 +38,14 @@ async def test_request_beyond_the_window_is_refused_and_a_shorter_one_accepted(o
     check(episode.recording, 1)
 
 
-async def test_an_answer_gets_what_is_left_of_the_window(opened: Open) -> None:
+async def test_answer_gets_what_is_left_of_the_window(opened: Open) -> None:
     async with opened("word " * 100, context_tokens=100) as episode:
         got = await episode.say(user("Hi"))
     assert got.choices[0].finish_reason == "length"
     assert got.usage.total_tokens == 100
 
 
-async def test_the_episodes_time_ends_the_request_under_way(opened: Open) -> None:
+async def test_episodes_time_ends_the_request_under_way(opened: Open) -> None:
     async with opened("late", kind=Held, episode_timeout_seconds=0.2) as episode:
         for _ in range(2):
             with pytest.raises(openai.NotFoundError) as caught:
@@ -63,7 +63,7 @@ async def test_lost_engine_is_reported_as_one(opened: Open) -> None:
         assert str(episode.recording.lost.result()) == "gone"
 
 
-async def test_an_engine_that_serves_another_model_is_lost(opened: Open) -> None:
+async def test_engine_that_serves_another_model_is_lost(opened: Open) -> None:
     class Another(Script):
         async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
             said = await super().generate(input_ids, **sampling)
@@ -89,7 +89,7 @@ async def test_closed_episode_refuses_running_and_new_requests(opened: Open) -> 
     assert episode.recording.segments == []
 
 
-async def test_an_endpoint_ends_with_its_episode(opened: Open) -> None:
+async def test_endpoint_ends_with_its_episode(opened: Open) -> None:
     async with opened("one") as episode:
         episode.gateway._episodes.clear()
         with pytest.raises(openai.NotFoundError):
@@ -112,7 +112,7 @@ async def test_disconnected_client_loses_no_result(opened: Open, stream: bool) -
     check(episode.recording, 1)
 
 
-async def test_the_temperature_is_the_episodes_unless_the_request_names_one(opened: Open) -> None:
+async def test_temperature_is_the_episodes_unless_the_request_names_one(opened: Open) -> None:
     asked: list[float] = []
 
     class Noting(Held):

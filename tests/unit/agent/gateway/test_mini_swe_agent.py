@@ -105,9 +105,7 @@ async def test_tool_protocol_allows_reasoning_and_several_calls(attempt: Episode
     assert len(episode.segments) == 1
 
 
-async def test_an_episode_is_one_training_sequence(
-    attempt: Episodes, plain: HFTokenizer, with_tools: HFTokenizer
-) -> None:
+async def test_episode_is_one_training_sequence(attempt: Episodes, plain: HFTokenizer, with_tools: HFTokenizer) -> None:
     texts = ["cat kit.py; exit 3", "head -c 30000 /dev/zero | tr '\\0' x", FIX, *SUBMIT]
     episodes = [
         await attempt(plain, *map(block, texts)),
@@ -122,7 +120,9 @@ async def test_an_episode_is_one_training_sequence(
     assert sum(counts) / len(counts) <= 1.2
 
 
-async def test_answers_without_a_command_end_it_and_become_branches(attempt: Episodes, plain: HFTokenizer) -> None:
+async def test_answers_without_a_command_end_the_episode_and_become_branches(
+    attempt: Episodes, plain: HFTokenizer
+) -> None:
     episode = await attempt(plain, *["no command"] * 3)
     assert (episode.exit_status, episode.format_errors, episode.turns) == ("repeated_format_errors", 3, 3)
     assert [len(segment.answers) for segment in episode.segments] == [1, 1, 1]
@@ -142,7 +142,7 @@ async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt
         ("model.format_error_template", "{% if error %}\n{{ nope }}{% endif %}", "UndefinedError", 1),
     ],
 )
-async def test_template_that_does_not_render_ends_it_by_name(
+async def test_template_that_does_not_render_ends_the_episode_by_name(
     attempt: Episodes, plain: HFTokenizer, template: str, text: str, said: str, turns: int
 ) -> None:
     section, name = template.split(".")
@@ -157,7 +157,7 @@ async def test_template_that_does_not_render_ends_it_by_name(
 
 
 @pytest.mark.parametrize(("context", "status"), [(3000, "prompt_too_long"), (9000, "context_overflow")])
-async def test_a_full_window_ends_it(attempt: Episodes, plain: HFTokenizer, context: int, status: str) -> None:
+async def test_full_window_ends_the_episode(attempt: Episodes, plain: HFTokenizer, context: int, status: str) -> None:
     episode = await attempt(
         plain, *[block("cat kit.py; head -c 3000 /dev/zero | tr '\\0' x")] * 9, context_tokens=context
     )
@@ -165,21 +165,21 @@ async def test_a_full_window_ends_it(attempt: Episodes, plain: HFTokenizer, cont
     assert bool(episode.error) == (status == "prompt_too_long")
 
 
-async def test_a_lost_engine_is_an_infrastructure_error(attempt: Episodes, plain: HFTokenizer) -> None:
+async def test_lost_engine_is_an_infrastructure_error(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, block("ls"), EngineError("gone"))
     assert (episode.exit_status, episode.infrastructure_error) == ("infrastructure_error", True)
     assert episode.error == "EngineError: gone"
     assert sum(len(segment.answers) for segment in episode.segments) == 1
 
 
-async def test_a_lost_sandbox_is_an_infrastructure_error(attempt: Episodes, plain: HFTokenizer) -> None:
+async def test_lost_sandbox_is_an_infrastructure_error(attempt: Episodes, plain: HFTokenizer) -> None:
     episode = await attempt(plain, block("ls"), failure=SandboxLost("the node is gone"))
     assert (episode.exit_status, episode.infrastructure_error) == ("infrastructure_error", True)
     assert "the node is gone" in str(episode.error)
 
 
 @pytest.mark.parametrize("command", ["sleep 60", None])
-async def test_the_episodes_time_ends_command_and_request(
+async def test_episodes_time_ends_command_and_request(
     attempt: Episodes, plain: HFTokenizer, command: str | None
 ) -> None:
     kind = Script if command else Held
@@ -236,7 +236,7 @@ async def test_episode_temperature_overrides_the_agents(repository: Path, plain:
 
 
 @pytest.mark.parametrize("config", ["agent: {}", "[1]", "a: b: c", "agent: {}\nmodel: 1"])
-def test_a_configuration_that_is_none_is_refused(config: str) -> None:
+def test_configuration_that_is_none_is_refused(config: str) -> None:
     with pytest.raises(PromptError, match="mini-swe-agent"):
         MiniSweAgent.of(PROTOCOLS[TEXT], config)
 

@@ -137,7 +137,7 @@ async def test_context_tokens_count_as_the_server_does(opened: Open) -> None:
         assert episode.recording.refused == "context_overflow"
 
 
-async def test_a_server_that_is_lost_ends_the_episode(opened: Open) -> None:
+async def test_server_that_is_lost_ends_the_episode(opened: Open) -> None:
     async with opened(ChatServer(scripted(error(503, "down")))) as episode:
         with pytest.raises(openai.InternalServerError, match="the inference engine is lost"):
             await episode.say(user("Hi"))
@@ -171,13 +171,13 @@ async def test_mini_swe_agent_solves_a_task_with_tool_calls(repository: Path) ->
     assert check["tools"] and {body["temperature"] for body in asked} == {0.3}
 
 
-async def test_mini_swe_agent_judges_malformed_calls_itself(repository: Path) -> None:
+async def test_mini_swe_agent_handles_malformed_calls_itself(repository: Path) -> None:
     episode = await solve(ChatServer(scripted(call("{"))), repository)
     assert (episode.exit_status, episode.format_errors) == ("repeated_format_errors", 3)
     assert not episode.infrastructure_error
 
 
-async def test_mini_swe_agent_speaks_in_blocks(repository: Path) -> None:
+async def test_mini_swe_agent_uses_code_blocks(repository: Path) -> None:
     episode = await solve(ChatServer(scripted(*map(block, [FIX, *SUBMIT]))), repository, TEXT)
     assert (episode.exit_status, episode.turns) == ("submitted", 3)
 

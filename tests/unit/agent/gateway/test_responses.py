@@ -33,7 +33,7 @@ def outputs(response: Any, text: str = "kit.py") -> list[dict[str, Any]]:
     return [{"type": "function_call_output", "call_id": call, "output": text} for call in calls]
 
 
-async def test_a_response_has_text_status_and_usage(opened: Open) -> None:
+async def test_response_has_text_status_and_usage(opened: Open) -> None:
     async with opened("Hello.", "word " * 50) as episode:
         got = await episode.client.responses.create(model="m", input="Hi", instructions="Be terse.")
         cut = await episode.client.responses.create(model="m", input="Hi", max_output_tokens=7)
@@ -49,7 +49,7 @@ async def test_a_response_has_text_status_and_usage(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("way", ["items", "stream", "stored"])
-async def test_a_conversation_with_tools_is_one_segment(opened: Open, with_tools: HFTokenizer, way: str) -> None:
+async def test_conversation_with_tools_is_one_segment(opened: Open, with_tools: HFTokenizer, way: str) -> None:
     answers = [f"<think>hm</think>So:\n{CALL}\n{CALL}", f"<think>ah</think>{CALL}", "Done."]
     items: list[Any] = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix it."}]}]
     more: dict[str, Any] = {"model": "m", "instructions": "Be terse.", "tools": [TOOL]}
@@ -83,7 +83,7 @@ async def test_results_between_the_calls_of_one_answer_change_nothing(opened: Op
     check(episode.recording, 2)
 
 
-async def test_a_sealed_thought_is_a_thought(opened: Open) -> None:
+async def test_redacted_thinking_counts_as_reasoning(opened: Open) -> None:
     async with opened("<think>hm</think>one", "two", "three") as episode:
         ask: dict[str, Any] = {"model": "m", "include": ["reasoning.encrypted_content"], "store": False}
         got = await episode.client.responses.create(input="Hi", **ask)
@@ -95,7 +95,7 @@ async def test_a_sealed_thought_is_a_thought(opened: Open) -> None:
     assert "<think>hm</think>one" in episode.engine.read[2]
 
 
-async def test_a_freeform_tool_takes_text(opened: Open, with_tools: HFTokenizer) -> None:
+async def test_freeform_tool_takes_text(opened: Open, with_tools: HFTokenizer) -> None:
     patch = json.dumps({"name": "apply_patch", "arguments": {"input": "*** Begin Patch"}})
     async with opened(f"<tool_call>{patch}</tool_call>", "Done.", tokenizer=with_tools) as episode:
         async with episode.client.responses.stream(model="m", input="Hi", tools=[PATCH]) as streamed:
@@ -107,7 +107,7 @@ async def test_a_freeform_tool_takes_text(opened: Open, with_tools: HFTokenizer)
     assert len(episode.recording.segments) == 1
 
 
-async def test_what_codex_sends_is_taken(opened: Open, with_tools: HFTokenizer) -> None:
+async def test_requests_of_codex_are_accepted(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened("one", tokenizer=with_tools) as episode:
         stream = await episode.client.responses.create(
             model="m",
@@ -143,7 +143,7 @@ async def test_what_codex_sends_is_taken(opened: Open, with_tools: HFTokenizer) 
         ({"input": [{"type": "reasoning", "summary": [], "encrypted_content": "?"}]}, "input[0].encrypted_content"),
     ],
 )
-async def test_what_is_not_supported_is_refused_by_name(opened: Open, fields: dict[str, Any], param: str) -> None:
+async def test_unsupported_field_is_refused_by_name(opened: Open, fields: dict[str, Any], param: str) -> None:
     async with opened("never") as episode:
         with pytest.raises(openai.BadRequestError) as caught:
             await episode.client.responses.create(**{"model": "m", "input": "Hi", **fields})
@@ -151,7 +151,7 @@ async def test_what_is_not_supported_is_refused_by_name(opened: Open, fields: di
     assert not episode.recording.segments
 
 
-async def test_a_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
     async with opened(EngineError("gone"), kind=Held) as episode:
         assert isinstance(episode.engine, Held)

@@ -43,7 +43,7 @@ class Noting(Script):
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
-async def test_the_engine_is_asked_as_the_client_says(
+async def test_request_parameters_reach_the_engine(
     opened: Open, fields: dict[str, Any], seed: int | None, share: dict[str, float] | None, nested: bool
 ) -> None:
     async with opened("one", kind=Noting) as episode:
@@ -57,7 +57,7 @@ async def test_the_engine_is_asked_as_the_client_says(
     "fields",
     [{"chat_template_kwargs": {"enable_thinking": False}}, {"enable_thinking": False}, {"reasoning_effort": "none"}],
 )
-async def test_a_client_can_turn_thinking_off(opened: Open, fields: dict[str, Any]) -> None:
+async def test_client_can_turn_thinking_off(opened: Open, fields: dict[str, Any]) -> None:
     async with opened("one", "two", "<think>hm</think>three", template=SWITCHED) as episode:
         first = told(await episode.say(user("Hi"), extra_body=fields))
         await episode.say(user("Hi"), first, user("And?"), extra_body=fields)
@@ -68,7 +68,7 @@ async def test_a_client_can_turn_thinking_off(opened: Open, fields: dict[str, An
     check(episode.recording, 3)
 
 
-async def test_an_effort_reaches_the_chat_template(opened: Open) -> None:
+async def test_effort_reaches_the_chat_template(opened: Open) -> None:
     template = QWEN_3 + "{{ '[' + reasoning_effort + ']' if reasoning_effort }}"
     async with opened("one", "two", template=template) as episode:
         await episode.say(user("Hi"), reasoning_effort="high")
@@ -77,7 +77,7 @@ async def test_an_effort_reaches_the_chat_template(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"command": "ls', "ls", "[1]", "", '"ls"'])
-async def test_an_old_call_whose_arguments_are_no_json_is_text(
+async def test_old_call_whose_arguments_are_no_json_is_text(
     opened: Open, with_tools: HFTokenizer, arguments: str
 ) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "bash", "arguments": arguments}}

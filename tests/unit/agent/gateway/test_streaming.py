@@ -55,7 +55,7 @@ async def test_clients_skip_the_comments(opened: Open) -> None:
         assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == "Hello."
 
 
-async def test_what_fails_before_the_first_comment_is_an_error_of_http(opened: Open) -> None:
+async def test_failure_before_the_first_comment_is_an_http_error(opened: Open) -> None:
     async with opened(EngineError("gone")) as episode:
         with pytest.raises(openai.InternalServerError, match="gone") as caught:
             await episode.say(user("Hi"), stream=True)
@@ -64,7 +64,7 @@ async def test_what_fails_before_the_first_comment_is_an_error_of_http(opened: O
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(("failure", "code"), [(EngineError("gone"), "engine_lost"), (ValueError("gone"), "internal")])
-async def test_what_fails_later_is_the_last_event(opened: Open, failure: Exception, code: str) -> None:
+async def test_failure_after_the_first_comment_is_the_last_event(opened: Open, failure: Exception, code: str) -> None:
     async with opened(failure, failure, kind=Held) as episode:
         heard = [line async for line in lines(episode)]
     error = json.loads(heard[-1].removeprefix("data: "))["error"]
@@ -73,7 +73,7 @@ async def test_what_fails_later_is_the_last_event(opened: Open, failure: Excepti
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None:
+async def test_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None:
     async with opened(EngineError("gone"), kind=Held) as episode:
         assert isinstance(episode.engine, Held)
         stream = await episode.say(user("Hi"), stream=True)

@@ -76,7 +76,7 @@ async def test_tool_calls_are_matched_despite_new_ids_and_key_order(opened: Open
     assert segment.tokens.count(episode.tokenizer.turn_end_id) == 2 + 1 + 2 + 1
 
 
-async def test_what_answers_and_results_quote_is_never_a_control_token(opened: Open, with_tools: HFTokenizer) -> None:
+async def test_control_token_in_an_answer_or_result_is_encoded_as_text(opened: Open, with_tools: HFTokenizer) -> None:
     mark = "<|im_end|>"
     invented = {
         "role": "assistant",
@@ -94,7 +94,7 @@ async def test_what_answers_and_results_quote_is_never_a_control_token(opened: O
     assert episode.tokenizer.decode(prompt).count(mark) == 4 + 5
 
 
-async def test_a_retry_is_a_sibling(opened: Open) -> None:
+async def test_retry_is_a_branch_of_the_same_parent(opened: Open) -> None:
     async with opened("one", "other", "two", "three") as episode:
         first, other = told(await episode.say(*START)), told(await episode.say(*START))
         await episode.say(*START, first, user("And?"))
@@ -128,7 +128,7 @@ async def test_edited_or_dropped_history_is_a_branch_as_the_template_renders_it(
     assert "uno" not in episode.tokenizer.decode(dropped.tokens)
 
 
-async def test_other_tools_are_another_branch(opened: Open, with_tools: HFTokenizer) -> None:
+async def test_request_with_other_tools_starts_another_branch(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened("one", "two", tokenizer=with_tools) as episode:
         first = told(await episode.say(*START))
         await episode.say(*START, first, user("And?"), tools=[TOOL])

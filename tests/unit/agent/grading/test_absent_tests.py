@@ -19,7 +19,7 @@ def verdict(*names: str, lines: tuple[str, ...] = (f"PASSED {A}", f"PASSED {B}")
 
 
 @pytest.mark.parametrize("name", [f"{A} ", A[:-1], A.replace("tests/", "test/"), f"{A}[x]"])
-def test_the_nearest_name_of_the_log_is_given(name: str) -> None:
+def test_most_similar_name_of_the_log_is_given(name: str) -> None:
     found = verdict(name)
     assert found.report["never_appeared"][name] in (A, B)
     assert f"FAIL_TO_PASS 0/1, PASS_TO_PASS 1/1, never appeared in the output: '{name}' (nearest: " in found.detail
@@ -32,23 +32,23 @@ def test_no_name_of_a_test_is_in_the_public_verdict() -> None:
     assert "test_a" not in str(shown)
 
 
-def test_a_test_that_failed_or_passed_has_appeared() -> None:
+def test_test_that_failed_or_passed_has_appeared() -> None:
     assert "never_appeared" not in verdict(A, lines=(f"FAILED {A}", f"PASSED {B}")).report
     assert "never_appeared" not in verdict(A).report
 
 
-def test_nothing_is_near_in_a_log_of_other_tests() -> None:
+def test_log_of_other_tests_gives_no_similar_name() -> None:
     found = verdict("zzz", "yyy", "xxx")
     assert found.report["never_appeared"] == {"zzz": "", "yyy": "", "xxx": ""}
     assert found.detail.endswith("never appeared in the output: 'zzz', 'yyy' and 1 more")
 
 
-def test_the_beginning_of_names_with_different_outcomes_has_appeared() -> None:
+def test_beginning_of_names_with_different_outcomes_has_appeared() -> None:
     lines = ("PASSED tests/t.py::test_w[no a]", "FAILED tests/t.py::test_w[no b]")
     assert absent_tests(task(("tests/t.py::test_w[n",), ()), log(*lines)) == {}
 
 
-def test_a_large_log_takes_little_time() -> None:
+def test_large_log_takes_little_time() -> None:
     names = [f"tests/test_{n % 50}.py::test_a_rather_long_name_{n}" for n in range(5_000)]
     wrong = tuple(f"tests/test_{n % 50}.py::test_another_rather_long_name_{n}" for n in range(1_000))
     began = time.monotonic()

@@ -92,7 +92,7 @@ def test_every_test_with_a_failing_end_fails(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["beside", "class", "file"])
-def test_twins_pass_and_twins_with_another_constant_fail(tmp_path: Path, place: Place) -> None:
+def test_renamed_copies_pass_and_copies_with_another_constant_fail(tmp_path: Path, place: Place) -> None:
     source = TestSource(SOURCE)
     edits, passing, failing_ones = [], [], []
     for names in all_tests(source):
@@ -127,7 +127,7 @@ def test_examples_with_a_wrong_answer_are_put_into_texts_and_docstrings(tmp_path
     assert whole and ">>> " in edited("Text\n", [whole])
 
 
-def test_a_test_patch_is_made_to_hold_other_content(tmp_path: Path) -> None:
+def test_test_patch_is_made_to_hold_other_content(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     before, after = "one\ntwo\n", "one\n2\nthree"
     (tmp_path / "a.py").write_text(before)

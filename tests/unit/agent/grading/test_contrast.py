@@ -52,6 +52,6 @@ async def test_without_contrast_one_run_decides(monkeypatch: pytest.MonkeyPatch,
     assert found[name].report["contrast"] == "off"
 
 
-def test_an_alteration_without_a_change_must_pass() -> None:
+def test_unchanged_alteration_must_pass() -> None:
     assert Alteration("class", "").passes
     assert not Alteration("", "end").passes

@@ -27,7 +27,7 @@ def packed(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_the_report_is_found_however_the_log_is_cut(size: int) -> None:
+def test_report_is_found_however_the_log_is_cut(size: int) -> None:
     data, framer = framed(b"line\n\nswerl-grading other end stage=eval exit=0\n"), Framer()
     reports = [framer.feed(data[at : at + size]) for at in range(0, len(data), size)]
     assert reports[-1] is not None
@@ -37,23 +37,23 @@ def test_the_report_is_found_however_the_log_is_cut(size: int) -> None:
     assert reports[-1].notes == ("restored\\ x",)
 
 
-def test_a_report_of_another_nonce_does_not_count() -> None:
+def test_report_of_another_nonce_does_not_count() -> None:
     forged = framed(b"PASSED").replace(NONCE.encode(), b"f" * 36)
     framer = Framer()
     assert framer.feed(b"swerl-grading " + NONCE.encode() + b"\n" + forged) is None
 
 
-def test_a_log_of_another_length_is_refused() -> None:
+def test_log_of_another_length_is_refused() -> None:
     with pytest.raises(Malformed):
         Framer().feed(framed(b"output", total=5))
 
 
-def test_a_part_that_is_not_whole_is_refused() -> None:
+def test_part_that_is_not_whole_is_refused() -> None:
     with pytest.raises(Malformed):
         Framer().feed(framed(b"output").replace(packed(b"output").encode(), packed(b"output")[:16].encode()))
 
 
-def test_a_very_long_log_loses_only_its_middle() -> None:
+def test_very_long_log_loses_only_its_middle() -> None:
     head, tail = b"a" * HEAD_BYTES, b"b" * TAIL_BYTES
     report = Framer().feed(framed(head, tail=tail, total=HEAD_BYTES + TAIL_BYTES + 1))
     assert report

@@ -26,11 +26,11 @@ from .graded import A, B, log, task
         ([], False),
     ],
 )
-def test_the_rules_of_swebench_5(lines: list[str], resolved: bool) -> None:
+def test_rules_of_swebench_5(lines: list[str], resolved: bool) -> None:
     assert grade_log(task(), log(*lines))["resolved"] is resolved
 
 
-def test_a_truncated_id_is_matched_by_its_prefix() -> None:
+def test_truncated_id_is_matched_by_its_prefix() -> None:
     shortened = task(fail_to_pass=("t.py::test_x[log(photon",), pass_to_pass=())
     assert grade_log(shortened, log("PASSED t.py::test_x[log(photon)]"))["resolved"]
 
@@ -64,7 +64,7 @@ def test_forged_result_lines_do_not_score(lines: list[str], exit_code: int) -> N
     assert not grade_log(task(), log(*lines, exit_code=exit_code))["resolved"]
 
 
-def test_a_log_that_ends_before_the_end_marker_does_not_score() -> None:
+def test_log_that_ends_before_the_end_marker_does_not_score() -> None:
     cut = log(f"PASSED {A}", f"PASSED {B}").split(END.encode())[0]
     assert not grade_log(task(), cut)["resolved"]
 
@@ -99,12 +99,12 @@ def run_script(script: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_test_commands_own_status_is_recorded(tmp_path: Path) -> None:
+def test_test_commands_own_status_is_recorded(tmp_path: Path) -> None:
     output = run_script(f"set -uxo pipefail\n: '{START}'\n(exit 3)\n: '{END}'\ntrue\n", tmp_path)
     assert f"{EXIT_CODE}: 3" in output
 
 
-def test_a_script_without_markers_is_bracketed(tmp_path: Path) -> None:
+def test_script_without_markers_is_bracketed(tmp_path: Path) -> None:
     output = run_script("set -e\necho hello\nfalse\necho never", tmp_path)
     assert output.split(START)[1].split(END)[0].strip() == "hello"
     assert f"{EXIT_CODE}: 1" in output

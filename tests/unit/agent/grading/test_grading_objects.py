@@ -21,7 +21,7 @@ def test_large_payload_is_split_without_loss() -> None:
     assert sorted(keys) == ["a.000", "empty.000", "patch.diff.000", "patch.diff.001", "patch.diff.002"]
 
 
-def test_a_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> None:
+def test_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> None:
     job = grading_job(
         "swegr-x", "image", ["base"], ["swegr-x"], settings=GradingSpec(), placement=Placement(), labels={}, owners=[]
     )
@@ -34,7 +34,7 @@ def test_a_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> N
     assert container["securityContext"]["runAsUser"] == 0
 
 
-def test_a_grading_job_ends_after_the_scripts_time_and_that_of_a_pull() -> None:
+def test_grading_job_ends_after_the_scripts_time_and_that_of_a_pull() -> None:
     how: dict[str, Any] = {"placement": Placement(), "labels": {}, "owners": []}
     job = grading_job("swegr-x", "image", [], ["swegr-x"], settings=GradingSpec(timeout_seconds=900), **how)
     assert job["spec"]["activeDeadlineSeconds"] == 900 + PULL_ALLOWANCE

@@ -26,12 +26,12 @@ NEW = "diff --git a/new.py b/new.py\nnew file mode 100644\n--- /dev/null\n+++ b/
         ("", "eval", ""),
     ],
 )
-def test_the_apply_ladder(repository: Path, tmp_path: Path, patch: str, stage: str, applied: str) -> None:
+def test_apply_ladder(repository: Path, tmp_path: Path, patch: str, stage: str, applied: str) -> None:
     report = grade(repository, tmp_path / "p", patch=patch)
     assert (report.stage, report.applied) == (stage, applied)
 
 
-def test_a_patch_to_an_older_state_of_the_file_is_merged(repository: Path, tmp_path: Path) -> None:
+def test_patch_to_an_older_state_of_the_file_is_merged(repository: Path, tmp_path: Path) -> None:
     """As where an image's own commit changed lines around those of the patch."""
     long = [f"line {number}\n" for number in range(20)]
     (repository / "a.py").write_text("".join(long))
@@ -44,7 +44,7 @@ def test_a_patch_to_an_older_state_of_the_file_is_merged(repository: Path, tmp_p
     assert b"line eight\nline 9\nline ten\n" in report.log
 
 
-def test_what_an_attempt_to_apply_left_is_gone_at_the_next(repository: Path, tmp_path: Path) -> None:
+def test_files_of_a_failed_apply_are_removed_before_the_next(repository: Path, tmp_path: Path) -> None:
     """git applies one of two hunks with --reject; patch then applies both, to the files as they were."""
     patch = NEW + HUNK + " zero\n-two\n+2\n three\n"
     report = grade(repository, tmp_path / "p", patch=patch, script="git status --porcelain; cat a.py new.py")
@@ -54,7 +54,7 @@ def test_what_an_attempt_to_apply_left_is_gone_at_the_next(repository: Path, tmp
 
 
 @pytest.mark.parametrize(("blobs", "applied"), [(True, "git apply --verbose --3way"), (False, "before")])
-def test_a_patch_that_is_applied_already_counts_as_applied(
+def test_patch_that_is_applied_already_counts_as_applied(
     repository: Path, tmp_path: Path, blobs: bool, applied: str
 ) -> None:
     patch = diff_of(repository, {"a.py": "one\n2\nthree\n"})
@@ -83,7 +83,7 @@ def change_of(repository: Path, *commands: tuple[str, ...]) -> str:
     ],
     ids=["deletion alone", "rename alone", "mode alone"],
 )
-def test_a_patch_that_adds_no_line_is_one(
+def test_patch_that_adds_no_line_is_one(
     repository: Path, tmp_path: Path, commands: list[tuple[str, ...]], script: str, printed: bytes
 ) -> None:
     report = grade(repository, tmp_path / "p", patch=change_of(repository, *commands), script=script)
@@ -101,7 +101,7 @@ def test_files_of_any_name_and_content_arrive(repository: Path, tmp_path: Path, 
     assert (report.stage, report.log) == ("eval", content)
 
 
-def test_a_file_that_the_tasks_tests_make_too_is_out_of_their_way(repository: Path, tmp_path: Path) -> None:
+def test_file_that_the_task_tests_create_is_removed_first(repository: Path, tmp_path: Path) -> None:
     """Else the script could not apply the tests."""
     patch = diff_of(repository, {"spec/new_check.py": "m\n", "spec/odd (1|2).py": "m\n", "a.py": "kept\n"})
     report = grade(repository, tmp_path / "p", patch=patch, script="ls spec 2> /dev/null; cat a.py")

@@ -73,7 +73,7 @@ def test_nothing_later_remains_in_refs_logs_or_objects(repository: Path, limit: 
 
 
 @pytest.mark.parametrize("limit", [WHOLE, LARGE])
-def test_what_tests_and_version_tools_ask_for_is_there(repository: Path, limit: str) -> None:
+def test_git_history_up_to_the_limit_is_usable(repository: Path, limit: str) -> None:
     forget(repository, limit)
     assert git(repository, "describe", "--tags").startswith("v1-1-g")
     assert git(repository, "rev-list", "--count", "HEAD") == "3"
@@ -99,7 +99,7 @@ def test_second_run_does_nothing(repository: Path) -> None:
     assert forget(repository) == "clean"
 
 
-def test_borrowed_objects_are_copied_and_the_lender_let_go(repository: Path, tmp_path: Path) -> None:
+def test_borrowed_objects_are_copied_and_their_owner_is_released(repository: Path, tmp_path: Path) -> None:
     lender, folder = repository.with_name("upstream"), tmp_path / "borrower"
     git(tmp_path, "clone", "-q", "--shared", str(lender), str(folder))
     git(folder, "reset", "-q", "--hard", "HEAD~1")

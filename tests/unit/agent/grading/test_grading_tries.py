@@ -65,14 +65,14 @@ async def test_persistent_failure_gives_an_infrastructure_verdict(monkeypatch: p
     ("outcome", "status"),
     [(FAILED, "unresolved"), (PASSED, "resolved"), (Exhausted("memory", "too much"), "unresolved")],
 )
-async def test_a_verdict_on_the_patch_is_never_tried_again(
+async def test_verdict_on_the_patch_is_never_tried_again(
     monkeypatch: pytest.MonkeyPatch, outcome: Outcome, status: str
 ) -> None:
     verdict, jobs = await graded(monkeypatch, outcome, PASSED)
     assert (verdict.status, len(jobs)) == (status, 1)
 
 
-async def test_a_patch_that_always_ends_its_job_early_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_patch_that_always_ends_its_job_early_is_unresolved(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, _ = await graded(monkeypatch, *[NoReport("killed")] * 3)
     assert (verdict.status, verdict.detail) == ("unresolved", "every try was cut short: killed")
 
@@ -80,7 +80,7 @@ async def test_a_patch_that_always_ends_its_job_early_is_unresolved(monkeypatch:
 @pytest.mark.parametrize(
     ("patch", "sent"), [("", b""), ("+a\n", b"+a\n"), ("+a", b"+a\n"), ("+a\r\n+\udcff", b"+a\r\n+\xff\n")]
 )
-async def test_a_patch_is_sent_byte_by_byte_and_ends_its_last_line(
+async def test_patch_is_sent_byte_by_byte_and_ends_its_last_line(
     monkeypatch: pytest.MonkeyPatch, patch: str, sent: bytes
 ) -> None:
     found: list[bytes] = []
@@ -97,7 +97,7 @@ async def test_a_patch_is_sent_byte_by_byte_and_ends_its_last_line(
     assert found == [sent]
 
 
-async def test_a_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run_job(*what: Any, **how: Any) -> JobRun:
         await asyncio.sleep(1)
         return JobRun(PASSED, "")

@@ -124,7 +124,7 @@ def test_patch_that_does_not_apply_leaves_the_image_as_it_was(image: Path, tmp_p
     assert state_of(image) == IMAGE
 
 
-def test_what_the_reference_fix_writes_there_stays(image: Path, tmp_path: Path) -> None:
+def test_file_written_by_the_reference_fix_stays(image: Path, tmp_path: Path) -> None:
     (image / "locked/open.txt").unlink()
     git(image, "rm", "-q", "--cached", "locked/open.txt")
     git(image, "commit", "-q", "-m", "untracked")
@@ -168,7 +168,7 @@ def test_tests_outside_the_work_tree_override_the_patch(
 
 
 @pytest.mark.parametrize("name", ["run_tests.sh", "r2e_tests"])
-def test_a_script_alone_puts_tests_from_outside_in_the_place_of_others(tmp_path: Path, name: str) -> None:
+def test_script_may_replace_tests_from_outside(tmp_path: Path, name: str) -> None:
     tree, outside = tmp_path / "tree", tmp_path / "image"
     for folder, word in ((tree, "forged"), (outside, "honest")):
         (folder / "r2e_tests").mkdir(parents=True)

@@ -16,7 +16,7 @@ from .wrapper import ALONE, WRAPPER, diff_of, git, grade, repository
 __all__ = ["repository"]
 
 
-def test_the_patch_is_there_when_the_script_runs(repository: Path, tmp_path: Path) -> None:
+def test_patch_is_there_when_the_script_runs(repository: Path, tmp_path: Path) -> None:
     patch = diff_of(repository, {"a.py": "one\n2\nthree\n"})
     report = grade(repository, tmp_path / "p", patch=patch, script="cat a.py; echo $TZ $PYTHONHASHSEED; exit 4")
     assert report.log == b"one\n2\nthree\nUTC 0\n"
@@ -34,7 +34,7 @@ def test_later_objects_are_gone_before_the_patch_is_there(repository: Path, tmp_
     assert report.log.startswith(b"one\n2\nthree\nfatal:"), report.log
 
 
-def test_no_line_of_a_script_ends_it_early(repository: Path, tmp_path: Path) -> None:
+def test_no_line_ends_the_script_early(repository: Path, tmp_path: Path) -> None:
     lines = ["EOF", "EOF_114329324912 ", "'EOF'", "PATCH", "eval.sh", "COMPLETE", ""]
     script = "cat <<'EOF_114329324912'\n" + "\n".join(lines) + "\nEOF_114329324912\necho last"
     report = grade(repository, tmp_path / "p", patch="", script=instrumented(script))
@@ -64,7 +64,7 @@ def test_processes_of_installation_steps_end_before_the_tests(repository: Path, 
     assert (report.ended, report.test_starts) == (("python3",), 1)
 
 
-def test_an_announcement_by_other_code_is_counted(repository: Path, tmp_path: Path) -> None:
+def test_outcome_reported_by_other_code_is_counted(repository: Path, tmp_path: Path) -> None:
     early = "printf . > $SWERL_WITNESS_FOLDER/gate"
     script = f"{early}\n: '{START}'\necho tests\n: '{END}'\n"
     report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=ALONE)
@@ -129,7 +129,7 @@ def test_protected_files_are_restored_with_a_stale_git_index(repository: Path, t
     assert report.log == b"hooks\nt\n"
 
 
-def test_a_protected_file_that_cannot_be_put_back_is_no_grading(repository: Path, tmp_path: Path) -> None:
+def test_protected_file_that_cannot_be_put_back_is_no_grading(repository: Path, tmp_path: Path) -> None:
     patch = diff_of(repository, {"tests/conftest.py": "forge\n"})
     blob = git(repository, "rev-parse", "HEAD:tests/conftest.py").strip()
     (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
@@ -139,7 +139,7 @@ def test_a_protected_file_that_cannot_be_put_back_is_no_grading(repository: Path
     assert b"unable to read" in report.log
 
 
-def test_an_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path: Path) -> None:
+def test_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path: Path) -> None:
     patch = (
         "diff --git a/kit.egg-info/entry_points.txt b/kit.egg-info/entry_points.txt\n"
         "--- a/kit.egg-info/entry_points.txt\n+++ b/kit.egg-info/entry_points.txt\n@@ -1 +1 @@\n-installed\n+forged\n"
@@ -148,12 +148,12 @@ def test_an_installed_entry_point_cannot_be_rewritten(repository: Path, tmp_path
     assert report.log == b"installed\n"
 
 
-def test_the_time_limit_ends_the_script(repository: Path, tmp_path: Path) -> None:
+def test_time_limit_ends_the_script(repository: Path, tmp_path: Path) -> None:
     report = grade(repository, tmp_path / "p", patch="", script="echo begun; sleep 60", limit=1)
     assert (report.exit_code, report.log) == (124, b"begun\n")
 
 
-def test_a_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:
+def test_long_log_keeps_both_ends(repository: Path, tmp_path: Path) -> None:
     report = grade(repository, tmp_path / "p", patch="", script="echo first; head -c 40000000 /dev/zero; echo last")
     assert report.total_bytes == 40_000_011
     assert len(report.log) == HEAD_BYTES + TAIL_BYTES + 1
@@ -169,7 +169,7 @@ def test_test_output_is_complete_after_long_output(repository: Path, tmp_path: P
     assert report.left_out > 0
 
 
-def test_a_keeper_that_begins_late_is_not_killed_with_what_the_patch_left(
+def test_runner_that_starts_late_is_not_killed_with_processes_of_the_patch(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = tmp_path / "slow.sh"

@@ -38,7 +38,7 @@ def test_patch_whose_tests_ran_is_reported_as_applied(log: str, status: Literal[
     assert (told["patch_successfully_applied"], told["resolved"]) == (True, status == "resolved")
 
 
-def test_every_outcome_as_expected_is_resolved() -> None:
+def test_expected_outcomes_are_resolved() -> None:
     assert resolved(EXPECTED)
 
 
@@ -53,10 +53,10 @@ def test_every_outcome_as_expected_is_resolved() -> None:
         {**EXPECTED, "TestTable.test_late": "PASSED"},
     ],
 )
-def test_any_difference_is_unresolved(expected: dict[str, str]) -> None:
+def test_unexpected_outcome_is_unresolved(expected: dict[str, str]) -> None:
     assert not resolved(expected)
 
 
 @pytest.mark.parametrize("log", ["", ">>>>> Start Test Output\nPASSED r2e_tests/test_1.py::TestTable::test_new\n"])
-def test_a_log_without_summary_is_unresolved(log: str) -> None:
+def test_log_without_summary_is_unresolved(log: str) -> None:
     assert not resolved({"TestTable.test_new": "PASSED"}, log)

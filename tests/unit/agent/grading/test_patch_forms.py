@@ -144,7 +144,7 @@ def package(repository: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_form_of_patch_applies_or_is_refused(package: Path, tmp_path: Path, name: str) -> None:
+def test_form_of_patch_applies_or_is_refused(package: Path, tmp_path: Path, name: str) -> None:
     form = FORMS[name]
     patch = form.patch if isinstance(form.patch, str) else form.patch(package)
     assert forbidden(patch) is None
@@ -158,20 +158,20 @@ def test_a_form_of_patch_applies_or_is_refused(package: Path, tmp_path: Path, na
     assert found == form.result and as_bytes(text)
 
 
-def test_the_table_of_the_documentation_has_these_forms() -> None:
+def test_table_of_the_documentation_has_these_forms() -> None:
     section = DOCS.read_text().partition("## Forms of patches")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| (applies|refused)", section, re.MULTILINE)
     assert dict(rows) == {name: "applies" if form.result is not None else "refused" for name, form in FORMS.items()}
 
 
-def test_a_file_of_predictions_with_a_byte_order_mark_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_file_of_predictions_with_a_byte_order_mark_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "preds.json"
     path.write_text("\ufeff[]", encoding="utf-8")
     with pytest.raises(PredictionError, match="BOM"):
         read_predictions(path)
 
 
-def test_the_image_as_it_was_shipped_is_the_baseline(package: Path, tmp_path: Path) -> None:
+def test_image_as_it_was_shipped_is_the_baseline(package: Path, tmp_path: Path) -> None:
     """Edited, deleted and untracked files of the image: not the patch's, not put back, and reported."""
     (package / "a.py").write_text("changed by the image\n")
     (package / "check.py").write_text("changed by the image too\n")
@@ -194,7 +194,7 @@ def test_between_attempts_the_tree_is_as_the_image_had_it(package: Path, tmp_pat
 
 
 @pytest.mark.parametrize("state", ["index.lock", "skip-worktree", "attributes"])
-def test_the_repository_of_the_image_may_be_in_any_state(package: Path, tmp_path: Path, state: str) -> None:
+def test_repository_of_the_image_may_be_in_any_state(package: Path, tmp_path: Path, state: str) -> None:
     (package / "a.py").write_text("changed by the image\n")
     if state == "index.lock":
         (package / ".git/index.lock").touch()

@@ -57,7 +57,7 @@ def test_ordinary_paths_are_not(patch: str) -> None:
     assert forbidden(patch) is None
 
 
-def test_the_tasks_tests_are_protected_and_the_reference_fix_is_exempt() -> None:
+def test_tasks_tests_are_protected_and_the_reference_fix_is_exempt() -> None:
     ground_truth = task(
         patch="diff --git a/setup.cfg b/setup.cfg\n--- a/setup.cfg\n+++ b/setup.cfg\n",
         test_patch="diff --git a/spec/check[1].py b/spec/check[1].py\n--- /dev/null\n+++ b/spec/check[1].py\n",
@@ -79,7 +79,7 @@ def test_tests_that_an_image_holds_are_protected_even_from_the_reference_fix() -
     assert exempt_paths(task(patch=fix).ground_truth, hidden) == ["r2e_tests_too.py"]
 
 
-def test_a_patch_that_names_more_than_can_travel_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patch_with_too_many_paths_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     patch = "".join(added(f"{number}.py", "x") for number in range(100))
     assert forbidden(patch) is None
     monkeypatch.setattr(policy, "MAX_NAMED_CHARACTERS", 500)
@@ -116,7 +116,7 @@ def test_only_a_patch_to_a_runner_may_use_its_internals(
     assert bool(asks_which_test_runs(added(path, line), ground_truth, repo)) is blocked
 
 
-def test_a_fix_beside_code_that_reaches_into_pytest_lets_others_do_so() -> None:
+def test_fix_that_uses_pytest_internals_allows_others_to_use_them() -> None:
     fix = "--- a/h.py\n+++ b/h.py\n@@ -1,2 +1,3 @@\n import _pytest\n x\n+y\n"
     assert asks_which_test_runs(added("h.py", IMPORT), task(patch=fix).ground_truth) is None
     assert asks_which_test_runs(added("h.py", ASKS), task(patch=fix).ground_truth)
@@ -200,7 +200,7 @@ DECIDING = (
 
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("name", DECIDING)
-def test_what_decides_how_tests_run_is_protected_in_every_folder(folder: str, name: str) -> None:
+def test_test_configuration_is_protected_in_every_folder(folder: str, name: str) -> None:
     globs = protected_globs(task().ground_truth, [])
     assert any(fnmatch.fnmatchcase(folder + name, glob) for glob in globs)
 
@@ -272,7 +272,7 @@ def test_every_header_from_which_a_program_may_take_a_name(header: str) -> None:
     assert "run it.sh" in set(named_paths(f"{header}\n"))
 
 
-def test_no_name_leads_out_of_the_work_tree_or_into_git() -> None:
+def test_no_name_resolves_outside_the_work_tree_or_into_git() -> None:
     headers = [
         "--- ../x",
         "+++ a/../../x",

@@ -20,12 +20,12 @@ ROW = {"instance_id": "o__r-1", "model_name_or_path": "org/model", "model_patch"
         ("preds.jsonl", json.dumps(ROW) + "\n\n"),
     ],
 )
-def test_the_three_shapes_are_read(tmp_path: Path, name: str, text: str) -> None:
+def test_three_shapes_are_read(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     assert read_predictions(tmp_path / name) == [Prediction("o__r-1", "org/model", "diff")]
 
 
-def test_null_is_no_patch(tmp_path: Path) -> None:
+def test_null_patch_is_no_patch(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(json.dumps([{**ROW, "model_patch": None}]))
     assert read_predictions(tmp_path / "p.json")[0].patch == ""
 
@@ -43,13 +43,13 @@ def test_null_is_no_patch(tmp_path: Path) -> None:
         ("p.json", "[3]", "must be an object"),
     ],
 )
-def test_a_malformed_file_is_named_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_malformed_file_is_named_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(PredictionError, match=said):
         read_predictions(tmp_path / name)
 
 
-def test_a_report_is_found_again_for_the_same_patch(tmp_path: Path) -> None:
+def test_report_is_found_again_for_the_same_patch(tmp_path: Path) -> None:
     folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "org/model", "diff")
     assert folder.done(prediction) is None
     folder.write(prediction, Verdict("resolved", {"patch_successfully_applied": True}, detail="1/1"))
@@ -61,7 +61,7 @@ def test_a_report_is_found_again_for_the_same_patch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("patch", ["-a\r\n+b\r\n", "+\udcff\n", "+\u00e9\n"])
-def test_a_patch_is_kept_byte_by_byte(tmp_path: Path, patch: str) -> None:
+def test_patch_is_kept_byte_by_byte(tmp_path: Path, patch: str) -> None:
     (tmp_path / "p.json").write_text(json.dumps([{**ROW, "model_patch": patch}]))
     (prediction,) = read_predictions(tmp_path / "p.json")
     folder = ReportFolder(tmp_path)
@@ -78,14 +78,14 @@ def test_script_and_log_are_stored_with_the_report(tmp_path: Path) -> None:
     assert kept == {"eval.sh": b"pytest\n", "test_output.txt": b"PASSED \xff\n"}
 
 
-def test_an_infrastructure_failure_is_graded_again(tmp_path: Path) -> None:
+def test_infrastructure_failure_is_graded_again(tmp_path: Path) -> None:
     folder, prediction = ReportFolder(tmp_path), Prediction("o__r-1", "m", "diff")
     report = folder.write(prediction, Verdict("infra_error"))
     assert report["infra_failure"]
     assert folder.done(prediction) is None
 
 
-def test_the_summary_holds_every_prediction_once(tmp_path: Path) -> None:
+def test_summary_holds_every_prediction_once(tmp_path: Path) -> None:
     folder = ReportFolder(tmp_path)
     verdicts = {
         "a": Verdict("resolved"),

@@ -41,7 +41,7 @@ GOLD, EMPTY = run("gold", "resolved"), run("empty", "unresolved", "t::a")
         ([GOLD, run("gold", "infra_error"), EMPTY], None, ""),
     ],
 )
-def test_a_task_is_judged_by_all_its_runs(runs: list[ValidationRun], reason: str | None, detail: str) -> None:
+def test_all_runs_of_a_task_decide_its_fitness(runs: list[ValidationRun], reason: str | None, detail: str) -> None:
     checked = TaskValidation(TASK, tuple(runs))
     found = checked.quarantined
     assert (found.reason if found else None) == reason
@@ -68,7 +68,7 @@ def test_one_run_against_a_task_is_enough() -> None:
     assert not checked.undecided
 
 
-def test_runs_are_remembered_by_the_content_of_their_task(tmp_path: Path) -> None:
+def test_runs_are_stored_by_the_content_of_their_task(tmp_path: Path) -> None:
     journal = ValidationJournal(tmp_path / "check" / "runs.jsonl")
     for one in (GOLD, EMPTY):
         journal.add(one)
@@ -78,7 +78,7 @@ def test_runs_are_remembered_by_the_content_of_their_task(tmp_path: Path) -> Non
     assert again.runs(replace(TASK, ground_truth=replace(TASK.ground_truth, patch="other"))) == []
 
 
-def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path: Path) -> None:
+def test_truncated_line_loses_only_that_line(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     journal = ValidationJournal(path)
     journal.add(GOLD)
@@ -88,7 +88,7 @@ def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path: Path) -> None:
     assert ValidationJournal(path).runs(TASK) == [GOLD, EMPTY]
 
 
-def test_a_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
+def test_file_that_is_no_ledger_is_named(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_text('{"instance_id": "o__r-1"}\n')
     with pytest.raises(TaskError, match=r"not a run of a check: .*runs\.jsonl:1"):
@@ -106,7 +106,7 @@ def full_disk() -> Iterator[None]:
     signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_full_disk_keeps_the_runs_before(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_full_disk_keeps_the_runs_before(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     path = tmp_path / "runs.jsonl"
     journal = ValidationJournal(path)
     journal.add(GOLD)
@@ -123,7 +123,7 @@ def found_flaky(task: Task = TASK) -> Quarantined:
     return found
 
 
-def test_the_quarantine_names_tasks_and_evidence(tmp_path: Path) -> None:
+def test_quarantine_names_tasks_and_evidence(tmp_path: Path) -> None:
     path = tmp_path / "quarantine.jsonl"
     update_quarantine(path, [found_flaky()], checked={"o__r-1"})
     assert read_quarantine(path) == {"o__r-1"}
@@ -133,7 +133,7 @@ def test_the_quarantine_names_tasks_and_evidence(tmp_path: Path) -> None:
         read_quarantine(path)
 
 
-def test_a_check_changes_the_quarantine_of_its_own_tasks_alone(tmp_path: Path) -> None:
+def test_check_changes_the_quarantine_of_its_own_tasks_alone(tmp_path: Path) -> None:
     path, other = tmp_path / "quarantine.jsonl", replace(TASK, instance_id="o__r-2")
     update_quarantine(path, [found_flaky(), found_flaky(other)], checked={"o__r-1", "o__r-2"})
     update_quarantine(path, [], checked={"o__r-1"})

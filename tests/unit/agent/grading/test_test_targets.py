@@ -29,13 +29,13 @@ NEW = Names("TestNew", "test_new")
         ("tests/pkg/test_x.py::test_gone", None, ""),
     ],
 )
-def test_a_test_is_found_and_renamed(test: str, path: str | None, renamed: str) -> None:
+def test_test_is_found_and_renamed(test: str, path: str | None, renamed: str) -> None:
     found = located([test], SOURCES, {})
     assert [each.path for each in found] == ([path] if path else [])
     assert not found or found[0].renamed(NEW) == renamed
 
 
-def test_a_name_that_two_files_have_means_neither() -> None:
+def test_name_that_two_files_have_means_neither() -> None:
     assert located(["test_a"], {**SOURCES, "other.py": TestSource("def test_a(): pass\n")}, {}) == []
 
 

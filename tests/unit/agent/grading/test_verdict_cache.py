@@ -11,7 +11,7 @@ from swerl_agent.grading import Verdict
 from swerl_agent.grading.cache import FILE, VerdictCache, cache_key
 
 
-def test_the_cache_keeps_verdicts_but_no_infrastructure_errors(tmp_path: Path) -> None:
+def test_cache_keeps_verdicts_but_no_infrastructure_errors(tmp_path: Path) -> None:
     cache = VerdictCache(tmp_path)
     cache.put("good", Verdict("resolved", {"a": 1}))
     cache.put("bad", Verdict("infra_error"))
@@ -21,7 +21,7 @@ def test_the_cache_keeps_verdicts_but_no_infrastructure_errors(tmp_path: Path) -
     assert VerdictCache(tmp_path).get("bad") is None
 
 
-def test_a_verdict_on_another_image_of_that_name_is_not_taken(tmp_path: Path) -> None:
+def test_verdict_on_another_image_of_that_name_is_not_used(tmp_path: Path) -> None:
     VerdictCache(tmp_path).put("moved", Verdict("resolved", image="host/task@sha256:aa"))
     cache = VerdictCache(tmp_path)
     assert cache.get("moved", "host/task@sha256:bb") is None
@@ -52,7 +52,7 @@ def test_damaged_cache_is_set_aside_and_started_again(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(f"{FILE}.damaged-*"))) == 1
 
 
-def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
     cache = VerdictCache(tmp_path / "file")
     cache.put("good", Verdict("resolved"))
@@ -60,6 +60,6 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pyt
     assert "verdicts are not kept" in caplog.text
 
 
-def test_the_key_depends_on_every_part_and_its_place() -> None:
+def test_key_depends_on_every_part_and_its_place() -> None:
     keys = {cache_key(parts) for parts in ("ab", ["ab", ""], ["", "ab"], ["a", "b", ""], ["a", "\udcff"])}
     assert len(keys) == 5

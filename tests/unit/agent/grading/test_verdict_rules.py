@@ -45,7 +45,7 @@ def verdict(*contents: list[object], key: str = KEY, exit_code: int = 0) -> Verd
     return verdict_of(witnessed, reported(spoken(*contents, key=key), PASSING, exit_code), 0)
 
 
-def test_what_the_witness_saw_too_is_resolved() -> None:
+def test_test_that_the_witness_saw_too_is_resolved() -> None:
     assert verdict(*SEEN).resolved
 
 
@@ -77,7 +77,7 @@ def test_lines_that_were_taken_out_are_named() -> None:
     assert "did not sign" in verdict_of(witnessed, reported(said, PASSING), 0).detail
 
 
-def test_a_session_that_the_time_limit_ended_is_a_timeout() -> None:
+def test_session_that_the_time_limit_ended_is_a_timeout() -> None:
     judged = verdict(*SEEN[:-1], exit_code=124)
     assert (judged.status, "tampering" in judged.report) == ("timeout", True)
 
@@ -90,7 +90,7 @@ def test_truncated_log_alone_resolves_nothing(lines: bytes) -> None:
     assert "too long" in judged.detail and judged.report["log_bytes_left_out"] == 8 << 20
 
 
-def test_a_log_whose_middle_is_missing_counts_where_the_witness_saw_all() -> None:
+def test_log_without_its_middle_counts_if_the_witness_saw_every_test() -> None:
     flooded = replace(reported(spoken(*SEEN), PASSING), total_bytes=40 << 20)
     assert verdict_of(task(eval_script="pytest"), flooded, 0).resolved
 
@@ -109,7 +109,7 @@ ONE: list[object] = ["result", "m.C.test_a", "PASSED", "test_a (m.C)"]
 TWO: list[object] = ["result", "m.C.test_b", "PASSED", "What a docstring says."]
 
 
-def test_a_name_that_was_printed_behind_other_output_is_that_of_its_test() -> None:
+def test_test_name_after_other_output_is_recognised() -> None:
     name = "  Applying sites.0002_alter_domain_unique...test_a (m.C)".strip()
     lines = log(f"{name} ... ok", "Clontest_b (m.C) ... ok")
     two: list[object] = ["result", "m.C.test_b", "PASSED", "test_b (m.C)"]
@@ -132,7 +132,7 @@ def test_a_name_that_was_printed_behind_other_output_is_that_of_its_test() -> No
         ([HELLO, RUN, ONE, TWO, ["result", "m.C.test_a", "ERROR", "test_a (m.C)"], END], "stands behind: test_a (m.C)"),
     ],
 )
-def test_a_run_of_unittest_resolves_what_its_witness_saw_too(contents: list[list[object]], named: str) -> None:
+def test_unittest_outcome_counts_if_the_witness_saw_it(contents: list[list[object]], named: str) -> None:
     lines = log("test_a (m.C) ... ok", "test_b (m.C)", "What a docstring says. ... ok")
     judged = verdict_of(
         task(("test_a (m.C)",), ("What a docstring says.",), **DJANGO), reported(spoken(*contents), lines), 0

@@ -131,7 +131,7 @@ def run(repository: Path, payload: Path, command: str, patch: str = "", before: 
 
 
 @pytest.mark.parametrize("workers", ["", "-n 2"])
-def test_pytest_run_sees_nothing_of_its_witness(repository: Path, tmp_path: Path, workers: str) -> None:
+def test_pytest_run_is_unaffected_by_its_witness(repository: Path, tmp_path: Path, workers: str) -> None:
     (repository / "t.py").write_text(PYTEST_TESTS)
     report = run(repository, tmp_path / "p", f"{sys.executable} -m pytest -rA {workers} t.py")
     seen = witnessed(report, "pytest")
@@ -149,7 +149,7 @@ def test_pytest_run_sees_nothing_of_its_witness(repository: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "before"), [("outcomes", "class OutcomeException("), ("logging", "class LoggingPlugin:")]
 )
-def test_a_fix_of_pytest_in_its_own_repository_is_no_cheat(
+def test_fix_of_pytest_in_its_own_repository_is_no_cheat(
     repository: Path, tmp_path: Path, name: str, before: str
 ) -> None:
     """Its files register hooks and raise the outcome of an expected failure."""
@@ -186,7 +186,7 @@ def checked(repository: Path) -> Path:
         ("python3 -m unittest -v tests.checks", DIRECT),
     ],
 )
-def test_unittest_run_sees_nothing_of_its_witness(checked: Path, tmp_path: Path, command: str, more: str) -> None:
+def test_unittest_run_is_unaffected_by_its_witness(checked: Path, tmp_path: Path, command: str, more: str) -> None:
     (checked / "tests/checks.py").write_text(CHECKS + more)
     (checked / "tests/runtests.py").write_text(f"#!{sys.executable}\n{RUNNER}")
     (checked / "tests/runtests.py").chmod(0o755)
@@ -204,7 +204,7 @@ def test_unittest_run_sees_nothing_of_its_witness(checked: Path, tmp_path: Path,
     assert sorted(told.values()) == ["FAILED"] * (2 if more else 1) + ["PASSED"] * 4 + ["SKIPPED"]
 
 
-def test_a_sitecustomize_of_the_image_is_loaded_after_the_witness(checked: Path, tmp_path: Path) -> None:
+def test_sitecustomize_of_the_image_is_loaded_after_the_witness(checked: Path, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("import sys\nprint('own', __file__, 'swerl_unittest' in sys.modules)\n")
@@ -214,7 +214,7 @@ def test_a_sitecustomize_of_the_image_is_loaded_after_the_witness(checked: Path,
     assert witnessed(report, "unittest").alarms == ()
 
 
-def test_other_programs_of_the_command_are_left_alone(checked: Path, tmp_path: Path) -> None:
+def test_other_programs_of_the_command_keep_running(checked: Path, tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'import sys; print(sys.path)'\n{sys.executable} tests/runtests.py"
     report = run(checked, tmp_path / "p", command)
     assert "/runners'" not in report.log.decode()
@@ -285,7 +285,7 @@ with open(path, "w") as file:
 """
 
 
-def test_a_file_of_the_tests_that_was_restored_is_reported(checked: Path, tmp_path: Path) -> None:
+def test_file_of_the_tests_that_was_restored_is_reported(checked: Path, tmp_path: Path) -> None:
     patch = diff_of(checked, {"a.py": RESTORES + HONEST})
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
     assert witnessed(report, "unittest").touched == ("tests/test_a.py",)

@@ -97,7 +97,7 @@ async def test_scores_belong_to_their_step(judges_tokenizer: HFTokenizer, tokeni
     assert all(step == score.step for step, score in scores.items())
 
 
-async def test_the_judge_reads_its_own_template(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
+async def test_judge_reads_its_own_template(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
     await judged(Judge(voter, judges_tokenizer, judge_spec(votes=2)), tokenizer, block("ls"), block(SUBMIT))
     assert len(voter.asked) == 2
@@ -148,7 +148,7 @@ async def test_internal_error_leaves_the_step_unscored(judges_tokenizer: HFToken
     assert scores[0].error == "RuntimeError: surprise"
 
 
-async def test_a_slow_vote_is_given_up(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
+async def test_slow_vote_times_out(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"), delay=30)
     judge = Judge(voter, judges_tokenizer, judge_spec(timeout_seconds=0.2))
     _, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
@@ -166,7 +166,7 @@ async def test_one_bound_holds_for_all_episodes_together(judges_tokenizer: HFTok
     assert all(len(scores) == 5 for _, scores in results)
 
 
-async def test_the_step_that_submits_is_judged_only_when_asked_for(
+async def test_step_that_submits_is_judged_only_when_asked_for(
     judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer
 ) -> None:
     for skip, judged_steps in ((True, [0]), (False, [0, 1])):
@@ -182,7 +182,7 @@ async def test_every_vote_has_its_seed(judges_tokenizer: HFTokenizer, tokenizer:
     assert voter.seeds == [7000, 7001, 7002]
 
 
-async def test_a_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
+async def test_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
     judge = Judge(voter, judges_tokenizer, judge_spec(context_tokens=100))
     _, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
@@ -190,7 +190,7 @@ async def test_a_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFToke
     assert not voter.asked
 
 
-def test_status_reports_how_a_job_is_judged() -> None:
+def test_status_reports_the_judge_of_a_job() -> None:
     spec = JudgeSpec.model_validate(
         {
             "model": {"configMap": {"name": "m"}},

@@ -30,7 +30,7 @@ from swerl_api import JudgeView
         (r"\boxed{1} or rather \boxed{maybe}", None),
     ],
 )
-def test_the_last_box_is_the_vote(text: str, vote: int | None) -> None:
+def test_last_box_is_the_vote(text: str, vote: int | None) -> None:
     assert parse_vote(text) == vote
 
 
@@ -69,19 +69,19 @@ def text(letters: str, length: int) -> str:
 
 @pytest.mark.parametrize("letters", LETTERS)
 @pytest.mark.parametrize("length", [0, 50, 1_999, 2_000, 2_001, 3_000, 3_999, 4_000])
-def test_an_output_that_its_ends_cover_is_whole(letters: str, length: int) -> None:
+def test_output_that_its_ends_cover_is_whole(letters: str, length: int) -> None:
     output = text(letters, length)
     assert output_text(record(0, output)) == output
 
 
 @pytest.mark.parametrize("letters", LETTERS)
-def test_what_no_end_covers_is_counted(letters: str) -> None:
+def test_characters_between_the_ends_are_counted(letters: str) -> None:
     output = text(letters, 5_000)
     assert output_text(record(0, output)) == f"{output[:2_000]}\n(1000 characters left out)\n{output[-2_000:]}"
 
 
 @pytest.mark.parametrize("letters", LETTERS)
-def test_what_never_left_the_sandbox_is_counted_too(letters: str) -> None:
+def test_bytes_that_stayed_in_the_sandbox_are_counted(letters: str) -> None:
     printed = text(letters, 100_000).encode()
     half = MAX_OUTPUT // 2
     cut = result(printed[:half] + printed[-half:], len(printed))
@@ -97,7 +97,7 @@ def test_errors_are_shown_after_what_was_printed_and_counted_alike() -> None:
     assert told == f"{'é' * 2_000}\n(2000 characters left out)\n{'中' * 2_000}"
 
 
-def test_the_judge_sees_the_last_steps_only() -> None:
+def test_judge_sees_the_last_steps_only() -> None:
     history = [record(step, f"result {step}") for step in range(12)]
     _, user = judge_messages("It breaks.", "THOUGHT", [record(12, "now")], history, JudgeView(history_steps=8))
     assert "## The 8 steps before" in user["content"]

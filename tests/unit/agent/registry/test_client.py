@@ -58,7 +58,7 @@ async def states(
         return await check_images(client, images, concurrency=4, report=lambda found: None)
 
 
-async def test_a_pause_that_the_registry_asks_for_holds_for_all_requests() -> None:
+async def test_pause_that_the_registry_asks_for_holds_for_all_requests() -> None:
     refused: list[float] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -76,7 +76,7 @@ async def test_a_pause_that_the_registry_asks_for_holds_for_all_requests() -> No
 
 
 @pytest.mark.parametrize("challenge", ['Bearer realm="http://{host}/token",service="r"', 'Basic realm="r"'])
-async def test_a_login_is_shown_where_it_is_asked_for(challenge: str) -> None:
+async def test_login_is_sent_where_it_is_requested(challenge: str) -> None:
     login = Credentials("me", "secret")
 
     async def answer(request: web.Request) -> web.Response:

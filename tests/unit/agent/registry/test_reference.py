@@ -35,7 +35,7 @@ def test_registry_repository_and_version(text: str, registry: str, repository: s
 
 
 @pytest.mark.parametrize("text", ["", "x/Y:1", "x:", "x:a b", "x@sha256:12", "x//y", "-x", "x/y:" + "t" * 129])
-def test_what_is_no_reference(text: str) -> None:
+def test_invalid_reference_is_refused(text: str) -> None:
     with pytest.raises(ReferenceError, match="is no image reference"):
         parse_reference(text)
 
@@ -56,7 +56,7 @@ def test_logins_of_a_docker_config(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", '{"auths": []}', '{"auths": {"r": 1}}', '{"auths": {"r": {"auth": "%"}}}'])
-def test_a_file_without_logins_names_itself(tmp_path: Path, content: str) -> None:
+def test_file_without_logins_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(content if content != '{"auths": []}' else '{"auths": [1]}')
     with pytest.raises(CredentialError, match=r"config\.json"):

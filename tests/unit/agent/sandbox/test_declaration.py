@@ -119,7 +119,7 @@ async def test_removal_is_retried_until_done() -> None:
     await removed(server)  # gone already
 
 
-async def test_removal_spares_a_new_group_of_the_same_name() -> None:
+async def test_removal_keeps_a_new_group_of_the_same_name() -> None:
     server = Server()
     await declared(server)
     await removed(server, uid="of-an-earlier-one")

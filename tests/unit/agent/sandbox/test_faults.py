@@ -172,7 +172,7 @@ async def test_unreachable_pod_raises_after_the_reconnect_window(
 
 
 @pytest.mark.parametrize("settings", [SessionSettings(kill_grace=1.0)], ids=[""])
-async def test_frozen_loop_is_replaced(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
+async def test_stuck_loop_is_replaced(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
     await session.run("true", timeout=20)
     os.killpg(image_folder.channel.pid, signal.SIGSTOP)
     result = await asyncio.wait_for(session.run(f"echo run >>{tmp_path}/runs; echo on", timeout=1), 30)

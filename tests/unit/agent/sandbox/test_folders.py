@@ -22,17 +22,17 @@ def archive(*members: tuple[str, int]) -> bytes:
     return packed.getvalue()
 
 
-def test_a_plain_archive_is_unpacked(tmp_path: Path) -> None:
+def test_plain_archive_is_unpacked(tmp_path: Path) -> None:
     folders._unpack(archive(("a/b", 3)), tmp_path / "to")
     assert (tmp_path / "to/a/b").read_bytes() == bytes(3)
 
 
-def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
+def test_compressed_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError):
         folders._unpack(gzip.compress(archive(("a", 1))), tmp_path)
 
 
-def test_an_archive_of_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_of_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "FOLDER_LIMIT", 5)
     with pytest.raises(FileError, match="holds 6 bytes"):
         folders._unpack(archive(("a", 3), ("b", 3)), tmp_path)

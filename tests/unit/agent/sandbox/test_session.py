@@ -201,7 +201,7 @@ async def test_kill_reaches_every_process_of_the_command(session: Session, image
     assert left.stdout == b"0\n"
 
 
-async def test_kill_spares_processes_of_earlier_commands(session: Session) -> None:
+async def test_kill_leaves_processes_of_earlier_commands(session: Session) -> None:
     started = await session.run("sleep 300 >/dev/null 2>&1 & echo $!", timeout=20)
     assert (await session.run("sleep 600", timeout=1)).timed_out
     assert (await session.run(f"kill {int(started.stdout)}", timeout=20)).exit_code == 0

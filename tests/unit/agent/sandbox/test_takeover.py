@@ -106,7 +106,7 @@ async def test_results_with_an_id_stay(
     assert len([*folder.iterdir(), *notes.iterdir()]) < 250
 
 
-async def test_one_client_may_repeat_an_id(session: Session, tmp_path: Path) -> None:
+async def test_client_may_repeat_an_id(session: Session, tmp_path: Path) -> None:
     results = [await run_named(session, tmp_path / "runs", "seq 1 5000", max_output=size) for size in (100, 1 << 20)]
     assert [len(result.stdout) for result in results] == [100, 23893]
     assert (tmp_path / "runs").read_text() == "run\n"

@@ -71,7 +71,7 @@ def test_each_prompt_extends_all_earlier_tokens(tool_tokenizer: HFTokenizer, req
     assert all(len(item["generation_token_ids"]) == len(item["generation_log_probs"]) for item in sampled)
 
 
-def test_what_a_cut_context_showed_is_what_is_given(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
+def test_answer_shows_the_context_after_truncation(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
     answers = [block(f"echo {'x' * 60} {number}") for number in range(8)]
     first, _ = played(tool_tokenizer, request_, block("true"), step_limit=1)
     room = first.segments[0].prompt_length + 500
@@ -96,7 +96,7 @@ def test_tool_calls_precede_their_outputs(tool_tokenizer: HFTokenizer, request_:
     assert "ran pwd" in outputs[1]["output"]
 
 
-def test_the_response_is_an_object_of_the_responses_api(request_: RunRequest) -> None:
+def test_response_is_an_object_of_the_responses_api(request_: RunRequest) -> None:
     made = response(episode(), request_, "m")
     required = {
         "id", "created_at", "error", "incomplete_details", "instructions", "metadata", "model", "object", "output",
@@ -107,7 +107,7 @@ def test_the_response_is_an_object_of_the_responses_api(request_: RunRequest) ->
     assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (6, 3)
 
 
-def test_the_answer_has_what_verifiers_of_the_format_read(request_: RunRequest) -> None:
+def test_answer_has_the_keys_that_verifiers_read(request_: RunRequest) -> None:
     given = {"input": [], "temperature": 1.0, "metadata": {"golden_patch": "p"}}
     solved = answer(replace(request_, create_params=given), SOLVED, "m")
     report = solved["metadata"]["eval_report"]["getmoto__moto-5876"]
@@ -119,7 +119,7 @@ def test_the_answer_has_what_verifiers_of_the_format_read(request_: RunRequest) 
     assert answer(request_, GradedEpisode(episode(patch=None)), "m")["metadata"] == {"eval_report": {}}
 
 
-def test_the_reference_fix_is_answered_without_a_conversation(request_: RunRequest) -> None:
+def test_reference_fix_is_answered_without_a_conversation(request_: RunRequest) -> None:
     golden = Episode("getmoto__moto-5876", "server", 0, patch="p", exit_status="golden")
     made = answer(request_, GradedEpisode(golden, SOLVED.verdict), "golden")
     assert (made["reward"], made["messages"], made["response"]["output"]) == (1, [], [])

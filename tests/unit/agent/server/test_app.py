@@ -20,7 +20,7 @@ LOST = GradedEpisode(episode(), Verdict("infra_error", detail="node lost"))
 RESULT = Path("results", "gym", "org_m", "getmoto__moto-5876", "getmoto__moto-5876.json")
 
 
-async def test_a_rollout_is_answered_with_its_reward(serving: Serving, runner: MadeUp) -> None:
+async def test_rollout_is_answered_with_its_reward(serving: Serving, runner: MadeUp) -> None:
     async with serving() as client:
         status, answer = await client.run()
         runner.outcome = FAILED
@@ -50,7 +50,7 @@ async def test_a_rollout_is_answered_with_its_reward(serving: Serving, runner: M
         (GradedEpisode(episode(), Verdict("infra_error", detail="node lost")), "node lost"),
     ],
 )
-async def test_a_failure_of_the_infrastructure_is_never_a_reward(
+async def test_failure_of_the_infrastructure_is_never_a_reward(
     serving: Serving, runner: MadeUp, outcome: GradedEpisode | Exception, said: str, tmp_path: Path
 ) -> None:
     runner.outcome = outcome
@@ -85,7 +85,7 @@ async def test_invalid_request_is_refused_before_it_is_queued(serving: Serving, 
     assert runner.requests == []
 
 
-async def test_more_than_fit_wait_in_line(serving: Serving, runner: MadeUp) -> None:
+async def test_requests_above_the_limit_wait_in_order(serving: Serving, runner: MadeUp) -> None:
     runner.go.clear()
     async with serving(concurrency=2) as client:
         asked = [asyncio.create_task(client.run()) for _ in range(5)]
@@ -124,7 +124,7 @@ async def test_episode_is_kept_when_its_client_gets_no_answer(
         assert meta["sampling_params"] == {"temperature": 0.8, "top_p": 1.0, "top_k": -1, "max_new_tokens": 512}
 
 
-async def test_what_a_cancelled_rollout_did_is_kept(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
+async def test_artifacts_of_a_cancelled_rollout_are_kept(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
     runner.go.clear()
     async with serving(grace=0.1) as client:
         asked = asyncio.create_task(client.run())
@@ -148,7 +148,7 @@ async def test_rollout_ends_when_its_client_disconnects(serving: Serving, runner
     assert len(runner.requests) == 2, "who went away in line was never begun"
 
 
-async def test_a_rollout_may_end_while_the_server_stops(serving: Serving, runner: MadeUp) -> None:
+async def test_rollout_may_end_while_the_server_stops(serving: Serving, runner: MadeUp) -> None:
     runner.go.clear()
     async with serving() as client:
         asked = asyncio.create_task(client.run())
@@ -213,7 +213,7 @@ async def test_stored_answer_is_reused_on_request(serving: Serving, runner: Made
     assert len(runner.requests) == 3
 
 
-async def test_a_result_that_cannot_be_read_is_made_again(serving: Serving, tmp_path: Path) -> None:
+async def test_unreadable_result_is_repeated(serving: Serving, tmp_path: Path) -> None:
     (tmp_path / RESULT).parent.mkdir(parents=True)
     (tmp_path / RESULT).write_text('{"rew')
     async with serving(skip_if_exists=True) as client:
@@ -221,7 +221,7 @@ async def test_a_result_that_cannot_be_read_is_made_again(serving: Serving, tmp_
     assert json.loads((tmp_path / RESULT).read_text())["reward"] == 1
 
 
-async def test_answer_is_sent_when_the_disk_refuses_it(
+async def test_answer_is_sent_after_a_disk_error(
     serving: Serving, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "results").write_text("")
@@ -239,7 +239,7 @@ async def test_id_that_cannot_name_a_folder_is_refused(serving: Serving, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["..", "../../escape", "/etc/cron.d/x"])
-async def test_no_subset_leads_out_of_the_results(serving: Serving, tmp_path: Path, name: str) -> None:
+async def test_no_subset_name_resolves_outside_the_results(serving: Serving, tmp_path: Path, name: str) -> None:
     async with serving() as client:
         assert (await client.run(subset=name, image="i"))[0] == 200
     written = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -49,7 +49,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     await runner.cleanup()
 
 
-async def test_it_serves_until_a_signal_and_releases_its_lease(api: Api, tmp_path: Path) -> None:
+async def test_server_runs_until_a_signal_and_releases_its_lease(api: Api, tmp_path: Path) -> None:
     folder = make_tokenizer(tmp_path / "tokenizer", PLAIN)
     words = ["serve", "--port", "0", "--tokenizer", str(folder), "--kubeconfig", str(tmp_path / "kubeconfig")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

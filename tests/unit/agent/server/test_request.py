@@ -20,7 +20,7 @@ def read(values: Any, defaults: RequestDefaults | None = None) -> RunRequest:
     return read_request(json.dumps(values).encode(), defaults or RequestDefaults())
 
 
-def test_a_row_is_a_task_and_the_engine_is_spoken_to_natively() -> None:
+def test_row_is_a_task_and_the_native_engine_api_is_used() -> None:
     request = read(body())
     assert (request.task.image, request.task.instance_id) == (GYM_IMAGE, "getmoto__moto-5876")
     assert request.task.ground_truth.patch == sumanth()["patch"]
@@ -91,11 +91,11 @@ def test_field_of_an_invalid_request_is_named(changes: dict[str, Any], field: st
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"3"])
-def test_what_is_no_object_is_refused(data: bytes) -> None:
+def test_body_without_a_json_object_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest, match="JSON"):
         read_request(data, RequestDefaults())
 
 
-def test_an_engine_may_be_the_servers_or_not_be_needed() -> None:
+def test_engine_may_be_the_servers_or_not_be_needed() -> None:
     assert read(body(sglang_url=None), RequestDefaults(engine="http://mine:1")).engine == "http://mine:1"
     assert read(body(sglang_url=None), RequestDefaults(engine_needed=False)).engine == ""

@@ -71,7 +71,7 @@ async def test_request_runs_on_the_model_it_names() -> None:
     assert [request.index for request in asked.requests] == [0, 1]
 
 
-async def test_an_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_path: Path) -> None:
+async def test_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_path: Path) -> None:
     asked = Asked()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
     async with aiohttp.ClientSession() as http, serving({"/model_info": {"model_type": "llama"}}) as engine:
@@ -106,7 +106,7 @@ async def test_engine_tokens_reach_the_answer(tokenizer: HFTokenizer) -> None:
     assert (made["reward"], made["info"]["exit_status"]) == (1, "Submitted")
 
 
-async def test_the_reference_fix_is_graded_in_the_models_place() -> None:
+async def test_reference_fix_is_graded_in_the_models_place() -> None:
     asked, request = Asked(), read()
     attempt = await GoldenRunner(cast(Grader, asked)).run(request)
     assert asked.patches == [request.task.ground_truth.patch]

@@ -63,7 +63,7 @@ def test_training_file_holds_no_ground_truth(tmp_path: Path, out: Path, run: Run
     assert "problem_statement" not in grading[0]
 
 
-def test_the_text_format(tmp_path: Path, out: Path, run: Run) -> None:
+def test_text_format(tmp_path: Path, out: Path, run: Run) -> None:
     run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "SumanthRH/SWE-Gym-Subset", "--whole-rows")
     (line,) = read(out)
     assert "—" in out.read_text(encoding="utf-8"), "unescaped"
@@ -72,7 +72,7 @@ def test_the_text_format(tmp_path: Path, out: Path, run: Run) -> None:
     assert line["metadata"]["instance"].items() >= {**sumanth(), "image_name": GYM_IMAGE}.items()
 
 
-def test_the_prompt_format(tmp_path: Path, out: Path, run: Run) -> None:
+def test_prompt_format(tmp_path: Path, out: Path, run: Run) -> None:
     run(
         jsonl(tmp_path / "a.jsonl", sumanth()),
         *("--data-source", "SWE-Gym/SWE-Gym", "--split", "train", "--format", "prompt", "--whole-rows"),
@@ -86,7 +86,7 @@ def test_the_prompt_format(tmp_path: Path, out: Path, run: Run) -> None:
 
 @pytest.mark.parametrize("format", ["text", "prompt"])
 @pytest.mark.parametrize("whole", [[], ["--whole-rows"]])
-def test_what_is_written_is_read_again(tmp_path: Path, out: Path, run: Run, format: str, whole: list[str]) -> None:
+def test_written_tasks_are_read_unchanged(tmp_path: Path, out: Path, run: Run, format: str, whole: list[str]) -> None:
     odd = FIX.encode().replace(b"+a", b"\xff").decode("utf-8", "surrogateescape") + "\udcff\r\n"
     first = jsonl(tmp_path / "a.jsonl", sumanth(patch="")).with_name("b.jsonl")
     first.write_text(json.dumps(sumanth(patch=odd)) + "\n" + json.dumps(r2e()) + "\n")
@@ -144,7 +144,7 @@ def test_r2e_rows_name_image_tests_and_fix(tmp_path: Path, out: Path, run: Run) 
     assert "tests/test_table.py" not in task.ground_truth.patch
 
 
-def test_the_fix_of_an_r2e_row_applies(tmp_path: Path, out: Path, run: Run) -> None:
+def test_fix_of_an_r2e_row_applies(tmp_path: Path, out: Path, run: Run) -> None:
     run(jsonl(tmp_path / "r2e.jsonl", r2e()))
     (task,) = load_tasks(out, "jsonl")
     (tmp_path / "orange").mkdir()
@@ -154,7 +154,7 @@ def test_the_fix_of_an_r2e_row_applies(tmp_path: Path, out: Path, run: Run) -> N
     assert (tmp_path / "orange" / "new.py").read_text() == f"# {SECRET}_fix\n"
 
 
-def test_a_kiro_r2e_id_gets_the_tag_of_its_image(tmp_path: Path, out: Path, run: Run) -> None:
+def test_kiro_r2e_id_gets_the_tag_of_its_image(tmp_path: Path, out: Path, run: Run) -> None:
     rows = [kiro(r2e(commit, instance_id="orange3"), "r2e-gym") for commit in ("1" * 40, "2" * 40)]
     run(parquet(tmp_path / "r2e.parquet", *rows))
     assert [task.instance_id for task in load_tasks(out, "jsonl")] == [f"orange3-{tag * 40}" for tag in "12"]

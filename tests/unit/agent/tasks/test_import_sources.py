@@ -26,7 +26,7 @@ def _from(folder: Path, load: Callable[..., Any]) -> Callable[..., Any]:
     return lambda name, *arguments, **options: load(str(folder / name), *arguments, **options)
 
 
-def test_a_hugging_face_id_is_loaded_by_datasets(
+def test_hugging_face_id_is_loaded_by_datasets(
     tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import datasets
@@ -38,9 +38,7 @@ def test_a_hugging_face_id_is_loaded_by_datasets(
     assert (task.instance_id, task.data_source, task.split) == ("getmoto__moto-5876", "SWE-Gym/SWE-Gym-Lite", "train")
 
 
-def test_the_published_split_is_the_default(
-    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_published_split_is_the_default(tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
     hub(tmp_path, "SWE-bench/SWE-bench_Verified", "test", swebench())
@@ -49,7 +47,7 @@ def test_the_published_split_is_the_default(
     assert load_tasks(out, "jsonl")[0].split == "test"
 
 
-def test_a_folder_saved_by_datasets_is_read(tmp_path: Path, out: Path, run: Run) -> None:
+def test_folder_saved_by_datasets_is_read(tmp_path: Path, out: Path, run: Run) -> None:
     import datasets
 
     saved = datasets.DatasetDict({"train": datasets.Dataset.from_list([sumanth()])})
@@ -60,13 +58,13 @@ def test_a_folder_saved_by_datasets_is_read(tmp_path: Path, out: Path, run: Run)
     assert "no split 'dev'; it has train" in error
 
 
-def test_a_task_repository_is_imported(out: Path, run: Run) -> None:
+def test_task_repository_is_imported(out: Path, run: Run) -> None:
     folder = Path(__file__).parents[4] / "tasks" / "train"
     run(folder, "--filter", "swe-rl__store")
     assert load_tasks(out, "jsonl") == load_tasks(folder, "swebench-task-repo", filter="swe-rl__store")
 
 
-def test_a_mounted_config_map_is_read_once(tmp_path: Path, out: Path, run: Run) -> None:
+def test_mounted_config_map_is_read_once(tmp_path: Path, out: Path, run: Run) -> None:
     run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
     volume = tmp_path / "volume"
     (volume / "..2025_11_21").mkdir(parents=True)

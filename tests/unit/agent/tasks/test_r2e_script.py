@@ -20,7 +20,7 @@ def code_of(tests: str, folder: Path, seconds: str = str(TEST_SECONDS)) -> int:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_the_tests_own_code_is_the_scripts(code: int, tmp_path: Path) -> None:
+def test_tests_own_code_is_the_scripts(code: int, tmp_path: Path) -> None:
     assert code_of(f"exit {code}", tmp_path) == code
 
 

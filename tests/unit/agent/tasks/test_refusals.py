@@ -43,7 +43,7 @@ OTHER = "python__mypy-11213"
         ),
     ],
 )
-def test_a_malformed_row_is_one_line_with_its_place(
+def test_malformed_row_is_one_line_with_its_place(
     tmp_path: Path, out: Path, run: Run, line: str | bytes, message: str
 ) -> None:
     run(jsonl(tmp_path / "good.jsonl", sumanth(OTHER)), "--data-source", "swe-gym")
@@ -72,14 +72,14 @@ def test_a_malformed_row_is_one_line_with_its_place(
         (["{rows}", "--quarantine", "/nowhere"], "/nowhere: cannot be read"),
     ],
 )
-def test_a_wrong_request_is_one_clear_line(tmp_path: Path, run: Run, arguments: list[str], message: str) -> None:
+def test_wrong_request_is_one_clear_line(tmp_path: Path, run: Run, arguments: list[str], message: str) -> None:
     rows = jsonl(tmp_path / "a.jsonl", swe_gym())
     errors = run(*[argument.replace("{rows}", str(rows)) for argument in arguments], code=2)
     assert len(errors) == 1
     assert message in errors[0]
 
 
-def test_a_damaged_parquet_file_is_named(tmp_path: Path, run: Run) -> None:
+def test_damaged_parquet_file_is_named(tmp_path: Path, run: Run) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 not really")
     (error,) = run(tmp_path / "a.parquet", code=2)
     assert "a.parquet: cannot be read as Parquet" in error
@@ -92,7 +92,7 @@ def test_without_network_the_message_names_the_remedy(run: Run, monkeypatch: pyt
     assert ".jsonl or .parquet" in error
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path, out: Path, run: Run) -> None:
+def test_full_disk_loses_nothing(tmp_path: Path, out: Path, run: Run) -> None:
     run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
     before = {path: path.read_bytes() for path in out.parent.iterdir()}
     done = subprocess.run(
@@ -138,7 +138,7 @@ def test_training_on_a_benchmark_needs_the_explicit_flag(
     assert len(load_tasks(out, "jsonl", purpose="train")) == 1
 
 
-def test_the_training_part_of_swe_bench_is_no_benchmark(tmp_path: Path, out: Path, run: Run) -> None:
+def test_training_part_of_swe_bench_is_no_benchmark(tmp_path: Path, out: Path, run: Run) -> None:
     rows = jsonl(tmp_path / "a.jsonl", sumanth("django__django-1"))
     run(rows, "--data-source", "swe-bench", "--split", "train")
     assert len(out.read_text().splitlines()) == 1
@@ -149,7 +149,7 @@ def test_another_set_may_hold_the_same_repository(tmp_path: Path, out: Path, run
     assert len(out.read_text().splitlines()) == 1
 
 
-def test_a_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> None:
+def test_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> None:
     run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
     grading = out.with_name("train.grading.jsonl")
     jsonl(grading, {"instance_id": "another__one-1"})

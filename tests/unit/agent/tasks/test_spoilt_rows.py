@@ -57,7 +57,7 @@ def check(task: Task) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("halved", [False, True], ids=["whole", "in two files"])
-def test_a_row_is_a_task_or_an_error_with_its_line(tmp_path: Path, shape: str, halved: bool) -> None:
+def test_row_is_a_task_or_an_error_with_its_line(tmp_path: Path, shape: str, halved: bool) -> None:
     file = tmp_path / "rows.jsonl"
     wrongs = [spoilt(SHAPES[shape], way, wrong) for way in places(SHAPES[shape]) for wrong in WRONG]
     file.write_text("".join(json.dumps(row) + "\n" for row in wrongs))

@@ -98,7 +98,7 @@ def test_image_of_the_row_takes_precedence() -> None:
     )
 
 
-def test_an_unknown_data_source_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_unknown_data_source_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n" + json.dumps(row()) + "\n")
     with pytest.raises(TaskError, match=r"a\.jsonl:2: no image"):
@@ -119,7 +119,7 @@ def test_registry_rewrite(rules: list[tuple[str, str]], before: str, after: str)
     assert rewrite(before, [RegistryRewrite(prefix=a, replacement=b) for a, b in rules]) == after
 
 
-def test_a_task_repository_is_read_and_rewritten(repository: Path) -> None:
+def test_task_repository_is_read_and_rewritten(repository: Path) -> None:
     rule = RegistryRewrite(prefix="", replacement="mirror:5000/")
     (task,) = load_tasks(repository, "swebench-task-repo", registry_rewrite=[rule])
     assert task.image == "mirror:5000/swe-rl/task-kit__kit-1:1"
@@ -142,13 +142,13 @@ def test_a_task_repository_is_read_and_rewritten(repository: Path) -> None:
         ("problem_statement.md", "", "problem_statement is empty"),
     ],
 )
-def test_a_malformed_task_is_named(repository: Path, file: str, content: str, message: str) -> None:
+def test_malformed_task_is_named(repository: Path, file: str, content: str, message: str) -> None:
     (repository / "tasks" / "kit__kit-1" / file).write_text(content)
     with pytest.raises(TaskError, match=message):
         load_tasks(repository, "swebench-task-repo")
 
 
-def test_a_missing_file_is_named(repository: Path) -> None:
+def test_missing_file_is_named(repository: Path) -> None:
     (repository / "tasks" / "kit__kit-1" / "eval.sh").unlink()
     with pytest.raises(TaskError, match=r"kit__kit-1/eval\.sh: cannot be read"):
         load_tasks(repository, "swebench-task-repo")
@@ -167,7 +167,7 @@ def tasks(tmp_path: Path, count: int) -> list[Task]:
     return load_tasks(path, "jsonl")
 
 
-def test_the_slice_is_of_sorted_ids(tmp_path: Path) -> None:
+def test_slice_is_of_sorted_ids(tmp_path: Path) -> None:
     chosen = select(tasks(tmp_path, 500), slice="0:5")
     assert [task.instance_id for task in chosen] == [f"o__r-00{number}" for number in range(5)]
 
@@ -186,7 +186,7 @@ def test_no_remaining_task_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["5", "a:b", "1:2:0", "1:2:3:4"])
-def test_a_malformed_slice_is_refused(text: str) -> None:
+def test_malformed_slice_is_refused(text: str) -> None:
     with pytest.raises(TaskError, match="slice"):
         parse_slice(text)
 

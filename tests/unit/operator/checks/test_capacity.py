@@ -19,7 +19,7 @@ def node(cpu: str = "4", memory: str = "16Gi", gpus: int = 0, **extra: Any) -> d
     return {"metadata": {"labels": extra.pop("labels", {})}, "spec": spec, "status": {"allocatable": allocatable}}
 
 
-def test_a_small_job_fits_one_node(make_attempt: MakeAttempt) -> None:
+def test_small_job_fits_one_node(make_attempt: MakeAttempt) -> None:
     assert cluster_capacity_problem(cluster_plan(make_attempt()), [node()]) is None
 
 
@@ -57,7 +57,7 @@ def test_quantities_are_parsed(text: str | int, value: str) -> None:
     assert parse_quantity(text) == Decimal(value)
 
 
-def test_an_invalid_quantity_raises() -> None:
+def test_invalid_quantity_raises() -> None:
     with pytest.raises(ValueError, match="lots"):
         parse_quantity("lots")
 

@@ -69,12 +69,12 @@ async def problems(
     return [f"{problem.reason}: {problem.message}" for problem in found]
 
 
-async def test_the_defaults_fit_a_small_node() -> None:
+async def test_defaults_fit_a_small_node() -> None:
     assert await problems(node("1", "2Gi")) == []
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
-async def test_a_pod_that_is_too_large_is_reported_with_field_request_and_fix(kind: str) -> None:
+async def test_pod_that_is_too_large_is_reported_with_field_request_and_fix(kind: str) -> None:
     (found,) = await problems(node(), node(memory="32Gi"), **{kind: {"resources": BIG}})  # type: ignore[arg-type]
     assert found.startswith(f"InsufficientResources: not even one {kind} Pod with ")
     assert "64.0 GiB memory fits one of the 2 node(s) that accept it, even when these are empty" in found
@@ -97,14 +97,14 @@ async def test_all_resources_must_fit_the_same_node() -> None:
     assert "largest allocatable: 4 cpu" in found
 
 
-async def test_a_sandbox_is_scheduled_by_its_requests_and_a_grading_by_its_limits() -> None:
+async def test_sandbox_is_scheduled_by_its_requests_and_a_grading_by_its_limits() -> None:
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "8", "memory": "1Gi"}}
     assert await problems(node(), sandbox={"resources": resources}) == []
     (found,) = await problems(node(), grading={"resources": resources})
     assert "grading Pod with 8 cpu, 1.0 GiB memory" in found
 
 
-async def test_a_limit_without_request_counts_as_request() -> None:
+async def test_limit_without_request_counts_as_request() -> None:
     (found,) = await problems(node(), sandbox={"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     assert "1 nvidia.com/gpu" in found and "0 nvidia.com/gpu" in found
 
@@ -141,7 +141,7 @@ async def test_operator_settings_of_sandboxes_count() -> None:
     assert "accepts sandbox Pods" in found
 
 
-async def test_an_invalid_quantity_is_reported_with_its_field() -> None:
+async def test_invalid_quantity_is_reported_with_its_field() -> None:
     assert await problems(node(), sandbox={"resources": {"requests": {"cpu": "lots"}}}) == [
         "InvalidSpec: spec.sandbox.resources: not a Kubernetes quantity: 'lots'"
     ]
@@ -160,7 +160,7 @@ async def reconciled(spec: Spec, check: str) -> Object:
 
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
-async def test_a_job_is_blocked_before_it_takes_resources(spec: Spec, kind: str) -> None:
+async def test_job_is_blocked_before_it_takes_resources(spec: Spec, kind: str) -> None:
     status = await reconciled(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, "on")
     (condition,) = [each for each in status["conditions"] if each["type"] == "Validated"]
     assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
@@ -168,6 +168,6 @@ async def test_a_job_is_blocked_before_it_takes_resources(spec: Spec, kind: str)
     assert (await reconciled(spec, "on"))["phase"] == "Starting"
 
 
-async def test_the_check_can_be_switched_off(spec: Spec) -> None:
+async def test_check_can_be_switched_off(spec: Spec) -> None:
     status = await reconciled(spec | {"sandbox": {"resources": {"requests": {"cpu": "64"}}}}, "off")
     assert status["phase"] == "Starting"

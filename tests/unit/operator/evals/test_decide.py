@@ -62,14 +62,14 @@ def message(decision: EvalDecision, type: str) -> str:
     return found.message
 
 
-def test_a_missing_prerequisite_blocks_and_starts_nothing(spec: Spec) -> None:
+def test_missing_prerequisite_blocks_and_starts_nothing(spec: Spec) -> None:
     decision = step(spec, started(), prerequisites=[Problem("A", "one"), Problem("B", "two")])
     assert decision.builder.status.phase == "Blocked"
     assert message(decision, "Validated") == "one; two"
     assert decision.actions == (EvalAction.DELETE_PREFLIGHT,)
 
 
-def test_an_earlier_evaluation_of_the_name_is_waited_for(spec: Spec) -> None:
+def test_earlier_evaluation_of_the_name_is_waited_for(spec: Spec) -> None:
     decision = step(spec, started(), leftovers=2, preflight=PASSED)
     assert decision.actions == () and condition(decision, "Validated") == ("False", "NameInUse")
 
@@ -114,7 +114,7 @@ def test_finished_shards_are_merged_and_the_summary_sets_the_totals(spec: Spec) 
     assert (status.rate, status.pass_at_k, status.progress) == (0.51, {"1": 0.51, "4": 0.7}, "39/40")
 
 
-def test_a_failed_shard_is_reported_with_its_message(spec: Spec) -> None:
+def test_failed_shard_is_reported_with_its_message(spec: Spec) -> None:
     words = {"terminated": {"exitCode": 2, "message": "swerl: no task left"}}
     failed = pod(phase="Failed", containerStatuses=[{"name": "shard", "image": "i", "state": words}])
     decision = step(spec, started(), shards=ended("nightly-shards", "Failed", "policy"), pods=[failed])
@@ -169,7 +169,7 @@ def test_lost_engines_stop_the_shards_and_are_restarted(engine_spec: Spec, seen:
     assert EvalAction.CREATE_ENGINES in again.actions
 
 
-def test_a_short_time_without_answer_is_tolerated(engine_spec: Spec) -> None:
+def test_short_time_without_answer_is_tolerated(engine_spec: Spec) -> None:
     quiet = engines(driver=DriverState("unreachable"), unreachable_seconds=30.0)
     decision = step(engine_spec, started(submission="s"), engines=quiet, shards=job("nightly-shards"))
     assert decision.actions == () and decision.builder.status.failures is None
@@ -190,7 +190,7 @@ def test_engines_are_deleted_when_the_shards_are_done(engine_spec: Spec) -> None
     assert decision.actions == (EvalAction.CREATE_MERGE, EvalAction.DELETE_ENGINES)
 
 
-def test_a_deleted_job_blocks_the_evaluation(engine_spec: Spec) -> None:
+def test_deleted_job_blocks_the_evaluation(engine_spec: Spec) -> None:
     gone = [Problem("JobMissing", "SweRLJob 'demo' does not exist")]
     decision = step(
         engine_spec, started(), engines=engines(cluster=None), shards=job("nightly-shards"), prerequisites=gone
@@ -209,7 +209,7 @@ def test_suspend_deletes_everything_and_resume_continues(spec: Spec) -> None:
     assert EvalAction.CREATE_SHARDS in resumed.actions and condition(resumed, "Suspended") == ("False", "Resumed")
 
 
-def test_the_deadline_fails_the_evaluation_and_cleans_up(spec: Spec) -> None:
+def test_deadline_fails_the_evaluation_and_cleans_up(spec: Spec) -> None:
     over = step(spec | {"activeDeadlineSeconds": 60}, started(), shards=job("nightly-shards"))
     assert condition(over, "Failed") == ("True", "DeadlineExceeded")
     assert step(spec, over.builder.status, leftovers=2).actions == (EvalAction.DELETE_EVERYTHING,)
@@ -217,7 +217,7 @@ def test_the_deadline_fails_the_evaluation_and_cleans_up(spec: Spec) -> None:
     assert near.requeue_after == 2
 
 
-def test_a_finished_evaluation_is_deleted_after_its_time_to_live(spec: Spec) -> None:
+def test_finished_evaluation_is_deleted_after_its_time_to_live(spec: Spec) -> None:
     merged_progress = EvalProgress(total=1, done=1, resolved=1, errors=0, rate=1.0)
     done = step(
         spec, started(), merge=ended("nightly-merge", "Complete"), merged_progress=merged_progress
@@ -229,7 +229,7 @@ def test_a_finished_evaluation_is_deleted_after_its_time_to_live(spec: Spec) -> 
     assert late.actions == (EvalAction.DELETE_EVALUATION,)
 
 
-def test_the_same_observation_writes_the_status_once(spec: Spec) -> None:
+def test_same_observation_writes_the_status_once(spec: Spec) -> None:
     seen: dict[str, Any] = {
         "shards": job("nightly-shards"),
         "shard_progress": [EvalProgress(total=4, done=1, resolved=0)],

@@ -51,7 +51,7 @@ def test_only_shards_mount_the_tasks(engine_spec: Spec, make_evaluation: MakeEva
         assert {"/swerl/model", "/swerl/checkpoints", "/swerl/output", "/etc/swerl", "/dev/shm"} == paths
 
 
-def test_the_evaluation_file_has_the_routers_address(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_evaluation_file_has_the_routers_address(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
     evaluation = make_evaluation(engine_spec)
     text = manifests.config_map(evaluation)["data"]["evaluation.json"]
     file = EvaluationFile.model_validate_json(text)
@@ -63,12 +63,12 @@ def test_the_evaluation_file_has_the_routers_address(engine_spec: Spec, make_eva
     assert ports["router"] == 30000
 
 
-def test_an_endpoint_is_used_as_it_is(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_endpoint_is_used_as_it_is(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     file = make_evaluation(spec).file()
     assert (file.engine, file.checkpoint, file.tokenizer) == ("http://router:30000", None, "/swerl/model")
 
 
-def test_a_chat_endpoint_has_a_key_and_no_tokenizer(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_chat_endpoint_has_a_key_and_no_tokenizer(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     endpoint = {"url": "https://api.example.org/v1", "api": "chat-completions", "model": "m"}
     secret = {"apiKeySecret": {"name": "api", "key": "token"}}
     evaluation = make_evaluation(spec, model={"endpoint": endpoint | secret})
@@ -85,7 +85,7 @@ def test_a_chat_endpoint_has_a_key_and_no_tokenizer(spec: Spec, make_evaluation:
     assert "env" not in keyless["containers"][0]
 
 
-def test_a_model_downloaded_by_its_job_is_mounted_from_the_jobs_volume(engine_spec: Spec) -> None:
+def test_model_downloaded_by_its_job_is_mounted_from_the_jobs_volume(engine_spec: Spec) -> None:
     source = {"huggingFace": {"id": "Qwen/Qwen3-4B"}}
     job = SweRLJobSpec.model_validate(JOB_SPEC | {"model": {"source": source}})
     spec = SweEvalSpec.model_validate(engine_spec)
@@ -110,14 +110,14 @@ def test_engines_are_one_pod_each_and_counted(engine_spec: Spec, make_evaluation
     assert problem is not None and "spec.rollout" in problem.message
 
 
-def test_the_account_of_an_evaluation_differs_from_a_jobs(spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_account_of_an_evaluation_differs_from_a_jobs(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     evaluation = make_evaluation(spec)
     assert evaluation.account == "nightly.eval-driver"
     assert _pod(manifests.shards_job(evaluation))["serviceAccountName"] == evaluation.account
     assert evaluation.file().labels == {"swerl.dev/job": "nightly.eval", "swerl.dev/evaluation": "nightly"}
 
 
-def test_the_preflight_checks_both_images_and_every_source(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
+def test_preflight_checks_both_images_and_every_source(engine_spec: Spec, make_evaluation: MakeEvaluation) -> None:
     containers = manifests.evaluation_preflight(make_evaluation(engine_spec))["spec"]["containers"]
     assert {c["name"]: c["image"] for c in containers} == {
         "shards": "trainer:1", "engines": "engines:1", "model": "data:1", "tasks": "data:1",

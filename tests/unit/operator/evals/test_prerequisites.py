@@ -27,19 +27,19 @@ async def find(api: Api, spec: Spec, chosen: str | None = None) -> ServedModel |
     return await find_model(api, "ns", SweEvalSpec.model_validate(spec), chosen)  # type: ignore[arg-type]
 
 
-async def test_the_newest_checkpoint_is_chosen_once(engine_spec: Spec) -> None:
+async def test_newest_checkpoint_is_chosen_once(engine_spec: Spec) -> None:
     found = await find(Api(lastCheckpoint=CHECKPOINT), engine_spec)
     assert isinstance(found, ServedModel) and (found.checkpoint, found.dtype) == (CHECKPOINT, "float32")
     later = await find(Api(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000099"), engine_spec, CHECKPOINT)
     assert isinstance(later, ServedModel) and later.checkpoint == CHECKPOINT
 
 
-async def test_a_step_selects_its_checkpoint(engine_spec: Spec) -> None:
+async def test_step_selects_its_checkpoint(engine_spec: Spec) -> None:
     found = await find(Api(), engine_spec | {"model": {"job": {"name": "demo", "step": 12}}})
     assert isinstance(found, ServedModel) and found.checkpoint == CHECKPOINT
 
 
-async def test_a_missing_job_and_a_missing_checkpoint_have_different_reasons(engine_spec: Spec) -> None:
+async def test_missing_job_and_a_missing_checkpoint_have_different_reasons(engine_spec: Spec) -> None:
     early = await find(Api(), engine_spec)
     assert isinstance(early, Problem) and early.reason == "NoCheckpoint" and "wait for its first" in early.message
     api = Api()

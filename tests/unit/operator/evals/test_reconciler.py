@@ -137,7 +137,7 @@ def reconciled(spec: Spec) -> ReconciledEval:
     return ReconciledEval(spec)
 
 
-async def test_an_evaluation_with_an_endpoint_completes_and_cleans_up(reconciled: ReconciledEval) -> None:
+async def test_evaluation_with_an_endpoint_completes_and_cleans_up(reconciled: ReconciledEval) -> None:
     await reconciled.look(2)
     reconciled.pass_preflight()
     await reconciled.look()

@@ -27,22 +27,22 @@ def test_all_nodes_pull_at_once() -> None:
     assert step(PullHistory(), parallel=2).create == (("n1", "a"), ("n2", "a"), ("n1", "b"), ("n2", "b"))
 
 
-def test_the_budget_limits_all_nodes_together() -> None:
+def test_budget_limits_all_nodes_together() -> None:
     assert step(PullHistory(), parallel=3, budget=1).create == (("n1", "a"),)
 
 
-def test_a_running_pull_counts() -> None:
+def test_running_pull_counts() -> None:
     assert step(PullHistory(), pull("n1", "a", "running")).create == (("n2", "a"),)
 
 
-def test_a_pulled_image_is_recorded_and_its_pod_deleted() -> None:
+def test_pulled_image_is_recorded_and_its_pod_deleted() -> None:
     history = PullHistory()
     decision = step(history, pull("n1", "a", "pulled"))
     assert decision.delete == ("pod-n1-a",) and ("n1", "b") in decision.create
     assert history.pulled == {"n1": {"a"}}
 
 
-def test_a_failed_pull_is_retried_with_doubling_delays() -> None:
+def test_failed_pull_is_retried_with_doubling_delays() -> None:
     history = PullHistory()
     decision = step(history, pull("n1", "a", "failed"), now=0)
     assert ("n1", "a") not in decision.create and decision.requeue_after == 15
@@ -51,7 +51,7 @@ def test_a_failed_pull_is_retried_with_doubling_delays() -> None:
     assert history.failures["n1", "a"].count == 2 and history.failures["n1", "a"].retry_at == 50
 
 
-def test_a_rate_limit_error_pauses_all_pulls_for_a_minute() -> None:
+def test_rate_limit_error_pauses_all_pulls_for_a_minute() -> None:
     history = PullHistory()
     said = "failed to pull: 429 Too Many Requests - Server message: toomanyrequests: You have reached your limit"
     refused = Pull("pod", "u", ("n1", "a"), "failed", said)
@@ -60,18 +60,18 @@ def test_a_rate_limit_error_pauses_all_pulls_for_a_minute() -> None:
     assert step(history, now=160, parallel=3).create[:2] == (("n1", "a"), ("n2", "a"))
 
 
-def test_a_failed_pod_that_is_still_listed_counts_once() -> None:
+def test_failed_pod_that_is_still_listed_counts_once() -> None:
     history = PullHistory()
     for _ in range(3):
         step(history, pull("n1", "a", "failed"))
     assert history.failures["n1", "a"].count == 1
 
 
-def test_the_pods_of_a_removed_node_are_deleted() -> None:
+def test_pods_of_a_removed_node_are_deleted() -> None:
     assert step(PullHistory(), pull("gone", "a", "running")).delete == ("pod-gone-a",)
 
 
-def test_the_history_is_restored_from_the_status() -> None:
+def test_history_is_restored_from_the_status() -> None:
     history = PullHistory(pulled={"n1": {"a", "c"}, "n2": {"b"}})
     status = build_status(SweImageSetStatus(), IMAGES, NODES, history, SPEC, 1)
     assert restore_history(status, IMAGES).pulled == history.pulled
@@ -105,7 +105,7 @@ def test_only_nodes_that_accept_the_pods_are_selected() -> None:
     assert selected_nodes(nodes, tolerant) == ["gpu", "plain", "pool"]
 
 
-def test_a_present_image_causes_no_registry_request() -> None:
+def test_present_image_causes_no_registry_request() -> None:
     owner = {"metadata": {"name": "set", "namespace": "ns", "uid": "u"}}
     [container] = pull_pod(owner, SweImageSetSpec(images=["a:latest"]), ("n1", "a:latest"))["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("a:latest", "IfNotPresent")
@@ -122,7 +122,7 @@ def test_a_present_image_causes_no_registry_request() -> None:
         ({"phase": "Failed", "reason": "OutOfpods"}, "failed"),
     ],
 )
-def test_the_result_of_a_pull_pod_is_read(status: dict[str, object], state: str) -> None:
+def test_result_of_a_pull_pod_is_read(status: dict[str, object], state: str) -> None:
     owner = {"metadata": {"name": "set", "namespace": "ns", "uid": "u"}}
     pod = pull_pod(owner, SweImageSetSpec(images=["a"]), ("n1", "a")) | {"status": status}
     pod["metadata"]["uid"] = "p"

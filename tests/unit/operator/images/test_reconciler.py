@@ -60,7 +60,7 @@ class Server:
         Forbidden("POST", 403, "Forbidden", "exceeded quota: pods=10"),
     ],
 )
-async def test_an_image_whose_pod_is_refused_is_reported_and_the_others_are_pulled(refusal: ApiError) -> None:
+async def test_image_whose_pod_is_refused_is_reported_and_the_others_are_pulled(refusal: ApiError) -> None:
     server = Server([" bad", "good"], {" bad": refusal})
     reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
     await reconciler.reconcile(("ns", "set"))
@@ -72,7 +72,7 @@ async def test_an_image_whose_pod_is_refused_is_reported_and_the_others_are_pull
     assert f"bad on n1: the API server refuses its Pod: {refusal.message}" in condition["message"]
 
 
-async def test_a_new_set_of_the_same_name_pulls_its_images_again() -> None:
+async def test_new_set_of_the_same_name_pulls_its_images_again() -> None:
     server = Server(["a"], {})
     reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
     server.pull("a")

@@ -44,7 +44,7 @@ def condition(decision: JobDecision, type: str) -> tuple[str, str]:
     return found.status, found.reason
 
 
-def test_a_new_job_starts_attempt_one(spec: Spec) -> None:
+def test_new_job_starts_attempt_one(spec: Spec) -> None:
     decision = step(spec, SweRLJobStatus())
     assert (decision.builder.status.attempt, decision.builder.status.phase, decision.requeue_after) == (
         1,
@@ -53,7 +53,7 @@ def test_a_new_job_starts_attempt_one(spec: Spec) -> None:
     )
 
 
-def test_a_missing_prerequisite_blocks_the_job(spec: Spec) -> None:
+def test_missing_prerequisite_blocks_the_job(spec: Spec) -> None:
     decision = step(spec, status(), prerequisites=[Problem("KubeRayMissing", "install it")])
     assert decision.builder.status.phase == "Blocked"
     assert condition(decision, "Validated") == ("False", "KubeRayMissing")
@@ -80,7 +80,7 @@ def test_preflight_precedes_the_cluster(spec: Spec) -> None:
     assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
 
 
-def test_a_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
+def test_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
     wide = spec | {"algorithm": {"promptsPerStep": 64}}
     decision = step(wide, status(), prerequisites=[])
     assert condition(decision, "CapacityMatched") == ("False", "SandboxesLimited")
@@ -94,14 +94,14 @@ def test_leftovers_of_earlier_attempts_delay_the_next_only_until_a_timeout(spec:
     assert JobAction.CREATE_PREFLIGHT in step(spec, late, leftovers=3, prerequisites=[]).actions
 
 
-def test_the_driver_is_submitted_once_ray_answers(spec: Spec) -> None:
+def test_driver_is_submitted_once_ray_answers(spec: Spec) -> None:
     silent = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("unreachable"))
     assert silent.actions == () and silent.builder.status.phase == "Starting"
     answering = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
     assert answering.actions == (JobAction.SUBMIT,) and answering.builder.status.submission is None
 
 
-def test_a_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
+def test_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
     decision = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("running"))
     assert decision.builder.status.submission == "uid-1-1" and decision.actions == ()
     assert decision.builder.status.phase == "Training"
@@ -120,7 +120,7 @@ def test_steps_that_change_no_weight_are_a_condition(spec: Spec) -> None:
     assert found is not None and "the last 3 steps changed no weight" in found.message
 
 
-def test_a_failed_driver_starts_the_next_attempt(spec: Spec) -> None:
+def test_failed_driver_starts_the_next_attempt(spec: Spec) -> None:
     driver = DriverState("failed", "killed by signal 9")
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
     after = decision.builder.status
@@ -129,7 +129,7 @@ def test_a_failed_driver_starts_the_next_attempt(spec: Spec) -> None:
     assert found is not None and "attempt 1: killed by signal 9" in found.message
 
 
-def test_the_last_attempt_fails_the_job_with_the_drivers_message(spec: Spec) -> None:
+def test_last_attempt_fails_the_job_with_the_drivers_message(spec: Spec) -> None:
     driver = DriverState("failed", "out of memory")
     decision = step(
         spec | {"retries": 1}, running_status(attempt=2, failures=1), cluster=CLUSTER, pods=[head()], driver=driver
@@ -153,7 +153,7 @@ def test_exit_code_78_after_a_checkpoint_is_retried(spec: Spec) -> None:
     assert (after.attempt, after.phase) == (2, "Retrying")
 
 
-def test_a_lost_head_starts_the_next_attempt(spec: Spec) -> None:
+def test_lost_head_starts_the_next_attempt(spec: Spec) -> None:
     forgetful = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
     gone = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=DriverState("unreachable"))
     deaf = step(
@@ -170,7 +170,7 @@ def test_a_lost_head_starts_the_next_attempt(spec: Spec) -> None:
         assert condition(decision, "Training") == ("False", "HeadLost")
 
 
-def test_a_short_time_without_answer_is_tolerated(spec: Spec) -> None:
+def test_short_time_without_answer_is_tolerated(spec: Spec) -> None:
     decision = step(
         spec,
         running_status(),
@@ -192,7 +192,7 @@ def test_success_completes_the_job_and_then_cleans_up(spec: Spec) -> None:
     assert clean.actions == () and clean.requeue_after is None and clean.builder.patch() is None
 
 
-def test_a_finished_job_is_deleted_after_its_time_to_live(spec: Spec) -> None:
+def test_finished_job_is_deleted_after_its_time_to_live(spec: Spec) -> None:
     done = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("succeeded")).builder.status
     mortal = spec | {"ttlSecondsAfterFinished": 60}
     assert step(mortal, done).requeue_after == 60
@@ -209,20 +209,20 @@ def test_suspend_deletes_and_resume_counts_no_failure(spec: Spec) -> None:
     assert condition(resumed, "Suspended") == ("False", "Resumed")
 
 
-def test_the_deadline_fails_the_job_and_bounds_the_wait(spec: Spec) -> None:
+def test_deadline_fails_the_job_and_bounds_the_wait(spec: Spec) -> None:
     over = step(spec | {"activeDeadlineSeconds": 60}, running_status(), cluster=CLUSTER, driver=DriverState("running"))
     assert condition(over, "Failed") == ("True", "DeadlineExceeded")
     near = step(spec | {"activeDeadlineSeconds": 62}, running_status(), cluster=CLUSTER, driver=DriverState("running"))
     assert near.requeue_after == 2
 
 
-def test_a_suspended_cluster_waits_for_its_queue(spec: Spec) -> None:
+def test_suspended_cluster_waits_for_its_queue(spec: Spec) -> None:
     held = {"metadata": {"name": "demo-1"}, "spec": {"suspend": True}}
     decision = step(spec, status(), cluster=held, driver=DriverState("unreachable"))
     assert condition(decision, "ClusterReady") == ("False", "WaitingForQueue")
 
 
-def test_the_patch_keeps_the_drivers_fields(spec: Spec) -> None:
+def test_patch_keeps_the_drivers_fields(spec: Spec) -> None:
     before = running_status(step=3, rewardMean=0.5, sandboxes={"pending": 1, "ready": 2})
     same = step(spec, before, cluster=CLUSTER, pods=[head()], driver=DriverState("running")).builder.patch()
     assert same is not None and not {"step", "rewardMean", "sandboxes"} & same["status"].keys()

@@ -25,7 +25,7 @@ def _mounts(cluster: dict[str, Any], group: str) -> dict[str, str]:
     return {m["mountPath"]: m["name"] for m in _template(cluster, group)["spec"]["containers"][0]["volumeMounts"]}
 
 
-def test_a_cpu_job_is_head_train_and_engine(make_attempt: MakeAttempt) -> None:
+def test_cpu_job_is_head_train_and_engine(make_attempt: MakeAttempt) -> None:
     cluster = ray_cluster(cluster_plan(make_attempt(2)))
     assert cluster["metadata"]["name"] == "demo-2"
     assert cluster["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
@@ -51,7 +51,7 @@ def test_only_the_head_has_a_token(make_attempt: MakeAttempt) -> None:
     assert _template(cluster, "head")["spec"]["serviceAccountName"] == "demo-driver"
 
 
-def test_an_image_source_is_copied_by_its_own_image(make_attempt: MakeAttempt) -> None:
+def test_image_source_is_copied_by_its_own_image(make_attempt: MakeAttempt) -> None:
     pod = _template(ray_cluster(cluster_plan(make_attempt())), "train")["spec"]
     copy, _ = pod["initContainers"]
     assert (copy["name"], copy["image"]) == ("copy-model", "data:1")
@@ -87,12 +87,12 @@ def test_colocated_engines_run_in_train_pods(make_attempt: MakeAttempt) -> None:
     assert train.ray_resources == {"train": 8, "engine": 4}
 
 
-def test_the_queue_name_is_a_label_of_the_cluster(make_attempt: MakeAttempt) -> None:
+def test_queue_name_is_a_label_of_the_cluster(make_attempt: MakeAttempt) -> None:
     labels = ray_cluster(cluster_plan(make_attempt(queueName="research")))["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
 
 
-def test_the_job_file_has_the_drivers_input(make_attempt: MakeAttempt) -> None:
+def test_job_file_has_the_drivers_input(make_attempt: MakeAttempt) -> None:
     file = json.loads(job_file(make_attempt(3))["data"]["job.json"])
     assert (file["name"], file["attempt"], file["lease"], file["uid"]) == ("demo", 3, "demo-3", "uid-1")
     assert file["spec"]["algorithm"]["groupSize"] == 8

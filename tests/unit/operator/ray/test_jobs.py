@@ -40,17 +40,17 @@ async def driver() -> DriverState:
         return await jobs.driver("127.0.0.1", "uid-1-1")
 
 
-async def test_a_drivers_own_error_replaces_the_log(head: Head) -> None:
+async def test_drivers_own_error_replaces_the_log(head: Head) -> None:
     head.logs = "starting\nTraceback:\n  a\nSWERL-ERROR: TaskError: tasks.jsonl:3: field patch is missing\n(ended)\n"
     assert await driver() == DriverState("failed", "TaskError: tasks.jsonl:3: field patch is missing", 78)
 
 
-async def test_a_killed_driver_is_reported_with_the_end_of_its_log(head: Head) -> None:
+async def test_killed_driver_is_reported_with_the_end_of_its_log(head: Head) -> None:
     head.logs = "".join(f"line {number}\n" for number in range(99))
     found = await driver()
     assert found.message.startswith("exit code 78; line 84\n") and found.message.endswith("line 98")
 
 
-async def test_a_head_that_does_not_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_head_that_does_not_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_jobs, "DASHBOARD_PORT", 9)
     assert (await driver()).phase == "unreachable"

@@ -11,7 +11,7 @@ def claim(name: str, path: str = "") -> SourceSpec:
     return SourceSpec.model_validate({"persistentVolumeClaim": {"claimName": name, "path": path}})
 
 
-def test_a_repeated_claim_is_one_volume() -> None:
+def test_repeated_claim_is_one_volume() -> None:
     output = OutputVolume.model_validate({"persistentVolumeClaim": {"claimName": "shared"}})
     parts = [
         source_volumes("model", "/model", claim("shared", "qwen")),

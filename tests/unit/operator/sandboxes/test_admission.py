@@ -34,7 +34,7 @@ def test_without_a_limit_no_group_waits() -> None:
     assert names(admission) == ["a", "b"]
 
 
-def test_a_group_larger_than_the_limit_is_admitted_alone() -> None:
+def test_group_larger_than_the_limit_is_admitted_alone() -> None:
     admission = FairAdmission()
     admission.wait(JOB, "a", (0.0, 0), 1, 4)
     admission.wait(JOB, "big", (1.0, 1), 9, 4)
@@ -43,7 +43,7 @@ def test_a_group_larger_than_the_limit_is_admitted_alone() -> None:
     assert names(admission) == ["big"]
 
 
-def test_a_group_that_leaves_the_queue_blocks_no_other() -> None:
+def test_group_that_leaves_the_queue_blocks_no_other() -> None:
     admission = FairAdmission()
     admission.set_outstanding(JOB, "old", 4)
     admission.wait(JOB, "a", (0.0, 0), 4, 4)
@@ -55,7 +55,7 @@ def test_a_group_that_leaves_the_queue_blocks_no_other() -> None:
     assert not admission.known(JOB)
 
 
-def test_the_limit_holds_over_any_history() -> None:
+def test_limit_holds_over_any_history() -> None:
     for seed in range(50):
         chance, admission, limit = random.Random(seed), FairAdmission(), 16
         sizes: dict[str, int] = {}
@@ -95,7 +95,7 @@ def test_jobs_share_the_limit_for_all() -> None:
     assert names(admission) == ["b2"]
 
 
-def test_a_large_group_is_not_starved_by_small_ones() -> None:
+def test_large_group_is_not_starved_by_small_ones() -> None:
     admission = FairAdmission(8)
     admission.set_outstanding(("ns", "busy"), "old", 6)
     admission.wait(("ns", "large"), "l", (0.0, 0), 8, None)
@@ -106,7 +106,7 @@ def test_a_large_group_is_not_starved_by_small_ones() -> None:
     assert names(admission)[0] == "l"
 
 
-def test_the_limit_for_all_holds_over_any_history() -> None:
+def test_limit_for_all_holds_over_any_history() -> None:
     for seed in range(30):
         chance, admission, limit = random.Random(seed), FairAdmission(20), 16
         groups: dict[tuple[str, tuple[str, str]], int] = {}

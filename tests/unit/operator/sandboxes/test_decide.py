@@ -22,7 +22,7 @@ FINISHED = {
 }
 
 
-def test_an_admitted_group_is_created_up_to_its_slots(record: Records, pod: Pods) -> None:
+def test_admitted_group_is_created_up_to_its_slots(record: Records, pod: Pods) -> None:
     assert decide(record(), NOW, SETTINGS).create == range(4)
     assert decide(record(slots=3), NOW, SETTINGS).create == range(3)
     assert decide(record(pod(0), pod(1)), NOW, SETTINGS).create == range(2, 4)
@@ -31,11 +31,11 @@ def test_an_admitted_group_is_created_up_to_its_slots(record: Records, pod: Pods
 @pytest.mark.parametrize(
     "obstacle", [{"admitted": False}, {"policy_in_place": False}, {"slots": 0}, {"rejection": "no"}]
 )
-def test_a_blocked_group_creates_no_pod(record: Records, obstacle: dict[str, object]) -> None:
+def test_blocked_group_creates_no_pod(record: Records, obstacle: dict[str, object]) -> None:
     assert not decide(record(**obstacle), NOW, SETTINGS).create
 
 
-def test_a_used_ordinal_is_not_created_again(record: Records, pod: Pods) -> None:
+def test_used_ordinal_is_not_created_again(record: Records, pod: Pods) -> None:
     assert not decide(record(pod(3), created=4), NOW, SETTINGS).create
     assert decide(record(created=4), NOW, SETTINGS).finished == (
         "Completed",
@@ -43,7 +43,7 @@ def test_a_used_ordinal_is_not_created_again(record: Records, pod: Pods) -> None
     )
 
 
-def test_a_group_ends_when_its_last_pod_does(record: Records, pod: Pods) -> None:
+def test_group_ends_when_its_last_pod_does(record: Records, pod: Pods) -> None:
     ended = [pod(i, PodStage.ENDED, reason="Completed") for i in range(3)]
     assert decide(record(*ended, pod(3)), NOW, SETTINGS).finished is None
     assert decide(record(*ended, pod(3, PodStage.ENDING, ending_since=NOW)), NOW, SETTINGS).finished is None
@@ -52,7 +52,7 @@ def test_a_group_ends_when_its_last_pod_does(record: Records, pod: Pods) -> None
     assert decision.requeue_at == NOW + SETTINGS.finished_ttl
 
 
-def test_a_group_that_lost_every_pod_reports_the_reasons(record: Records, pod: Pods) -> None:
+def test_group_that_lost_every_pod_reports_the_reasons(record: Records, pod: Pods) -> None:
     dead = [pod(i, PodStage.ENDED, reason="LifetimeExceeded", message="deadline") for i in range(3)]
     decision = decide(record(*dead, pod(3, PodStage.ENDED, reason="Evicted")), NOW, SETTINGS)
     assert decision.finished == (
@@ -61,18 +61,18 @@ def test_a_group_that_lost_every_pod_reports_the_reasons(record: Records, pod: P
     )
 
 
-def test_a_finished_group_is_deleted_after_its_ttl(record: Records) -> None:
+def test_finished_group_is_deleted_after_its_ttl(record: Records) -> None:
     late = record(status=FINISHED, finished_at=NOW - SETTINGS.finished_ttl, created=0)
     assert decide(late, NOW, SETTINGS).delete_group == "Completed"
     early = decide(record(status=FINISHED, finished_at=NOW - 1), NOW, SETTINGS)
     assert (early.delete_group, early.create) == ("", range(0))
 
 
-def test_an_expired_lease_deletes_the_group(record: Records, pod: Pods) -> None:
+def test_expired_lease_deletes_the_group(record: Records, pod: Pods) -> None:
     assert decide(record(pod(0), lease_expired=True), NOW, SETTINGS).delete_group == "LeaseExpired"
 
 
-def test_a_failing_pull_times_out(record: Records, pod: Pods) -> None:
+def test_failing_pull_times_out(record: Records, pod: Pods) -> None:
     failing = pod(0, PodStage.STARTING, reason="ImagePullBackOff", message="not found")
     fresh = decide(record(failing, pull_failing_since={failing.uid: NOW - 1}), NOW, SETTINGS)
     assert not fresh.delete_pods and not fresh.stop_creation
@@ -85,29 +85,29 @@ def test_a_failing_pull_times_out(record: Records, pod: Pods) -> None:
     assert after.finished is not None and after.finished[0] == "ImagePullFailed"
 
 
-def test_an_invalid_image_name_fails_at_once(record: Records, pod: Pods) -> None:
+def test_invalid_image_name_fails_at_once(record: Records, pod: Pods) -> None:
     assert decide(record(pod(0, PodStage.STARTING, reason="InvalidImageName")), NOW, SETTINGS).delete_pods
 
 
-def test_a_node_that_cannot_pull_loses_one_pod(record: Records, pod: Pods) -> None:
+def test_node_that_cannot_pull_loses_one_pod(record: Records, pod: Pods) -> None:
     failing = pod(1, PodStage.STARTING, reason="ErrImagePull")
     decision = decide(record(pod(0), failing, pull_failing_since={failing.uid: NOW - 99}), NOW, SETTINGS)
     assert [c.pod.ordinal for c in decision.delete_pods] == [1]
     assert not decision.stop_creation and decision.create == range(2, 4)
 
 
-def test_a_waiting_pod_is_never_deleted(record: Records, pod: Pods) -> None:
+def test_waiting_pod_is_never_deleted(record: Records, pod: Pods) -> None:
     stuck = [pod(i, PodStage.WAITING, reason="Unschedulable", created=0.0) for i in range(4)]
     decision = decide(record(*stuck), NOW, SETTINGS)
     assert (decision.delete_pods, decision.delete_group, decision.finished) == ((), "", None)
 
 
-def test_a_pod_that_keeps_terminating_has_lost_its_node(record: Records, pod: Pods) -> None:
+def test_pod_that_keeps_terminating_has_lost_its_node(record: Records, pod: Pods) -> None:
     stuck = pod(0, PodStage.ENDING, ending_since=NOW - SETTINGS.termination_timeout)
     assert [c.reason for c in decide(record(stuck), NOW, SETTINGS).delete_pods] == ["NodeLost"]
 
 
-def test_an_unreadable_spec_fails_the_group(record: Records) -> None:
+def test_unreadable_spec_fails_the_group(record: Records) -> None:
     decision = decide(record(spec={"replicas": "many"}), NOW, SETTINGS)
     assert decision.finished is not None and decision.finished[0] == "PodRejected"
 

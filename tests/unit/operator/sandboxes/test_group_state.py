@@ -20,7 +20,7 @@ def refused(message: str, *times: float) -> GroupState:
 
 
 @pytest.mark.parametrize("why", ["exceeded quota: q, requested: pods=1", "status unknown for quota: q"])
-def test_a_quota_refusal_never_fails_the_group(why: str) -> None:
+def test_quota_refusal_never_fails_the_group(why: str) -> None:
     state = refused(f'pods "swesb-g-0" is forbidden: {why}', NOW, NOW + WEEK)
     assert not state.rejection
     assert state.refusal is not None and state.refusal[0] == "WaitingForCapacity" and why in state.refusal[1]

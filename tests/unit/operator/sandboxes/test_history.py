@@ -76,7 +76,7 @@ async def drain(server: Any, operator: Operator) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_a_group_of_eight_costs_three_writes_per_sandbox(make_api_server: Callable[..., Any]) -> None:
+async def test_group_of_eight_costs_three_writes_per_sandbox(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", replicas=8)
@@ -91,7 +91,7 @@ async def test_a_group_of_eight_costs_three_writes_per_sandbox(make_api_server: 
     assert by_client + server.writes.total() <= 3 * 8
 
 
-async def test_a_refused_pod_fails_its_group_with_the_servers_message(make_api_server: Callable[..., Any]) -> None:
+async def test_refused_pod_fails_its_group_with_the_servers_message(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     operator = Operator(server, SandboxSettings(finished_ttl=60))
     server.declare("g", image="forbidden/image")
@@ -112,7 +112,7 @@ async def test_refused_groups_do_not_block_their_job(make_api_server: Callable[.
     assert all(name.startswith("swesb-g-") for name in server.pods)
 
 
-async def test_a_group_without_its_lease_is_deleted(make_api_server: Callable[..., Any]) -> None:
+async def test_group_without_its_lease_is_deleted(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     operator = Operator(server)
     server.declare("g", owner="nobody")
@@ -121,7 +121,7 @@ async def test_a_group_without_its_lease_is_deleted(make_api_server: Callable[..
     assert not server.sandboxes
 
 
-async def test_the_policy_is_in_place_before_the_first_pod(make_api_server: Callable[..., Any]) -> None:
+async def test_policy_is_in_place_before_the_first_pod(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     operator = Operator(server)
     server.declare("g")
@@ -131,7 +131,7 @@ async def test_the_policy_is_in_place_before_the_first_pod(make_api_server: Call
     assert spec["policyTypes"] == ["Ingress", "Egress"] and "egress" not in spec and "ingress" not in spec
 
 
-async def test_the_policy_is_deleted_after_its_namespace_was_idle(make_api_server: Callable[..., Any]) -> None:
+async def test_policy_is_deleted_after_its_namespace_was_idle(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     policies = DenyAllPolicy(server, SandboxSettings())
     in_use = {"ns"}
@@ -147,7 +147,7 @@ async def test_the_policy_is_deleted_after_its_namespace_was_idle(make_api_serve
     assert server.policies, "a policy that was removed is made again"
 
 
-async def test_a_changed_or_deleted_policy_in_use_is_restored(make_api_server: Callable[..., Any]) -> None:
+async def test_changed_or_deleted_policy_in_use_is_restored(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     policies = DenyAllPolicy(server, SandboxSettings())
     await policies.ensure("ns")
@@ -202,7 +202,7 @@ async def test_metrics_are_counted(make_api_server: Callable[..., Any]) -> None:
     await operator.die()
 
 
-async def test_an_event_before_the_answer_frees_no_slot(make_api_server: Callable[..., Any]) -> None:
+async def test_event_before_the_answer_frees_no_slot(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     operator = Operator(server, SandboxSettings(start_window=2, slot_timeout=60))
     create = server.create
@@ -223,7 +223,7 @@ async def test_an_event_before_the_answer_frees_no_slot(make_api_server: Callabl
     await operator.die()
 
 
-async def test_a_new_operator_counts_running_pods_before_it_admits_a_group(make_api_server: Callable[..., Any]) -> None:
+async def test_new_operator_counts_running_pods_before_it_admits_a_group(make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     first = Operator(server)
     server.declare("young", replicas=4, maxConcurrent=LIMIT)

@@ -60,7 +60,7 @@ def pulled(pod: str, version: int, kind: str = "ADDED") -> tuple[str, dict[str, 
     return kind, {"metadata": meta, "involvedObject": {"uid": pod}, "message": message}
 
 
-async def test_a_watch_resumes_at_its_version_or_starts_over_when_that_is_gone(
+async def test_watch_resumes_at_its_version_or_starts_over_when_that_is_gone(
     group: Callable[..., ParsedGroup], pod: Callable[..., ParsedPod]
 ) -> None:
     store = GroupStore()

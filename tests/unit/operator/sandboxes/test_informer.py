@@ -13,7 +13,7 @@ from swerl_operator.sandboxes.settings import SandboxSettings
 from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, SETTINGS, Operator, settle, spent
 
 
-async def test_a_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone(
+async def test_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone(
     make_api_server: Callable[..., Any],
 ) -> None:
     server, opened = make_api_server(random.Random(0)), []
@@ -37,7 +37,7 @@ async def test_a_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone
     assert opened[1] == 70
 
 
-async def test_a_group_replaced_without_an_event_keeps_no_place_in_the_queue(
+async def test_group_replaced_without_an_event_keeps_no_place_in_the_queue(
     make_api_server: Callable[..., Any],
 ) -> None:
     server = make_api_server(random.Random(0))

@@ -41,7 +41,7 @@ async def test_one_pod_probes_the_addresses_of_operator_and_api_server(server: A
     assert command[-4:] == ["1", "6443", "tcp 192.0.2.9 8080", "tcp 192.0.2.1 6443"]
 
 
-async def test_a_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, operator: Operator) -> None:
+async def test_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, operator: Operator) -> None:
     server.answers = REACHED
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("reason") == "NotIsolated")
@@ -52,20 +52,20 @@ async def test_a_group_is_ready_only_when_its_probe_reaches_nothing(server: Any,
 
 
 @pytest.mark.parametrize(("answers", "why"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not finish")])
-async def test_a_probe_that_cannot_check_does_not_pass(server: Any, operator: Operator, answers: str, why: str) -> None:
+async def test_probe_that_cannot_check_does_not_pass(server: Any, operator: Operator, answers: str, why: str) -> None:
     server.answers = answers
     server.declare("g", replicas=1)
     await settle(server, operator, lambda: why in ready(server).get("message", ""))
     assert ready(server)["status"] != "True"
 
 
-async def test_a_group_with_egress_is_not_probed(server: Any, operator: Operator) -> None:
+async def test_group_with_egress_is_not_probed(server: Any, operator: Operator) -> None:
     server.declare("g", replicas=2, egress="allow")
     await settle(server, operator, lambda: ready(server).get("status") == "True")
     assert not server.probed
 
 
-async def test_a_ready_group_is_not_probed_again_by_the_next_operator(server: Any, operator: Operator) -> None:
+async def test_ready_group_is_not_probed_again_by_the_next_operator(server: Any, operator: Operator) -> None:
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("status") == "True")
     second = Operator(server)
@@ -76,7 +76,7 @@ async def test_a_ready_group_is_not_probed_again_by_the_next_operator(server: An
         await second.end()
 
 
-async def test_a_failed_check_is_repeated(server: Any, operator: Operator) -> None:
+async def test_failed_check_is_repeated(server: Any, operator: Operator) -> None:
     server.flaky = 0.3
     server.declare("g", replicas=2)
     await settle(server, operator, lambda: ready(server).get("status") == "True")

@@ -66,7 +66,7 @@ def test_groups_of_one_name_have_different_pod_groups_that_fit_a_label(group: Ca
         ({"new": Forbidden("GET", 403, "", "")}, ""),
     ],
 )
-async def test_a_queued_group_reports_the_queues_message(
+async def test_queued_group_reports_the_queues_message(
     gated: Callable[..., GroupRecord], answers: dict[str, Any], message: str
 ) -> None:
     group = gated()
@@ -77,7 +77,7 @@ async def test_a_queued_group_reports_the_queues_message(
     assert admitted["message"].endswith(f"LocalQueue q: {message}" if message else "LocalQueue q")
 
 
-async def test_a_groups_workload_is_found_by_name_and_a_single_pods_by_owner(
+async def test_groups_workload_is_found_by_name_and_a_single_pods_by_owner(
     gated: Callable[..., GroupRecord],
 ) -> None:
     api = Kueue()

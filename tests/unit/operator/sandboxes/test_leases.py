@@ -30,19 +30,19 @@ def observe(leases: Leases, renewed: float, now: float, **options: Any) -> Lease
     return leases.state(LEASE)
 
 
-def test_a_renewed_lease_is_held(leases: Leases) -> None:
+def test_renewed_lease_is_held(leases: Leases) -> None:
     assert leases.state(LEASE) is LeaseState.UNKNOWN
     for now in range(0, 300, 5):
         assert observe(leases, WALL + now - now % 10, float(now)) is LeaseState.HELD
 
 
-def test_a_lease_unchanged_for_its_duration_expires(leases: Leases) -> None:
+def test_lease_unchanged_for_its_duration_expires(leases: Leases) -> None:
     states = [observe(leases, WALL, float(now)) for now in range(0, 65, 5)]
     assert states[:12] == [LeaseState.HELD] * 12
     assert states[12] is LeaseState.EXPIRED
 
 
-def test_a_driver_killed_after_a_renewal_is_detected_within_a_minute(leases: Leases) -> None:
+def test_driver_killed_after_a_renewal_is_detected_within_a_minute(leases: Leases) -> None:
     poll = SandboxSettings().lease_poll
     now = poll - 0.1  # after the renewal, which no poll came sooner to see
     while observe(leases, WALL, now, duration=LEASE_DURATION_SECONDS) is LeaseState.HELD:
@@ -57,7 +57,7 @@ def test_failed_renewals_within_the_duration_are_tolerated() -> None:
 
 @pytest.mark.parametrize("instant", [59.9, 60.0, 60.1])
 @pytest.mark.parametrize("read_before", [False, True])
-def test_a_renewal_at_the_instant_of_expiry_extends_or_is_too_late(
+def test_renewal_at_the_instant_of_expiry_extends_or_is_too_late(
     leases: Leases, instant: float, read_before: bool
 ) -> None:
     for now in range(0, 60, 5):
@@ -69,7 +69,7 @@ def test_a_renewal_at_the_instant_of_expiry_extends_or_is_too_late(
     assert later == [LeaseState.HELD] * 11 + [LeaseState.EXPIRED]
 
 
-def test_a_long_expired_lease_gets_a_short_grace_period(leases: Leases) -> None:
+def test_long_expired_lease_gets_a_short_grace_period(leases: Leases) -> None:
     assert observe(leases, WALL - 3600, 0.0) is LeaseState.HELD
     assert observe(leases, WALL - 3600, 10.0) is LeaseState.HELD
     assert observe(leases, WALL - 3600, 15.0) is LeaseState.EXPIRED
@@ -80,20 +80,20 @@ def test_driver_with_a_clock_one_hour_behind_is_healthy(leases: Leases) -> None:
         assert observe(leases, WALL - 3600 + now - now % 10, float(now)) is LeaseState.HELD
 
 
-def test_a_driver_whose_clock_is_behind_has_its_whole_duration(leases: Leases) -> None:
+def test_driver_whose_clock_is_behind_has_its_whole_duration(leases: Leases) -> None:
     observe(leases, WALL - 3600, 0.0)
     states = [observe(leases, WALL - 3590, float(now)) for now in range(5, 70, 5)]
     assert states == [LeaseState.HELD] * 12 + [LeaseState.EXPIRED]
 
 
-def test_an_outage_of_the_api_server_does_not_expire_leases(leases: Leases) -> None:
+def test_outage_of_the_api_server_does_not_expire_leases(leases: Leases) -> None:
     observe(leases, WALL, 0.0)
     assert observe(leases, WALL, 90.0) is LeaseState.HELD
     assert observe(leases, WALL, 95.0) is LeaseState.HELD
     assert observe(leases, WALL + 99, 100.0) is LeaseState.HELD
 
 
-def test_a_short_lease_is_read_often(leases: Leases) -> None:
+def test_short_lease_is_read_often(leases: Leases) -> None:
     leases.keep({LEASE})
     assert leases.to_read(0.0) == [LEASE]
     observe(leases, WALL, 0.0, duration=3)

@@ -19,7 +19,7 @@ Groups = Callable[..., ParsedGroup]
 SETTINGS = SandboxSettings()
 
 
-def test_the_pod_has_no_token_no_privilege_and_an_end(group: Groups) -> None:
+def test_pod_has_no_token_no_privilege_and_an_end(group: Groups) -> None:
     pod = sandbox_pod(group(lifetimeSeconds=90), 2, SETTINGS)
     spec, container = pod["spec"], pod["spec"]["containers"][0]
     assert pod["metadata"]["name"] == "swesb-g-2"
@@ -33,7 +33,7 @@ def test_the_pod_has_no_token_no_privilege_and_an_end(group: Groups) -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC", "volumes", "hostUsers", "runtimeClassName"} & set(spec)
 
 
-def test_the_groups_labels_are_copied_but_cannot_override(group: Groups) -> None:
+def test_groups_labels_are_copied_but_cannot_override(group: Groups) -> None:
     plain = group()
     resources = replace(plain, labels={**plain.labels, "swerl.dev/egress": "allow", "swerl.dev/sandbox": "other"})
     labels = sandbox_pod(resources, 0, SETTINGS)["metadata"]["labels"]
@@ -52,7 +52,7 @@ def test_names_resolve_only_where_the_network_is_open(group: Groups) -> None:
     assert sandbox_pod(group(egress="allow"), 0, SETTINGS)["spec"]["dnsPolicy"] == "Default"
 
 
-def test_the_spec_reaches_the_pod(group: Groups) -> None:
+def test_spec_reaches_the_pod(group: Groups) -> None:
     resources = group(
         env={"A": "1", "PAGER": "less"},
         runtimeClassName="gvisor",
@@ -89,7 +89,7 @@ def test_kueue_annotations_mark_one_group_without_replacements(group: Groups) ->
     assert "annotations" not in meta and not [name for name in meta["labels"] if "kueue" in name]
 
 
-def test_an_unreachable_node_has_a_short_toleration_unless_the_spec_has_one(group: Groups) -> None:
+def test_unreachable_node_has_a_short_toleration_unless_the_spec_has_one(group: Groups) -> None:
     def patience(**spec: object) -> dict[str, object]:
         found = sandbox_pod(group(**spec), 0, SETTINGS)["spec"]["tolerations"]
         return {t.get("key"): t.get("tolerationSeconds") for t in found}
@@ -119,7 +119,7 @@ def test_requests_and_limits_are_complete() -> None:
     }
 
 
-def test_a_small_request_does_not_become_the_limit() -> None:
+def test_small_request_does_not_become_the_limit() -> None:
     limits = pod_resources(Resources(requests={"cpu": "10m", "memory": "64Mi"}), SETTINGS)["limits"]
     assert (limits["cpu"], limits["memory"]) == (SETTINGS.default_limits["cpu"], SETTINGS.default_limits["memory"])
 

@@ -60,7 +60,7 @@ def terminated(reason: str, code: int = 137) -> dict[str, Any]:
         ({"phase": "Failed"}, (PodStage.ENDED, "PodLost")),
     ],
 )
-def test_a_status_has_one_stage_and_reason(status: dict[str, Any], expected: tuple[PodStage, str]) -> None:
+def test_status_has_one_stage_and_reason(status: dict[str, Any], expected: tuple[PodStage, str]) -> None:
     assert read(status) == expected
 
 
@@ -76,7 +76,7 @@ def whole(status: dict[str, Any], **body: Any) -> Any:
     return pod
 
 
-def test_a_gate_is_read_before_the_scheduler_reports_it() -> None:
+def test_gate_is_read_before_the_scheduler_reports_it() -> None:
     gated = whole({}, spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
     assert (gated.stage, gated.reason) == (PodStage.WAITING, "SchedulingGated")
     assert gated.message == "kueue.x-k8s.io/admission"
@@ -96,7 +96,7 @@ DELETED = {"deletionTimestamp": format_time(5.0)}
         ([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}], 0, "NodeLost"),
     ],
 )
-def test_a_disruption_is_reported_even_if_the_process_exits_with_0(
+def test_disruption_is_reported_even_if_the_process_exits_with_0(
     conditions: list[dict[str, Any]], grace: int, doom: str
 ) -> None:
     meta = DELETED | {"deletionGracePeriodSeconds": grace}
@@ -113,7 +113,7 @@ def test_a_disruption_is_reported_even_if_the_process_exits_with_0(
         ([{"type": "TerminationTarget", "status": "True", "reason": "WorkloadEvictedDueToPreempted"}], 1, "Preempted"),
     ],
 )
-def test_a_pod_deleted_before_it_has_a_node_ends_with_the_deletions_reason(
+def test_pod_deleted_before_it_has_a_node_ends_with_the_deletions_reason(
     conditions: list[dict[str, Any]], grace: int, reason: str
 ) -> None:
     """The garbage collector of Pods marks it as failed without a word."""
@@ -135,7 +135,7 @@ def test_names_and_owners_are_parsed() -> None:
     assert owner_uid({"metadata": {}}) is None
 
 
-def test_an_invalid_spec_is_reported_not_raised() -> None:
+def test_invalid_spec_is_reported_not_raised() -> None:
     group = parse_group({"metadata": BASE, "spec": {"image": "i", "replicas": "many"}})
     assert "replicas" in group.spec_error
     assert group.spec.replicas == 0

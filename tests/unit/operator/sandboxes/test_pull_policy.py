@@ -64,7 +64,7 @@ def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
 
 
-def test_a_missing_image_with_policy_never_is_final() -> None:
+def test_missing_image_with_policy_never_is_final() -> None:
     waiting = {"reason": "ErrImageNeverPull", "message": 'Container image "x" is not present with pull policy of Never'}
     pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
     assert PodState.of(pod, deleted=False).reason in PULL_HOPELESS - PULL_PAUSES

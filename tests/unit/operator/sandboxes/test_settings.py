@@ -32,6 +32,6 @@ def test_options_reach_the_settings() -> None:
         (Settings(sandbox_pod_overrides="[1]"), "--sandbox-pod-overrides"),
     ],
 )
-def test_an_invalid_option_is_reported_by_name(asked: Settings, option: str) -> None:
+def test_invalid_option_is_reported_by_name(asked: Settings, option: str) -> None:
     with pytest.raises(OperatorError, match=option):
         SandboxSettings.from_options(asked)

@@ -22,7 +22,7 @@ def test_slots_go_to_the_first_group(window: StartWindow) -> None:
     assert window.leave("not in line", 0.0) is None
 
 
-def test_a_ready_pod_frees_its_slot(window: StartWindow) -> None:
+def test_ready_pod_frees_its_slot(window: StartWindow) -> None:
     window.join("a")
     for i in range(4):
         window.started(f"a-{i}", 0.0)
@@ -32,7 +32,7 @@ def test_a_ready_pod_frees_its_slot(window: StartWindow) -> None:
     assert window.ready("a-0", 0.6) is None
 
 
-def test_a_slow_pod_frees_its_slot_after_a_timeout(window: StartWindow) -> None:
+def test_slow_pod_frees_its_slot_after_a_timeout(window: StartWindow) -> None:
     window.join("a")
     for i in range(4):
         window.started(f"a-{i}", float(i))
@@ -41,7 +41,7 @@ def test_a_slow_pod_frees_its_slot_after_a_timeout(window: StartWindow) -> None:
     assert window.slots("a", 7.0) == 4
 
 
-def test_a_refused_group_is_deferred_until_its_next_retry(window: StartWindow) -> None:
+def test_refused_group_is_deferred_until_its_next_retry(window: StartWindow) -> None:
     for group in "abc":
         window.join(group)
     assert window.defer("a", 2.0, 0.0) == "b"
@@ -51,7 +51,7 @@ def test_a_refused_group_is_deferred_until_its_next_retry(window: StartWindow) -
     assert window.leave("a", 2.0) == "c"
 
 
-def test_the_number_of_deferred_groups_is_bounded(window: StartWindow) -> None:
+def test_number_of_deferred_groups_is_bounded(window: StartWindow) -> None:
     groups = [f"g{number}" for number in range(MAX_DEFERRED + 2)]
     for group in groups:
         window.join(group)
@@ -78,12 +78,12 @@ def run(window: StartWindow, total: int, rate: float, best: float) -> float:
     return now
 
 
-def test_a_small_node_gets_a_small_window(window: StartWindow) -> None:
+def test_small_node_gets_a_small_window(window: StartWindow) -> None:
     run(window, 128, rate=4.0, best=0.5)
     assert window.window <= 8
 
 
-def test_a_large_cluster_gets_the_largest_window(window: StartWindow) -> None:
+def test_large_cluster_gets_the_largest_window(window: StartWindow) -> None:
     took = run(window, 2000, rate=100.0, best=1.0)
     assert window.window == window.maximum
     assert took < 2000 / 64 + 10

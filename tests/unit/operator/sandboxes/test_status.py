@@ -58,7 +58,7 @@ def test_phases_follow_the_groups_life(record: Records, pod: Pods) -> None:
     assert lost["phase"] == "Failed"
 
 
-def test_the_waits_are_written_when_ready(record: Records, pod: Pods) -> None:
+def test_waits_are_written_when_ready(record: Records, pod: Pods) -> None:
     def at(*times: float) -> StartTimes:
         return StartTimes(*(NOW + time for time in times))
 
@@ -98,7 +98,7 @@ def test_unschedulable_pods_are_counted_and_the_first_is_reported_with_its_time(
     )
 
 
-def test_a_full_quota_is_reported_and_admits_no_group(record: Records, pod: Pods) -> None:
+def test_full_quota_is_reported_and_admits_no_group(record: Records, pod: Pods) -> None:
     refusal = ("WaitingForCapacity", "waiting for quota: exceeded quota: small")
     none = status_of(record(refusal=refusal))
     assert none["phase"] == "Pending"
@@ -110,7 +110,7 @@ def test_a_full_quota_is_reported_and_admits_no_group(record: Records, pod: Pods
     assert (some["phase"], conditions(some)["Ready"]) == ("Admitted", ("False", "WaitingForCapacity"))
 
 
-def test_a_gated_group_reports_its_gates_and_is_admitted_without_them(record: Records, pod: Pods) -> None:
+def test_gated_group_reports_its_gates_and_is_admitted_without_them(record: Records, pod: Pods) -> None:
     held = pod(0, PodStage.WAITING, reason="SchedulingGated", message="kueue.x-k8s.io/admission")
     waiting = status_of(record(held, pod(1, PodStage.STARTING)))
     assert waiting["phase"] == "Pending"
@@ -124,7 +124,7 @@ def test_a_gated_group_reports_its_gates_and_is_admitted_without_them(record: Re
     assert conditions(free)["Admitted"] == ("True", "Admitted")
 
 
-def test_a_lost_pod_is_reported_while_the_others_run(record: Records, pod: Pods, due: Due) -> None:
+def test_lost_pod_is_reported_while_the_others_run(record: Records, pod: Pods, due: Due) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)]))
     lost = {"lost": Counter({"Preempted": 1}), "loss_messages": {"Preempted": "swesb-g-3: sorry"}}
     seen = record(pod(0), pod(1), pod(2), created=4, status=ready, **lost)
@@ -180,13 +180,13 @@ def test_cpu_seconds_on_their_own_cost_one_write(replicas: int, record: Records,
     assert due(quick, written, seen(written, 500.0), replicas, NOW) is None
 
 
-def test_a_group_stays_ready_while_its_pods_leave(record: Records, pod: Pods) -> None:
+def test_group_stays_ready_while_its_pods_end(record: Records, pod: Pods) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)]))
     fewer = status_of(record(pod(3), created=4, status=ready))
     assert (fewer["phase"], fewer["ready"], fewer["finished"]) == ("Ready", 1, 3)
 
 
-def test_a_fast_start_costs_one_write(record: Records, pod: Pods, due: Due) -> None:
+def test_fast_start_costs_one_write(record: Records, pod: Pods, due: Due) -> None:
     writes = StatusWrites()
     admitted = status_of(record(pod(0, PodStage.STARTING)))
     assert due(writes, {}, admitted, 4, NOW) == NOW + SETTINGS.admitted_delay
@@ -209,7 +209,7 @@ def test_counts_on_their_own_are_written_seldom_and_not_for_ever(record: Records
     assert due(StatusWrites(count=3), before, after, 4, NOW) is None
 
 
-def test_the_end_of_a_completed_group_is_written_after_a_delay(record: Records, pod: Pods, due: Due) -> None:
+def test_end_of_a_completed_group_is_written_after_a_delay(record: Records, pod: Pods, due: Due) -> None:
     before = status_of(record(*[pod(i) for i in range(4)]))
     done = status_of(record(created=4, status=before))
     assert due(StatusWrites(count=1), before, done, 4, NOW) == NOW + SETTINGS.completed_delay

@@ -12,7 +12,7 @@ Groups = Callable[..., ParsedGroup]
 Pods = Callable[..., ParsedPod]
 
 
-def test_an_older_version_never_replaces_a_newer_one(group: Groups, pod: Pods) -> None:
+def test_older_version_never_replaces_a_newer_one(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     record = store.put_pod("uid-g", pod(0, PodStage.READY, version=5))
     assert store.put_pod("uid-g", pod(0, PodStage.STARTING, version=4)) is None
@@ -34,11 +34,11 @@ def test_deleted_object_is_not_restored(group: Groups, pod: Pods) -> None:
     assert store.record(("ns", "g")) is None
 
 
-def test_the_deletion_of_an_unknown_pod_is_ignored() -> None:
+def test_deletion_of_an_unknown_pod_is_ignored() -> None:
     assert GroupStore().drop_pod("never-seen") is None
 
 
-def test_the_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
+def test_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     record = store.put_group(group())
     assert record is not None
@@ -54,7 +54,7 @@ def test_the_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
     assert (record.created, record.gone) == (4, 4)
 
 
-def test_the_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Pods) -> None:
+def test_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group())
     ending = pod(0, PodStage.ENDING, disruption="PodDeleted", message="somebody", version=2)
@@ -66,7 +66,7 @@ def test_the_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Po
     assert (record.lost, record.loss_messages) == ({"PodDeleted": 1}, {"PodDeleted": "swesb-g-0: somebody"})
 
 
-def test_a_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod: Pods) -> None:
+def test_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group())
     store.put_pod("uid-g", pod(0, version=5))
@@ -80,7 +80,7 @@ def test_a_list_removes_what_vanished_and_keeps_what_is_newer(group: Groups, pod
     assert store.stale_groups(["uid-g"], 7, "ns") == []
 
 
-def test_a_new_group_of_the_same_name_replaces_the_earlier_one(group: Groups, pod: Pods) -> None:
+def test_new_group_of_the_same_name_replaces_the_earlier_one(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group(uid="first", owner="lease"))
     store.put_pod("first", pod(0))
@@ -107,7 +107,7 @@ def test_counts_are_restored_from_the_written_status(group: Groups, pod: Pods) -
     assert (record.lost.total(), record.cpu_seconds) == (1, 13.3)
 
 
-def test_a_pull_is_kept_as_long_as_its_pod(group: Groups, pod: Pods) -> None:
+def test_pull_is_kept_as_long_as_its_pod(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     record = store.put_group(group())
     assert record is not None

@@ -33,7 +33,7 @@ def test_durations_are_parsed(text: str, length: float) -> None:
     assert parse_duration(text) == pytest.approx(length)
 
 
-def test_a_sample_covers_the_time_since_the_one_before() -> None:
+def test_sample_covers_the_time_since_the_one_before() -> None:
     meter = CpuMeter()
     assert meter.read([sample("a", 0, "500m", "500m")]) == {("ns", "a"): 15.0}
     assert meter.read([sample("a", 60, "100m")]) == {("ns", "a"): pytest.approx(6.0)}
@@ -57,7 +57,7 @@ class Sampled:
         return self.samples
 
 
-async def test_a_group_is_reconciled_until_its_status_has_cpu_seconds(group: Callable[..., ParsedGroup]) -> None:
+async def test_group_is_reconciled_until_its_status_has_cpu_seconds(group: Callable[..., ParsedGroup]) -> None:
     store, api, enqueued = GroupStore(), Sampled(), list[ObjectKey]()
     metrics = SandboxMetrics(CollectorRegistry(), store)
     usage = UsageSampler(api, store, metrics, SandboxSettings(), [], enqueued.append)  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path: Path) -> None:
+def test_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path: Path) -> None:
     checkpoint = train(make_job())
     before = left(checkpoint.parents[1])
     take_ownership(make_job(attempt=2))
@@ -74,7 +74,7 @@ def test_recreated_job_starts_an_empty_folder_and_keeps_the_old(
     assert OLD in said and str(tmp_path / ASIDE) in said and "starts from its model" in said
 
 
-def test_what_was_set_aside_before_stays(make_job: MakeJob, tmp_path: Path) -> None:
+def test_folders_set_aside_earlier_are_kept(make_job: MakeJob, tmp_path: Path) -> None:
     for _ in range(3):
         train(make_job(OLD))
         train(make_job(NEW))
@@ -98,7 +98,7 @@ def test_folder_without_an_owner_is_set_aside(make_job: MakeJob, tmp_path: Path,
 
 
 @pytest.mark.parametrize("text", [b"", b'{"uid": ', b"[]", b"\xff"])
-def test_so_is_one_whose_file_is_damaged(make_job: MakeJob, tmp_path: Path, text: bytes) -> None:
+def test_folder_with_a_damaged_owner_file_is_set_aside(make_job: MakeJob, tmp_path: Path, text: bytes) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / OWNER_FILE).write_bytes(text)
     take_ownership(make_job())
@@ -106,7 +106,7 @@ def test_so_is_one_whose_file_is_damaged(make_job: MakeJob, tmp_path: Path, text
 
 
 @pytest.mark.parametrize("begun", [[], [f"{OWNER_FILE}.part"], ["results.jsonl", "logs"]])
-def test_a_folder_without_a_jobs_data_is_taken_as_it_is(make_job: MakeJob, tmp_path: Path, begun: list[str]) -> None:
+def test_folder_without_data_of_a_job_is_used_unchanged(make_job: MakeJob, tmp_path: Path, begun: list[str]) -> None:
     (tmp_path / "demo").mkdir()
     for name in begun:
         (tmp_path / "demo" / name).touch()
