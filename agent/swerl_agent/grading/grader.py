@@ -24,6 +24,7 @@ from swerl_kube import KubeClient
 
 from swerl_agent.sandbox.lease import LeaseKeeper
 from swerl_agent.tasks import Task
+from swerl_agent.tasks.swebench_library import library
 
 from .cache import VerdictCache, cache_key, criteria, judge_version, limits
 from .contrast import AlteredRun
@@ -44,7 +45,7 @@ from .network_policy import GradingError, NetworkPolicy
 from .payload import grading_payload
 from .pods import PodWatch
 from .policy import asks_which_test_runs, forbidden, steers_the_tests
-from .swebench_report import check_parser, library
+from .swebench_report import check_parser
 from .verdict import Unfinished, Verdict
 from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
 

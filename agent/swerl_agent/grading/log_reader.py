@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO, TypeVar
 
-from .swebench_report import library
+from swerl_agent.tasks.swebench_library import library
 
 T = TypeVar("T")
 

@@ -16,10 +16,11 @@ from typing import Any, Literal
 from swerl_agent.storage import Journal, JournalError
 from swerl_agent.tasks import Task, TaskError
 from swerl_agent.tasks.quarantine import Quarantined, Reason
+from swerl_agent.tasks.swebench_library import library
 
 from .cache import cache_key, criteria
 from .grader import Grader
-from .swebench_report import check_parser, library
+from .swebench_report import check_parser
 from .verdict import Verdict
 
 Kind = Literal["gold", "empty"]

@@ -1,7 +1,8 @@
 """From rows of any source to tasks that can be graded.
 
 Guarantees: every malformed row is reported with its place and field, not the first alone; a task without an eval
-script, without an image, or given twice is malformed; a benchmark is not imported for training unless that is allowed.
+script, without an image, with a log parser that swebench lacks, or given twice is malformed; a benchmark is not
+imported for training unless that is allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .eval_scripts import eval_script_of
 from .row_files import UnreadRow, task_of
 from .rows import Row
 from .sources import RowSource
-from .task import Task, TaskError
+from .swebench_library import library
+from .task import GENERIC_PARSER, PARSERS, Task, TaskError
 from .unsupported_sets import unsupported_set
 
 
@@ -114,10 +116,21 @@ def _tasks(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -
         allowed = replace(row, train_on_benchmark=row.train_on_benchmark or request.train_on_benchmark)
         try:
             task = task_of(allowed, where=where)
+            _check_parser(task, where=where)
         except TaskError as error:
             report(error)
         else:
             yield Entry(where, allowed, replace(task, image=rewrite(task.image, request.registry_rewrite)))
+
+
+def _check_parser(task: Task, *, where: str) -> None:
+    """Raise TaskError where swebench has no such log parser."""
+    name = task.ground_truth.log_parser
+    if name in (GENERIC_PARSER, *PARSERS.values()):
+        return
+    _, parsers, _ = library()
+    if name not in parsers.PARSER_REGISTRY:
+        raise TaskError(f"log_parser {name} is none of swebench's, so nothing reads the output of its tests", where)
 
 
 def _without_repeats(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:

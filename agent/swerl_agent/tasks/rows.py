@@ -5,7 +5,8 @@ counts.
 
 Shapes: the dataset row itself; `{"text", "metadata": {"instance", "data_source"}}`; `{"prompt", "metadata"}` with the
 columns inside `metadata`; `{"prompt": messages, "instance", "data_source"}` (parquet for clusters); NeMo Gym's
-`{"responses_create_params": {"metadata"}}`, in which `instance_dict` is JSON; and R2E-Gym's columns in any of them.
+`{"responses_create_params": {"metadata"}}`, in which `instance_dict` is JSON; and the columns of R2E-Gym and
+SWE-rebench in any of them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import r2e, rebench
 from .columns import decoded
-from .r2e import is_r2e, swebench_columns
 
 # What miles calls a data set.
 SUBSETS = {"gym": "SWE-Gym/SWE-Gym", "verified": "SWE-bench/SWE-bench_Verified", "lite": "SWE-bench/SWE-bench_Lite"}
@@ -40,8 +41,10 @@ def row_of(outer: Mapping[str, Any], *, data_source: str = "", split: str = "") 
     metadata = _mapping(outer.get("metadata"))
     columns = _columns(outer, metadata)
     places = (metadata, outer, columns)
-    if is_r2e(columns):
-        columns = swebench_columns(columns)
+    if r2e.is_r2e(columns):
+        columns = r2e.swebench_columns(columns)
+    elif rebench.is_rebench(columns):
+        columns = rebench.swebench_columns(columns)
     if not columns.get("problem_statement"):
         said = columns.get("instruction") or _text_of(outer.get("prompt")) or outer.get("text")
         columns |= {"problem_statement": said} if said else {}

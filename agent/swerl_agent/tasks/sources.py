@@ -29,6 +29,7 @@ NAMES = {
     "lite": "SWE-bench/SWE-bench_Lite",
     "r2e-gym": "R2E-Gym/R2E-Gym-Subset",
 }
+SPLITS = {"nebius/swe-rebench": "filtered"}  # the published split of sets that have no other rule; ids in lower case
 _ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 
 
@@ -62,8 +63,9 @@ class RowSource:
 
     @property
     def hub_split(self) -> str:
-        """The split asked for; by default the one that is published: test of SWE-bench sets, train of others."""
-        return self.split or ("test" if "swe-bench" in hub_id(self.text).lower() else "train")
+        """The split asked for; by default the one that is published: test of SWE-bench sets, train of most others."""
+        name = hub_id(self.text).lower()
+        return self.split or SPLITS.get(name) or ("test" if "swe-bench" in name else "train")
 
 
 def hub_id(text: str) -> str:

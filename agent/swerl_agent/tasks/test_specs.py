@@ -71,10 +71,22 @@ def render_eval_script(columns: Mapping[str, Any]) -> str:
     Raises ValueError naming the repository or version that the table lacks, and for a test patch without tests.
     """
     spec = find_test_spec(str(columns.get("repo") or ""), str(columns.get("version") or ""))
-    patch = str(columns.get("test_patch") or "")
-    targets = targets_of(spec.targets, patch)
+    targets = targets_of(spec.targets, str(columns.get("test_patch") or ""))
     if not targets:
         raise ValueError(f"its test patch changes nothing that `{spec.test}` runs")
+    setup = (*CONDA, f"cd {FOLDER}", *spec.setup, OFFLINE)
+    command = " ".join([spec.test, *targets])
+    return eval_script(columns, folder=FOLDER, setup=setup, install=spec.install, command=command)
+
+
+def eval_script(
+    columns: Mapping[str, Any], *, folder: str, setup: Sequence[str], install: str = "", command: str
+) -> str:
+    """A script of the harness's shape; `setup` ends in `folder`, `command` runs the tests (one or more lines).
+
+    Reads base_commit and test_patch of the row.
+    """
+    patch = str(columns.get("test_patch") or "")
     at_base = [shlex.quote(file.path) for file in changed_files(patch) if not file.added]
     reset = [" ".join(["git checkout", str(columns.get("base_commit") or ""), *at_base])] if at_base else []
     end = DELIMITER
@@ -83,16 +95,13 @@ def render_eval_script(columns: Mapping[str, Any]) -> str:
     lines = [
         "#!/bin/bash",
         "set -uxo pipefail",
-        *CONDA,
-        f"cd {FOLDER}",
-        *spec.setup,
-        OFFLINE,
-        f"git config --global --add safe.directory {FOLDER}",
-        *([spec.install] if spec.install else []),
+        *setup,
+        f"git config --global --add safe.directory {folder}",
+        *([install] if install else []),
         *reset,
-        f"git apply -v - <<'{end}'\n{patch}\n{end}",
+        *([f"git apply -v - <<'{end}'\n{patch}\n{end}"] if patch else []),
         START_MARKER,
-        " ".join([spec.test, *targets]),
+        command,
         END_MARKER,
         *reset,
     ]

@@ -15,8 +15,7 @@ UNSUPPORTED = {
     "swe-bench-live-multilang": f"its test commands and parsers differ by row; {OWN_COLUMNS}",
     "swe-bench-multilingual": f"its projects have runners that no table here describes; {OWN_COLUMNS}",
     "swe-bench-multimodal": f"its issues need pictures and its tests a browser; {OWN_COLUMNS} to try it",
-    "swe-rebench": f"its test commands and parsers differ by row; {OWN_COLUMNS}",
-    "swe-rebench-v2": f"its test commands, parsers and work folders differ by row; {OWN_COLUMNS}, and --workdir",
+    **dict.fromkeys(("swe-rebench", "swe-rebench-v2"), "keep the rows with install_config and an image"),
     "swe-smith": "its column patch is the bug, not the fix, and its images hold the repository without it;"
     " give rows with the reversed patch, images with the bug, and eval_script",
     "swe-smith-py": "its column patch is the bug, not the fix, and its images hold the repository without it;"

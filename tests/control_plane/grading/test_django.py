@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 from swerl_agent.grading import Grader, Verdict
-from swerl_agent.grading.swebench_report import library
 from swerl_agent.tasks import Task
+from swerl_agent.tasks.swebench_library import library
 from swerl_kube import KubeClient
 
 from .conftest import settings

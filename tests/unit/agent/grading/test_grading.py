@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.grading.eval_script import END, EXIT_CODE, START, instrumented, pytest_runs, unittest_runs
-from swerl_agent.grading.swebench_report import grade_log, library
+from swerl_agent.grading.swebench_report import grade_log
+from swerl_agent.tasks.swebench_library import library
 from swerl_agent.tasks.task import GENERIC_PARSER, PARSERS
 
 from .graded import A, B, log, task

@@ -14,8 +14,8 @@ from swerl_agent.grading import Verdict
 from swerl_agent.grading.eval_script import END, EXIT_CODE, START
 from swerl_agent.grading.framing import Report
 from swerl_agent.grading.log_reader import LogReader, Unreadable
-from swerl_agent.grading.swebench_report import library
 from swerl_agent.grading.verdict_rules import outcomes, verdict_of
+from swerl_agent.tasks.swebench_library import library
 
 from .graded import A, task
 

@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.grading import test_record
 from swerl_agent.grading.eval_script import instrumented
 from swerl_agent.grading.framing import Report
-from swerl_agent.grading.swebench_report import library
+from swerl_agent.tasks.swebench_library import library
 
 from .wrapper import diff_of, git, grade, repository
 
