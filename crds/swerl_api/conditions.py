@@ -61,6 +61,7 @@ class JobReason:
     RUNTIME_CLASS_MISSING = "RuntimeClassMissing"
     ROLE_MISSING = "DriverRoleMissing"
     INSUFFICIENT_RESOURCES = "InsufficientResources"
+    LAYOUT_REFUSED = "LayoutRefused"
     SANDBOXES_LIMITED = "SandboxesLimited"
     CAPACITY_MATCHED = "CapacityMatched"
     IMAGE_PULL_FAILED = "ImagePullFailed"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from swerl_api import JobReason
+from swerl_api.quantity import Amounts, format_quantity, parse_amounts
 from swerl_kube import Json
 
 from ..problem import Problem
-from ..quantity import Amounts, format_quantity, parse_amounts
 from ..ray.cluster import RayClusterPlan, RayGroup, pod_template
 from .nodes import accepts
 

@@ -11,6 +11,7 @@ from swerl_kube import Json, KubeClient
 
 from ..checks.capacity import cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
+from ..checks.layout import layout_problem
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
 from ..context import Settings
@@ -83,11 +84,13 @@ class JobObserver:
 
     async def _capacity_problem(self, attempt: Attempt) -> Problem | None:
         settings, spec = self._settings, attempt.spec
-        if settings.capacity_check != "on":
-            return None
-        nodes = await self._api.list("v1", "nodes", None)
-        problems = [*filter(None, [cluster_capacity_problem(cluster_plan(attempt), nodes)])]
-        problems += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
+        checked = settings.capacity_check == "on"
+        nodes = await self._api.list("v1", "nodes", None) if checked else []
+        found = [layout_problem(spec, nodes)]
+        if checked:
+            found.append(cluster_capacity_problem(cluster_plan(attempt), nodes))
+            found += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
+        problems = [problem for problem in found if problem is not None]
         return merge_problems(problems) if problems else None
 
     async def _driver(self, attempt: Attempt, pods: Sequence[Json]) -> DriverState:

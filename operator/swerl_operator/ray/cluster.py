@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from swerl_api import RayPods, Resources
 from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
 from swerl_api.pods import PodSettings
+from swerl_api.quantity import parse_quantity
 from swerl_kube import Json
 
 from ..manifest import toleration_manifests
-from ..quantity import parse_quantity
 from .volumes import HELPER_RESOURCES, RESTRICTED, PodVolumes, merge_volumes
 
 RAY_API = "ray.io/v1"

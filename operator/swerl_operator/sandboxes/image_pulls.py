@@ -11,9 +11,9 @@ import logging
 import re
 from collections.abc import Sequence
 
+from swerl_api.quantity import parse_duration
 from swerl_kube import Expired, Forbidden, KubeError, pause_after
 
-from ..quantity import parse_duration
 from .api import SandboxApi
 from .settings import SandboxSettings
 from .store import GroupStore

@@ -13,9 +13,9 @@ from typing import Any
 
 from swerl_api import names
 from swerl_api.base import Resources
+from swerl_api.quantity import parse_quantity
 
 from ..manifest import owner_reference, toleration_manifests
-from ..quantity import parse_quantity
 from .kueue import queue_annotations, queue_labels
 from .parsed import ParsedGroup
 from .settings import SandboxSettings

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from swerl_api.quantity import parse_duration, parse_quantity
 from swerl_kube import KubeError
 
-from ..quantity import parse_duration, parse_quantity
 from ..times import parse_time
 from ..workqueue import ObjectKey
 from .api import SandboxApi

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from swerl_api import RouterSpec
+from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines.cpu import unused_architectures
 from swerl_trainer.engines.router import RouterSettings, router_command
 from swerl_trainer.engines.server import (
-    SHARED_MEMORY,
     ServerSettings,
     server_arguments,
     server_command,
@@ -29,7 +29,7 @@ def test_gpu_server_has_no_cpu_option() -> None:
     assert "sglang.launch_server" in command
     assert command[command.index("--tp-size") + 1] == "4"
     assert "--enable-memory-saver" in command
-    assert command[command.index("--mem-fraction-static") + 1] == str(SHARED_MEMORY)
+    assert command[command.index("--mem-fraction-static") + 1] == str(SHARED_FRACTION)
     assert "--device" not in command
     assert "SGLANG_USE_CPU_ENGINE" not in server_environment(settings)
 

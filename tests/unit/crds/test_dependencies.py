@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = {
     "swerl_api": "crds",
     "swerl_kube": "crds",
+    "swerl_plan": "crds",
     "swerl_operator": "operator",
     "swerl_agent": "agent",
     "swerl_trainer": "trainer",
@@ -19,9 +20,10 @@ PACKAGES = {
 MAY_KNOW = {
     "swerl_api": set[str](),
     "swerl_kube": {"swerl_api"},
-    "swerl_operator": {"swerl_api", "swerl_kube"},
+    "swerl_plan": {"swerl_api"},
+    "swerl_operator": {"swerl_api", "swerl_kube", "swerl_plan"},
     "swerl_agent": {"swerl_api", "swerl_kube"},
-    "swerl_trainer": {"swerl_api", "swerl_kube", "swerl_agent"},
+    "swerl_trainer": {"swerl_api", "swerl_kube", "swerl_plan", "swerl_agent"},
 }
 OF_THE_CHECKOUT = {"cluster", "demo", "images", "tests", "tiny_model"}  # none of it is in an image
 

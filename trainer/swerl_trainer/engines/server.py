@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines import cpu
 from swerl_trainer.engines.errors import EngineStartError
 
 READY_TIMEOUT = 1800.0  # seconds; a large model is read from a slow volume
 READY_POLL = 0.25  # seconds between two requests of /ready, which costs the server 2 ms
-SHARED_MEMORY = 0.5  # fraction of a shared GPU's memory for an engine's weights and cache; the rest is the trainer's
 STOP_GRACE = 2.0  # seconds from SIGTERM to SIGKILL; a server has nothing to save
 KEEP_ALIVE_SECONDS = 3600  # of an idle connection
 LOG_TAIL = 4000  # characters of the log quoted in an error
@@ -58,7 +58,7 @@ def server_arguments(settings: ServerSettings) -> dict[str, Any]:
     if not settings.gpus:
         chosen |= cpu.ARGUMENTS
     elif settings.share_gpu:
-        chosen |= {"enable-memory-saver": True, "mem-fraction-static": SHARED_MEMORY}
+        chosen |= {"enable-memory-saver": True, "mem-fraction-static": SHARED_FRACTION}
     return chosen | dict(settings.arguments)
 
 

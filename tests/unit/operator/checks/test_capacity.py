@@ -6,9 +6,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from swerl_api.quantity import format_quantity, parse_quantity
 from swerl_operator.checks.capacity import cluster_capacity_problem
 from swerl_operator.jobs.manifests import cluster_plan
-from swerl_operator.quantity import format_quantity, parse_quantity
 
 from tests.unit.operator.conftest import MakeAttempt
 

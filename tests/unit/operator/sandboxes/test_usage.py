@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from swerl_operator.quantity import parse_duration
+from swerl_api.quantity import parse_duration
 from swerl_operator.sandboxes.metrics import SandboxMetrics
 from swerl_operator.sandboxes.parsed import ParsedGroup
 from swerl_operator.sandboxes.settings import SandboxSettings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from swerl_api.base import QUANTITY
-from swerl_operator.quantity import parse_quantity
+from swerl_api.quantity import parse_quantity
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is slow

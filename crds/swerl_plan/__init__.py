@@ -1,0 +1,28 @@
+"""The plan of a SweRLJob: memory, groups and traffic of its layout, from the model's sizes alone.
+
+Guarantees: pure Python without torch; used by the operator before an attempt takes resources, by the driver once the
+model's folder is readable, and by `python -m swerl_trainer.plan`.
+"""
+
+from .engine import SHARED_FRACTION
+from .job import JobPlan, Machines, plan_job
+from .known import known_shape
+from .refusal import Models, known_models, refusal
+from .shape import ModelShape, ShapeError, read_shape, shape_of
+from .text import plan_text
+
+__all__ = [
+    "SHARED_FRACTION",
+    "JobPlan",
+    "Machines",
+    "ModelShape",
+    "Models",
+    "ShapeError",
+    "known_models",
+    "known_shape",
+    "plan_job",
+    "plan_text",
+    "read_shape",
+    "refusal",
+    "shape_of",
+]

@@ -1,0 +1,204 @@
+"""Memory of one training rank in each phase of a job, on its GPU and on its host.
+
+Guarantees: pure; every amount is the peak of its phase, for the stage that needs most. On CPU all is host memory.
+Activations are those of a micro-batch whose every token is trained, an upper bound. Sources: Korthikanti et al. 2022,
+eq. 1-6, without what fused attention does not store; the buffers are Megatron's (distributed_data_parallel,
+distrib_optimizer, hybrid_optimizer) and those of `swerl_trainer.megatron`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .layout import Layout, RankParameters, rank_parameters
+from .shape import ModelShape
+
+GIB = 2**30
+FP32 = 4
+ADAM_MOMENTS = 2 * FP32
+STATE = FP32 + ADAM_MOMENTS  # of a parameter in the optimizer: fp32 weight and two moments
+OFFLOADED_STATE = STATE + FP32 + 2  # on the host also the gradient and the pinned bf16 copy
+BUCKET_BYTES = 512 * 2**20  # weights of one transfer to the engines
+ENTROPY_CHUNK = 1024  # tokens whose probabilities are held at once when entropy is only reported
+EXPERT_IMBALANCE = 1.5  # tokens of the busiest rank's experts, relative to the mean
+GPU_RESERVE = 3 * GIB  # CUDA context, NCCL buffers, library workspaces
+GPU_PROCESS = 5 * GIB  # host memory of a rank with CUDA: libraries, pinned buffers
+CPU_PROCESS = GIB // 2  # host memory of a rank without CUDA: Python, torch, Megatron
+
+Phase = Literal["load", "step", "save", "update", "switch"]
+PHASES: tuple[Phase, ...] = ("load", "step", "save", "update", "switch")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What of a job decides the memory of its ranks, beside model and layout."""
+
+    bytes_per_weight: int  # 2 for bfloat16, 4 for float32
+    tokens: int  # of a rank's largest micro-batch
+    recompute: Literal["none", "selective", "full"]
+    offload: bool
+    colocate: bool
+    reference: bool  # a frozen copy for a KL penalty
+    entropy: bool  # its gradient is needed
+    trained_share: float = 1.0  # of the tokens of a micro-batch that are trained
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes by what holds them, on a GPU and in its rank's host memory."""
+
+    gpu: Mapping[str, int] = field(default_factory=dict)
+    host: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def gpu_bytes(self) -> int:
+        """All on the GPU."""
+        return sum(self.gpu.values())
+
+    @property
+    def host_bytes(self) -> int:
+        """All on the host."""
+        return sum(self.host.values())
+
+    def on_host(self) -> Memory:
+        """The same where the device is the host."""
+        return Memory({}, {name: self.gpu.get(name, 0) + self.host.get(name, 0) for name in {**self.gpu, **self.host}})
+
+
+def rank_memory(shape: ModelShape, layout: Layout, settings: TrainingSettings) -> dict[Phase, Memory]:
+    """Peak of each phase, over the pipeline stages; `switch` replaces `update` where engines share the GPUs."""
+    found: dict[Phase, Memory] = {}
+    for stage in sorted({0, layout.pipeline // 2, layout.pipeline - 1}):
+        for phase, memory in _Stage(shape, layout, settings, stage).phases().items():
+            if phase not in found or memory.gpu_bytes + memory.host_bytes > _total(found[phase]):
+                found[phase] = memory
+    return found if layout.gpus else {phase: memory.on_host() for phase, memory in found.items()}
+
+
+def _total(memory: Memory) -> int:
+    return memory.gpu_bytes + memory.host_bytes
+
+
+class _Stage:
+    """Memory of a rank of one pipeline stage."""
+
+    def __init__(self, shape: ModelShape, layout: Layout, settings: TrainingSettings, stage: int) -> None:
+        self.shape, self.layout, self.settings, self.stage = shape, layout, settings, stage
+        self.parameters = rank_parameters(shape, layout, stage)
+        self.weights = settings.bytes_per_weight * self.parameters.all
+        self.gradients = FP32 * self.parameters.all
+        self.sharded = _sharded(self.parameters, layout)  # parameters whose optimizer state this rank has
+        self.fused = layout.gpus > 0  # Transformer Engine's kernels
+
+    def phases(self) -> dict[Phase, Memory]:
+        found: dict[Phase, Memory] = {
+            "load": self._memory({"weights": 2 * self.weights, "gradients": self.gradients}),
+            "step": self._memory(self._resident() | {"activations": self._activations()} | self._logits(), trains=True),
+            "save": self._save(),
+        }
+        shares_gpu = self.settings.colocate and self.layout.gpus > 0
+        update = self._memory(self._resident(released=shares_gpu) | self._transfer(), trains=True)
+        return found | {"switch" if shares_gpu else "update": update}
+
+    def _memory(self, gpu: Mapping[str, int], host: Mapping[str, int] | None = None, *, trains: bool = False) -> Memory:
+        """With what a process needs anyway; `trains`: the optimizer has its state."""
+        settings = self.settings
+        process = {"process": GPU_PROCESS if self.layout.gpus else CPU_PROCESS}
+        reference = {"reference": 2 * self.weights} if settings.reference else {}
+        offloaded = {"optimizer": OFFLOADED_STATE * self.sharded} if trains and self._offloads else {}
+        return Memory(
+            {**gpu, **({"reserve": GPU_RESERVE} if self.layout.gpus else {})},
+            {**process, **reference, **offloaded, **(host or {})},
+        )
+
+    @property
+    def _offloads(self) -> bool:
+        return self.settings.offload and self.layout.gpus > 0
+
+    def _resident(self, *, released: bool = False) -> dict[str, int]:
+        """What stays on the device between phases; gradients may be released for engines on the same GPU."""
+        optimizer = 0 if self._offloads else self._optimizer
+        gradients = 0 if released else self.gradients
+        return {"weights": self.weights, "gradients": gradients, "optimizer": optimizer}
+
+    @property
+    def _optimizer(self) -> int:
+        """fp32 weights are their own main copy."""
+        return (STATE if self.settings.bytes_per_weight < FP32 else ADAM_MOMENTS) * self.sharded
+
+    def _save(self) -> Memory:
+        """Every rank gathers the optimizer of its weights on its host, over the device."""
+        largest = max(self.parameters.shared, self.parameters.experts)
+        gathered = {"gathered optimizer": STATE * (self.parameters.all + self.sharded) + 2 * FP32 * largest}
+        over_device = {"gather": FP32 * (largest + self.sharded)} if self.layout.gpus else {}
+        return self._memory(self._resident() | over_device, gathered, trains=True)
+
+    def _transfer(self) -> dict[str, int]:
+        """Shards of a bucket, its whole tensors, and the flat copy that is sent."""
+        each = self.settings.bytes_per_weight
+        largest = each * max(self.shape.embedding, self.shape.hidden * self.shape.intermediate)
+        return {"bucket": 3 * max(min(BUCKET_BYTES, each * self.shape.parameters), largest)}
+
+    def _activations(self) -> int:
+        """Micro-batches in flight on this stage keep their layers' activations."""
+        layers = self.shape.layers // self.layout.pipeline
+        in_flight = self.layout.pipeline - self.stage
+        first = self.stage * layers
+        each = [self._layer(layer) for layer in range(first, first + layers)]
+        kept = layers * self._stream if self.settings.recompute == "full" else sum(each)
+        working = max(each) * (1 if self.settings.recompute == "full" else 0) + self._backward
+        return round(in_flight * kept + working)
+
+    @property
+    def _sequence_shards(self) -> int:
+        """Sequence parallelism divides what lies between matrices."""
+        return self.layout.tensor if self.fused else 1
+
+    @property
+    def _stream(self) -> float:
+        """Bytes of the residual stream of a micro-batch."""
+        return self.settings.bytes_per_weight * self.settings.tokens * self.shape.hidden / self._sequence_shards
+
+    def _layer(self, layer: int) -> float:
+        """Bytes that one layer keeps of a micro-batch for its backward pass."""
+        shape, t = self.shape, self.layout.tensor
+        norms = 4 if self.fused else 8  # inputs and outputs of two norms; torch's norm also keeps scaled inputs
+        query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+        projected = query + 2 * key
+        rotated = (query + key) * (2 if shape.qk_norm else 1)
+        attention = (projected + rotated + query * (1 if self.fused else 2)) / t
+        tokens = self.settings.bytes_per_weight * self.settings.tokens
+        return norms * self._stream + tokens * (attention + self._mlp_width(layer))
+
+    def _mlp_width(self, layer: int) -> float:
+        """Values per token that the MLP of `layer` keeps: gate and up, the activated gate, their product."""
+        shape, experts, t = self.shape, self.shape.experts, self.layout.tensor
+        dense = shape.intermediate if experts is None or layer < experts.dense_layers else experts.shared
+        width = 4 * dense / t
+        if experts is not None and layer >= experts.dense_layers:
+            copies = experts.per_token * EXPERT_IMBALANCE / self._sequence_shards
+            width += copies * (4 * experts.intermediate + 2 * shape.hidden)
+        return width
+
+    @property
+    def _backward(self) -> float:
+        """Gradients of the widest values of one layer."""
+        shape = self.shape
+        tokens = self.settings.bytes_per_weight * self.settings.tokens
+        return 2 * self._stream + tokens * 3 * max(map(self._mlp_width, (0, shape.layers - 1))) / 4
+
+    def _logits(self) -> dict[str, int]:
+        """Logits of the trained tokens, their fp32 copy and gradients; on the last stage."""
+        if self.stage != self.layout.pipeline - 1:
+            return {}
+        tokens = round(self.settings.tokens * self.settings.trained_share)
+        width = self.shape.vocabulary // self.layout.tensor
+        each = self.settings.bytes_per_weight * 2 + FP32 * (1 if self.settings.bytes_per_weight < FP32 else 0)
+        entropy = 3 * FP32 * width * (tokens if self.settings.entropy else min(tokens, ENTROPY_CHUNK))
+        return {"logits": tokens * width * each + entropy}
+
+
+def _sharded(parameters: RankParameters, layout: Layout) -> int:
+    return parameters.shared // layout.optimizer_shards + parameters.experts // layout.expert_shards

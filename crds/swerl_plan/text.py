@@ -1,0 +1,67 @@
+"""A plan as lines of text, for terminals and the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from swerl_api import SweRLJobSpec
+
+from .job import JobPlan
+from .layout import Layout
+from .memory import GIB
+from .shape import ModelShape
+
+_SHOWN = 0.05 * GIB  # smaller parts are left out
+_GROUP_AXES = {"tensor": "TP", "context": "CP", "expert": "EP", "data": "DP", "pipeline": "PP"}
+
+
+def plan_text(spec: SweRLJobSpec, shape: ModelShape, plan: JobPlan) -> str:
+    """The plan of `spec` in lines."""
+    return "\n".join([_model(shape), *_layout(plan.layout), *_phases(plan), *_engines(spec, plan), *_traffic(plan)])
+
+
+def _model(shape: ModelShape) -> str:
+    active = f" ({shape.active / 1e9:.1f} B active)" if shape.experts else ""
+    return f"model    {shape.parameters / 1e9:.1f} B parameters{active}, {shape.layers} layers, context {shape.context}"
+
+
+def _layout(layout: Layout) -> Iterator[str]:
+    device = f"Pods of {layout.gpus} GPUs" if layout.gpus else "Pods without GPUs"
+    yield f"ranks    {layout.ranks} in {layout.pods} {device}"
+    for axis, groups in layout.groups().items():
+        place = "across Pods" if layout.crosses_pods(axis) else "inside a Pod"
+        first = ",".join(map(str, groups[0]))
+        yield f"{_GROUP_AXES[axis]:<8} {len(groups)} groups of {len(groups[0])} {place}, first: ranks {first}"
+
+
+def _phases(plan: JobPlan) -> Iterator[str]:
+    for phase, memory in plan.ranks.items():
+        host = f"{plan.pods[phase] / GIB:.0f} GiB of a Pod's host"
+        if memory.gpu:
+            yield f"{phase:<8} {memory.gpu_bytes / GIB:.1f} GiB of a GPU ({_parts(memory.gpu)}), {host}"
+        else:
+            yield f"{phase:<8} {memory.host_bytes / GIB:.2f} GiB of a rank ({_parts(memory.host)}), {host}"
+
+
+def _engines(spec: SweRLJobSpec, plan: JobPlan) -> Iterator[str]:
+    engine, rollout = plan.engine, spec.rollout
+    if engine is None:
+        return
+    size = f"{rollout.engines} of {rollout.gpus_per_engine} GPUs" if rollout.gpus_per_engine else f"{rollout.engines}"
+    cache = "" if engine.cache is None else f", a cache of {engine.cached_tokens} tokens ({engine.cache / GIB:.1f} GiB)"
+    yield f"engines  {size}, each GPU with {engine.weights / GIB:.1f} GiB of weights{cache}"
+
+
+def _traffic(plan: JobPlan) -> Iterator[str]:
+    traffic = plan.traffic
+    sent = ", ".join(f"{axis} {_bytes(size)}" for axis, size in traffic.sent.items()) or "nothing"
+    yield f"traffic  a rank sends at most, per step: {sent}"
+    yield f"         to each engine GPU per update {_bytes(traffic.update)}, a checkpoint {_bytes(traffic.checkpoint)}"
+
+
+def _parts(parts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size / GIB:.1f}" for name, size in parts.items() if size > _SHOWN) or "little"
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e12:.1f} TB" if size >= 1e12 else f"{size / 1e9:.1f} GB"

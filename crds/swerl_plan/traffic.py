@@ -1,0 +1,98 @@
+"""Bytes that a step moves, and about how long it takes: the measure by which layouts are compared.
+
+Guarantees: pure; bytes are those sent by one rank, at most, since every episode counts with its whole context. Seconds
+serve to order layouts, not to promise a speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .layout import Layout, rank_parameters
+from .memory import FP32, STATE, TrainingSettings
+from .shape import ModelShape
+
+FLOPS = 0.4 * 989e12  # per second of a GPU: dense bfloat16 of an H100, at the utilisation that training reaches
+NVLINK, NETWORK, PCIE = 3e11, 2.5e10, 2e10  # bytes per second of a GPU, in one direction
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What a job trains per step."""
+
+    tokens: int  # of all sequences
+    context: int  # tokens of one sequence
+    updates: int  # of the optimizer
+    forwards: int  # forward passes without gradient, for log-probabilities
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One step."""
+
+    sent: Mapping[str, int]  # bytes that one rank sends, by what they are for
+    update: int  # bytes to each engine GPU per weight update
+    checkpoint: int  # bytes of one checkpoint
+    seconds: float  # of the training step, without rollouts
+
+
+def step_traffic(shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork) -> Traffic:
+    """Traffic and time of a step."""
+    tokens = work.tokens / (layout.data * layout.context)
+    sent = _activations(shape, layout, settings, work, tokens) | _parameters(shape, layout, settings, work)
+    speeds = {axis: NETWORK if layout.crosses_pods(axis) else NVLINK for axis in sent} | {"offload": PCIE}
+    seconds = sum(size / speeds[axis] for axis, size in sent.items())
+    return Traffic(
+        sent={axis: round(size) for axis, size in sent.items()},
+        update=settings.bytes_per_weight * shape.parameters,
+        checkpoint=(settings.bytes_per_weight + STATE) * shape.parameters,
+        seconds=seconds + _compute(shape, layout, settings, work, tokens),
+    )
+
+
+def _activations(
+    shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork, tokens: float
+) -> dict[str, float]:
+    """A pass forward, one backward with twice the traffic, and what is recomputed."""
+    passes = 3 + work.forwards + (1 if settings.recompute == "full" else 0)
+    layers = shape.layers / layout.pipeline
+    row = settings.bytes_per_weight * shape.hidden * tokens
+    t, c, e = layout.tensor, layout.context, layout.expert
+    found: dict[str, float] = {}
+    if t > 1:
+        found["tensor"] = passes * layers * 4 * row * (t - 1) / t
+    if c > 1:
+        kv = settings.bytes_per_weight * 2 * shape.kv_heads * shape.head_size / t * tokens
+        found["context"] = passes * layers * kv * (c - 1)
+    if layout.pipeline > 1:
+        found["pipeline"] = (2 + work.forwards) * row / t
+    if e > 1 and shape.experts:
+        found["expert"] = passes * layers * 2 * row / t * shape.experts.per_token * (e - 1) / e
+    return found
+
+
+def _parameters(shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork) -> dict[str, float]:
+    """Gradients to the shards of the optimizer, new weights back."""
+    parameters = rank_parameters(shape, layout, layout.pipeline - 1)
+    found: dict[str, float] = {}
+    per_parameter = FP32 + settings.bytes_per_weight
+    shards, expert_shards = layout.optimizer_shards, layout.expert_shards
+    moved = parameters.shared * (shards - 1) / shards + parameters.experts * (expert_shards - 1) / expert_shards
+    if moved:
+        found["data"] = work.updates * per_parameter * moved
+    if settings.offload and layout.gpus:
+        owned = parameters.shared / shards + parameters.experts / expert_shards
+        found["offload"] = work.updates * 2 * per_parameter * owned
+    return found
+
+
+def _compute(shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork, tokens: float) -> float:
+    """Seconds of arithmetic, with the pipeline's idle time."""
+    share = layout.tensor * layout.pipeline
+    attention = 2 * shape.layers * shape.heads * shape.head_size * work.context / 2
+    per_pass = 2 * (shape.active + attention) * tokens / share
+    passes = 3 + work.forwards + (1 if settings.recompute == "full" else 0)
+    micro_batches = max(1.0, tokens * layout.context / (settings.tokens * layout.context))
+    idle = (layout.pipeline - 1) / micro_batches
+    return passes * per_pass / FLOPS * (1 + idle)

@@ -1,0 +1,39 @@
+"""Checks that a job's model fits its layout, before any of its Pods is created.
+
+Guarantees: pure; only models that are known by their Hugging Face id are planned here, the driver plans the others. The
+size of GPUs is known where NVIDIA's GPU feature discovery labels the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swerl_api import JobReason, SweRLJobSpec
+from swerl_api.quantity import parse_amounts
+from swerl_kube import Json
+from swerl_plan import Machines, known_models, refusal
+
+from ..manifest import toleration_manifests
+from ..problem import Problem
+from .nodes import accepts
+
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB of one GPU
+MIB = 2**20
+
+
+def layout_problem(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Problem | None:
+    """Why the model cannot be trained and served in the spec's layout, with one that fits; None when it can."""
+    text = refusal(spec, known_models(spec), machines(spec, nodes))
+    return Problem(JobReason.LAYOUT_REFUSED, text) if text else None
+
+
+def machines(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Machines:
+    """The largest GPU and host memory of the nodes that accept the job's Pods."""
+    selector, tolerations = spec.trainer.node_selector, toleration_manifests(spec.trainer.tolerations)
+    accepting = [node for node in nodes if accepts(node, selector, tolerations)]
+    labels = [str(node["metadata"].get("labels", {}).get(GPU_MEMORY_LABEL, "")) for node in accepting]
+    hosts = [parse_amounts(node.get("status", {}).get("allocatable")).get("memory") for node in accepting]
+    return Machines(
+        gpu_memory=max((int(label) * MIB for label in labels if label.isdecimal()), default=None),
+        host_memory=max((int(memory) for memory in hosts if memory is not None), default=None),
+    )
