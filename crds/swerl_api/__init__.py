@@ -18,7 +18,7 @@ from .conditions import (
     SandboxCondition,
     SandboxReason,
     find_condition,
-    holds,
+    is_condition_true,
     set_condition,
 )
 from .engines import RolloutEngines, RouterSpec, ServedEngines
@@ -97,6 +97,6 @@ __all__ = [
     "Toleration",
     "TrainerSpec",
     "find_condition",
-    "holds",
+    "is_condition_true",
     "set_condition",
 ]

@@ -112,7 +112,9 @@ NodeSelector = Annotated[dict[str, LabelValue], Field(max_length=16)]
 PullSecrets = Annotated[list[Name], Field(max_length=8)]
 
 
-def faults(error: ValidationError, prefix: str = "", names: Mapping[str, str] = MappingProxyType({})) -> str:
+def format_validation_error(
+    error: ValidationError, prefix: str = "", names: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Each field at fault and why, in one line: `spec.replicas: Input should be ...`.
 
     `prefix` precedes the field; `names` are what the caller's users know fields as.

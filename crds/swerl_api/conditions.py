@@ -208,7 +208,7 @@ def set_condition(
     return [updated if c.type == type else c for c in conditions]
 
 
-def holds(conditions: Sequence[Condition], type: str) -> bool:
+def is_condition_true(conditions: Sequence[Condition], type: str) -> bool:
     """Whether condition `type` is True."""
     return any(condition.type == type and condition.status == "True" for condition in conditions)
 

@@ -12,8 +12,8 @@ DOCKER_HUB = "docker.io/"
 # kubelet pauses between them; no try can help.
 PULL_TRIED = frozenset({"ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed", "ImageInspectError"})
 PULL_PAUSES = frozenset({"ImagePullBackOff"})
-PULL_HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
-PULL_REASONS = PULL_TRIED | PULL_PAUSES | PULL_HOPELESS
+PERMANENT_PULL_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+PULL_REASONS = PULL_TRIED | PULL_PAUSES | PERMANENT_PULL_REASONS
 # The image is there, the container cannot be started.
 START_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 

@@ -20,7 +20,7 @@ from .base import (
     Rule,
     StatusModel,
     Text,
-    faults,
+    format_validation_error,
     immutable,
 )
 from .conditions import Condition
@@ -240,7 +240,7 @@ class EvaluationFile(ApiModel):
         try:
             return cls.model_validate_json(path.read_text())
         except (OSError, ValidationError) as error:
-            problem = faults(error) if isinstance(error, ValidationError) else error
+            problem = format_validation_error(error) if isinstance(error, ValidationError) else error
             raise ValueError(f"{path} describes no evaluation: {problem}") from error
 
     @property

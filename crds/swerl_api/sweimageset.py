@@ -73,8 +73,8 @@ class NodeImages(StatusModel):
     pulled: str = ""
     """The present images as a hexadecimal number: bit n stands for image n of the set, in the order given."""
 
-    def there(self, references: Sequence[str]) -> list[str]:
-        """Those of the set's `references` that are there."""
+    def pulled_images(self, references: Sequence[str]) -> list[str]:
+        """Those of the set's `references` that the node has."""
         number = int(self.pulled or "0", 16)
         return [image for n, image in enumerate(references) if number >> n & 1]
 

@@ -1,4 +1,4 @@
-"""The operator process: leader election, then kopf and the parts' loops, then an orderly end.
+"""The operator process: leader election, then kopf and the background loops of the controllers, then an orderly end.
 
 Guarantees: no handler runs before this process leads; a lost Lease, a loop or a watch that ends stops the process, and
 its Deployment starts it again; a signal releases the Lease before the end.
@@ -25,7 +25,7 @@ from .kube import kopf_login, operator_client
 from .leader import Leader
 from .metrics import Metrics
 
-PARTS = (jobs, sandboxes, images, evals, orphan_gc)
+CONTROLLERS = (jobs, sandboxes, images, evals, orphan_gc)
 CRD_POLL_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
@@ -50,11 +50,11 @@ async def run(settings: Settings) -> None:
 
 
 async def _run_as_leader(context: OperatorContext, leader: Leader, health: Health, stop: asyncio.Event) -> None:
-    """Run the parts until `stop`; raises the error of the first part that ends."""
+    """Run the controllers until `stop`; raises the error of the first one that ends."""
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry, id="login")(kopf_login(context.api.config))
-    for part in PARTS:
-        part.register(registry, context)
+    for controller in CONTROLLERS:
+        controller.register(registry, context)
     tasks = [asyncio.create_task(leader.renew_until_lost(), name="leader lease")]
     tasks.append(asyncio.create_task(_wait_for_stop(stop), name="stop signal"))
     try:
@@ -83,7 +83,7 @@ async def _run_kopf(registry: kopf.OperatorRegistry, settings: Settings, health:
         stop_flag=stop,
         **namespaces,
     )
-    _stop_on_signals(stop)  # replaces the handlers of kopf, which would end it before the parts
+    _stop_on_signals(stop)  # replaces the handlers of kopf, which would end it before the controllers
     await kopf.run_tasks(tasks, ignored=others)
 
 

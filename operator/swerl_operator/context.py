@@ -1,7 +1,8 @@
-"""The settings and shared objects of the operator's parts, and how a part registers.
+"""The settings and shared objects of the operator's controllers, and how a controller registers.
 
-A part is a package with `register(registry, context)`: it adds kopf handlers to `registry` (on.event and index only: no
-annotations, no finalizers) and its loops to `context.background`. Parts run only while this process is leader.
+A controller is a package with `register(registry, context)`: it adds kopf handlers to `registry` (on.event and index
+only: no annotations, no finalizers) and its loops to `context.background`. Controllers run only while this
+process is leader.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Settings:
 
 @dataclass
 class OperatorContext:
-    """What the parts share."""
+    """What the controllers share."""
 
     settings: Settings
     api: KubeClient

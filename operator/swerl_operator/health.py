@@ -46,7 +46,7 @@ async def serve_health(health: Health, port: int) -> AsyncIterator[None]:
     app = web.Application()
     app.router.add_get("/livez", health.livez)
     app.router.add_get("/readyz", health.readyz)
-    async with _served(app, port):
+    async with _running_server(app, port):
         yield
 
 
@@ -60,12 +60,12 @@ async def serve_metrics(metrics: Metrics, port: int) -> AsyncIterator[None]:
 
     app = web.Application()
     app.router.add_get("/metrics", scrape)
-    async with _served(app, port):
+    async with _running_server(app, port):
         yield
 
 
 @asynccontextmanager
-async def _served(app: web.Application, port: int) -> AsyncIterator[None]:
+async def _running_server(app: web.Application, port: int) -> AsyncIterator[None]:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

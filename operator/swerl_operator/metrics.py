@@ -12,7 +12,7 @@ PREFIX = "swerl_operator_"
 
 
 class Metrics:
-    """The shared collectors; a part registers its own collectors in `registry`."""
+    """The shared collectors; a controller registers its own in `registry`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

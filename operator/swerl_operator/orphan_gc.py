@@ -16,12 +16,12 @@ from swerl_api.names import LEASE_LABEL, ROLE_CLIENT, ROLE_LABEL
 from swerl_kube import Conflict, Json, KubeClient, KubeError
 
 from .context import OperatorContext
-from .sandboxes.leases import Leases, LeaseState
+from .sandboxes.leases import LeaseState, LeaseTracker
 from .sandboxes.settings import SandboxSettings
 from .workqueue import ObjectKey
 
 LEASES = ("coordination.k8s.io/v1", "leases")
-ENDING_POLL_SECONDS = 1.0  # between two sweeps while Pods of an expired Lease end
+TERMINATING_POLL_SECONDS = 1.0  # between two sweeps while Pods of an expired Lease end
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class OrphanGC:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._api, self._namespaces = api, namespaces or (None,)
-        self._tracker, self._period = Leases(settings), settings.lease_poll
+        self._tracker, self._period = LeaseTracker(settings), settings.lease_poll
         self._clock, self._wall = clock, wall
 
     async def run(self) -> None:
@@ -49,7 +49,7 @@ class OrphanGC:
                 pods_left = await self.sweep()
             except KubeError as error:
                 logger.warning("objects of killed programs cannot be listed, trying again: %s", error)
-            await asyncio.sleep(ENDING_POLL_SECONDS if pods_left else self._period)
+            await asyncio.sleep(TERMINATING_POLL_SECONDS if pods_left else self._period)
 
     async def sweep(self) -> bool:
         """Sweep once; whether Pods of an expired Lease are left. Raises KubeError."""
@@ -57,7 +57,7 @@ class OrphanGC:
         for namespace in self._namespaces:
             listed = await self._api.list(*LEASES, namespace, labels=f"{ROLE_LABEL}={ROLE_CLIENT}")
             leases |= {(lease["metadata"]["namespace"], lease["metadata"]["name"]): lease for lease in listed}
-        self._tracker.keep(set(leases))
+        self._tracker.track(set(leases))
         for key, lease in leases.items():
             self._tracker.observe(key, lease, self._clock(), self._wall())
         expired = [lease for key, lease in leases.items() if self._tracker.state(key) is LeaseState.EXPIRED]

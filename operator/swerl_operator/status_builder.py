@@ -11,8 +11,16 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
-from swerl_api import API_VERSION, Condition, SweEvalStatus, SweRLJobStatus, find_condition, holds, set_condition
-from swerl_api.base import faults
+from swerl_api import (
+    API_VERSION,
+    Condition,
+    SweEvalStatus,
+    SweRLJobStatus,
+    find_condition,
+    is_condition_true,
+    set_condition,
+)
+from swerl_api.base import format_validation_error
 from swerl_api.conditions import ConditionStatus
 from swerl_kube import Conflict, Json, KubeClient, NotFound
 
@@ -69,7 +77,7 @@ def condition_changed(previous: list[Condition], condition: Condition) -> bool:
 
 def is_finished(status: SweRLJobStatus | SweEvalStatus) -> bool:
     """Whether the object is Complete or Failed."""
-    return any(holds(status.conditions, type) for type in ("Complete", "Failed"))
+    return any(is_condition_true(status.conditions, type) for type in ("Complete", "Failed"))
 
 
 async def write_status(api: KubeClient, resource: str, body: Json, patch: Json | None) -> bool:
@@ -90,7 +98,7 @@ async def write_status(api: KubeClient, resource: str, body: Json, patch: Json |
 
 def invalid_spec_message(error: ValidationError) -> str:
     """The message for a spec that the API server stored and this operator cannot read."""
-    fields = faults(error, "spec.")
+    fields = format_validation_error(error, "spec.")
     return f"{fields}; the installed CRDs and the operator differ: apply crds/ of the operator's version"
 
 

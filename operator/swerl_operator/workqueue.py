@@ -91,7 +91,7 @@ class WorkQueue(Generic[Key]):
         self._min_retry, self._max_retry = retry_seconds
         self._flow = flow or (lambda key: None)
         self._ready: FairQueue[Key] = FairQueue()
-        self._working: set[Key] = set()
+        self._processing: set[Key] = set()
         self._dirty: set[Key] = set()  # added while working
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
@@ -99,7 +99,7 @@ class WorkQueue(Generic[Key]):
     def add(self, key: Key) -> None:
         """Have `key` reconciled as soon as a worker is free."""
         self._cancel_timer(key)
-        if key in self._working:
+        if key in self._processing:
             self._dirty.add(key)
         else:
             self._ready.put(key, self._flow(key))
@@ -131,9 +131,9 @@ class WorkQueue(Generic[Key]):
         while True:
             key = await self._ready.get()
             self._metrics.queue_depth.labels(kind=self._kind).set(len(self._ready))
-            self._working.add(key)
+            self._processing.add(key)
             delay = await self._reconcile_once(key)
-            self._working.discard(key)
+            self._processing.discard(key)
             if key in self._dirty:
                 self._dirty.discard(key)
                 self.add(key)
@@ -156,8 +156,8 @@ class WorkQueue(Generic[Key]):
     def _retry_delay(self, key: Key, error: Exception) -> float:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        usual: float = min(self._min_retry * 2 ** min(failures, MAX_DOUBLINGS), self._max_retry)
-        delay = pause_after(error, usual)
+        backoff: float = min(self._min_retry * 2 ** min(failures, MAX_DOUBLINGS), self._max_retry)
+        delay = pause_after(error, backoff)
         expected = isinstance(error, Unavailable)
         logger.log(
             logging.WARNING if expected else logging.ERROR,

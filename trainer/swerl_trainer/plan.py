@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 from swerl_api import SweRLJobSpec
-from swerl_api.base import faults
+from swerl_api.base import format_validation_error
 from swerl_plan import Machines, Models, known_models, plan_job, plan_text, read_shape, refusal
 
 GIB = 2**30
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def read_job(path: Path) -> SweRLJobSpec:
-    """Spec of the first SweRLJob in `path`. Raises ValueError when there is none, or one with faults."""
+    """Spec of the first SweRLJob in `path`. Raises ValueError when there is none, or an invalid one."""
     documents = [each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict)]
     job = next((each for each in documents if each.get("kind") == "SweRLJob"), None)
     if job is None:
@@ -48,7 +48,7 @@ def read_job(path: Path) -> SweRLJobSpec:
     try:
         return SweRLJobSpec.model_validate(job["spec"])
     except ValidationError as error:
-        raise ValueError(f"{path}: {faults(error, 'spec.')}") from error
+        raise ValueError(f"{path}: {format_validation_error(error, 'spec.')}") from error
 
 
 def report(spec: SweRLJobSpec, models: Models, machines: Machines) -> int:

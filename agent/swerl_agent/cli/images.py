@@ -27,7 +27,7 @@ async def print_missing(options: argparse.Namespace) -> int:
     """0 when nothing is missing, 1 when something is."""
     async with open_client(options) as client:
         images, status = await _observed(client, options.namespace or client.namespace, options.name)
-    lacking = {node.name: set(images) - set(node.there(images)) for node in status.per_node}
+    lacking = {node.name: set(images) - set(node.pulled_images(images)) for node in status.per_node}
     places = [(image, [node for node, those in lacking.items() if image in those]) for image in images]
     for image, nodes in places:
         if nodes:

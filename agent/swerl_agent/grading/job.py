@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from swerl_api.images import PULL_HOPELESS, PULL_PAUSES, START_REASONS
+from swerl_api.images import PERMANENT_PULL_REASONS, PULL_PAUSES, START_REASONS
 from swerl_kube import KubeClient, KubeError, NotFound, pause_after
 
 from .framing import Framer, Malformed, Report
@@ -20,7 +20,7 @@ from .pods import PodState, PodWatch, follow_log
 Manifest = dict[str, Any]
 T = TypeVar("T")
 
-STUCK = PULL_PAUSES | PULL_HOPELESS | START_REASONS  # waiting reasons that more waiting does not cure
+STUCK = PULL_PAUSES | PERMANENT_PULL_REASONS | START_REASONS  # waiting reasons that more waiting does not cure
 OWN_STORAGE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
 LOG_GRACE = 15.0  # seconds for the rest of the log after the container has ended
 REOPEN_PAUSE = 0.2  # seconds between tries at a log that is not there yet

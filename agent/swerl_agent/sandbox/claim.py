@@ -20,7 +20,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from pydantic import ValidationError
 from swerl_api import Resources
-from swerl_api.base import PullPolicy, faults
+from swerl_api.base import PullPolicy, format_validation_error
 from swerl_api.names import JOB_LABEL, LEASE_DURATION_SECONDS, TASK_LABEL, label_value
 from swerl_api.swesandbox import SweSandboxSpec
 from swerl_kube import Conflict, KubeClient, KubeContext
@@ -272,4 +272,6 @@ def _spec(image: str, count: int, owner: str, options: ClaimOptions) -> SweSandb
     try:
         return SweSandboxSpec.model_validate(fields | {"image": image, "replicas": count, "owner": owner})
     except ValidationError as error:
-        raise ValueError(faults(error, names=_BY_ALIAS | {"replicas": "count", "owner": "name"})) from error
+        raise ValueError(
+            format_validation_error(error, names=_BY_ALIAS | {"replicas": "count", "owner": "name"})
+        ) from error

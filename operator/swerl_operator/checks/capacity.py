@@ -25,7 +25,7 @@ def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Json]) -> Pro
     """Why `nodes`, all empty, could not hold the plan's Pods together; None when they could."""
     available = [(node, _allocatable(node)) for node in nodes]
     pods = [(group, pod_template(plan, group)["spec"]) for group in plan.groups for _ in range(group.replicas)]
-    pods.sort(key=lambda pod: sorted(_ray_requests(pod[1]).items(), key=_weight), reverse=True)
+    pods.sort(key=lambda pod: sorted(_ray_requests(pod[1]).items(), key=_devices_first), reverse=True)
     for group, pod in pods:
         requests = _ray_requests(pod)
         accepting = (capacity for node, capacity in available if _accepts(node, pod))
@@ -61,17 +61,17 @@ def pod_requests(pod: Json) -> Amounts:
         for name, amount in _requests(container).items():
             total[name] = total.get(name, Decimal(0)) + amount
     for init_requests in map(_requests, pod.get("initContainers", [])):
-        total = _at_least(total, init_requests)
+        total = _maximum(total, init_requests)
     for name, amount in parse_amounts(pod.get("overhead")).items():
         total[name] = total.get(name, Decimal(0)) + amount
     return total
 
 
 def _ray_requests(pod: Json) -> Amounts:
-    return _at_least(pod_requests(pod), KUBERAY_INIT)
+    return _maximum(pod_requests(pod), KUBERAY_INIT)
 
 
-def _at_least(total: Amounts, init_requests: Amounts) -> Amounts:
+def _maximum(total: Amounts, init_requests: Amounts) -> Amounts:
     return total | {name: max(total.get(name, Decimal(0)), amount) for name, amount in init_requests.items()}
 
 
@@ -84,7 +84,7 @@ def _allocatable(node: Json) -> Amounts:
     return parse_amounts(node.get("status", {}).get("allocatable"))
 
 
-def _weight(item: tuple[str, Decimal]) -> tuple[bool, str]:
+def _devices_first(item: tuple[str, Decimal]) -> tuple[bool, str]:
     """Devices first: the Pods that need GPUs are the hardest to place."""
     return ("/" not in item[0], item[0])
 

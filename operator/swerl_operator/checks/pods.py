@@ -18,7 +18,7 @@ from ..ray.pods import container_statuses
 def pod_problem(pods: Sequence[Json]) -> Problem | None:
     """The problems of the first of `pods` that has any."""
     for pod in pods:
-        problems = [*pull_problems(pod), *filter(None, [copy_problem(pod), unschedulable_problem(pod)])]
+        problems = [*pull_problems(pod), *filter(None, [source_copy_problem(pod), unschedulable_problem(pod)])]
         if problems:
             return merge_problems(problems)
     return None
@@ -43,15 +43,15 @@ def pull_problems(pod: Json) -> list[Problem]:
     return problems
 
 
-def copy_problem(pod: Json) -> Problem | None:
+def source_copy_problem(pod: Json) -> Problem | None:
     """An init container that could not copy its source."""
     for container in pod.get("status", {}).get("initContainerStatuses", []):
-        ended = container.get("state", {}).get("terminated") or {}
-        if container["name"].startswith("copy-") and ended.get("exitCode", 0) != 0:
+        terminated = container.get("state", {}).get("terminated") or {}
+        if container["name"].startswith("copy-") and terminated.get("exitCode", 0) != 0:
             name, image = container["name"], container["image"]
             text = (
                 f"source {name.removeprefix('copy-')} could not be copied from image {image} in Pod {_name(pod)} "
-                f"(exit code {ended['exitCode']}); check the path with `kubectl logs {_name(pod)} -c {name}`"
+                f"(exit code {terminated['exitCode']}); check the path with `kubectl logs {_name(pod)} -c {name}`"
             )
             return Problem(JobReason.SOURCE_COPY_FAILED, text)
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, holds
+from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_condition_true
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
 from ..checks.pods import pod_problem
@@ -78,9 +78,9 @@ def has_started(observed: EvalObservation) -> bool:
 
 
 def _advance(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecision:
-    if holds(builder.status.conditions, EvalCondition.SUSPENDED):
+    if is_condition_true(builder.status.conditions, EvalCondition.SUSPENDED):
         builder.condition(EvalCondition.SUSPENDED, "False", EvalReason.RESUMED)
-    builder.sum_up(observed.shard_progress)
+    builder.aggregate_shards(observed.shard_progress)
     if observed.merge is not None:
         return _follow_merge(builder, observed)
     if observed.shards is not None and job_condition(observed.shards, "Complete"):
@@ -92,8 +92,8 @@ def _advance(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: EvalObserv
         blocked = _prepare(builder, observed)
         if blocked is not None:
             return blocked
-    elif observed.prerequisites:
-        builder.block(EvalCondition.VALIDATED, merge_problems(list(observed.prerequisites)))
+    elif observed.prerequisite_problems:
+        builder.block(EvalCondition.VALIDATED, merge_problems(list(observed.prerequisite_problems)))
         return EvalDecision((), builder, BLOCKED_SECONDS)
     if observed.engines is None:
         builder.condition(EvalCondition.MODEL_READY, "True", EvalReason.ENDPOINT_GIVEN)
@@ -107,13 +107,13 @@ def _prepare(builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecis
         text = f"{observed.leftovers} objects of an earlier evaluation of this name are being deleted"
         builder.block(EvalCondition.VALIDATED, Problem(EvalReason.NAME_IN_USE, text))
         return EvalDecision((), builder, STARTING_SECONDS)
-    if observed.prerequisites:
-        builder.block(EvalCondition.VALIDATED, merge_problems(list(observed.prerequisites)))
+    if observed.prerequisite_problems:
+        builder.block(EvalCondition.VALIDATED, merge_problems(list(observed.prerequisite_problems)))
         return EvalDecision((EvalAction.DELETE_PREFLIGHT,), builder, BLOCKED_SECONDS)
     builder.condition(EvalCondition.VALIDATED, "True", EvalReason.VALID)
     builder.status.checkpoint = observed.checkpoint
-    if observed.images is not None:
-        builder.block(EvalCondition.IMAGES_READY, observed.images)
+    if observed.image_set_problem is not None:
+        builder.block(EvalCondition.IMAGES_READY, observed.image_set_problem)
         return EvalDecision((), builder, BLOCKED_SECONDS)
     preflight = observed.preflight
     if preflight is None:

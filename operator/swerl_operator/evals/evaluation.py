@@ -75,7 +75,7 @@ class Evaluation:
         return f"{names.EVALUATION_LABEL}={self.name}"
 
     @property
-    def engine(self) -> str:
+    def engine_url(self) -> str:
         """Address of the server or router, as the shards reach it; KubeRay creates the Service of the head."""
         if self.spec.model.endpoint is not None:
             return self.spec.model.endpoint.url
@@ -110,7 +110,7 @@ class Evaluation:
             name=self.name,
             namespace=self.namespace,
             uid=self.uid,
-            engine=self.engine,
+            engine=self.engine_url,
             tokenizer=self.served.tokenizer,
             dtype=self.served.dtype,
             checkpoint=self._local_path(self.served.checkpoint),

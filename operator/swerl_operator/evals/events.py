@@ -9,8 +9,8 @@ from .. import events
 
 
 async def post_event(api: KubeClient, body: Json, condition: Condition) -> None:
-    """One Event about the evaluation if the condition deserves one; failing to post it is not an error."""
-    if _deserves_event(condition):
+    """One Event about the evaluation if the condition becomes one; failing to post it is not an error."""
+    if _becomes_event(condition):
         await events.post_condition(api, "SweEval", body, condition, event_type(condition))
 
 
@@ -19,7 +19,7 @@ def event_type(condition: Condition) -> events.EventType:
     return "Normal" if good else "Warning"
 
 
-def _deserves_event(condition: Condition) -> bool:
+def _becomes_event(condition: Condition) -> bool:
     """Whether users should see it; mere progress is not worth an Event."""
     if condition.status == "True":
         return True

@@ -59,8 +59,8 @@ class EvalObservation:
 
     now: datetime
     leftovers: int = 0  # objects to delete: of a finished or suspended evaluation, or of an earlier one of this name
-    prerequisites: Sequence[Problem] = ()
-    images: Problem | None = None  # of the SweImageSet the sandboxes wait for
+    prerequisite_problems: Sequence[Problem] = ()
+    image_set_problem: Problem | None = None  # of the SweImageSet the sandboxes wait for
     preflight: Preflight | None = None
     engines: ObservedEngines | None = None  # None: the model has an endpoint
     shards: Json | None = None  # the Indexed Job
@@ -101,7 +101,9 @@ class EvalObserver:
         if observed.merge is not None or (observed.shards is not None and serves):
             return observed
         if observed.engines is not None and serves:
-            return replace(observed, prerequisites=problems)  # the other checks passed before the engines were created
+            return replace(
+                observed, prerequisite_problems=problems
+            )  # the other checks passed before the engines were created
         return await self._observe_start(evaluation, observed, problems)
 
     async def _observe_start(
@@ -114,8 +116,8 @@ class EvalObserver:
         return replace(
             observed,
             leftovers=await self._earlier_objects(evaluation),
-            prerequisites=found,
-            images=await image_set_problem(self._api, evaluation.namespace, evaluation.spec.sandbox),
+            prerequisite_problems=found,
+            image_set_problem=await image_set_problem(self._api, evaluation.namespace, evaluation.spec.sandbox),
             preflight=await self._preflight(evaluation) if evaluation.served is not None else None,
             checkpoint=evaluation.checkpoint,
         )

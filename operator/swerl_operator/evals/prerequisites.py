@@ -24,14 +24,16 @@ from ..status_builder import invalid_spec_message
 from .evaluation import Evaluation, ServedModel, checkpoint_path, served_model, trained_model
 
 
-async def find_model(api: KubeClient, namespace: str, spec: SweEvalSpec, chosen: str | None) -> ServedModel | Problem:
+async def find_model(
+    api: KubeClient, namespace: str, spec: SweEvalSpec, checkpoint: str | None
+) -> ServedModel | Problem:
     """The model of the evaluation, of checkpoint `chosen` if there is one; or why there is none."""
     if spec.model.job is None:
         served = served_model(spec)
         assert served is not None, "the API server admits no SweEval without a model"
         return served
     body = await api.find(API_VERSION, "swerljobs", namespace, spec.model.job.name)
-    return _trained_model(namespace, spec.model.job, body, chosen)
+    return _trained_model(namespace, spec.model.job, body, checkpoint)
 
 
 async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, cluster_role: str) -> list[Problem]:
@@ -44,22 +46,22 @@ async def missing_prerequisites(api: KubeClient, evaluation: Evaluation, cluster
 
 
 def _trained_model(
-    namespace: str, trained: TrainedModel, body: Json | None, chosen: str | None
+    namespace: str, trained: TrainedModel, body: Json | None, checkpoint: str | None
 ) -> ServedModel | Problem:
     if body is None:
         text = f"SweRLJob {trained.name!r} named by spec.model.job does not exist in namespace {namespace!r}"
         return Problem(EvalReason.JOB_MISSING, f"{text}; `kubectl get swerl -n {namespace}` lists those that do")
     newest = (body.get("status") or {}).get("lastCheckpoint")
-    if chosen is None and trained.step is not None:
-        chosen = checkpoint_path(trained.name, trained.step)
-    if chosen is None and newest is None:
+    if checkpoint is None and trained.step is not None:
+        checkpoint = checkpoint_path(trained.name, trained.step)
+    if checkpoint is None and newest is None:
         text = (
             f"SweRLJob {trained.name!r} has no complete checkpoint yet; "
             "wait for its first (spec.checkpoint.every steps)"
         )
         return Problem(EvalReason.NO_CHECKPOINT, text)
     try:
-        return trained_model(SweRLJobSpec.model_validate(body["spec"]), chosen or str(newest))
+        return trained_model(SweRLJobSpec.model_validate(body["spec"]), checkpoint or str(newest))
     except ValidationError as error:
         return Problem(
             EvalReason.INVALID_SPEC, f"SweRLJob {trained.name!r} cannot be read: {invalid_spec_message(error)}"

@@ -41,8 +41,8 @@ def _belongs_to(pod: Json, job: str) -> bool:
 
 def _exit_message(pod: Json) -> str:
     for entry in container_statuses(pod):
-        ended = entry.get("state", {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            text = str(ended.get("message") or ended.get("reason") or "").strip()[-MESSAGE_LIMIT:]
-            return f"Pod {pod['metadata']['name']} ended with code {ended['exitCode']}: {text}"
+        terminated = entry.get("state", {}).get("terminated") or {}
+        if terminated.get("exitCode"):
+            text = str(terminated.get("message") or terminated.get("reason") or "").strip()[-MESSAGE_LIMIT:]
+            return f"Pod {pod['metadata']['name']} ended with code {terminated['exitCode']}: {text}"
     return ""

@@ -21,7 +21,7 @@ class EvalStatusBuilder(StatusBuilder[SweEvalStatus]):
         self.status.start_time = self._time
         self.phase("Pending")
 
-    def sum_up(self, shards: Sequence[EvalProgress]) -> None:
+    def aggregate_shards(self, shards: Sequence[EvalProgress]) -> None:
         """Sum up the progress of the shards."""
         if not shards:
             return

@@ -17,7 +17,7 @@ def restore_history(status: SweImageSetStatus, images: Sequence[str]) -> PullHis
     """What an earlier operator process pulled; empty when the list of images has changed."""
     if status.list_hash != list_hash(images):
         return PullHistory()
-    return PullHistory({node.name: set(node.there(images)) for node in status.per_node})
+    return PullHistory({node.name: set(node.pulled_images(images)) for node in status.per_node})
 
 
 def build_status(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, holds
+from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_condition_true
 from swerl_kube import Json
 
 from ..checks.pods import pod_problem
@@ -67,7 +67,7 @@ def decide(spec: SweRLJobSpec, status: SweRLJobStatus, generation: int, observed
 
 
 def _advance(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservation) -> JobDecision:
-    if not builder.previous.attempt or holds(builder.previous.conditions, JobCondition.SUSPENDED):
+    if not builder.previous.attempt or is_condition_true(builder.previous.conditions, JobCondition.SUSPENDED):
         if builder.previous.attempt:
             builder.condition(JobCondition.SUSPENDED, "False", JobReason.RESUMED)
         builder.start_attempt(JobReason.CLUSTER_STARTING, "")
@@ -87,14 +87,17 @@ def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservati
         text = f"waiting for {observed.leftovers} objects of earlier attempts to end"
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.STOPPING, text)
         return JobDecision(clean_up, builder, STARTING_SECONDS)
-    problems = [*(observed.prerequisites or ()), *([observed.capacity] if observed.capacity else [])]
+    problems = [
+        *(observed.prerequisite_problems or ()),
+        *([observed.capacity_problem] if observed.capacity_problem else []),
+    ]
     if problems:
         builder.block(JobCondition.VALIDATED, merge_problems(problems))
         return JobDecision((*clean_up, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
     builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID)
     _compare_batch_with_limit(spec, builder)
-    if observed.images is not None:
-        builder.block(JobCondition.IMAGES_READY, observed.images)
+    if observed.image_set_problem is not None:
+        builder.block(JobCondition.IMAGES_READY, observed.image_set_problem)
         return JobDecision(clean_up, builder, BLOCKED_SECONDS)
     return _preflight(builder, observed, clean_up)
 

@@ -12,7 +12,7 @@ _ATTEMPT_FAILURES = {JobReason.HEAD_LOST, JobReason.DRIVER_FAILED}
 
 
 async def post_event(api: KubeClient, job: Json, condition: Condition) -> None:
-    """One Event about `job` if the condition deserves one; failing to post it is not an error."""
+    """One Event about `job` if the condition becomes one; failing to post it is not an error."""
     if (type := event_type(condition)) is not None:
         await events.post_condition(api, "SweRLJob", job, condition, type)
 

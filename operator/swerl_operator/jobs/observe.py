@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from swerl_api import JobCondition, SweRLJobStatus, holds
+from swerl_api import JobCondition, SweRLJobStatus, is_condition_true
 from swerl_kube import Json, KubeClient
 
 from ..checks.capacity import cluster_capacity_problem
@@ -33,9 +33,9 @@ class JobObservation:
     now: datetime
     submission: str = ""  # id of the current attempt's driver
     leftovers: int = 0  # clusters, Pods, sandboxes, grading Jobs of other attempts (of any, once the job is over)
-    prerequisites: Sequence[Problem] | None = None
-    capacity: Problem | None = None
-    images: Problem | None = None  # of the SweImageSet the job waits for
+    prerequisite_problems: Sequence[Problem] | None = None
+    capacity_problem: Problem | None = None
+    image_set_problem: Problem | None = None  # of the SweImageSet the job waits for
     preflight: Preflight | None = None
     cluster: Json | None = None
     pods: Sequence[Json] = field(default_factory=tuple)  # Ray Pods of the current attempt
@@ -58,7 +58,7 @@ class JobObserver:
         if is_finished(status) or attempt.spec.suspend:
             leftovers = await count_leftovers(self._api, attempt.namespace, attempts_selector(attempt.job))
             return JobObservation(now, leftovers=leftovers)
-        if attempt.number == 0 or holds(status.conditions, JobCondition.SUSPENDED):
+        if attempt.number == 0 or is_condition_true(status.conditions, JobCondition.SUSPENDED):
             return JobObservation(now)
         cluster = await self._api.find(RAY_API, "rayclusters", attempt.namespace, attempt.name)
         if cluster is None:
@@ -76,9 +76,9 @@ class JobObserver:
         return JobObservation(
             now,
             leftovers=await count_leftovers(self._api, attempt.namespace, others),
-            prerequisites=await missing_prerequisites(self._api, attempt, self._settings.driver_cluster_role),
-            capacity=await self._capacity_problem(attempt),
-            images=await image_set_problem(self._api, attempt.namespace, attempt.spec.sandbox),
+            prerequisite_problems=await missing_prerequisites(self._api, attempt, self._settings.driver_cluster_role),
+            capacity_problem=await self._capacity_problem(attempt),
+            image_set_problem=await image_set_problem(self._api, attempt.namespace, attempt.spec.sandbox),
             preflight=read_preflight(pod, attempt_preflight(attempt)) if pod is not None else None,
         )
 

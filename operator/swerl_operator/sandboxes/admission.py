@@ -57,7 +57,7 @@ class FairAdmission:
         """Pods that the admitted groups of the job still have or will create."""
         return self._jobs[job_key].total if job_key in self._jobs else 0
 
-    def wait(self, job_key: ObjectKey, uid: str, order: Order, size: int, limit: int | None) -> None:
+    def enqueue(self, job_key: ObjectKey, uid: str, order: Order, size: int, limit: int | None) -> None:
         """Queue a group; a second call changes nothing."""
         state = self._jobs[job_key]
         if uid in state.outstanding or uid in state.waiting:
@@ -74,7 +74,7 @@ class FairAdmission:
         self._total += more
         state.outstanding[uid] = outstanding
 
-    def leave(self, job_key: ObjectKey, uid: str) -> None:
+    def remove(self, job_key: ObjectKey, uid: str) -> None:
         """Remove a group that is finished or gone."""
         state = self._jobs.get(job_key)
         if state is None:

@@ -29,11 +29,11 @@ class AdmissionQueue:
         """Whether the group was admitted."""
         return self._admission.admitted(job_key, uid)
 
-    def wait(self, group: ParsedGroup, arrival: int) -> None:
+    def enqueue(self, group: ParsedGroup, arrival: int) -> None:
         """Queue a group for admission; a second call changes nothing."""
         self._keys[group.uid] = group.key
         order = (group.created, arrival)
-        self._admission.wait(group.job_key, group.uid, order, group.spec.replicas, group.spec.max_concurrent)
+        self._admission.enqueue(group.job_key, group.uid, order, group.spec.replicas, group.spec.max_concurrent)
 
     def set_outstanding(
         self, job_key: ObjectKey, uid: str, key: ObjectKey, outstanding: int, *, creating: bool
@@ -42,7 +42,7 @@ class AdmissionQueue:
         self._keys[uid] = key
         self._admission.set_outstanding(job_key, uid, outstanding)
         if creating:
-            self._window(job_key).join(uid)
+            self._window(job_key).add(uid)
 
     def resize(self, job_key: ObjectKey, uid: str, outstanding: int) -> None:
         """A group whose object is gone still has `outstanding` Pods."""
@@ -52,27 +52,27 @@ class AdmissionQueue:
         """Admit what fits; the admitted groups, of any job."""
         admitted = self._admission.admit(job_key)
         for admitted_key, uid in admitted:
-            self._window(admitted_key).join(uid)
+            self._window(admitted_key).add(uid)
         return [self._keys[uid] for _, uid in admitted]
 
     def waits_for_other_jobs(self, job_key: ObjectKey, uid: str) -> bool:
         """Whether the group waits for the Pods of other jobs only."""
         return self._admission.waits_for_other_jobs(job_key, uid)
 
-    def leave(self, job_key: ObjectKey, uid: str) -> list[ObjectKey]:
+    def remove(self, job_key: ObjectKey, uid: str) -> list[ObjectKey]:
         """A group is over; the groups that can proceed because of it."""
         next_group = self.complete(job_key, uid)
-        self._admission.leave(job_key, uid)
+        self._admission.remove(job_key, uid)
         self._keys.pop(uid, None)
         window = self._windows.get(job_key)
-        if window is not None and not window.creators and not self._admission.known(job_key):
+        if window is not None and not window.creating_groups and not self._admission.known(job_key):
             del self._windows[job_key]
         return ([next_group] if next_group else []) + self.admit(job_key)
 
     def complete(self, job_key: ObjectKey, uid: str) -> ObjectKey | None:
         """A group has created all its Pods; the next group."""
         window = self._windows.get(job_key)
-        next_group = window.leave(uid, time.monotonic()) if window is not None else None
+        next_group = window.remove(uid, time.monotonic()) if window is not None else None
         return self._keys.get(next_group) if next_group else None
 
     def defer(self, job_key: ObjectKey, uid: str, seconds: float) -> ObjectKey | None:
@@ -137,4 +137,4 @@ def _needs_no_slot(pod: ParsedPod) -> bool:
         SandboxReason.UNSCHEDULABLE,
         SandboxReason.SCHEDULING_GATED,
     )
-    return waits or pod.start_fails or pod.stage in (PodStage.ENDING, PodStage.ENDED)
+    return waits or pod.start_fails or pod.stage in (PodStage.TERMINATING, PodStage.TERMINATED)

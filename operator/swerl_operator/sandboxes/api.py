@@ -115,7 +115,7 @@ class SandboxApi:
         except (NotFound, Forbidden):
             return []
 
-    async def output(self, pod: ParsedPod, command: Sequence[str]) -> str:
+    async def exec_output(self, pod: ParsedPod, command: Sequence[str]) -> str:
         """The output of a command in a sandbox; raises as `KubeClient.exec_output` does."""
         found = await self._api.exec_output(
             pod.namespace, pod.name, command, container=names.SANDBOX_CONTAINER, seconds=EXEC_SECONDS

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from swerl_api.conditions import SandboxCondition, SandboxReason
-from swerl_api.images import PULL_HOPELESS
+from swerl_api.images import PERMANENT_PULL_REASONS
 
 from .parsed import ParsedGroup, ParsedPod, PodStage
 from .settings import SandboxSettings
@@ -49,7 +49,7 @@ class PodCounts:
         return max(self.reasons, key=lambda name: self.reasons[name], default="")
 
     @property
-    def losses(self) -> str:
+    def loss_summary(self) -> str:
         """The lost Pods by reason, as in `1 Evicted, 2 OOMKilled`."""
         return ", ".join(f"{number} {reason}" for reason, number in sorted(self.reasons.items()))
 
@@ -70,7 +70,7 @@ def count_pods(record: GroupRecord) -> PodCounts:
     """Counts over the Pods that exist and those that are gone."""
     pods = record.pods.values()
     reasons = Counter(record.lost) + Counter(pod.reason for pod in pods if pod.lost)
-    completed = sum(1 for pod in pods if pod.stage is PodStage.ENDED and not pod.lost)
+    completed = sum(1 for pod in pods if pod.stage is PodStage.TERMINATED and not pod.lost)
     return PodCounts(
         created=record.created,
         ready=sum(1 for pod in pods if pod.stage is PodStage.READY),
@@ -111,7 +111,7 @@ def _creation_failure(record: GroupRecord, now: float, settings: SandboxSettings
     if record.was_ready:
         return None
     for pod in record.pods.values():
-        if _pull_failed_for_good(record, pod, now, settings):
+        if _pull_failed_permanently(record, pod, now, settings):
             return SandboxReason.IMAGE_PULL_FAILED, _pull_message(group, pod)
     if record.lost.get(SandboxReason.IMAGE_PULL_FAILED):
         return SandboxReason.IMAGE_PULL_FAILED, _pull_message(group, None)
@@ -121,7 +121,7 @@ def _creation_failure(record: GroupRecord, now: float, settings: SandboxSettings
 def _finished(record: GroupRecord, creation_failure: Outcome | None) -> Outcome | None:
     """Reason and message of the group's end, or None while a Pod lives or is still to be created."""
     group = record.existing_group
-    if group.has(SandboxCondition.FINISHED) and (written := group.condition(SandboxCondition.FINISHED)):
+    if group.is_condition_true(SandboxCondition.FINISHED) and (written := group.condition(SandboxCondition.FINISHED)):
         return written.reason, written.message
     if record.live_pods:
         return None
@@ -146,7 +146,7 @@ def loss_message(record: GroupRecord, reason: str) -> str:
 
 
 def _with_losses(summary: str, counts: PodCounts) -> str:
-    return f"{summary}; lost: {counts.losses}" if counts.losses else summary
+    return f"{summary}; lost: {counts.loss_summary}" if counts.loss_summary else summary
 
 
 def _after_end(record: GroupRecord, finished: Outcome, now: float, settings: SandboxSettings) -> GroupDecision:
@@ -162,23 +162,23 @@ def _pod_deletions(
 ) -> tuple[PodDeletion, ...]:
     deletions: list[PodDeletion] = []
     for pod in record.pods.values():
-        if pod.stage is PodStage.ENDING:
-            if now - (pod.ending_since or now) >= settings.termination_timeout:
+        if pod.stage is PodStage.TERMINATING:
+            if now - (pod.terminating_since or now) >= settings.termination_timeout:
                 reason = pod.disruption or SandboxReason.NODE_LOST
                 deletions.append(PodDeletion(pod, reason, "its node stopped answering"))
         elif creation_failure and pod.live:
             deletions.append(PodDeletion(pod, *creation_failure))
-        elif _pull_failed_for_good(record, pod, now, settings):
+        elif _pull_failed_permanently(record, pod, now, settings):
             message = _pull_message(record.existing_group, pod)
             deletions.append(PodDeletion(pod, SandboxReason.IMAGE_PULL_FAILED, message))
     return tuple(deletions)
 
 
-def _pull_failed_for_good(record: GroupRecord, pod: ParsedPod, now: float, settings: SandboxSettings) -> bool:
+def _pull_failed_permanently(record: GroupRecord, pod: ParsedPod, now: float, settings: SandboxSettings) -> bool:
     if not pod.start_fails:
         return False
     since = record.state.pull_failing_since.get(pod.uid, now)
-    return pod.reason in PULL_HOPELESS or now - since >= settings.image_pull_timeout
+    return pod.reason in PERMANENT_PULL_REASONS or now - since >= settings.image_pull_timeout
 
 
 def _pull_message(group: ParsedGroup, pod: ParsedPod | None) -> str:
@@ -192,8 +192,8 @@ def _pull_message(group: ParsedGroup, pod: ParsedPod | None) -> str:
 def _requeue_at(record: GroupRecord, settings: SandboxSettings) -> float | None:
     times = [since + settings.image_pull_timeout for since in record.state.pull_failing_since.values()]
     times += [
-        pod.ending_since + settings.termination_timeout
+        pod.terminating_since + settings.termination_timeout
         for pod in record.pods.values()
-        if pod.stage is PodStage.ENDING and pod.ending_since is not None
+        if pod.stage is PodStage.TERMINATING and pod.terminating_since is not None
     ]
     return min(times, default=None)

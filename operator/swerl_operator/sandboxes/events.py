@@ -18,13 +18,13 @@ WAITING = (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED, SandboxR
 
 
 def conditions_for_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Condition]:
-    """Conditions of the status `after` that deserve an Event and differ from the status `before`."""
+    """Conditions of the status `after` that become Events and differ from the status `before`."""
     previous = parse_conditions(before)
-    changed = [c for c in parse_conditions(after) if _deserves_event(c) and condition_changed(previous, c)]
+    changed = [c for c in parse_conditions(after) if _becomes_event(c) and condition_changed(previous, c)]
     return [c for c in changed if c.type == SandboxCondition.FINISHED] or changed
 
 
-def _deserves_event(condition: Condition) -> bool:
+def _becomes_event(condition: Condition) -> bool:
     if condition.type == SandboxCondition.FINISHED:
         return condition.reason != SandboxReason.COMPLETED
     if condition.type == SandboxCondition.READY:

@@ -173,9 +173,9 @@ class SandboxInformer:
     async def _watch_leases(self) -> None:
         leases = self._reconciler.leases
         while True:
-            leases.keep(self._store.leases())
+            leases.track(self._store.leases())
             await asyncio.gather(*(self._read_lease(lease) for lease in leases.to_read(time.monotonic())))
-            await asyncio.sleep(self._settings.lease_tick)
+            await asyncio.sleep(self._settings.lease_check_period)
 
     async def _read_lease(self, lease: ObjectKey) -> None:
         leases = self._reconciler.leases

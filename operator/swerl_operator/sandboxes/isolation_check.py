@@ -92,7 +92,9 @@ class IsolationChecker:
     async def _check_pod(self, pod: ParsedPod) -> str:
         """Why this Pod does not count as isolated, '' if it does."""
         arguments = isolation.probe_arguments([*self._own_targets, *await self._api_addresses()], self._name_servers)
-        output = await self._api.output(pod, ["sh", "-c", USE_BASH_IF_PRESENT, "swerl", PROBE, "swerl", *arguments])
+        output = await self._api.exec_output(
+            pod, ["sh", "-c", USE_BASH_IF_PRESENT, "swerl", PROBE, "swerl", *arguments]
+        )
         answers, _, code = output.rpartition(EXIT_PREFIX)
         if not code.strip().isdigit():
             end = output[-200:].strip()

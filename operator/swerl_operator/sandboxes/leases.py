@@ -31,7 +31,7 @@ class LeaseState(Enum):
 
 
 @dataclass
-class _WatchedLease:
+class _TrackedLease:
     state: LeaseState = LeaseState.UNKNOWN
     renewal: tuple[Any, ...] = ()
     expires_at: float = 0.0
@@ -40,38 +40,38 @@ class _WatchedLease:
 
 
 @dataclass
-class Leases:
+class LeaseTracker:
     """The Leases that groups reference."""
 
     settings: SandboxSettings
-    _watched: dict[ObjectKey, _WatchedLease] = field(default_factory=dict)
+    _tracked: dict[ObjectKey, _TrackedLease] = field(default_factory=dict)
 
     def state(self, lease: ObjectKey) -> LeaseState:
         """The state when last read."""
-        found = self._watched.get(lease)
+        found = self._tracked.get(lease)
         return found.state if found else LeaseState.UNKNOWN
 
-    def keep(self, leases: set[ObjectKey]) -> None:
+    def track(self, leases: set[ObjectKey]) -> None:
         """Stop watching all others."""
-        self._watched = {lease: self._watched.get(lease) or _WatchedLease() for lease in leases}
+        self._tracked = {lease: self._tracked.get(lease) or _TrackedLease() for lease in leases}
 
     def to_read(self, now: float) -> list[ObjectKey]:
         """Leases to read now."""
-        return [lease for lease, watched in self._watched.items() if watched.next_read_at <= now]
+        return [lease for lease, watched in self._tracked.items() if watched.next_read_at <= now]
 
     def postpone(self, lease: ObjectKey, now: float) -> None:
         """The Lease could not be read."""
-        self._watched.setdefault(lease, _WatchedLease()).next_read_at = now + self.settings.lease_poll
+        self._tracked.setdefault(lease, _TrackedLease()).next_read_at = now + self.settings.lease_poll
 
     def missing(self, lease: ObjectKey, now: float) -> None:
         """The API server has no such Lease."""
-        watched = self._watched.setdefault(lease, _WatchedLease())
+        watched = self._tracked.setdefault(lease, _TrackedLease())
         watched.state, watched.read_at, watched.renewal = LeaseState.MISSING, now, ()
         watched.next_read_at = now + self.settings.lease_poll
 
     def observe(self, lease: ObjectKey, body: dict[str, Any], now: float, wall: float) -> None:
         """A Lease was read."""
-        watched = self._watched.setdefault(lease, _WatchedLease())
+        watched = self._tracked.setdefault(lease, _TrackedLease())
         spec = body.get("spec") or {}
         duration = float(spec.get("leaseDurationSeconds") or LEASE_DURATION_SECONDS)
         poll = min(self.settings.lease_poll, max(duration / 3, 0.5))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from swerl_api import names
-from swerl_api.base import faults
+from swerl_api.base import format_validation_error
 from swerl_api.conditions import Condition, SandboxCondition, SandboxReason, find_condition
 from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_api.swesandbox import SweSandboxSpec
@@ -30,8 +30,8 @@ class PodStage(Enum):
     WAITING = "waiting"  # not on a node: gated, unschedulable, or not scheduled yet
     STARTING = "starting"  # on a node, container not ready
     READY = "ready"
-    ENDING = "ending"  # deletion has begun
-    ENDED = "ended"  # Succeeded or Failed
+    TERMINATING = "terminating"  # deletion has begun
+    TERMINATED = "terminated"  # Succeeded or Failed
 
 
 class StartTimes(NamedTuple):
@@ -58,19 +58,19 @@ class ParsedPod:
     reason: str = ""  # why it ended, or why it does not start
     message: str = ""
     disruption: str = ""  # reason of a deletion that its client did not request
-    ending_since: float | None = None
+    terminating_since: float | None = None
     waiting_since: float | None = None  # when the scheduler first reported that it fits no node
     start_times: StartTimes | None = None  # known once the container runs
 
     @property
     def live(self) -> bool:
         """Whether it still needs, or will need, a node."""
-        return self.stage is not PodStage.ENDED
+        return self.stage is not PodStage.TERMINATED
 
     @property
     def lost(self) -> bool:
         """Whether it ended, but not by its client's request."""
-        return self.stage is PodStage.ENDED and self.reason != SandboxReason.COMPLETED
+        return self.stage is PodStage.TERMINATED and self.reason != SandboxReason.COMPLETED
 
     @property
     def description(self) -> str:
@@ -87,7 +87,7 @@ def keep_disruption(known: ParsedPod, pod: ParsedPod) -> ParsedPod:
     """`pod` with the disruption of its earlier version: with grace period 0 the last versions no longer show it."""
     if not known.disruption or pod.disruption:
         return pod
-    completed = pod.stage is PodStage.ENDED and pod.reason == SandboxReason.COMPLETED
+    completed = pod.stage is PodStage.TERMINATED and pod.reason == SandboxReason.COMPLETED
     reason = known.disruption if completed else pod.reason
     return replace(pod, disruption=known.disruption, reason=reason, message=pod.message or known.message)
 
@@ -116,7 +116,7 @@ class ParsedGroup:
         """A condition of the written status."""
         return find_condition(parse_conditions(self.status), type)
 
-    def has(self, type: str) -> bool:
+    def is_condition_true(self, type: str) -> bool:
         """Whether the written status has the condition `type` with status True."""
         conditions = self.status.get("conditions") or ()
         return any(c.get("type") == type and c.get("status") == "True" for c in conditions)
@@ -124,7 +124,7 @@ class ParsedGroup:
     @property
     def finished_at(self) -> float | None:
         """When the written status reports the end, in epoch seconds; None while it reports none."""
-        found = self.condition(SandboxCondition.FINISHED) if self.has(SandboxCondition.FINISHED) else None
+        found = self.condition(SandboxCondition.FINISHED) if self.is_condition_true(SandboxCondition.FINISHED) else None
         return parse_time(found.last_transition_time) if found is not None else None
 
 
@@ -141,7 +141,7 @@ def parse_group(body: Json) -> ParsedGroup:
         spec = SweSandboxSpec.model_validate(body.get("spec") or {})
     except ValidationError as error:
         spec = SweSandboxSpec.model_construct(image="", replicas=0)
-        spec_error = faults(error, "spec.")
+        spec_error = format_validation_error(error, "spec.")
     return ParsedGroup(
         key=(str(meta["namespace"]), str(meta["name"])),
         uid=str(meta["uid"]),
@@ -178,12 +178,14 @@ def parse_pod(body: Json) -> ParsedPod | None:
         return None
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     stage, reason, message = _stage(body.get("spec") or {}, status, conditions)
-    ending = parse_time(meta.get("deletionTimestamp"))
+    terminating_since = parse_time(meta.get("deletionTimestamp"))
     disruption, cause = _disruption(meta, status)
-    if ending is not None and stage is not PodStage.ENDED:
-        stage, message = PodStage.ENDING, cause or message
-    unplaced = reason == SandboxReason.POD_LOST and not (body.get("spec") or {}).get("nodeName")
-    if ending is not None and (unplaced or reason in (SandboxReason.CONTAINER_EXITED, SandboxReason.COMPLETED)):
+    if terminating_since is not None and stage is not PodStage.TERMINATED:
+        stage, message = PodStage.TERMINATING, cause or message
+    unscheduled = reason == SandboxReason.POD_LOST and not (body.get("spec") or {}).get("nodeName")
+    if terminating_since is not None and (
+        unscheduled or reason in (SandboxReason.CONTAINER_EXITED, SandboxReason.COMPLETED)
+    ):
         # The kubelet stopped it because its client or a disruption deleted it. The Pod garbage collector marks as
         # failed what never had a node and is kept by a queue's finalizer.
         reason, message = disruption or SandboxReason.COMPLETED, cause
@@ -199,7 +201,7 @@ def parse_pod(body: Json) -> ParsedPod | None:
         reason=reason,
         message=message[:1024],
         disruption=disruption,
-        ending_since=ending,
+        terminating_since=terminating_since,
         waiting_since=_unscheduled_since(meta, conditions) if stage is PodStage.WAITING else None,
         start_times=_start_times(meta, status, conditions),
     )
@@ -233,7 +235,7 @@ def _disruption(meta: Json, status: Json) -> tuple[str, str]:
     return "", ""
 
 
-def _true(conditions: Mapping[str, Json], type: str) -> Json:
+def _true_condition(conditions: Mapping[str, Json], type: str) -> Json:
     """The condition if its status is True, else an empty one."""
     found = conditions.get(type) or {}
     return found if found.get("status") == "True" else {}
@@ -242,18 +244,18 @@ def _true(conditions: Mapping[str, Json], type: str) -> Json:
 def _stage(spec: Json, status: Json, conditions: Mapping[str, Json]) -> tuple[PodStage, str, str]:
     phase = status.get("phase") or "Pending"
     if phase == "Succeeded":
-        return PodStage.ENDED, SandboxReason.COMPLETED, ""
+        return PodStage.TERMINATED, SandboxReason.COMPLETED, ""
     if phase == "Failed":
-        return PodStage.ENDED, *end_loss(status, names.SANDBOX_CONTAINER)[:2]
-    if _true(conditions, "Ready"):
+        return PodStage.TERMINATED, *end_loss(status, names.SANDBOX_CONTAINER)[:2]
+    if _true_condition(conditions, "Ready"):
         return PodStage.READY, "", ""
     scheduled = conditions.get("PodScheduled") or {}
     gates = ", ".join(str(gate["name"]) for gate in spec.get("schedulingGates") or ())
     if gates:
         return PodStage.WAITING, SandboxReason.SCHEDULING_GATED, gates
     if scheduled.get("status") != "True":
-        why, message = str(scheduled.get("reason") or ""), str(scheduled.get("message") or "")
-        known = why in (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED)
-        return PodStage.WAITING, why if known else "", message
+        reason, message = str(scheduled.get("reason") or ""), str(scheduled.get("message") or "")
+        known = reason in (SandboxReason.UNSCHEDULABLE, SandboxReason.SCHEDULING_GATED)
+        return PodStage.WAITING, reason if known else "", message
     waiting = container_state(status, names.SANDBOX_CONTAINER, "waiting")
     return PodStage.STARTING, str(waiting.get("reason") or ""), str(waiting.get("message") or "")

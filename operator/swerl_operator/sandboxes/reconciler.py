@@ -20,7 +20,7 @@ from .admission_queue import AdmissionQueue
 from .api import SandboxApi
 from .decide import GroupDecision, PodDeletion, decide
 from .events import conditions_for_events
-from .leases import Leases, LeaseState
+from .leases import LeaseState, LeaseTracker
 from .manifests import sandbox_pod
 from .metrics import SandboxMetrics
 from .network_policy import DenyAllPolicy
@@ -45,7 +45,7 @@ class SandboxReconciler:
         shared_metrics: Metrics,
     ) -> None:
         self.store = store
-        self.leases = Leases(settings)
+        self.leases = LeaseTracker(settings)
         self.admission = AdmissionQueue(settings)
         self.queue: WorkQueue[ObjectKey] = WorkQueue(
             "SweSandbox",
@@ -65,16 +65,18 @@ class SandboxReconciler:
         group = record.existing_group
         was_admitted = self.was_admitted(record)
         if group.deleting or record.state.finished_at is not None:
-            self._enqueue(*self.admission.leave(record.job_key, record.uid))
+            self._enqueue(*self.admission.remove(record.job_key, record.uid))
         elif was_admitted:
             self._set_outstanding(record)
         else:
-            self.admission.wait(group, record.arrival)
+            self.admission.enqueue(group, record.arrival)
 
     def was_admitted(self, record: GroupRecord) -> bool:
         """Whether this process or an earlier one admitted the group."""
         record.restore()
-        return record.created > 0 or (record.group is not None and record.group.has(SandboxCondition.ADMITTED))
+        return record.created > 0 or (
+            record.group is not None and record.group.is_condition_true(SandboxCondition.ADMITTED)
+        )
 
     def pod_changed(self, record: GroupRecord, pod: ParsedPod, *, gone: bool = False) -> None:
         """A Pod of the group changed: free its slot and enqueue the next group."""
@@ -96,7 +98,7 @@ class SandboxReconciler:
             self.admission.resize(record.job_key, record.uid, live)
             self._enqueue(*self.admission.admit(record.job_key))
         else:
-            self._enqueue(*self.admission.leave(record.job_key, record.uid))
+            self._enqueue(*self.admission.remove(record.job_key, record.uid))
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """One step for the group; seconds until the next one."""
@@ -141,7 +143,7 @@ class SandboxReconciler:
         lease = LeaseState.HELD
         if group.spec.owner:
             lease = self.leases.state((group.key[0], group.spec.owner))
-        missing_too_long = now - group.created > self._settings.lease_missing
+        missing_too_long = now - group.created > self._settings.missing_lease_timeout
         state.lease_expired = lease is LeaseState.EXPIRED or (lease is LeaseState.MISSING and missing_too_long)
         state.admitted = self.admission.admitted(record.job_key, record.uid)
         state.slots = self.admission.slots(record.job_key, record.uid)
@@ -269,7 +271,7 @@ class SandboxReconciler:
     def _finish(self, record: GroupRecord, reason: str) -> None:
         record.state.finished_at = time.time()
         self._metrics.groups_ended.labels(reason=reason).inc()
-        self._enqueue(*self.admission.leave(record.job_key, record.uid))
+        self._enqueue(*self.admission.remove(record.job_key, record.uid))
 
     def _set_outstanding(self, record: GroupRecord) -> None:
         group = record.existing_group

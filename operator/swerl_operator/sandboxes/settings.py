@@ -47,7 +47,7 @@ class SandboxSettings:
     lease_poll: float = 5.0
     """A driver's Lease is read again after at most this long (at most a third of its duration)."""
 
-    lease_missing: float = 50.0
+    missing_lease_timeout: float = 50.0
     """A group whose Lease does not exist is kept for this long after its creation. Its driver may have died before it
     created the Lease; then, too, the group is gone within a minute."""
 
@@ -87,7 +87,7 @@ class SandboxSettings:
     usage_period: float = 60.0
     """CPU usage of the sandboxes is sampled this often, one request for all of them."""
 
-    usage_absent: float = 600.0
+    usage_recheck: float = 600.0
     """A cluster without metrics API is checked again after this long."""
 
     reconcile_retry: tuple[float, float] = (0.5, 60.0)
@@ -105,7 +105,7 @@ class SandboxSettings:
     events_retry: float = 5.0
     """A watch of Events that failed is opened again after this long."""
 
-    lease_tick: float = 0.5
+    lease_check_period: float = 0.5
     """How often the operator checks which Leases are due to be read."""
 
     refused_retry: float = 2.0
@@ -145,13 +145,13 @@ class SandboxSettings:
         return cls(
             workers=options.sandbox_workers,
             max_concurrent=options.sandbox_limit or None,
-            host_users=_switch("sandbox-host-users", options.sandbox_host_users),
+            host_users=_optional_bool("sandbox-host-users", options.sandbox_host_users),
             priority_class_name=options.sandbox_priority_class or None,
             pod_overrides=_object("sandbox-pod-overrides", options.sandbox_pod_overrides),
         )
 
 
-def _switch(option: str, text: str) -> bool | None:
+def _optional_bool(option: str, text: str) -> bool | None:
     if text not in ("", "true", "false"):
         raise OperatorError(f"--{option}={text}: give true, false or nothing")
     return text == "true" if text else None

@@ -29,22 +29,22 @@ class StartWindow:
     maximum: int
     slot_timeout: float
     window: int = 0
-    best: float | None = None
+    fastest: float | None = None
     starting: dict[str, float] = field(default_factory=dict)  # Pod name -> created at
-    creators: dict[str, None] = field(default_factory=dict)  # groups with Pods to create, in order of admission
+    creating_groups: dict[str, None] = field(default_factory=dict)  # groups with Pods to create, in order of admission
     deferred: dict[str, float] = field(default_factory=dict)  # group -> until when the others go first
 
     def __post_init__(self) -> None:
         self.window = self.window or self.minimum
 
-    def join(self, group: str) -> None:
+    def add(self, group: str) -> None:
         """A group has Pods to create; a second call changes nothing."""
-        self.creators.setdefault(group)
+        self.creating_groups.setdefault(group)
 
-    def leave(self, group: str, now: float) -> str | None:
+    def remove(self, group: str, now: float) -> str | None:
         """A group has no more Pods to create. The next group, if that changed."""
         head = self.head(now)
-        self.creators.pop(group, None)
+        self.creating_groups.pop(group, None)
         self.deferred.pop(group, None)
         return self.head(now) if head == group else None
 
@@ -57,13 +57,13 @@ class StartWindow:
 
     def head(self, now: float) -> str | None:
         """The next group to create Pods."""
-        return next((group for group in self.creators if self.deferred.get(group, now) <= now), None)
+        return next((group for group in self.creating_groups if self.deferred.get(group, now) <= now), None)
 
     def slots(self, group: str, now: float) -> int:
         """Pods that `group` may create now."""
         if self.head(now) != group:
             return 0
-        return max(0, self.window - self._busy(now))
+        return max(0, self.window - self._slots_in_use(now))
 
     def next_slot(self, group: str, now: float) -> float | None:
         """Seconds until `group`, if it is next or deferred, may create a Pod whatever the others do."""
@@ -86,8 +86,8 @@ class StartWindow:
         if since is None:
             return None
         start_seconds = max(now - since, 1e-3)
-        self.best = start_seconds if self.best is None else min(self.best, start_seconds)
-        reference = max(self.best, FAST_START)
+        self.fastest = start_seconds if self.fastest is None else min(self.fastest, start_seconds)
+        reference = max(self.fastest, FAST_START)
         if start_seconds <= GROW_BELOW * reference:
             self.window = min(self.window + 1, self.maximum)
         elif start_seconds > SHRINK_ABOVE * reference:
@@ -98,6 +98,6 @@ class StartWindow:
         """Free the slot of a Pod that waits, failed or is gone. Whether it had one."""
         return self.starting.pop(pod, None) is not None
 
-    def _busy(self, now: float) -> int:
+    def _slots_in_use(self, now: float) -> int:
         recent = itertools.takewhile(lambda since: now - since < self.slot_timeout, reversed(self.starting.values()))
         return sum(1 for _ in recent)  # `starting` is in order of creation

@@ -21,7 +21,7 @@ from .settings import SandboxSettings
 from .store import GroupRecord
 
 Status = dict[str, Any]
-Mark = tuple[ConditionStatus, str, str]  # status, reason and message of a condition
+ConditionState = tuple[ConditionStatus, str, str]  # status, reason and message of a condition
 COUNTS = ("replicas", "ready", "running", "finished", "failed")
 
 
@@ -30,13 +30,13 @@ def desired_status(record: GroupRecord, decision: GroupDecision, now: float) -> 
     group, counts = record.existing_group, count_pods(record)
     admitted, ready, finished = _admitted(record), _ready(record, counts, decision), decision.finished
     degraded = _degraded(record, counts)
-    marks: dict[str, Mark] = {SandboxCondition.ADMITTED: admitted, SandboxCondition.READY: ready}
+    states: dict[str, ConditionState] = {SandboxCondition.ADMITTED: admitted, SandboxCondition.READY: ready}
     if degraded is not None:
-        marks[SandboxCondition.DEGRADED] = ("True", *degraded)
+        states[SandboxCondition.DEGRADED] = ("True", *degraded)
     if finished is not None:
-        marks[SandboxCondition.FINISHED] = ("True", *finished)
+        states[SandboxCondition.FINISHED] = ("True", *finished)
     conditions = parse_conditions(group.status)
-    for type, mark in marks.items():
+    for type, mark in states.items():
         conditions = set_condition(conditions, type, *mark, generation=group.generation, time=format_time(now))
     return {
         "phase": _phase(admitted[0], ready[0], finished),
@@ -46,13 +46,13 @@ def desired_status(record: GroupRecord, decision: GroupDecision, now: float) -> 
         "finished": counts.finished,
         "failed": counts.failed,
         **_waits(record, ready[0]),
-        **_cpu_seconds(record, over=finished is not None),
+        **_cpu_seconds(record, finished=finished is not None),
         "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in conditions],
         "observedGeneration": group.generation,
     }
 
 
-def _admitted(record: GroupRecord) -> Mark:
+def _admitted(record: GroupRecord) -> ConditionState:
     state = record.state
     gated = _waiting_for(record, SandboxReason.SCHEDULING_GATED)
     if gated:
@@ -74,7 +74,7 @@ def _admitted(record: GroupRecord) -> Mark:
     return "False", SandboxReason.WAITING_FOR_CAPACITY, text
 
 
-def _ready(record: GroupRecord, counts: PodCounts, decision: GroupDecision) -> Mark:
+def _ready(record: GroupRecord, counts: PodCounts, decision: GroupDecision) -> ConditionState:
     if decision.finished is not None:
         return "False", decision.finished[0], ""
     # Once all were ready the group stays ready until its end, although its Pods end one by one.
@@ -88,10 +88,10 @@ def _ready(record: GroupRecord, counts: PodCounts, decision: GroupDecision) -> M
         if problem is None:
             return "True", SandboxReason.ALL_READY, ""
         return "False", SandboxReason.NOT_ISOLATED if problem else SandboxReason.VERIFYING_ISOLATION, problem
-    return "False", *_why_not_ready(record)
+    return "False", *_not_ready_reason(record)
 
 
-def _why_not_ready(record: GroupRecord) -> Outcome:
+def _not_ready_reason(record: GroupRecord) -> Outcome:
     failing = [pod for pod in record.pods.values() if pod.start_fails]
     if failing:
         text = f"image {record.existing_group.spec.image}: {failing[0].reason}, trying again"
@@ -140,15 +140,15 @@ def _degraded(record: GroupRecord, counts: PodCounts) -> Outcome | None:
         return before.reason, before.message  # an earlier operator process knew more than the counts show
     reason = counts.main_reason
     example = loss_message(record, reason)
-    text = f"{counts.failed} of {record.existing_group.spec.replicas} Pods were lost: {counts.losses}"
+    text = f"{counts.failed} of {record.existing_group.spec.replicas} Pods were lost: {counts.loss_summary}"
     return reason, (f"{text}; {example}" if example else text)[:1024]
 
 
-def _cpu_seconds(record: GroupRecord, *, over: bool) -> dict[str, float]:
+def _cpu_seconds(record: GroupRecord, *, finished: bool) -> dict[str, float]:
     """Left out until the group was ready: written with its start, they might never be updated."""
     written = record.existing_group.status
-    worked = over or record.existing_group.has(SandboxCondition.READY)
-    known = max(record.cpu_seconds if worked else 0.0, float(written.get("cpuSeconds") or 0.0))
+    was_ready = finished or record.existing_group.is_condition_true(SandboxCondition.READY)
+    known = max(record.cpu_seconds if was_ready else 0.0, float(written.get("cpuSeconds") or 0.0))
     return {"cpuSeconds": round(known, 1)} if known else {}
 
 
@@ -182,10 +182,10 @@ def _phase(admitted: str, ready: str, finished: Outcome | None) -> str:
 def write_time(record: GroupRecord, desired: Status, now: float, settings: SandboxSettings) -> float | None:
     """When to write `desired` (epoch seconds); None if it is unchanged. Updates the record's `writes`."""
     writes, written, replicas = record.state.writes, record.existing_group.status, record.existing_group.spec.replicas
-    urgency, within_share = _urgency(written, desired), writes.count < max(2, replicas - 2)
-    if urgency == "counts" and not within_share:
+    urgency, within_write_budget = _urgency(written, desired), writes.count < max(2, replicas - 2)
+    if urgency == "counts" and not within_write_budget:
         urgency = None
-    if urgency is None and within_share and "cpuSeconds" in desired and "cpuSeconds" not in written:
+    if urgency is None and within_write_budget and "cpuSeconds" in desired and "cpuSeconds" not in written:
         urgency = "usage"
     if urgency is None:
         writes.urgency = None

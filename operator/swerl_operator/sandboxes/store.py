@@ -259,4 +259,4 @@ def _loss_reason(pod: ParsedPod) -> str:
     """Why a Pod that is gone counts as lost; '' when its client deleted it."""
     if pod.lost:
         return pod.reason
-    return pod.disruption if pod.stage is not PodStage.ENDED else ""
+    return pod.disruption if pod.stage is not PodStage.TERMINATED else ""

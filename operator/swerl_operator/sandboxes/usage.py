@@ -77,7 +77,7 @@ class UsageSampler:
             except KubeError as error:
                 logger.warning("CPU usage of sandboxes cannot be read, trying again: %s", error)
                 available = True
-            await asyncio.sleep(self._settings.usage_period if available else self._settings.usage_absent)
+            await asyncio.sleep(self._settings.usage_period if available else self._settings.usage_recheck)
 
     async def sample(self) -> bool:
         """Add one sample; whether the cluster has a metrics API. Raises KubeError."""

@@ -26,7 +26,7 @@ import runpy
 from dataclasses import replace
 from swerl_operator.sandboxes.settings import SandboxSettings
 from_options = SandboxSettings.from_options
-times = dict(usage_period=1.0, usage_absent=1.0, usage_delay=3.0, counts_delay=1.0)
+times = dict(usage_period=1.0, usage_recheck=1.0, usage_delay=3.0, counts_delay=1.0)
 SandboxSettings.from_options = lambda options: replace(from_options(options), **times)
 runpy.run_module("swerl_operator", run_name="__main__")
 """

@@ -63,7 +63,7 @@ def message(decision: EvalDecision, type: str) -> str:
 
 
 def test_missing_prerequisite_blocks_and_starts_nothing(spec: Spec) -> None:
-    decision = step(spec, started(), prerequisites=[Problem("A", "one"), Problem("B", "two")])
+    decision = step(spec, started(), prerequisite_problems=[Problem("A", "one"), Problem("B", "two")])
     assert decision.builder.status.phase == "Blocked"
     assert message(decision, "Validated") == "one; two"
     assert decision.actions == (EvalAction.DELETE_PREFLIGHT,)
@@ -85,7 +85,7 @@ def test_preflight_precedes_the_shards(spec: Spec) -> None:
 
 
 def test_images_of_a_set_are_waited_for(spec: Spec) -> None:
-    decision = step(spec, started(), images=Problem("WaitingForImages", "3 to go"), preflight=PASSED)
+    decision = step(spec, started(), image_set_problem=Problem("WaitingForImages", "3 to go"), preflight=PASSED)
     assert decision.actions == () and condition(decision, "ImagesReady") == ("False", "WaitingForImages")
 
 
@@ -193,7 +193,7 @@ def test_engines_are_deleted_when_the_shards_are_done(engine_spec: Spec) -> None
 def test_deleted_job_blocks_the_evaluation(engine_spec: Spec) -> None:
     gone = [Problem("JobMissing", "SweRLJob 'demo' does not exist")]
     decision = step(
-        engine_spec, started(), engines=engines(cluster=None), shards=job("nightly-shards"), prerequisites=gone
+        engine_spec, started(), engines=engines(cluster=None), shards=job("nightly-shards"), prerequisite_problems=gone
     )
     assert decision.actions == () and condition(decision, "Validated") == ("False", "JobMissing")
 

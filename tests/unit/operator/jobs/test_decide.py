@@ -54,7 +54,7 @@ def test_new_job_starts_attempt_one(spec: Spec) -> None:
 
 
 def test_missing_prerequisite_blocks_the_job(spec: Spec) -> None:
-    decision = step(spec, status(), prerequisites=[Problem("KubeRayMissing", "install it")])
+    decision = step(spec, status(), prerequisite_problems=[Problem("KubeRayMissing", "install it")])
     assert decision.builder.status.phase == "Blocked"
     assert condition(decision, "Validated") == ("False", "KubeRayMissing")
     assert decision.actions == (JobAction.DELETE_PREFLIGHT,)
@@ -62,36 +62,41 @@ def test_missing_prerequisite_blocks_the_job(spec: Spec) -> None:
 
 def test_all_problems_are_reported_together(spec: Spec) -> None:
     decision = step(
-        spec, status(), prerequisites=[Problem("A", "one"), Problem("B", "two")], capacity=Problem("C", "3")
+        spec,
+        status(),
+        prerequisite_problems=[Problem("A", "one"), Problem("B", "two")],
+        capacity_problem=Problem("C", "3"),
     )
     found = find_condition(decision.builder.status.conditions, "Validated")
     assert found is not None and (found.reason, found.message) == ("A", "one; two; 3")
 
 
 def test_preflight_precedes_the_cluster(spec: Spec) -> None:
-    decision = step(spec, status(), prerequisites=[])
+    decision = step(spec, status(), prerequisite_problems=[])
     assert decision.actions == (JobAction.ENSURE_ACCOUNT, JobAction.CREATE_PREFLIGHT)
-    waiting = step(spec, status(), prerequisites=[], preflight=Preflight("waiting", Problem("ImagePullFailed", "x")))
+    waiting = step(
+        spec, status(), prerequisite_problems=[], preflight=Preflight("waiting", Problem("ImagePullFailed", "x"))
+    )
     assert waiting.actions == () and waiting.builder.status.phase == "Blocked"
-    outdated = step(spec, status(), prerequisites=[], preflight=Preflight("outdated"))
+    outdated = step(spec, status(), prerequisite_problems=[], preflight=Preflight("outdated"))
     assert outdated.actions == (JobAction.DELETE_PREFLIGHT,)
-    passed = step(spec, status(), prerequisites=[], preflight=Preflight("passed"))
+    passed = step(spec, status(), prerequisite_problems=[], preflight=Preflight("passed"))
     assert JobAction.CREATE_CLUSTER in passed.actions
     assert condition(passed, "ImagesReady") == ("True", "ImagesPulled")
 
 
 def test_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
     wide = spec | {"algorithm": {"promptsPerStep": 64}}
-    decision = step(wide, status(), prerequisites=[])
+    decision = step(wide, status(), prerequisite_problems=[])
     assert condition(decision, "CapacityMatched") == ("False", "SandboxesLimited")
     assert JobAction.CREATE_PREFLIGHT in decision.actions
 
 
 def test_leftovers_of_earlier_attempts_delay_the_next_only_until_a_timeout(spec: Spec) -> None:
-    decision = step(spec, status(attempt=2), leftovers=3, prerequisites=[])
+    decision = step(spec, status(attempt=2), leftovers=3, prerequisite_problems=[])
     assert decision.actions == (JobAction.DELETE_OTHERS,)
     late = status(attempt=2, attemptTime="2029-12-31T23:00:00Z")
-    assert JobAction.CREATE_PREFLIGHT in step(spec, late, leftovers=3, prerequisites=[]).actions
+    assert JobAction.CREATE_PREFLIGHT in step(spec, late, leftovers=3, prerequisite_problems=[]).actions
 
 
 def test_driver_is_submitted_once_ray_answers(spec: Spec) -> None:
@@ -164,7 +169,7 @@ def test_lost_head_starts_the_next_attempt(spec: Spec) -> None:
         driver=DriverState("unreachable", "no answer"),
         unreachable_seconds=121.0,
     )
-    deleted = step(spec, running_status(), prerequisites=[])
+    deleted = step(spec, running_status(), prerequisite_problems=[])
     for decision in (forgetful, gone, deaf, deleted):
         assert decision.builder.status.attempt == 2
         assert condition(decision, "Training") == ("False", "HeadLost")

@@ -31,14 +31,14 @@ SETTINGS = SandboxSettings(
     finished_ttl=0.2,
     resync=0.3,
     lease_poll=0.05,
-    lease_missing=0.0,
+    missing_lease_timeout=0.0,
 )
 # Retries without the delays of a real cluster.
 QUICK: dict[str, Any] = {
     "list_retry": 0.01,
     "watch_reopen": 0.01,
     "watch_retry": 0.01,
-    "lease_tick": 0.02,
+    "lease_check_period": 0.02,
     "isolation_retry": 0.02,
     "refused_retry": 0.02,
     "reconcile_retry": (0.01, 0.05),

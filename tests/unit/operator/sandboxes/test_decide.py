@@ -44,17 +44,17 @@ def test_used_ordinal_is_not_created_again(record: Records, pod: Pods) -> None:
 
 
 def test_group_ends_when_its_last_pod_does(record: Records, pod: Pods) -> None:
-    ended = [pod(i, PodStage.ENDED, reason="Completed") for i in range(3)]
+    ended = [pod(i, PodStage.TERMINATED, reason="Completed") for i in range(3)]
     assert decide(record(*ended, pod(3)), NOW, SETTINGS).finished is None
-    assert decide(record(*ended, pod(3, PodStage.ENDING, ending_since=NOW)), NOW, SETTINGS).finished is None
-    decision = decide(record(*ended, pod(3, PodStage.ENDED, reason="OOMKilled")), NOW, SETTINGS)
+    assert decide(record(*ended, pod(3, PodStage.TERMINATING, terminating_since=NOW)), NOW, SETTINGS).finished is None
+    decision = decide(record(*ended, pod(3, PodStage.TERMINATED, reason="OOMKilled")), NOW, SETTINGS)
     assert decision.finished == ("Completed", "3 of 4 Pods ended by request of their client; lost: 1 OOMKilled")
     assert decision.requeue_at == NOW + SETTINGS.finished_ttl
 
 
 def test_group_that_lost_every_pod_reports_the_reasons(record: Records, pod: Pods) -> None:
-    dead = [pod(i, PodStage.ENDED, reason="LifetimeExceeded", message="deadline") for i in range(3)]
-    decision = decide(record(*dead, pod(3, PodStage.ENDED, reason="Evicted")), NOW, SETTINGS)
+    dead = [pod(i, PodStage.TERMINATED, reason="LifetimeExceeded", message="deadline") for i in range(3)]
+    decision = decide(record(*dead, pod(3, PodStage.TERMINATED, reason="Evicted")), NOW, SETTINGS)
     assert decision.finished == (
         "LifetimeExceeded",
         "every Pod was lost; lost: 1 Evicted, 3 LifetimeExceeded; swesb-g-0: deadline",
@@ -103,7 +103,7 @@ def test_waiting_pod_is_never_deleted(record: Records, pod: Pods) -> None:
 
 
 def test_pod_that_keeps_terminating_has_lost_its_node(record: Records, pod: Pods) -> None:
-    stuck = pod(0, PodStage.ENDING, ending_since=NOW - SETTINGS.termination_timeout)
+    stuck = pod(0, PodStage.TERMINATING, terminating_since=NOW - SETTINGS.termination_timeout)
     assert [c.reason for c in decide(record(stuck), NOW, SETTINGS).delete_pods] == ["NodeLost"]
 
 
@@ -113,7 +113,7 @@ def test_unreadable_spec_fails_the_group(record: Records) -> None:
 
 
 def test_counts_add_up(record: Records, pod: Pods) -> None:
-    pods = [pod(0), pod(2, PodStage.ENDED, reason="Evicted"), pod(3, PodStage.ENDED, reason="Completed")]
+    pods = [pod(0), pod(2, PodStage.TERMINATED, reason="Evicted"), pod(3, PodStage.TERMINATED, reason="Completed")]
     seen = record(*pods, spec={"replicas": 8}, created=6, lost=Counter({"OOMKilled": 1}))
     counts = count_pods(seen)
     assert (counts.created, counts.ready, counts.running, counts.finished, counts.failed) == (6, 1, 1, 3, 2)

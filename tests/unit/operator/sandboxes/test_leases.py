@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from swerl_api.names import LEASE_DURATION_SECONDS, LEASE_RENEW_SECONDS
-from swerl_operator.sandboxes.leases import Leases, LeaseState
+from swerl_operator.sandboxes.leases import LeaseState, LeaseTracker
 from swerl_operator.sandboxes.settings import SandboxSettings
 from swerl_operator.times import format_time
 
@@ -21,34 +21,36 @@ def body(renewed: float, duration: int = 60) -> dict[str, Any]:
 
 
 @pytest.fixture
-def leases() -> Leases:
-    return Leases(SandboxSettings())
+def leases() -> LeaseTracker:
+    return LeaseTracker(SandboxSettings())
 
 
-def observe(leases: Leases, renewed: float, now: float, **options: Any) -> LeaseState:
+def observe(leases: LeaseTracker, renewed: float, now: float, **options: Any) -> LeaseState:
     leases.observe(LEASE, body(renewed, **options), now, WALL + now)
     return leases.state(LEASE)
 
 
-def test_renewed_lease_is_held(leases: Leases) -> None:
+def test_renewed_lease_is_held(leases: LeaseTracker) -> None:
     assert leases.state(LEASE) is LeaseState.UNKNOWN
     for now in range(0, 300, 5):
         assert observe(leases, WALL + now - now % 10, float(now)) is LeaseState.HELD
 
 
-def test_lease_unchanged_for_its_duration_expires(leases: Leases) -> None:
+def test_lease_unchanged_for_its_duration_expires(leases: LeaseTracker) -> None:
     states = [observe(leases, WALL, float(now)) for now in range(0, 65, 5)]
     assert states[:12] == [LeaseState.HELD] * 12
     assert states[12] is LeaseState.EXPIRED
 
 
-def test_driver_killed_after_a_renewal_is_detected_within_a_minute(leases: Leases) -> None:
+def test_driver_killed_after_a_renewal_is_detected_within_a_minute(leases: LeaseTracker) -> None:
     poll = SandboxSettings().lease_poll
     now = poll - 0.1  # after the renewal, which no poll came sooner to see
     while observe(leases, WALL, now, duration=LEASE_DURATION_SECONDS) is LeaseState.HELD:
         now += poll
     assert now < GONE - DELETION
-    assert SandboxSettings().lease_missing + poll < GONE - DELETION / 2, "it may have died before it made its Lease"
+    assert SandboxSettings().missing_lease_timeout + poll < GONE - DELETION / 2, (
+        "it may have died before it made its Lease"
+    )
 
 
 def test_failed_renewals_within_the_duration_are_tolerated() -> None:
@@ -58,7 +60,7 @@ def test_failed_renewals_within_the_duration_are_tolerated() -> None:
 @pytest.mark.parametrize("instant", [59.9, 60.0, 60.1])
 @pytest.mark.parametrize("read_before", [False, True])
 def test_renewal_at_the_instant_of_expiry_extends_or_is_too_late(
-    leases: Leases, instant: float, read_before: bool
+    leases: LeaseTracker, instant: float, read_before: bool
 ) -> None:
     for now in range(0, 60, 5):
         observe(leases, WALL, float(now))
@@ -69,37 +71,37 @@ def test_renewal_at_the_instant_of_expiry_extends_or_is_too_late(
     assert later == [LeaseState.HELD] * 11 + [LeaseState.EXPIRED]
 
 
-def test_long_expired_lease_gets_a_short_grace_period(leases: Leases) -> None:
+def test_long_expired_lease_gets_a_short_grace_period(leases: LeaseTracker) -> None:
     assert observe(leases, WALL - 3600, 0.0) is LeaseState.HELD
     assert observe(leases, WALL - 3600, 10.0) is LeaseState.HELD
     assert observe(leases, WALL - 3600, 15.0) is LeaseState.EXPIRED
 
 
-def test_driver_with_a_clock_one_hour_behind_is_healthy(leases: Leases) -> None:
+def test_driver_with_a_clock_one_hour_behind_is_healthy(leases: LeaseTracker) -> None:
     for now in range(0, 300, 5):
         assert observe(leases, WALL - 3600 + now - now % 10, float(now)) is LeaseState.HELD
 
 
-def test_driver_whose_clock_is_behind_has_its_whole_duration(leases: Leases) -> None:
+def test_driver_whose_clock_is_behind_has_its_whole_duration(leases: LeaseTracker) -> None:
     observe(leases, WALL - 3600, 0.0)
     states = [observe(leases, WALL - 3590, float(now)) for now in range(5, 70, 5)]
     assert states == [LeaseState.HELD] * 12 + [LeaseState.EXPIRED]
 
 
-def test_outage_of_the_api_server_does_not_expire_leases(leases: Leases) -> None:
+def test_outage_of_the_api_server_does_not_expire_leases(leases: LeaseTracker) -> None:
     observe(leases, WALL, 0.0)
     assert observe(leases, WALL, 90.0) is LeaseState.HELD
     assert observe(leases, WALL, 95.0) is LeaseState.HELD
     assert observe(leases, WALL + 99, 100.0) is LeaseState.HELD
 
 
-def test_short_lease_is_read_often(leases: Leases) -> None:
-    leases.keep({LEASE})
+def test_short_lease_is_read_often(leases: LeaseTracker) -> None:
+    leases.track({LEASE})
     assert leases.to_read(0.0) == [LEASE]
     observe(leases, WALL, 0.0, duration=3)
     assert leases.to_read(0.9) == []
     assert leases.to_read(1.0) == [LEASE]
     leases.missing(LEASE, 1.0)
     assert leases.state(LEASE) is LeaseState.MISSING
-    leases.keep(set())
+    leases.track(set())
     assert leases.to_read(100.0) == []

@@ -36,28 +36,28 @@ def terminated(reason: str, code: int = 137) -> dict[str, Any]:
             (PodStage.WAITING, "SchedulingGated"),
         ),
         ({"phase": "Pending", "conditions": [SCHEDULED]}, (PodStage.STARTING, "")),
-        ({"phase": "Succeeded"}, (PodStage.ENDED, "Completed")),
-        ({"phase": "Failed", "reason": "Evicted"}, (PodStage.ENDED, "Evicted")),
-        ({"phase": "Failed", "reason": "DeadlineExceeded"}, (PodStage.ENDED, "LifetimeExceeded")),
-        ({"phase": "Failed", "reason": "NodeShutdown"}, (PodStage.ENDED, "NodeLost")),
-        ({"phase": "Failed", "reason": "OutOfcpu"}, (PodStage.ENDED, "PodRejected")),
-        (terminated("OOMKilled"), (PodStage.ENDED, "OOMKilled")),
-        (terminated("Error", 1), (PodStage.ENDED, "ContainerExited")),
+        ({"phase": "Succeeded"}, (PodStage.TERMINATED, "Completed")),
+        ({"phase": "Failed", "reason": "Evicted"}, (PodStage.TERMINATED, "Evicted")),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, (PodStage.TERMINATED, "LifetimeExceeded")),
+        ({"phase": "Failed", "reason": "NodeShutdown"}, (PodStage.TERMINATED, "NodeLost")),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, (PodStage.TERMINATED, "PodRejected")),
+        (terminated("OOMKilled"), (PodStage.TERMINATED, "OOMKilled")),
+        (terminated("Error", 1), (PodStage.TERMINATED, "ContainerExited")),
         (
             {
                 "phase": "Failed",
                 "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}],
             },
-            (PodStage.ENDED, "NodeLost"),
+            (PodStage.TERMINATED, "NodeLost"),
         ),
         (
             {
                 "phase": "Failed",
                 "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
             },
-            (PodStage.ENDED, "Preempted"),
+            (PodStage.TERMINATED, "Preempted"),
         ),
-        ({"phase": "Failed"}, (PodStage.ENDED, "PodLost")),
+        ({"phase": "Failed"}, (PodStage.TERMINATED, "PodLost")),
     ],
 )
 def test_status_has_one_stage_and_reason(status: dict[str, Any], expected: tuple[PodStage, str]) -> None:
@@ -66,8 +66,8 @@ def test_status_has_one_stage_and_reason(status: dict[str, Any], expected: tuple
 
 def test_pod_deleted_by_its_client_is_not_lost() -> None:
     deleting = {"deletionTimestamp": format_time(5.0)}
-    assert read({"phase": "Running", "conditions": [SCHEDULED]}, **deleting)[0] is PodStage.ENDING
-    assert read(terminated("Error"), **deleting) == (PodStage.ENDED, "Completed")
+    assert read({"phase": "Running", "conditions": [SCHEDULED]}, **deleting)[0] is PodStage.TERMINATING
+    assert read(terminated("Error"), **deleting) == (PodStage.TERMINATED, "Completed")
 
 
 def whole(status: dict[str, Any], **body: Any) -> Any:

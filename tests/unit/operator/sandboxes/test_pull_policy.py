@@ -12,7 +12,7 @@ from swerl_agent.grading.manifests import grading_job
 from swerl_agent.grading.pods import PodState
 from swerl_agent.sandbox.spec import group_spec
 from swerl_api import API_VERSION, GradingSpec, SandboxSpec, SweEvalSpec, SweRLJobSpec
-from swerl_api.images import PULL_HOPELESS, PULL_PAUSES
+from swerl_api.images import PERMANENT_PULL_REASONS, PULL_PAUSES
 from swerl_operator.sandboxes.manifests import sandbox_pod
 from swerl_operator.sandboxes.parsed import parse_group
 from swerl_operator.sandboxes.settings import SandboxSettings
@@ -67,4 +67,4 @@ def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[
 def test_missing_image_with_policy_never_is_final() -> None:
     waiting = {"reason": "ErrImageNeverPull", "message": 'Container image "x" is not present with pull policy of Never'}
     pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
-    assert PodState.of(pod, deleted=False).reason in PULL_HOPELESS - PULL_PAUSES
+    assert PodState.of(pod, deleted=False).reason in PERMANENT_PULL_REASONS - PULL_PAUSES

@@ -12,18 +12,18 @@ def window() -> StartWindow:
 
 
 def test_slots_go_to_the_first_group(window: StartWindow) -> None:
-    window.join("a")
-    window.join("b")
+    window.add("a")
+    window.add("b")
     assert (window.slots("a", 0.0), window.slots("b", 0.0)) == (4, 0)
     window.started("a-0", 0.0)
     assert window.slots("a", 0.0) == 3
-    assert window.leave("a", 0.0) == "b"
+    assert window.remove("a", 0.0) == "b"
     assert window.slots("b", 0.0) == 3
-    assert window.leave("not in line", 0.0) is None
+    assert window.remove("not in line", 0.0) is None
 
 
 def test_ready_pod_frees_its_slot(window: StartWindow) -> None:
-    window.join("a")
+    window.add("a")
     for i in range(4):
         window.started(f"a-{i}", 0.0)
     assert window.slots("a", 0.5) == 0
@@ -33,7 +33,7 @@ def test_ready_pod_frees_its_slot(window: StartWindow) -> None:
 
 
 def test_slow_pod_frees_its_slot_after_a_timeout(window: StartWindow) -> None:
-    window.join("a")
+    window.add("a")
     for i in range(4):
         window.started(f"a-{i}", float(i))
     assert window.next_slot("a", 3.5) == pytest.approx(0.5)
@@ -43,18 +43,18 @@ def test_slow_pod_frees_its_slot_after_a_timeout(window: StartWindow) -> None:
 
 def test_refused_group_is_deferred_until_its_next_retry(window: StartWindow) -> None:
     for group in "abc":
-        window.join(group)
+        window.add(group)
     assert window.defer("a", 2.0, 0.0) == "b"
     assert (window.slots("a", 1.0), window.slots("b", 1.0)) == (0, 4)
-    assert window.leave("b", 1.0) == "c"
+    assert window.remove("b", 1.0) == "c"
     assert (window.slots("a", 2.0), window.slots("c", 2.0)) == (4, 0)  # it keeps its place in the line
-    assert window.leave("a", 2.0) == "c"
+    assert window.remove("a", 2.0) == "c"
 
 
 def test_number_of_deferred_groups_is_bounded(window: StartWindow) -> None:
     groups = [f"g{number}" for number in range(MAX_DEFERRED + 2)]
     for group in groups:
-        window.join(group)
+        window.add(group)
     for group in groups[:MAX_DEFERRED]:
         window.defer(group, 2.0, 0.0)
     stays = groups[MAX_DEFERRED]
@@ -63,7 +63,7 @@ def test_number_of_deferred_groups_is_bounded(window: StartWindow) -> None:
 
 def run(window: StartWindow, total: int, rate: float, best: float) -> float:
     """Seconds until `total` Pods are ready on nodes that start `rate` a second, `best` seconds each at least."""
-    window.join("g")
+    window.add("g")
     now, made, free_at = 0.0, 0, 0.0
     due: list[tuple[float, str]] = []
     while made < total or due:
@@ -90,7 +90,7 @@ def test_large_cluster_gets_the_largest_window(window: StartWindow) -> None:
 
 
 def test_differences_between_fast_starts_do_not_shrink_the_window(window: StartWindow) -> None:
-    window.join("g")
+    window.add("g")
     for number, took in enumerate([0.05, *[1.0] * 40]):
         window.started(f"p{number}", 0.0)
         window.ready(f"p{number}", took)

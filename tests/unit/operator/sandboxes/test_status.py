@@ -54,7 +54,7 @@ def test_phases_follow_the_groups_life(record: Records, pod: Pods) -> None:
     over = status_of(record(created=4, status=ready))
     assert (over["phase"], over["finished"]) == ("Finished", 4)
     assert conditions(over)["Finished"] == ("True", "Completed")
-    lost = status_of(record(*[pod(i, PodStage.ENDED, reason="OOMKilled") for i in range(4)]))
+    lost = status_of(record(*[pod(i, PodStage.TERMINATED, reason="OOMKilled") for i in range(4)]))
     assert lost["phase"] == "Failed"
 
 
@@ -141,11 +141,11 @@ def test_lost_pod_is_reported_while_the_others_run(record: Records, pod: Pods, d
 def test_each_reason_has_one_event_and_the_end_only_one(record: Records, pod: Pods) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)]))
     assert not conditions_for_events({}, ready)
-    dead = pod(0, PodStage.ENDED, reason="OOMKilled", message="memory")
+    dead = pod(0, PodStage.TERMINATED, reason="OOMKilled", message="memory")
     one = status_of(record(dead, *[pod(i) for i in (1, 2, 3)], status=ready))
     assert [(c.type, c.reason) for c in conditions_for_events(ready, one)] == [("Degraded", "OOMKilled")]
     assert not conditions_for_events(one, one)
-    over = status_of(record(*[pod(i, PodStage.ENDED, reason="OOMKilled") for i in range(4)], status=one))
+    over = status_of(record(*[pod(i, PodStage.TERMINATED, reason="OOMKilled") for i in range(4)], status=one))
     assert [(c.type, c.reason) for c in conditions_for_events(one, over)] == [("Finished", "OOMKilled")]
     stuck = status_of(record(pod(0, PodStage.WAITING, reason="Unschedulable", message="no node")))
     assert [(c.type, c.reason) for c in conditions_for_events({}, stuck)] == [("Ready", "Unschedulable")]
@@ -160,7 +160,7 @@ def test_cpu_seconds_are_written_once_ready_and_never_shrink(record: Records, po
     assert later["cpuSeconds"] == 12.3
     after_a_restart = status_of(record(*[pod(i) for i in range(4)], status=later))
     assert after_a_restart["cpuSeconds"] == 12.3
-    failed = status_of(record(*[pod(i, PodStage.ENDED, reason="NodeLost") for i in range(4)], cpu_seconds=3.0))
+    failed = status_of(record(*[pod(i, PodStage.TERMINATED, reason="NodeLost") for i in range(4)], cpu_seconds=3.0))
     assert failed["cpuSeconds"] == 3.0
 
 
@@ -213,7 +213,7 @@ def test_end_of_a_completed_group_is_written_after_a_delay(record: Records, pod:
     before = status_of(record(*[pod(i) for i in range(4)]))
     done = status_of(record(created=4, status=before))
     assert due(StatusWrites(count=1), before, done, 4, NOW) == NOW + SETTINGS.completed_delay
-    failed = status_of(record(*[pod(i, PodStage.ENDED, reason="NodeLost") for i in range(4)], status=before))
+    failed = status_of(record(*[pod(i, PodStage.TERMINATED, reason="NodeLost") for i in range(4)], status=before))
     assert due(StatusWrites(count=1, last=NOW - 0.1), before, failed, 4, NOW) == NOW + 0.4
 
 

@@ -44,9 +44,9 @@ def test_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
     assert record is not None
     for each in (
         pod(0),
-        pod(1, PodStage.ENDED, reason="OOMKilled"),
-        pod(2, PodStage.ENDING, disruption="NodeLost"),
-        pod(3, PodStage.ENDED, reason="Completed"),
+        pod(1, PodStage.TERMINATED, reason="OOMKilled"),
+        pod(2, PodStage.TERMINATING, disruption="NodeLost"),
+        pod(3, PodStage.TERMINATED, reason="Completed"),
     ):
         store.put_pod("uid-g", each)
         store.drop_pod(each.uid)
@@ -57,10 +57,10 @@ def test_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
 def test_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Pods) -> None:
     store = GroupStore()
     store.put_group(group())
-    ending = pod(0, PodStage.ENDING, disruption="PodDeleted", message="somebody", version=2)
+    ending = pod(0, PodStage.TERMINATING, disruption="PodDeleted", message="somebody", version=2)
     store.put_pod("uid-g", ending)
-    store.put_pod("uid-g", pod(0, PodStage.ENDED, reason="Completed", version=3))
-    last = pod(0, PodStage.ENDED, reason="Completed", version=4)
+    store.put_pod("uid-g", pod(0, PodStage.TERMINATED, reason="Completed", version=3))
+    last = pod(0, PodStage.TERMINATED, reason="Completed", version=4)
     record = store.drop_pod("pod-g-0", last)
     assert record is not None
     assert (record.lost, record.loss_messages) == ({"PodDeleted": 1}, {"PodDeleted": "swesb-g-0: somebody"})
