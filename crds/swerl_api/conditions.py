@@ -150,6 +150,7 @@ class EvalCondition:
     """Condition types of a SweEval."""
 
     VALIDATED = "Validated"
+    CAPACITY = "CapacityMatched"  # False is a warning: no node is large enough at present
     IMAGES_READY = "ImagesReady"
     MODEL_READY = "ModelReady"
     RUNNING = "Running"

@@ -197,7 +197,7 @@ class SweEvalStatus(EvalProgress):
     phase: EvalPhase | None = None
     """Summary for the printer column; the conditions give the reasons."""
     conditions: list[Condition] = Field(default_factory=list)
-    """Validated, ImagesReady, ModelReady, Running, Complete, Failed, Suspended."""
+    """Validated, CapacityMatched, ImagesReady, ModelReady, Running, Complete, Failed, Suspended."""
     observed_generation: int | None = None
     """metadata.generation that this status describes."""
     shards_done: int | None = None

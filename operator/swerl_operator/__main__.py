@@ -9,10 +9,12 @@ import os
 import socket
 import sys
 import uuid
+from collections.abc import Sequence
 
 from swerl_kube import KubeError
 
 from .app import run
+from .checks.capacity import CHECKS
 from .context import Settings
 from .errors import OperatorError
 from .logs import configure_logging
@@ -23,10 +25,12 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
     parser = argparse.ArgumentParser(prog="swerl-operator", description="Kubernetes operator of SWE-RL.")
     defaults = Settings()
 
-    def option(name: str, default: object, text: str) -> None:
+    def option(name: str, default: object, text: str, choices: Sequence[str] | None = None) -> None:
         variable = "SWERL_" + name.upper().replace("-", "_")
         value = environment.get(variable, default)
-        parser.add_argument(f"--{name}", default=value, type=type(default), help=f"{text} (${variable})")
+        parser.add_argument(
+            f"--{name}", default=value, type=type(default), choices=choices, help=f"{text} (${variable})"
+        )
 
     option("namespaces", "", "comma-separated namespaces to serve; empty means all")
     option("driver-cluster-role", defaults.driver_cluster_role, "ClusterRole bound to drivers")
@@ -41,7 +45,7 @@ def parse_settings(arguments: list[str], environment: dict[str, str]) -> Setting
     option("sandbox-host-users", "", "false: each sandbox has a user namespace; true: none has; empty: cluster default")
     option("sandbox-priority-class", "", "PriorityClass of sandbox Pods")
     option("sandbox-pod-overrides", "", "JSON object merged into the spec of every sandbox Pod, e.g. schedulerName")
-    option("capacity-check", defaults.capacity_check, "on: block jobs too large for the present nodes; off")
+    option("capacity-check", defaults.capacity_check, "what to do about jobs too large for the nodes", CHECKS)
     option("log-level", defaults.log_level, "DEBUG, INFO, WARNING or ERROR")
     values = vars(parser.parse_args(arguments))
     names = tuple(filter(None, values.pop("namespaces").split(",")))

@@ -32,7 +32,7 @@ class Settings:
     sandbox_host_users: str = ""  # "false": a user namespace per sandbox; "true"; empty: the cluster's default
     sandbox_priority_class: str = ""  # PriorityClass of sandbox Pods
     sandbox_pod_overrides: str = ""  # JSON object merged into every sandbox Pod's spec last
-    capacity_check: str = "on"  # "off" where an autoscaler adds nodes on demand
+    capacity_check: str = "auto"  # see checks.capacity.apply_capacity_check
     log_level: str = "INFO"
 
 

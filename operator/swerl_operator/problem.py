@@ -11,6 +11,8 @@ class Problem:
 
     reason: str
     message: str
+    blocks: bool = True
+    """False: a warning; the object goes on."""
 
 
 def merge_problems(problems: list[Problem]) -> Problem:

@@ -1,24 +1,43 @@
 """Checks that the nodes are large enough for a job before any of it is created.
 
-Guarantees: pure; a job is blocked only when its Ray Pods together, or one Pod of an episode, would not fit on empty
-nodes. Present use by others makes it wait in the scheduler, never fail.
+Guarantees: pure; a problem is reported only when the job's Ray Pods together, or one Pod of an episode, would not fit
+on empty nodes. Present use by others makes the job wait in the scheduler, never fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from swerl_api import JobReason
 from swerl_api.quantity import Amounts, format_quantity, parse_amounts
 from swerl_kube import Json
 
-from ..problem import Problem
+from ..problem import Problem, merge_problems
 from ..ray.cluster import RayClusterPlan, RayGroup, pod_template
-from .nodes import accepts
+from .nodes import accepts, excluded_nodes, in_node_pools
 
 # KubeRay adds an init container of this size to every worker (`wait-gcs-ready`), unless that is disabled.
 KUBERAY_INIT: Amounts = parse_amounts({"cpu": "200m", "memory": "256Mi"})
+CHECKS = ("auto", "enforce", "warn", "off")  # values of the operator's --capacity-check
+
+
+def apply_capacity_check(check: str, problems: Sequence[Problem], nodes: Sequence[Json]) -> Problem | None:
+    """`problems` as one that blocks (`enforce`) or only warns (`warn`).
+
+    `auto` blocks unless a node belongs to a node pool: an autoscaler may add the missing nodes there, also to a pool
+    that has none now.
+    """
+    if not problems:
+        return None
+    merged = merge_problems([*problems])
+    if any(problem.reason != JobReason.INSUFFICIENT_RESOURCES for problem in problems):
+        return merged  # an invalid quantity
+    if check == "enforce" or (check == "auto" and not in_node_pools(nodes)):
+        return replace(merged, message=f"{merged.message} (the operator's capacityCheck is {check!r})")
+    text = f"{merged.message}; the Pods are created and wait for nodes (the operator's capacityCheck is {check!r})"
+    return replace(merged, message=text, blocks=False)
 
 
 def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Json]) -> Problem | None:
@@ -44,13 +63,13 @@ def pod_capacity_problem(kind: str, pod: Json, nodes: Sequence[Json]) -> Problem
     if any(_fits(requests, _allocatable(node)) for node in accepting):
         return None
     if not accepting:
-        text = f"{_no_node_accepts(kind, nodes)}; check spec.sandbox.nodeSelector and tolerations"
+        text = f"{_no_node_accepts(kind, nodes, pod)}; check spec.sandbox.nodeSelector and tolerations"
         runtime = pod.get("runtimeClassName")
         return _insufficient(f"{text}, and the scheduling of RuntimeClass {runtime!r}" if runtime else text)
     return _insufficient(
         f"not even one {kind} Pod with {_format_requests(requests)} fits one of the {len(accepting)} node(s) that "
-        f"accept it, even when these are empty (largest allocatable: {_largest(requests, accepting)}); "
-        f"lower spec.{kind}.resources or add nodes"
+        f"accept it, even when these are empty (largest allocatable: {_largest(requests, accepting)})"
+        f"{_excluded(nodes, pod)}; lower spec.{kind}.resources or add nodes"
     )
 
 
@@ -104,12 +123,12 @@ def _group_problem(plan: RayClusterPlan, group: RayGroup, pod: Json, nodes: Sequ
     accepting = [node for node in nodes if _accepts(node, pod)]
     if not accepting:
         return _insufficient(
-            f"{_no_node_accepts(group.name, nodes)}; check spec.{plan.spec_field}.nodeSelector and tolerations"
+            f"{_no_node_accepts(group.name, nodes, pod)}; check spec.{plan.spec_field}.nodeSelector and tolerations"
         )
     return _insufficient(
         f"{group.replicas} {group.name} Pod(s) with {_format_requests(requests)} each do not fit, with the job's other "
         f"Pods, on the {len(accepting)} node(s) that accept them, even when these are empty (largest allocatable: "
-        f"{_largest(requests, accepting)}); lower spec.{group.spec_field} or add nodes"
+        f"{_largest(requests, accepting)}){_excluded(nodes, pod)}; lower spec.{group.spec_field} or add nodes"
     )
 
 
@@ -117,8 +136,12 @@ def _insufficient(text: str) -> Problem:
     return Problem(JobReason.INSUFFICIENT_RESOURCES, text)
 
 
-def _no_node_accepts(pods: str, nodes: Sequence[Json]) -> str:
-    return f"none of the {len(nodes)} nodes accepts {pods} Pods"
+def _no_node_accepts(pods: str, nodes: Sequence[Json], pod: Json) -> str:
+    return f"none of the {len(nodes)} nodes accepts {pods} Pods{_excluded(nodes, pod)}"
+
+
+def _excluded(nodes: Sequence[Json], pod: Json) -> str:
+    return f" ({reasons})" if (reasons := excluded_nodes(nodes, pod)) else ""
 
 
 def _format_requests(requests: Amounts) -> str:

@@ -43,11 +43,12 @@ def preflight_pod(
     others: Mapping[str, PodSettings] | None = None,
     *,
     env: Sequence[Json] = (),
+    gpus: bool = False,
 ) -> Json:
     """One container per image; each checks the paths that its image must hold.
 
     Container `name` has the image of `pods` and checks the volumes; without a Secret of `env` it does not start.
-    The images of `others` are only pulled.
+    The images of `others` are only pulled. `gpus`: it may run on GPU nodes, as the Pods that it precedes.
     """
     others = others or {}
     images = {name: source.image for name, source in sources.items() if source.image is not None}
@@ -67,7 +68,7 @@ def preflight_pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "nodeSelector": pods.node_selector,
-        "tolerations": toleration_manifests(pods.tolerations),
+        "tolerations": toleration_manifests(pods.tolerations, gpus=gpus),
         "imagePullSecrets": [{"name": secret} for secret in secrets],
         "containers": containers,
         "volumes": volumes,

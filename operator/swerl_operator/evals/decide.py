@@ -107,10 +107,16 @@ def _prepare(builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecis
         text = f"{observed.leftovers} objects of an earlier evaluation of this name are being deleted"
         builder.block(EvalCondition.VALIDATED, Problem(EvalReason.NAME_IN_USE, text))
         return EvalDecision((), builder, STARTING_SECONDS)
-    if observed.prerequisite_problems:
-        builder.block(EvalCondition.VALIDATED, merge_problems(list(observed.prerequisite_problems)))
+    capacity = observed.capacity_problem
+    problems = [*observed.prerequisite_problems, *([capacity] if capacity and capacity.blocks else [])]
+    if problems:
+        builder.block(EvalCondition.VALIDATED, merge_problems(problems))
         return EvalDecision((EvalAction.DELETE_PREFLIGHT,), builder, BLOCKED_SECONDS)
     builder.condition(EvalCondition.VALIDATED, "True", EvalReason.VALID)
+    if capacity is None:
+        builder.condition(EvalCondition.CAPACITY, "True", EvalReason.CAPACITY_MATCHED)
+    else:
+        builder.condition(EvalCondition.CAPACITY, "False", capacity.reason, capacity.message)
     builder.status.checkpoint = observed.checkpoint
     if observed.image_set_problem is not None:
         builder.block(EvalCondition.IMAGES_READY, observed.image_set_problem)

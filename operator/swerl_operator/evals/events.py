@@ -23,6 +23,6 @@ def _becomes_event(condition: Condition) -> bool:
     """Whether users should see it; mere progress is not worth an Event."""
     if condition.status == "True":
         return True
-    checks = (EvalCondition.VALIDATED, EvalCondition.IMAGES_READY)
+    checks = (EvalCondition.VALIDATED, EvalCondition.IMAGES_READY, EvalCondition.CAPACITY)
     lost = condition.reason == EvalReason.ENGINES_LOST and condition.type == EvalCondition.MODEL_READY
     return lost or (condition.type in checks and condition.reason != EvalReason.PREFLIGHT)

@@ -22,7 +22,7 @@ from swerl_api.names import (
 )
 from swerl_kube import Json, KubeClient
 
-from ..checks.capacity import cluster_capacity_problem
+from ..checks.capacity import apply_capacity_check, cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
@@ -60,6 +60,7 @@ class EvalObservation:
     now: datetime
     leftovers: int = 0  # objects to delete: of a finished or suspended evaluation, or of an earlier one of this name
     prerequisite_problems: Sequence[Problem] = ()
+    capacity_problem: Problem | None = None
     image_set_problem: Problem | None = None  # of the SweImageSet the sandboxes wait for
     preflight: Preflight | None = None
     engines: ObservedEngines | None = None  # None: the model has an endpoint
@@ -111,10 +112,9 @@ class EvalObserver:
     ) -> EvalObservation:
         """What must be good before anything is created."""
         found = [*problems, *await missing_prerequisites(self._api, evaluation, self._settings.driver_cluster_role)]
-        if self._settings.capacity_check == "on":
-            found += await self._capacity_problems(evaluation)
         return replace(
             observed,
+            capacity_problem=await self._capacity_problem(evaluation),
             leftovers=await self._earlier_objects(evaluation),
             prerequisite_problems=found,
             image_set_problem=await image_set_problem(self._api, evaluation.namespace, evaluation.spec.sandbox),
@@ -122,14 +122,16 @@ class EvalObserver:
             checkpoint=evaluation.checkpoint,
         )
 
-    async def _capacity_problems(self, evaluation: Evaluation) -> list[Problem]:
+    async def _capacity_problem(self, evaluation: Evaluation) -> Problem | None:
         """Why the nodes, even when empty, could not hold the engines, a sandbox or a grading."""
-        spec = evaluation.spec
+        spec, check = evaluation.spec, self._settings.capacity_check
+        if check == "off":
+            return None
         nodes = await self._api.list("v1", "nodes", None)
         found = await episode_capacity_problems(self._api, self._settings, spec.sandbox, spec.grading, nodes)
-        if evaluation.served is None or not evaluation.starts_engines:
-            return found
-        return [*filter(None, [cluster_capacity_problem(manifests.engines_plan(evaluation), nodes)]), *found]
+        if evaluation.served is not None and evaluation.starts_engines:
+            found += filter(None, [cluster_capacity_problem(manifests.engines_plan(evaluation), nodes)])
+        return apply_capacity_check(check, found, nodes)
 
     async def _preflight(self, evaluation: Evaluation) -> Preflight | None:
         pod = await self._find_own(evaluation, "v1", "pods", evaluation.preflight_name)

@@ -14,7 +14,7 @@ from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_
 from swerl_kube import Json
 
 from ..checks.pods import pod_problem
-from ..problem import merge_problems
+from ..problem import Problem, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
 from ..ray.pods import head_pods, is_ready, is_running
 from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left
@@ -87,15 +87,13 @@ def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservati
         text = f"waiting for {observed.leftovers} objects of earlier attempts to end"
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.STOPPING, text)
         return JobDecision(clean_up, builder, STARTING_SECONDS)
-    problems = [
-        *(observed.prerequisite_problems or ()),
-        *([observed.capacity_problem] if observed.capacity_problem else []),
-    ]
+    capacity = observed.capacity_problem
+    problems = [*(observed.prerequisite_problems or ()), *([capacity] if capacity and capacity.blocks else [])]
     if problems:
         builder.block(JobCondition.VALIDATED, merge_problems(problems))
         return JobDecision((*clean_up, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
     builder.condition(JobCondition.VALIDATED, "True", JobReason.VALID)
-    _compare_batch_with_limit(spec, builder)
+    _set_capacity_condition(spec, builder, capacity)
     if observed.image_set_problem is not None:
         builder.block(JobCondition.IMAGES_READY, observed.image_set_problem)
         return JobDecision(clean_up, builder, BLOCKED_SECONDS)
@@ -238,7 +236,11 @@ def _set_learning_condition(builder: JobStatusBuilder) -> None:
         builder.condition(JobCondition.LEARNING, "False", JobReason.NO_SIGNAL, text)
 
 
-def _compare_batch_with_limit(spec: SweRLJobSpec, builder: JobStatusBuilder) -> None:
+def _set_capacity_condition(spec: SweRLJobSpec, builder: JobStatusBuilder, warning: Problem | None) -> None:
+    """False warns: the nodes are too few at present, or one step's episodes exceed the limit of sandboxes."""
+    if warning is not None:
+        builder.condition(JobCondition.CAPACITY, "False", warning.reason, warning.message)
+        return
     batch, limit = spec.algorithm.prompts_per_step * spec.algorithm.group_size, spec.sandbox.max_concurrent
     if batch <= limit:
         builder.condition(JobCondition.CAPACITY, "True", JobReason.CAPACITY_MATCHED)

@@ -64,7 +64,8 @@ def job_file(attempt: Attempt) -> Json:
 def attempt_preflight(attempt: Attempt) -> Json:
     """The Pod that checks the attempt's images and sources."""
     metadata = attempt.metadata(attempt.preflight_name, ROLE_DRIVER)
-    return preflight_pod(metadata, "trainer", attempt.spec.trainer, _sources(attempt))
+    trainer = attempt.spec.trainer
+    return preflight_pod(metadata, "trainer", trainer, _sources(attempt), gpus=trainer.gpus > 0)
 
 
 def cluster_plan(attempt: Attempt) -> RayClusterPlan:

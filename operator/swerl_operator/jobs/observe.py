@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from swerl_api import JobCondition, SweRLJobStatus, is_condition_true
 from swerl_kube import Json, KubeClient
 
-from ..checks.capacity import cluster_capacity_problem
+from ..checks.capacity import apply_capacity_check, cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.layout import layout_problem
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
 from ..context import Settings
-from ..problem import Problem, merge_problems
+from ..problem import Problem
 from ..ray.cleanup import count_leftovers
 from ..ray.cluster import RAY_API
 from ..ray.jobs import UNREACHABLE, DriverState, RayJobs, UnreachableTimer
@@ -84,14 +84,13 @@ class JobObserver:
 
     async def _capacity_problem(self, attempt: Attempt) -> Problem | None:
         settings, spec = self._settings, attempt.spec
-        checked = settings.capacity_check == "on"
+        checked = settings.capacity_check != "off"
         nodes = await self._api.list("v1", "nodes", None) if checked else []
         found = [layout_problem(spec, nodes)]
         if checked:
             found.append(cluster_capacity_problem(cluster_plan(attempt), nodes))
             found += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
-        problems = [problem for problem in found if problem is not None]
-        return merge_problems(problems) if problems else None
+        return apply_capacity_check(settings.capacity_check, [*filter(None, found)], nodes)
 
     async def _driver(self, attempt: Attempt, pods: Sequence[Json]) -> DriverState:
         address = head_address(pods)

@@ -107,7 +107,7 @@ def pod_template(plan: RayClusterPlan, group: RayGroup) -> Json:
         "enableServiceLinks": False,
         "automountServiceAccountToken": group.role == ROLE_DRIVER,
         "nodeSelector": plan.pods.node_selector,
-        "tolerations": toleration_manifests(plan.pods.tolerations),
+        "tolerations": toleration_manifests(plan.pods.tolerations, gpus=bool(group.gpus)),
         "imagePullSecrets": [{"name": name} for name in pull_secrets(plan.pods, merged)],
         "initContainers": [*merged.init_containers, *wait],
         "containers": [_ray_container(plan, group, merged.mounts)],

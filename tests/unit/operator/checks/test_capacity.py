@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from swerl_api.quantity import format_quantity, parse_quantity
 from swerl_operator.checks.capacity import cluster_capacity_problem
-from swerl_operator.jobs.manifests import cluster_plan
+from swerl_operator.jobs.manifests import attempt_preflight, cluster_plan
 
 from tests.unit.operator.conftest import MakeAttempt
 
@@ -44,6 +44,34 @@ def test_taints_and_selectors_count(make_attempt: MakeAttempt) -> None:
     trainer = {"image": "t", "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"pool": "gpu"}}
     assert cluster_capacity_problem(cluster_plan(make_attempt(trainer=trainer)), [tainted]) is None
     assert cluster_capacity_problem(cluster_plan(make_attempt(trainer=trainer)), [node()]) is not None
+
+
+@pytest.mark.parametrize("key", ["nvidia.com/gpu", "amd.com/gpu"])
+def test_gpu_pods_tolerate_the_taint_that_platforms_put_on_gpu_nodes(make_attempt: MakeAttempt, key: str) -> None:
+    gpu = node(gpus=4, taints=[{"key": key, "value": "present", "effect": "NoSchedule"}])
+    attempt = make_attempt(trainer={"image": "t", "gpus": 2}, rollout={"engines": 1, "gpusPerEngine": 2})
+    assert cluster_capacity_problem(cluster_plan(attempt), [node(), gpu]) is None
+    preflight = attempt_preflight(attempt)["spec"]["tolerations"]
+    assert {"key": key, "operator": "Exists"} in preflight
+    without_gpus = make_attempt()
+    assert cluster_capacity_problem(cluster_plan(without_gpus), [gpu]) is not None
+    assert attempt_preflight(without_gpus)["spec"]["tolerations"] == []
+
+
+def test_nodes_that_accept_no_pod_are_named_with_the_cause(make_attempt: MakeAttempt) -> None:
+    tainted = node(gpus=8, taints=[{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}])
+    cordoned, unlabelled = node(), node()
+    nodes = [tainted, cordoned, unlabelled, node(labels={"pool": "a"})]
+    for number, each in enumerate(nodes):
+        each["metadata"]["name"] = f"n{number}"
+    cordoned["spec"]["unschedulable"] = True
+    trainer = {"image": "t", "gpus": 2, "nodeSelector": {"pool": "a"}}
+    tainted["metadata"]["labels"] = {"pool": "a"}
+    attempt = make_attempt(trainer=trainer, rollout={"engines": 1, "gpusPerEngine": 1})
+    problem = cluster_capacity_problem(cluster_plan(attempt), nodes)
+    assert problem is not None
+    for cause in ("n0 has taint dedicated=ml:NoSchedule", "n1 is cordoned", "n2 lacks label pool=a"):
+        assert cause in problem.message
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,8 @@ async def test_both_kinds_need_a_node_that_accepts_sandboxes() -> None:
     tainted = node(taints=[{"key": "sandboxes", "effect": "NoSchedule"}], labels={"pool": "cpu"})
     found = await problems(tainted)
     assert [text.partition(";")[0] for text in found] == [
-        f"InsufficientResources: none of the 1 nodes accepts {kind} Pods" for kind in ("sandbox", "grading")
+        f"InsufficientResources: none of the 1 nodes accepts {kind} Pods (node ? has taint sandboxes:NoSchedule)"
+        for kind in ("sandbox", "grading")
     ]
     assert "spec.sandbox.nodeSelector" in found[0]
     place = {"tolerations": [{"key": "sandboxes", "operator": "Exists"}], "nodeSelector": {"pool": "cpu"}}
@@ -147,11 +148,11 @@ async def test_invalid_quantity_is_reported_with_its_field() -> None:
     ]
 
 
-async def reconciled(spec: Spec, check: str) -> Object:
-    """The status of a job after its first looks at a cluster of one node."""
+async def reconciled(spec: Spec, check: str, labels: dict[str, str] | None = None) -> Object:
+    """The status of a job after its first reconciliations on a cluster of one node with `labels`."""
     metadata = {"name": "demo", "namespace": "ns", "uid": "uid-1", "generation": 1, "resourceVersion": "1"}
     job = {"metadata": metadata, "spec": spec}
-    api: Any = Api([node("8", "64Gi")], {("swerljobs", "demo"): job})
+    api: Any = Api([node("8", "64Gi", labels=labels or {})], {("swerljobs", "demo"): job})
     reconciler = JobReconciler(OperatorContext(Settings(capacity_check=check), api, Metrics()), None)  # type: ignore[arg-type]
     for _ in range(2):
         await reconciler.reconcile(("ns", "demo"))
@@ -161,11 +162,32 @@ async def reconciled(spec: Spec, check: str) -> Object:
 
 @pytest.mark.parametrize("kind", ["sandbox", "grading"])
 async def test_job_is_blocked_before_it_takes_resources(spec: Spec, kind: str) -> None:
-    status = await reconciled(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, "on")
+    status = await reconciled(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, "enforce")
     (condition,) = [each for each in status["conditions"] if each["type"] == "Validated"]
     assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
     assert f"spec.{kind}.resources" in condition["message"]
-    assert (await reconciled(spec, "on"))["phase"] == "Starting"
+    assert (await reconciled(spec, "enforce"))["phase"] == "Starting"
+
+
+@pytest.mark.parametrize(
+    ("check", "labels"),
+    [("warn", {}), ("auto", {"cloud.google.com/gke-nodepool": "cpu"}), ("auto", {"karpenter.sh/nodepool": "general"})],
+)
+async def test_missing_nodes_only_warn_where_they_may_be_added(spec: Spec, check: str, labels: dict[str, str]) -> None:
+    status = await reconciled(spec | {"sandbox": {"resources": {"requests": {"cpu": "64"}}}}, check, labels)
+    (condition,) = [each for each in status["conditions"] if each["type"] == "CapacityMatched"]
+    assert (status["phase"], condition["status"], condition["reason"]) == ("Starting", "False", "InsufficientResources")
+    assert "spec.sandbox.resources" in condition["message"] and f"capacityCheck is {check!r}" in condition["message"]
+
+
+async def test_auto_blocks_where_no_node_belongs_to_a_pool(spec: Spec) -> None:
+    status = await reconciled(spec | {"sandbox": {"resources": {"requests": {"cpu": "64"}}}}, "auto")
+    assert status["phase"] == "Blocked"
+
+
+async def test_invalid_quantity_blocks_also_where_missing_nodes_warn(spec: Spec) -> None:
+    status = await reconciled(spec | {"sandbox": {"resources": {"requests": {"cpu": "lots"}}}}, "warn")
+    assert status["phase"] == "Blocked"
 
 
 async def test_check_can_be_switched_off(spec: Spec) -> None:

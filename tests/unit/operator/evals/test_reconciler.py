@@ -220,13 +220,13 @@ async def test_missing_objects_are_reported_together(reconciled: ReconciledEval)
 async def test_without_a_node_that_could_hold_an_episode_nothing_starts(spec: Spec, kind: str) -> None:
     allocatable = {"cpu": "8", "memory": "64Gi", "ephemeral-storage": "50Gi", "pods": "110"}
     node = {"metadata": {"name": "node"}, "status": {"allocatable": allocatable}}
-    reconciled = ReconciledEval(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="on")
+    reconciled = ReconciledEval(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="enforce")
     reconciled.api.kept["nodes", "node"] = node
     status = await reconciled.look(2)
     (condition,) = status["conditions"]
     assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
     assert f"lower spec.{kind}.resources" in condition["message"] and reconciled.api.names("pods") == []
-    fitting = ReconciledEval(spec, capacity_check="on")
+    fitting = ReconciledEval(spec, capacity_check="enforce")
     fitting.api.kept["nodes", "node"] = node
     await fitting.look(2)
     assert fitting.api.names("pods") == ["nightly-preflight"]
