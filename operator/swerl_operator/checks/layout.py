@@ -29,7 +29,8 @@ def layout_problem(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Problem | None:
 
 def machines(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Machines:
     """The largest GPU and host memory of the nodes that accept the job's Pods."""
-    selector, tolerations = spec.trainer.node_selector, toleration_manifests(spec.trainer.tolerations)
+    trainer = spec.trainer
+    selector, tolerations = trainer.node_selector, toleration_manifests(trainer.tolerations, gpus=trainer.gpus > 0)
     accepting = [node for node in nodes if accepts(node, selector, tolerations)]
     labels = [str(node["metadata"].get("labels", {}).get(GPU_MEMORY_LABEL, "")) for node in accepting]
     hosts = [parse_amounts(node.get("status", {}).get("allocatable")).get("memory") for node in accepting]
