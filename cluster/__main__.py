@@ -8,7 +8,7 @@ import sys
 from cluster import build, components, layout, lifecycle, status
 from cluster.errors import ClusterError
 from cluster.layout import Cluster
-from cluster.progress import complain, say
+from cluster.progress import print_error, print_line
 
 
 def main() -> int:
@@ -17,13 +17,13 @@ def main() -> int:
         options.name = layout.cluster_name() if options.name is None else layout.check_name(options.name)
         return int(options.run(options))
     except ClusterError as error:
-        complain(str(error))
+        print_error(str(error))
         return 1
     except (OSError, subprocess.SubprocessError) as error:
-        complain(f"{type(error).__name__}: {error}")
+        print_error(f"{type(error).__name__}: {error}")
         return 1
     except KeyboardInterrupt:
-        complain("interrupted; the same command goes on where it stopped")
+        print_error("interrupted; the same command goes on where it stopped")
         return 130
 
 
@@ -31,7 +31,7 @@ def _up(options: argparse.Namespace) -> int:
     if os.environ.get("SWERL_CLUSTER") == "existing":
         return _check_existing()
     cluster = lifecycle.up(options.name, layout.swerl_home(), bare=options.bare)
-    say(f"  export KUBECONFIG={cluster.kubeconfig} PATH={layout.swerl_home() / 'bin'}:$PATH")
+    print_line(f"  export KUBECONFIG={cluster.kubeconfig} PATH={layout.swerl_home() / 'bin'}:$PATH")
     return 0
 
 
@@ -47,7 +47,7 @@ def _check_existing() -> int:
             f"SWERL_CLUSTER=existing: `{' '.join(command)}` failed: {done.stderr.strip()} "
             "(set KUBECONFIG to a cluster that has the KubeRay operator)"
         )
-    say("cluster: using the existing one of your kubeconfig")
+    print_line("cluster: using the existing one of your kubeconfig")
     return 0
 
 
@@ -59,10 +59,10 @@ def _down(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     cluster = layout.find(options.name, layout.swerl_home())
     if cluster is None:
-        say(f"cluster {options.name}: not running ({layout.make_command('cluster', options.name)} starts it)")
+        print_line(f"cluster {options.name}: not running ({layout.make_command('cluster', options.name)} starts it)")
         return 1
-    snapshot = status.of(cluster)
-    say(status.as_json(snapshot) if options.json else status.text(snapshot))
+    snapshot = status.snapshot(cluster)
+    print_line(status.format_json(snapshot) if options.json else status.format_text(snapshot))
     return 0 if snapshot.healthy else 1
 
 
@@ -77,14 +77,14 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    lifecycle.prepare(layout.swerl_home(), tuple(options.target) or build.NEEDED)
-    for name in options.target or build.NEEDED:
-        say(f"{name} {build.folder(layout.swerl_home(), name)}")
+    lifecycle.prepare(layout.swerl_home(), tuple(options.target) or build.DEFAULT_TARGETS)
+    for name in options.target or build.DEFAULT_TARGETS:
+        print_line(f"{name} {build.folder(layout.swerl_home(), name)}")
     return 0
 
 
 def _kubeconfig(options: argparse.Namespace) -> int:
-    say(str(_running(options.name).kubeconfig))
+    print_line(str(_running(options.name).kubeconfig))
     return 0
 
 

@@ -39,15 +39,15 @@ def registry(cluster: Cluster) -> oci.Registry:
 
 def push_images(cluster: Cluster) -> None:
     """Puts the images into the local registry unless it has them."""
-    there = registry(cluster)
+    target = registry(cluster)
     for name in _IMAGES:
-        if not there.has(_repository(name), _tag(cluster, name)):
-            there.push_programs(_repository(name), _tag(cluster, name), {name: _program(cluster, name)}, [f"/{name}"])
+        if not target.has(_repository(name), _tag(cluster, name)):
+            target.push_programs(_repository(name), _tag(cluster, name), {name: _program(cluster, name)}, [f"/{name}"])
 
 
 def applied(cluster: Cluster) -> tuple[tuple[str, str], ...]:
     """Namespace and name of the Deployments that the cluster was given: none when it is bare."""
-    return DEPLOYMENTS if _mark(cluster).exists() else ()
+    return DEPLOYMENTS if _applied_digest_file(cluster).exists() else ()
 
 
 def apply(cluster: Cluster) -> None:
@@ -55,8 +55,8 @@ def apply(cluster: Cluster) -> None:
     crds = build.folder(cluster.home, "kuberay")
     items = [*_coredns(cluster), *_kuberay(cluster), *_runtime_classes(cluster), storage.storage_class()]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
-    seen, mark = hashlib.sha256(f"{crds}{text}".encode()).hexdigest(), _mark(cluster)
-    if mark.exists() and mark.read_text() == seen:
+    digest, digest_file = hashlib.sha256(f"{crds}{text}".encode()).hexdigest(), _applied_digest_file(cluster)
+    if digest_file.exists() and digest_file.read_text() == digest:
         return
     path = cluster.state / "addons.json"
     path.write_text(text)
@@ -72,14 +72,14 @@ def apply(cluster: Cluster) -> None:
         "-f",
         str(crds / "rbac"),
     )
-    mark.write_text(seen)
+    digest_file.write_text(digest)
 
 
 def _coredns(cluster: Cluster) -> list[Json]:
     upstream = network.nameservers()
     forward = f"    forward . {' '.join(upstream)}\n" if upstream else ""
     corefile = _COREFILE.format(forward=forward)
-    reads = [
+    rules = [
         {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
     ]
@@ -106,7 +106,7 @@ def _coredns(cluster: Cluster) -> list[Json]:
     ports = [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53, "protocol": "TCP"}]
     return [
         _object("v1", "ServiceAccount", "kube-system", "coredns"),
-        _object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "coredns", rules=reads),
+        _object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "coredns", rules=rules),
         _binding("coredns", "kube-system"),
         _object("v1", "ConfigMap", "kube-system", "coredns", data={"Corefile": corefile}),
         _deployment("kube-system", "coredns", {**pod, "restartPolicy": "Always"}, _sha(corefile)),
@@ -169,13 +169,13 @@ def _binding(name: str, namespace: str) -> Json:
 
 
 def _object(api: str, kind: str, namespace: str, name: str, **content: Any) -> Json:
-    place = {"namespace": namespace} if namespace else {}
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **place}, **content}
+    location = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **location}, **content}
 
 
 def _program(cluster: Cluster, name: str) -> Path:
     target = _IMAGES[name]
-    return build.pause(cluster.home) if target == "pause" else build.folder(cluster.home, target) / name
+    return build.build_pause(cluster.home) if target == "pause" else build.folder(cluster.home, target) / name
 
 
 def _tag(cluster: Cluster, name: str) -> str:
@@ -187,7 +187,7 @@ def _repository(name: str) -> str:
     return f"swe-rl/{name}"
 
 
-def _mark(cluster: Cluster) -> Path:
+def _applied_digest_file(cluster: Cluster) -> Path:
     return cluster.state / "addons.applied"
 
 

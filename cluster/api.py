@@ -32,7 +32,7 @@ class Api:
     def text(self, path: str, *, timeout: float = 5.0) -> str:
         connection = self._connect(timeout)
         try:
-            return self._answer(connection, path).read().decode()
+            return self._response(connection, path).read().decode()
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"apiserver {self._host}:{self._port}: {error}") from error
         finally:
@@ -43,21 +43,21 @@ class Api:
         connection = self._connect(timeout)
         try:
             connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            said = answer.read().decode(errors="replace")
+            response = connection.getresponse()
+            text = response.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"apiserver {self._host}:{self._port}: {error}") from error
         finally:
             connection.close()
-        if answer.status >= 300 and answer.status not in (404, 409):
-            raise Unreachable(f"apiserver: {method} {path} gave {answer.status}: {said[:300]}")
-        return answer.status
+        if response.status >= 300 and response.status not in (404, 409):
+            raise Unreachable(f"apiserver: {method} {path} gave {response.status}: {text[:300]}")
+        return response.status
 
     def lines(self, path: str, parameters: dict[str, str], *, timeout: float) -> Iterator[bytes]:
         """Lines of a stream until the server ends it; raises Unreachable, also after `timeout` s of silence."""
         connection = self._connect(timeout)
         try:
-            yield from self._answer(connection, f"{path}{'&' if '?' in path else '?'}{urlencode(parameters)}")
+            yield from self._response(connection, f"{path}{'&' if '?' in path else '?'}{urlencode(parameters)}")
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"apiserver {self._host}:{self._port}: {error}") from error
         finally:
@@ -66,10 +66,10 @@ class Api:
     def _connect(self, timeout: float) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=timeout)
 
-    def _answer(self, connection: http.client.HTTPSConnection, path: str) -> http.client.HTTPResponse:
+    def _response(self, connection: http.client.HTTPSConnection, path: str) -> http.client.HTTPResponse:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        if answer.status != 200:
-            said = answer.read(300).decode(errors="replace")
-            raise Unreachable(f"apiserver: GET {path} gave {answer.status}: {said}")
-        return answer
+        response = connection.getresponse()
+        if response.status != 200:
+            text = response.read(300).decode(errors="replace")
+            raise Unreachable(f"apiserver: GET {path} gave {response.status}: {text}")
+        return response

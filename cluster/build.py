@@ -31,7 +31,7 @@ class Target:
 
     name: str
     packages: tuple[str, ...]
-    about: str  # cold build time on two cores
+    build_time: str  # cold build time on two cores
     ldflags: str = ""
     tags: str = ""
     cgo: bool = False
@@ -52,11 +52,11 @@ def _pin(name: str, module: str) -> str:
 def _kubernetes() -> Target:
     version = _pin("kubernetes", "k8s.io/kubernetes")
     major, minor, _ = version.removeprefix("v").split(".")
-    stamp = "k8s.io/component-base/version"
+    package = "k8s.io/component-base/version"
     programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     packages = (*(f"k8s.io/kubernetes/cmd/{name}" for name in programs), "go.etcd.io/etcd/server/v3")
-    flags = " ".join(f"-X {stamp}.{name}={value}" for name, value in values.items())
+    flags = " ".join(f"-X {package}.{name}={value}" for name, value in values.items())
     return Target("kubernetes", packages, "7 min", ldflags=flags, rename={"v3": "etcd"})
 
 
@@ -146,7 +146,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "agent-sandbox": _agent_sandbox,
     "kueue": _kueue,
 }
-NEEDED = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")
+DEFAULT_TARGETS = ("kubernetes", "containerd", "runc", "gate", "coredns", "kuberay", "helm")
 
 
 def folder(home: Path, name: str) -> Path:
@@ -173,7 +173,7 @@ def build(home: Path, name: str) -> Path:
     return result
 
 
-def pause(home: Path) -> Path:
+def build_pause(home: Path) -> Path:
     """The static program that holds a Pod's namespaces."""
     source = SOURCES / "pause" / "pause.c"
     program = home / "bin-cache" / f"pause-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
@@ -185,14 +185,14 @@ def pause(home: Path) -> Path:
     return program
 
 
-def link(home: Path) -> Path:
+def link_programs(home: Path) -> Path:
     """`$SWERL_HOME/bin` with the programs that people use; the folder."""
     links = home / "bin"
     links.mkdir(parents=True, exist_ok=True)
     for name, program in (("kubernetes", "kubectl"), ("helm", "helm"), ("containerd", "ctr")):
-        fresh = links / f".{program}.{os.getpid()}"
-        fresh.symlink_to(folder(home, name) / program)
-        fresh.rename(links / program)
+        new_link = links / f".{program}.{os.getpid()}"
+        new_link.symlink_to(folder(home, name) / program)
+        new_link.rename(links / program)
     return links
 
 
@@ -211,10 +211,10 @@ def go_version() -> str:
 
 
 def _key(target: Target) -> str:
-    seen = hashlib.sha256(repr((target, go_version(), *target.patches)).encode())
+    digest = hashlib.sha256(repr((target, go_version(), *target.patches)).encode())
     for path in sorted((SOURCES / "go" / target.name).iterdir()):
-        seen.update(path.name.encode() + b"\0" + path.read_bytes())
-    return seen.hexdigest()[:16]
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _compile(target: Target, result: Path) -> None:

@@ -15,7 +15,7 @@ from cluster.errors import ClusterError
 
 ROOT = Path("/sys/fs/cgroup")
 _DAEMONS = "daemons"
-_SHARES = 1024  # of version 1, for each processor: of the Pods as the kubelet sets it, of the daemons, of a thread
+_CPU_SHARES = 1024  # of version 1, for each processor: of the Pods as the kubelet sets it, of the daemons, of a thread
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
@@ -46,8 +46,8 @@ def _create(name: str) -> None:
         group = root / name
         group.mkdir(exist_ok=True)
         if root.name.startswith("cpuset"):
-            for knob in ("cpuset.cpus", "cpuset.mems"):
-                (group / knob).write_text((root / knob).read_text())
+            for setting in ("cpuset.cpus", "cpuset.mems"):
+                (group / setting).write_text((root / setting).read_text())
     if is_v2():
         for group in (ROOT, ROOT / name):
             for controller in _V2_CONTROLLERS:
@@ -56,35 +56,35 @@ def _create(name: str) -> None:
     for file in daemons_files(name):
         file.parent.mkdir(exist_ok=True)
     processors = os.cpu_count() or 1
-    for root in _sharing():
-        (root / name / "cpu.shares").write_text(str(4 * _SHARES * processors))
-        (root / name / _DAEMONS / "cpu.shares").write_text(str(_SHARES * processors))
+    for root in _cpu_hierarchies():
+        (root / name / "cpu.shares").write_text(str(4 * _CPU_SHARES * processors))
+        (root / name / _DAEMONS / "cpu.shares").write_text(str(_CPU_SHARES * processors))
 
 
 def daemons_files(name: str) -> list[Path]:
     """Where a starting daemon writes its pid to join the cluster's groups."""
-    return [root / name / _DAEMONS / "cgroup.procs" for root in {_tracking(), *_sharing()}]
+    return [root / name / _DAEMONS / "cgroup.procs" for root in {_pid_hierarchy(), *_cpu_hierarchies()}]
 
 
 def processes(name: str) -> list[int]:
     """Pids below the group, daemons and containers."""
-    return _pids(_tracking() / name)
+    return _pids(_pid_hierarchy() / name)
 
 
 def container_processes(name: str) -> list[int]:
-    return _pids(_tracking() / name / "kubepods")
+    return _pids(_pid_hierarchy() / name / "kubepods")
 
 
-def kill(pids_of: str, *, only_containers: bool = False, timeout: float = 20.0) -> None:
+def kill(name: str, *, only_containers: bool = False, timeout: float = 20.0) -> None:
     """SIGKILL to all processes below the group until none is left; raises ClusterError after `timeout` seconds."""
     listing = container_processes if only_containers else processes
     deadline = time.monotonic() + timeout
-    while pids := listing(pids_of):
+    while pids := listing(name):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
-            raise ClusterError(f"processes {pids} of cgroup {pids_of} survive SIGKILL; look at /proc/<pid>/stack")
+            raise ClusterError(f"processes {pids} of cgroup {name} survive SIGKILL; look at /proc/<pid>/stack")
         time.sleep(0.05)
 
 
@@ -95,12 +95,12 @@ def remove(name: str) -> None:
             _remove_folder(Path(folder))
 
 
-def _sharing() -> list[Path]:
+def _cpu_hierarchies() -> list[Path]:
     """The hierarchies of version 1 that share the processor out; version 2 does so by default as it should."""
     return [root for root in hierarchies() if (root / "cpu.shares").exists()]
 
 
-def _tracking() -> Path:
+def _pid_hierarchy() -> Path:
     if is_v2():
         return ROOT
     for name in ("pids", "memory", "systemd"):

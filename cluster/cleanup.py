@@ -21,7 +21,7 @@ _POD_LOGS = Path("/var/log/containers")
 _SHIM_SOCKETS = Path("/run/containerd/s")
 
 
-def forget_containers(cluster: Cluster) -> None:
+def remove_containers(cluster: Cluster) -> None:
     """Takes the dead containers out of containerd's records, so that its image store can be used again."""
     if not process.running(cluster, "containerd"):
         return
@@ -32,7 +32,7 @@ def forget_containers(cluster: Cluster) -> None:
             _ctr(cluster, kind, "rm", *names)
 
 
-def sweep(cluster: Cluster) -> None:
+def remove_runtime(cluster: Cluster) -> None:
     """Ends all processes of the cluster and removes its mounts, network, cgroup and log links."""
     cgroups.kill(cluster.label)
     for folder in (cluster.state, cluster.run):

@@ -11,7 +11,7 @@ from cluster.process import Daemon
 _ETCD = "http://127.0.0.1:2379"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CHECKOUT = Path(__file__).parents[1]
-_GO = {"GOGC": "300"}  # memory is there, two cores are few: collect garbage a third as often
+_GO_ENV = {"GOGC": "300"}  # memory is there, two cores are few: collect garbage a third as often
 
 
 def registry(cluster: Cluster) -> Daemon:
@@ -42,7 +42,7 @@ def etcd(cluster: Cluster) -> Daemon:
             "--auto-compaction-retention=5m",
             "--log-level=warn",
         ),
-        env=_GO,
+        env=_GO_ENV,
     )
 
 
@@ -78,7 +78,7 @@ def apiserver(cluster: Cluster) -> Daemon:
             "--audit-log-maxbackup=2",
         ),
         inputs=(keys / "apiserver.crt", configs.audit_policy(cluster)),
-        env=_GO,
+        env=_GO_ENV,
     )
 
 
@@ -89,7 +89,7 @@ def containerd(cluster: Cluster) -> Daemon:
         "containerd",
         (str(programs / "containerd"), f"--config={config}"),
         inputs=(config,),
-        env=_GO | {"PATH": f"{programs}:{shims}:{_SYSTEM_PATH}"},
+        env=_GO_ENV | {"PATH": f"{programs}:{shims}:{_SYSTEM_PATH}"},
     )
 
 
@@ -99,7 +99,7 @@ def controller_manager(cluster: Cluster) -> Daemon:
         "controller-manager",
         (
             str(_kubernetes(cluster) / "kube-controller-manager"),
-            *_client(cluster, "controller-manager"),
+            *_client_flags(cluster, "controller-manager"),
             f"--service-account-private-key-file={keys / 'sa.key'}",
             f"--root-ca-file={keys / 'ca.crt'}",
             f"--cluster-signing-cert-file={keys / 'ca.crt'}",
@@ -112,7 +112,7 @@ def controller_manager(cluster: Cluster) -> Daemon:
 
 
 def scheduler(cluster: Cluster) -> Daemon:
-    return Daemon("scheduler", (str(_kubernetes(cluster) / "kube-scheduler"), *_client(cluster, "scheduler")))
+    return Daemon("scheduler", (str(_kubernetes(cluster) / "kube-scheduler"), *_client_flags(cluster, "scheduler")))
 
 
 def kubelet(cluster: Cluster) -> Daemon:
@@ -129,7 +129,7 @@ def kubelet(cluster: Cluster) -> Daemon:
             "--housekeeping-interval=30s",
         ),
         inputs=(config, cluster.pki / "kubelet.crt"),
-        env=_GO,
+        env=_GO_ENV,
     )
 
 
@@ -152,7 +152,7 @@ def proxy(cluster: Cluster) -> Daemon:
 
 
 def netpol(cluster: Cluster) -> Daemon:
-    return _python(
+    return _python_daemon(
         cluster,
         "netpol",
         sorted((_CHECKOUT / "cluster" / "netpol").glob("*.py")),
@@ -164,7 +164,7 @@ def netpol(cluster: Cluster) -> Daemon:
 
 
 def storage(cluster: Cluster) -> Daemon:
-    return _python(cluster, "storage", [_CHECKOUT / "cluster" / "storage.py"], f"--folder={cluster.volumes}")
+    return _python_daemon(cluster, "storage", [_CHECKOUT / "cluster" / "storage.py"], f"--folder={cluster.volumes}")
 
 
 # Name -> description; the order of starting, and in reverse of stopping.
@@ -188,7 +188,7 @@ def _registry(cluster: Cluster, name: str, *, in_node: bool) -> Daemon:
     return Daemon(name, ("docker-registry", "serve", str(config)), in_node=in_node, inputs=(config,))
 
 
-def _python(cluster: Cluster, name: str, sources: Sequence[Path], *arguments: str) -> Daemon:
+def _python_daemon(cluster: Cluster, name: str, sources: Sequence[Path], *arguments: str) -> Daemon:
     """A program of this package, `cluster.<name>`."""
     shared = [_CHECKOUT / "cluster" / file for file in ("api.py", "watch.py")]
     return Daemon(
@@ -199,7 +199,7 @@ def _python(cluster: Cluster, name: str, sources: Sequence[Path], *arguments: st
     )
 
 
-def _client(cluster: Cluster, name: str) -> tuple[str, ...]:
+def _client_flags(cluster: Cluster, name: str) -> tuple[str, ...]:
     return (
         f"--kubeconfig={pki.kubeconfig(cluster, name)}",
         "--leader-elect=false",

@@ -1,8 +1,8 @@
 """Where a cluster lives: folders, addresses, names.
 
 Guarantees: two clusters on one machine never share an index, and every name, address and folder follows from the name
-and the index alone. An index is claimed under `/run/swerl/<index>`, machine-wide, whatever `SWERL_HOME` is; a claim of
-an earlier boot is void. An index whose networks or registry port the machine already uses is passed over.
+and the index alone. An index is reserved under `/run/swerl/<index>`, machine-wide, whatever `SWERL_HOME` is; a
+reservation of an earlier boot is void. An index whose networks or registry port the machine already uses is skipped.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cluster.errors import ClusterError
 
-CLAIMS = Path("/run/swerl")
+RUN_FOLDER = Path("/run/swerl")
 DEFAULT_NAME = "default"
 NODE_NAME = "swerl-node"
 REGISTRY_NAME = "registry.swerl:5000"  # in image references; containerd maps it to the local registry
@@ -45,7 +45,7 @@ class Cluster:
     @property
     def run(self) -> Path:
         """Sockets and containerd's runtime state; gone with the cluster and with a reboot."""
-        return CLAIMS / str(self.index)
+        return RUN_FOLDER / str(self.index)
 
     @property
     def label(self) -> str:
@@ -156,9 +156,9 @@ def boot_id() -> str:
 
 
 def find(name: str, home: Path) -> Cluster | None:
-    """The cluster that this boot has claimed under `name` and `home`, running or not."""
+    """The cluster that this boot has reserved under `name` and `home`, running or not."""
     state = str(state_folder(home, name))
-    for index, owner in _claims():
+    for index, owner in _reservations():
         if owner.get("state") == state and owner.get("boot") == boot_id():
             return Cluster(name, index, home)
     return None
@@ -174,20 +174,20 @@ def registry() -> str:
     return f"127.0.0.1:{cluster.registry_port}"
 
 
-def claim(name: str, home: Path) -> Cluster:
+def reserve(name: str, home: Path) -> Cluster:
     """The cluster of that name, with the index it has or else the lowest free one."""
-    CLAIMS.mkdir(parents=True, exist_ok=True)
-    with locked(CLAIMS / "claims.lock"):
+    RUN_FOLDER.mkdir(parents=True, exist_ok=True)
+    with locked(RUN_FOLDER / "reservations.lock"):
         known = find(name, home)
         if known:
             return known
-        taken = {index for index, owner in _claims() if owner.get("boot") == boot_id()}
+        taken = {index for index, owner in _reservations() if owner.get("boot") == boot_id()}
         for index in range(MAX_CLUSTERS):
             cluster = Cluster(name, index, home)
-            if index not in taken and _free(cluster):
-                return _write_claim(cluster)
+            if index not in taken and _is_free(cluster):
+                return _write_reservation(cluster)
     raise ClusterError(
-        f"no free place for another cluster: all {MAX_CLUSTERS} are claimed in {CLAIMS}, or the machine uses their "
+        f"no free place for another cluster: all {MAX_CLUSTERS} are reserved in {RUN_FOLDER}, or the machine uses the "
         "networks (10.200.N.0/24, 10.(96+N).0.0/16, 10.(244-N).0.0/16) or ports (5000+N)"
     )
 
@@ -205,17 +205,17 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _claims() -> list[tuple[int, dict[str, str]]]:
+def _reservations() -> list[tuple[int, dict[str, str]]]:
     found = []
-    for owner in sorted(CLAIMS.glob("*/owner.json")):
+    for record in sorted(RUN_FOLDER.glob("*/owner.json")):
         try:
-            found.append((int(owner.parent.name), json.loads(owner.read_text())))
+            found.append((int(record.parent.name), json.loads(record.read_text())))
         except ValueError:
             continue
     return found
 
 
-def _write_claim(cluster: Cluster) -> Cluster:
+def _write_reservation(cluster: Cluster) -> Cluster:
     shutil.rmtree(cluster.run, ignore_errors=True)
     cluster.run.mkdir(parents=True)
     cluster.run.chmod(0o711)  # the root of a user namespace must pass through to its rootfs
@@ -224,7 +224,7 @@ def _write_claim(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _free(cluster: Cluster) -> bool:
+def _is_free(cluster: Cluster) -> bool:
     if Path(f"/sys/class/net/{cluster.label}").exists() or _listens(cluster.registry_port):
         return False
     wanted = [ipaddress.ip_network(cidr) for cidr in (cluster.link_cidr, cluster.pod_cidr, cluster.service_cidr)]

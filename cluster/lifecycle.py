@@ -13,16 +13,16 @@ from cluster import addons, build, cgroups, cleanup, components, configs, layout
 from cluster.api import Api, Unreachable
 from cluster.errors import ClusterError
 from cluster.layout import NODE_NAME, Cluster
-from cluster.netpol import lockdown
-from cluster.progress import say, step
+from cluster.netpol import default_deny
+from cluster.progress import print_line, step
 
 _APISERVER_SECONDS = 180  # with every client at its door again, on a busy machine
 _NODE_SECONDS = 180
 _ADDON_SECONDS = 180
-_MARK = "index"  # written first into a state folder: the index it was made for
+_INDEX_FILE = "index"  # written first into a state folder: the index it was made for
 
 
-def prepare(home: Path, targets: tuple[str, ...] = build.NEEDED) -> None:
+def prepare(home: Path, targets: tuple[str, ...] = build.DEFAULT_TARGETS) -> None:
     """Packages and programs; raises PrerequisiteError."""
     preflight.check(home)
     packages = preflight.missing_packages()
@@ -31,23 +31,23 @@ def prepare(home: Path, targets: tuple[str, ...] = build.NEEDED) -> None:
             preflight.install(packages)
     for name in targets:
         if not build.built(home, name):
-            with step(f"build {name} (cold on two cores: {build.TARGETS[name]().about})"):
+            with step(f"build {name} (cold on two cores: {build.TARGETS[name]().build_time})"):
                 build.build(home, name)
-    build.pause(home)
-    build.link(home)
+    build.build_pause(home)
+    build.link_programs(home)
 
 
 def up(name: str, home: Path, *, bare: bool = False) -> Cluster:
     """A running cluster of that name; a bare one is not given CoreDNS and KubeRay."""
     start = time.monotonic()
-    say(f"cluster {name}: {layout.state_folder(home, name)}")
+    print_line(f"cluster {name}: {layout.state_folder(home, name)}")
     with layout.locked(_lock(home, name)):
         prepare(home)
-        cluster = _claim(name, home)
+        cluster = _reserve(name, home)
         _start_all(cluster)
         if not bare:
             _add_addons(cluster)
-    say(f"  {'cluster is up':<58} {time.monotonic() - start:6.1f} s")
+    print_line(f"  {'cluster is up':<58} {time.monotonic() - start:6.1f} s")
     return cluster
 
 
@@ -75,7 +75,7 @@ def down(name: str, home: Path, *, purge: bool = False) -> None:
             with step(f"stop cluster {name}"):
                 _stop_all(cluster)
             with step("remove processes, mounts, network, cgroup"):
-                cleanup.sweep(cluster)
+                cleanup.remove_runtime(cluster)
         cleanup.remove_state(layout.state_folder(home, name), keep_images=not purge)
         if cluster:
             layout.release(cluster)
@@ -95,22 +95,22 @@ def available(cluster: Cluster, namespace: str, deployment: str) -> bool:
     """True when every replica of the Deployment's newest generation is available."""
     found = api(cluster).get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}")
     status = found.get("status", {})
-    seen = status.get("observedGeneration") == found["metadata"]["generation"]
+    observed = status.get("observedGeneration") == found["metadata"]["generation"]
     counts = {status.get("availableReplicas", 0), status.get("updatedReplicas", 0), found["spec"]["replicas"]}
-    return seen and len(counts) == 1
+    return observed and len(counts) == 1
 
 
-def _claim(name: str, home: Path) -> Cluster:
-    """The cluster's place on this machine, swept of what an earlier boot or a lost network left."""
+def _reserve(name: str, home: Path) -> Cluster:
+    """The cluster with its index reserved, and without the remains of an earlier boot or a lost network."""
     known = layout.find(name, home)
-    cluster = known or layout.claim(name, home)
-    mark = cluster.state / _MARK
-    fresh = known is None or not mark.exists() or not network.exists(cluster)
+    cluster = known or layout.reserve(name, home)
+    index_file = cluster.state / _INDEX_FILE
+    fresh = known is None or not index_file.exists() or not network.exists(cluster)
     if fresh:
-        cleanup.sweep(cluster)
+        cleanup.remove_runtime(cluster)
         cleanup.remove_state(cluster.state, keep_images=True)
         cluster.state.mkdir(parents=True, exist_ok=True)
-        mark.write_text(str(cluster.index))
+        index_file.write_text(str(cluster.index))
     return cluster
 
 
@@ -119,7 +119,7 @@ def _start_all(cluster: Cluster) -> None:
         preflight.load_modules()
         cgroups.create(cluster.label)
         network.up(cluster)
-        lockdown.install(cluster)
+        default_deny.install(cluster)
         pki.make(cluster)
         configs.write(cluster, pause_image=addons.image(cluster, "pause"))
     with step("registry, etcd, containerd, apiserver"):
@@ -136,8 +136,14 @@ def _add_addons(cluster: Cluster) -> None:
     with step("CoreDNS and the KubeRay operator"):
         addons.apply(cluster)
         for namespace, name in addons.DEPLOYMENTS:
-            there = partial(available, cluster, namespace, name)
-            _wait(there, _ADDON_SECONDS, f"Deployment {namespace}/{name} is available", cluster, tuple(components.ALL))
+            is_available = partial(available, cluster, namespace, name)
+            _wait(
+                is_available,
+                _ADDON_SECONDS,
+                f"Deployment {namespace}/{name} is available",
+                cluster,
+                tuple(components.ALL),
+            )
 
 
 def _stop_all(cluster: Cluster) -> None:
@@ -145,7 +151,7 @@ def _stop_all(cluster: Cluster) -> None:
         if name not in ("containerd", "registry"):
             process.stop(cluster, name, grace=3.0)
     cgroups.kill(cluster.label, only_containers=True)
-    cleanup.forget_containers(cluster)
+    cleanup.remove_containers(cluster)
     for name in ("containerd", "registry"):
         process.stop(cluster, name)
 

@@ -55,7 +55,7 @@ def up(cluster: Cluster) -> None:
     _in_node(cluster, "ip", "route", "replace", "default", "via", cluster.host_ip)
     for cidr in (cluster.pod_cidr, cluster.service_cidr):
         _ip("route", "replace", cidr, "via", cluster.node_ip)
-    _open_outside(cluster)
+    _enable_forwarding(cluster)
 
 
 def exists(cluster: Cluster) -> bool:
@@ -64,11 +64,11 @@ def exists(cluster: Cluster) -> bool:
 
 def down(cluster: Cluster) -> None:
     """Removes all of it; the namespace must hold no process."""
-    _quiet("ip", "link", "delete", cluster.label)
-    _quiet("ip", "netns", "delete", cluster.label)
-    _quiet("nft", "delete", "table", "ip", cluster.label)
+    _succeeds("ip", "link", "delete", cluster.label)
+    _succeeds("ip", "netns", "delete", cluster.label)
+    _succeeds("nft", "delete", "table", "ip", cluster.label)
     for side in ("-i", "-o"):
-        while _quiet("iptables", *_forward_rule("-D", cluster, side)):
+        while _succeeds("iptables", *_forward_rule("-D", cluster, side)):
             pass
     _restore_forwarding(cluster)
 
@@ -96,7 +96,7 @@ def nameservers() -> list[str]:
     return []
 
 
-def _open_outside(cluster: Cluster) -> None:
+def _enable_forwarding(cluster: Cluster) -> None:
     forwarding = Path("/proc/sys/net/ipv4/ip_forward")
     if forwarding.read_text().strip() == "0":
         (cluster.run / "forwarding-was-off").touch()
@@ -117,7 +117,7 @@ table ip {cluster.label} {{
     _run(["nft", "-f", "-"], stdin=table)
     if "-P FORWARD DROP" in _run(["iptables", "-S", "FORWARD"]):
         for side in ("-i", "-o"):
-            if not _quiet("iptables", *_forward_rule("-C", cluster, side)):
+            if not _succeeds("iptables", *_forward_rule("-C", cluster, side)):
                 _run(["iptables", *_forward_rule("-I", cluster, side)])
 
 
@@ -127,15 +127,15 @@ def _forward_rule(verb: str, cluster: Cluster, side: str) -> list[str]:
 
 def _restore_forwarding(cluster: Cluster) -> None:
     """Switches forwarding off again if a cluster switched it on and no other cluster needs it."""
-    note = cluster.run / "forwarding-was-off"
+    marker = cluster.run / "forwarding-was-off"
     others = [path for path in Path("/sys/class/net").glob("swerl*") if path.name != cluster.label]
-    if not note.exists():
+    if not marker.exists():
         return
     if others:
-        (cluster.run.parent / others[0].name.removeprefix("swerl") / note.name).touch()
+        (cluster.run.parent / others[0].name.removeprefix("swerl") / marker.name).touch()
     else:
         Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
-    note.unlink()
+    marker.unlink()
 
 
 def _ip(*arguments: str) -> None:
@@ -146,10 +146,10 @@ def _in_node(cluster: Cluster, *command: str, check: bool = True) -> None:
     if check:
         _run([*process.in_node(cluster), *command])
     else:
-        _quiet(*process.in_node(cluster), *command)
+        _succeeds(*process.in_node(cluster), *command)
 
 
-def _quiet(*command: str) -> bool:
+def _succeeds(*command: str) -> bool:
     """True when the command succeeded."""
     return subprocess.run(command, capture_output=True).returncode == 0
 

@@ -63,18 +63,18 @@ class Registry:
         if self._request("HEAD", f"/v2/{repository}/blobs/{_digest(blob)}")[0] == 200:
             return
         headers = self._expect(202, "POST", f"/v2/{repository}/blobs/uploads/")
-        place = urlsplit(headers["location"])
-        target = f"{place.path}?{place.query}{'&' if place.query else ''}digest={_digest(blob)}"
+        location = urlsplit(headers["location"])
+        target = f"{location.path}?{location.query}{'&' if location.query else ''}digest={_digest(blob)}"
         self._expect(201, "PUT", target, blob, {"Content-Type": "application/octet-stream"})
 
     def _expect(
         self, status: int, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        got, answer, text = self._request(method, path, body, headers)
-        if got != status:
+        found, response_headers, text = self._request(method, path, body, headers)
+        if found != status:
             where = f"registry 127.0.0.1:{self._port}: {method} {path}"
-            raise ClusterError(f"{where} gave {got}, not {status}: {text[:300]!r}")
-        return answer
+            raise ClusterError(f"{where} gave {found}, not {status}: {text[:300]!r}")
+        return response_headers
 
     def _request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -82,8 +82,8 @@ class Registry:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
             connection.request(method, path, body=body or None, headers=dict(headers or {}))
-            answer = connection.getresponse()
-            return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
+            response = connection.getresponse()
+            return response.status, {key.lower(): value for key, value in response.getheaders()}, response.read()
         finally:
             connection.close()
 

@@ -19,7 +19,7 @@ class Patch:
     file: str
     old: str
     new: str
-    why: str
+    reason: str
 
 
 def apply(patches: tuple[Patch, ...], sources: dict[str, Path], module: Path, work: Path) -> Path:
@@ -43,7 +43,7 @@ def _change(patch: Patch, copy: Path) -> None:
     path = copy / patch.file
     text = path.read_text() if path.exists() else ""
     if text.count(patch.old) != 1:
-        raise ClusterError(f"{patch.module} has no single {patch.old!r} in {patch.file} any more ({patch.why})")
+        raise ClusterError(f"{patch.module} has no single {patch.old!r} in {patch.file} any more ({patch.reason})")
     path.write_text(text.replace(patch.old, patch.new))
 
 

@@ -29,13 +29,13 @@ def make(cluster: Cluster) -> None:
     cluster.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = cluster.pki / "ca.crt"
     if not authority.exists():
-        _authority(cluster)
+        _make_authority(cluster)
     for identity in _identities(cluster):
-        _certificate(cluster, identity)
+        _make_certificate(cluster, identity)
         if identity.kubeconfig:
-            _kubeconfig(cluster, identity.name)
-    _service_account_key(cluster)
-    _publish_admin(cluster)
+            _write_kubeconfig(cluster, identity.name)
+    _make_service_account_key(cluster)
+    _write_admin_kubeconfig(cluster)
 
 
 def kubeconfig(cluster: Cluster, name: str) -> Path:
@@ -73,7 +73,7 @@ def _identities(cluster: Cluster) -> list[_Identity]:
     ]
 
 
-def _authority(cluster: Cluster) -> None:
+def _make_authority(cluster: Cluster) -> None:
     """A certificate authority that strict verifiers accept, too (RFC 5280, as Python 3.13 checks it)."""
     settings = cluster.pki / "ca.cnf"
     settings.write_text(
@@ -86,7 +86,7 @@ def _authority(cluster: Cluster) -> None:
     (cluster.pki / "ca.crt.part").rename(cluster.pki / "ca.crt")
 
 
-def _certificate(cluster: Cluster, identity: _Identity) -> None:
+def _make_certificate(cluster: Cluster, identity: _Identity) -> None:
     certificate = cluster.pki / f"{identity.name}.crt"
     if certificate.exists():
         return
@@ -105,14 +105,14 @@ def _certificate(cluster: Cluster, identity: _Identity) -> None:
     (cluster.pki / f"{identity.name}.crt.part").rename(certificate)
 
 
-def _service_account_key(cluster: Cluster) -> None:
+def _make_service_account_key(cluster: Cluster) -> None:
     if not (cluster.pki / "sa.pub").exists():
         _openssl(cluster.pki, "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "sa.key")
         _openssl(cluster.pki, "ec", "-in", "sa.key", "-pubout", "-out", "sa.pub.part")
         (cluster.pki / "sa.pub.part").rename(cluster.pki / "sa.pub")
 
 
-def _kubeconfig(cluster: Cluster, name: str) -> None:
+def _write_kubeconfig(cluster: Cluster, name: str) -> None:
     path = kubeconfig(cluster, name)
     if path.exists():
         return
@@ -136,7 +136,7 @@ current-context: {cluster.label}
 """)
 
 
-def _publish_admin(cluster: Cluster) -> None:
+def _write_admin_kubeconfig(cluster: Cluster) -> None:
     if not cluster.kubeconfig.exists():
         cluster.kubeconfig.touch(mode=0o600)
         cluster.kubeconfig.write_bytes(kubeconfig(cluster, "admin").read_bytes())

@@ -14,9 +14,9 @@ from cluster import build
 from cluster.errors import PrerequisiteError
 from cluster.layout import image_listing
 
-_FRESH_GIB = 30  # programs, images and build caches of a first start
+_FIRST_START_GIB = 30  # programs, images and build caches of a first start
 _IMAGES_GIB = 20  # images alone, where buildah keeps them and in the registry
-_LATER_GIB = 5
+_RESTART_GIB = 5
 _STORAGE = Path("/var/lib/containers")
 _HEADERS = "/usr/include/seccomp.h"
 
@@ -58,7 +58,9 @@ def check(home: Path) -> None:
 
 def missing_packages() -> list[str]:
     """Debian packages to install, in order, each once."""
-    return list(dict.fromkeys(package for thing, package in PACKAGES.items() if not _present(thing)))
+    return list(
+        dict.fromkeys(package for path_or_program, package in PACKAGES.items() if not _present(path_or_program))
+    )
 
 
 def install(packages: list[str]) -> None:
@@ -81,23 +83,25 @@ def load_modules() -> None:
         subprocess.run(["modprobe", "-q", module], capture_output=True)
 
 
-def _present(thing: str) -> bool:
-    return Path(thing).exists() if thing.startswith("/") else shutil.which(thing) is not None
+def _present(path_or_program: str) -> bool:
+    return (
+        Path(path_or_program).exists() if path_or_program.startswith("/") else shutil.which(path_or_program) is not None
+    )
 
 
 def _check_disk(home: Path) -> None:
-    programs = all(build.built(home, name) for name in build.NEEDED)
-    wanted = _LATER_GIB if image_listing(home).is_file() else _IMAGES_GIB
-    _check_room(home, wanted if programs else _FRESH_GIB, "or set SWERL_HOME to a folder on a larger disk")
+    programs = all(build.built(home, name) for name in build.DEFAULT_TARGETS)
+    wanted = _RESTART_GIB if image_listing(home).is_file() else _IMAGES_GIB
+    _check_free_space(home, wanted if programs else _FIRST_START_GIB, "or set SWERL_HOME to a folder on a larger disk")
     if _disk(_STORAGE) != _disk(home):
-        _check_room(_STORAGE, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there")
+        _check_free_space(_STORAGE, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there")
 
 
-def _check_room(folder: Path, wanted: int, advice: str) -> None:
-    place = _existing(folder)
-    free = shutil.disk_usage(place).free / 2**30
+def _check_free_space(folder: Path, wanted: int, advice: str) -> None:
+    existing = _existing(folder)
+    free = shutil.disk_usage(existing).free / 2**30
     if free < wanted:
-        raise PrerequisiteError(f"{free:.0f} GiB free on the disk of {place}, {wanted} needed: make room, {advice}")
+        raise PrerequisiteError(f"{free:.0f} GiB free on the disk of {existing}, {wanted} needed: make room, {advice}")
 
 
 def _disk(folder: Path) -> int:
@@ -105,7 +109,7 @@ def _disk(folder: Path) -> int:
 
 
 def _existing(folder: Path) -> Path:
-    return next(place for place in (folder, *folder.parents) if place.exists())
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
 def _apt(*arguments: str) -> None:

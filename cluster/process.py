@@ -34,23 +34,23 @@ class Daemon:
 
     def digest(self) -> str:
         """Changes when the daemon must be restarted to take effect."""
-        seen = hashlib.sha256(repr((self.argv, sorted(self.env.items()))).encode())
+        digest = hashlib.sha256(repr((self.argv, sorted(self.env.items()))).encode())
         for path in self.inputs:
-            seen.update(path.read_bytes())
-        return seen.hexdigest()
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningDaemon:
     pid: int
     started: str  # start time in clock ticks since boot, as in /proc/<pid>/stat
     digest: str
 
 
-def running(cluster: Cluster, name: str) -> Running | None:
+def running(cluster: Cluster, name: str) -> RunningDaemon | None:
     """The living process of that daemon."""
     try:
-        record = Running(**json.loads(_record(cluster, name).read_text()))
+        record = RunningDaemon(**json.loads(_record(cluster, name).read_text()))
     except (OSError, ValueError, TypeError):
         return None
     return record if _start_time(record.pid) == record.started else None
@@ -134,7 +134,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _wait_gone(process: Running, seconds: float) -> bool:
+def _wait_gone(process: RunningDaemon, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if _start_time(process.pid) != process.started:

@@ -21,9 +21,9 @@ def step(title: str) -> Iterator[None]:
     print(f"{time.monotonic() - start:6.1f} s", flush=True)
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, flush=True)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     print(f"cluster: {text}", file=sys.stderr, flush=True)

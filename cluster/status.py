@@ -41,7 +41,7 @@ class Status:
         return self.node_ready and all(self.addons.values()) and all(each.pid for each in self.components)
 
 
-def of(cluster: Cluster) -> Status:
+def snapshot(cluster: Cluster) -> Status:
     """A snapshot; an apiserver that does not answer counts as a node that is not Ready."""
     return Status(
         cluster.name,
@@ -51,12 +51,12 @@ def of(cluster: Cluster) -> Status:
         f"127.0.0.1:{cluster.registry_port}",
         layout.REGISTRY_NAME,
         [_component(cluster, name) for name in components.ALL],
-        _holds(lambda: lifecycle.node_ready(cluster)),
-        {name: _holds(partial(lifecycle.available, cluster, where, name)) for where, name in addons.applied(cluster)},
+        _is_true(lambda: lifecycle.node_ready(cluster)),
+        {name: _is_true(partial(lifecycle.available, cluster, where, name)) for where, name in addons.applied(cluster)},
     )
 
 
-def text(status: Status) -> str:
+def format_text(status: Status) -> str:
     """The snapshot for people."""
     health = "healthy" if status.healthy else f"NOT healthy: run `{layout.make_command('cluster', status.name)}`"
     lines = [
@@ -65,7 +65,9 @@ def text(status: Status) -> str:
     ]
     for each in status.components:
         if each.pid:
-            lines.append(f"  {each.name:<20}{each.pid:>8}{_span(each.seconds):>10}{each.resident_mib:>8.0f} MiB")
+            lines.append(
+                f"  {each.name:<20}{each.pid:>8}{_format_duration(each.seconds):>10}{each.resident_mib:>8.0f} MiB"
+            )
         else:
             lines.append(f"  {each.name:<20}{'stopped':>8}")
     lines.append(f"  {'node ' + layout.NODE_NAME:<20}{'Ready' if status.node_ready else 'not Ready':>8}")
@@ -79,7 +81,7 @@ def text(status: Status) -> str:
     )
 
 
-def as_json(status: Status) -> str:
+def format_json(status: Status) -> str:
     return json.dumps({**asdict(status), "healthy": status.healthy}, indent=2)
 
 
@@ -91,14 +93,14 @@ def _component(cluster: Cluster, name: str) -> Component:
     return Component(name, record.pid, time.clock_gettime(time.CLOCK_BOOTTIME) - int(record.started) / _TICKS, resident)
 
 
-def _holds(condition: Callable[[], bool]) -> bool:
+def _is_true(condition: Callable[[], bool]) -> bool:
     try:
         return condition()
     except (Unreachable, OSError):
         return False
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"

@@ -16,9 +16,9 @@ from typing import Any
 from cluster.api import Api, Unreachable
 from cluster.watch import Changed, Json, Listed, Watch
 
-CLASS = "swerl"
+STORAGE_CLASS = "swerl"
 PROVISIONER = "swerl.dev/folder"
-_MARK = "pv.kubernetes.io/provisioned-by"
+_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _CLAIMS, _VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
 
 
@@ -27,25 +27,25 @@ def storage_class() -> dict[str, Any]:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "metadata": {"name": STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "Immediate",
     }
 
 
-def waiting(claim: Json) -> Json | None:
+def unbound(claim: Json) -> Json | None:
     """`claim` itself when it needs a volume from here."""
     spec, meta = claim["spec"], claim["metadata"]
-    ours = spec.get("storageClassName") == CLASS and spec.get("volumeMode", "Filesystem") == "Filesystem"
+    ours = spec.get("storageClassName") == STORAGE_CLASS and spec.get("volumeMode", "Filesystem") == "Filesystem"
     return claim if ours and not spec.get("volumeName") and not meta.get("deletionTimestamp") else None
 
 
 def released(volume: Json) -> Json | None:
     """`volume` itself when it came from here and its claim is gone."""
-    ours = volume["metadata"].get("annotations", {}).get(_MARK) == PROVISIONER
-    spent = volume.get("status", {}).get("phase") in ("Released", "Failed")
-    return volume if ours and spent and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete" else None
+    ours = volume["metadata"].get("annotations", {}).get(_PROVISIONED_BY) == PROVISIONER
+    unused = volume.get("status", {}).get("phase") in ("Released", "Failed")
+    return volume if ours and unused and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete" else None
 
 
 def volume_for(claim: Json, folder: Path) -> dict[str, Any]:
@@ -54,12 +54,12 @@ def volume_for(claim: Json, folder: Path) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": f"pvc-{meta['uid']}", "annotations": {_MARK: PROVISIONER}},
+        "metadata": {"name": f"pvc-{meta['uid']}", "annotations": {_PROVISIONED_BY: PROVISIONER}},
         "spec": {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
             "accessModes": spec["accessModes"],
             "persistentVolumeReclaimPolicy": "Delete",
-            "storageClassName": CLASS,
+            "storageClassName": STORAGE_CLASS,
             "claimRef": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -83,18 +83,18 @@ class Provisioner:
             event = self.events.get()
             for value in event.objects.values() if isinstance(event, Listed) else [event.value]:
                 if value is not None:
-                    self._take(event.kind, value)
+                    self._handle(event.kind, value)
 
-    def _take(self, kind: str, value: Json) -> None:
+    def _handle(self, kind: str, value: Json) -> None:
         for _ in range(5):
             try:
-                self._provide(value) if kind == "claims" else self._remove(value)
+                self._provision(value) if kind == "claims" else self._remove(value)
                 return
             except (Unreachable, OSError) as error:
                 print(f"{kind} {value['metadata']['name']}: {error}", file=sys.stderr, flush=True)
                 time.sleep(1)
 
-    def _provide(self, claim: Json) -> None:
+    def _provision(self, claim: Json) -> None:
         volume = volume_for(claim, self._folder)
         path = Path(volume["spec"]["hostPath"]["path"])
         path.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     api = Api(options.server, Path(options.pki), "storage")
     provisioner = Provisioner(api, Path(options.folder))
-    Watch(api, "claims", _CLAIMS, waiting, provisioner.events).start()
+    Watch(api, "claims", _CLAIMS, unbound, provisioner.events).start()
     Watch(api, "volumes", _VOLUMES, released, provisioner.events).start()
     provisioner.run()
 

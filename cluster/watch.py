@@ -36,9 +36,11 @@ class Changed:
 class Watch(threading.Thread):
     """Puts Listed and Changed events on `events`; after any failure it lists again, so nothing is missed."""
 
-    def __init__(self, api: Api, kind: str, path: str, take: Callable[[Json], Any], events: "queue.Queue[Any]") -> None:
+    def __init__(
+        self, api: Api, kind: str, path: str, parse: Callable[[Json], Any], events: "queue.Queue[Any]"
+    ) -> None:
         super().__init__(daemon=True, name=f"watch-{kind}")
-        self._api, self._kind, self._path, self._take, self._events = api, kind, path, take, events
+        self._api, self._kind, self._path, self._parse, self._events = api, kind, path, parse, events
 
     def run(self) -> None:
         while True:
@@ -50,7 +52,7 @@ class Watch(threading.Thread):
 
     def _list_and_watch(self) -> None:
         page = self._api.get(self._path, timeout=30)
-        taken = {_key(item): self._take(item) for item in page["items"]}
+        taken = {_key(item): self._parse(item) for item in page["items"]}
         self._events.put(Listed(self._kind, {key: value for key, value in taken.items() if value is not None}))
         version = page["metadata"]["resourceVersion"]
         while version:
@@ -72,7 +74,7 @@ class Watch(threading.Thread):
             version = item["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
                 gone = event["type"] == "DELETED"
-                self._events.put(Changed(self._kind, _key(item), None if gone else self._take(item)))
+                self._events.put(Changed(self._kind, _key(item), None if gone else self._parse(item)))
         return version
 
 

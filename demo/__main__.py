@@ -12,7 +12,7 @@ from cluster import preflight
 from cluster.errors import ClusterError
 from cluster.layout import cluster_name, make_command, swerl_home
 from demo.cluster import Cluster
-from demo.environment import enter
+from demo.environment import enter_environment
 
 
 def main(arguments: list[str]) -> int:
@@ -20,29 +20,29 @@ def main(arguments: list[str]) -> int:
         stop = make_command("cluster-down", cluster_name())
         if arguments != ["down"] and os.environ.get("SWERL_CLUSTER") != "existing":
             preflight.check(swerl_home())
-        enter("demo", arguments)
+        enter_environment("demo", arguments)
     except ClusterError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return stopped("run the same command to resume")
+        return report_interrupt("run the same command to resume")
     from demo.run import demo
     from demo.setup import remove_job
     from demo.steps import StepFailed
 
     try:
         if arguments == ["down"]:
-            remove_job(Cluster.chosen())
+            remove_job(Cluster.from_environment())
             return 0
         return 0 if demo()["phase"] == "Complete" else 1
     except (StepFailed, TimeoutError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return stopped(f"if the cluster was started, it still runs ({stop} stops it)")
+        return report_interrupt(f"if the cluster was started, it still runs ({stop} stops it)")
 
 
-def stopped(hint: str) -> int:
+def report_interrupt(hint: str) -> int:
     """Exit status after Ctrl-C."""
     print(f"demo: stopped; {hint}", file=sys.stderr)
     return 130

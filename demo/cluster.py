@@ -24,7 +24,7 @@ class Cluster:
     local: bool  # made by `make cluster` on this machine
 
     @classmethod
-    def chosen(cls) -> Cluster:
+    def from_environment(cls) -> Cluster:
         """The user's cluster when SWERL_CLUSTER=existing, else the local one (whether it runs or not) of
         SWERL_CLUSTER_NAME."""
         if os.environ.get("SWERL_CLUSTER") == "existing":
@@ -53,15 +53,15 @@ class Cluster:
             "apply", "--server-side", "--force-conflicts", "--field-manager=swerl-demo", "-f", "-", stdin=documents
         )
 
-    def get(self, *what: str) -> dict[str, Any]:
+    def get(self, *arguments: str) -> dict[str, Any]:
         """One object (or list) as a dict; empty when it does not exist."""
-        output = self.kubectl("get", *what, "--ignore-not-found", "-o", "json")
+        output = self.kubectl("get", *arguments, "--ignore-not-found", "-o", "json")
         return dict(json.loads(output)) if output.strip() else {}
 
-    def wait_gone(self, timeout: float, *what: str) -> None:
+    def wait_gone(self, timeout: float, *arguments: str) -> None:
         """Wait until `kubectl get` of `what` returns nothing; StepFailed after `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        while self.kubectl("get", *what, "--ignore-not-found", "-o", "name").strip():
+        while self.kubectl("get", *arguments, "--ignore-not-found", "-o", "name").strip():
             if time.monotonic() > deadline:
-                raise StepFailed(f"`kubectl get {' '.join(what)}` still returns objects after {timeout:.0f} s")
+                raise StepFailed(f"`kubectl get {' '.join(arguments)}` still returns objects after {timeout:.0f} s")
             time.sleep(1)

@@ -19,10 +19,10 @@ from cluster.layout import swerl_home
 from cluster.preflight import install
 from demo.cluster import ROOT
 
-STAMP = ".requirements"
+DIGEST_FILE = ".requirements"
 
 
-def enter(module: str, arguments: Sequence[str]) -> None:
+def enter_environment(module: str, arguments: Sequence[str]) -> None:
     """Re-execute as `python -m module` with these arguments in the light environment, which is created if it is
     missing; returns if this process already runs in it. Raises SystemExit as `ensure` does."""
     home = swerl_home()
@@ -41,9 +41,9 @@ def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) ->
     if sys.version_info < (3, 11):  # noqa: UP036
         raise SystemExit(f"Python {sys.version.split()[0]} is too old: swe-rl needs Python 3.11 or newer as `python3`")
     python = venv / "bin" / "python"
-    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    stamp = venv / STAMP
-    if python.exists() and stamp.is_file() and stamp.read_text() == wanted:
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    digest_file = venv / DIGEST_FILE
+    if python.exists() and digest_file.is_file() and digest_file.read_text() == digest:
         return python
     started = time.monotonic()
     print(f"  Python environment in {venv} ...", flush=True)
@@ -51,9 +51,9 @@ def ensure(venv: Path, requirements: Path, interpreter: str = sys.executable) ->
         _make(interpreter, venv)
     if not (venv / "bin" / "uv").exists():
         _run([str(python), "-m", "pip", "install", "-q", "uv"])
-    order = [str(venv / "bin" / "uv"), "pip", "install", "-q", "--no-deps", "--python", str(python)]
-    _run([*order, "-r", str(requirements)])
-    stamp.write_text(wanted)
+    install_command = [str(venv / "bin" / "uv"), "pip", "install", "-q", "--no-deps", "--python", str(python)]
+    _run([*install_command, "-r", str(requirements)])
+    digest_file.write_text(digest)
     print(f"  Python environment ready in {time.monotonic() - started:.0f} s", flush=True)
     return python
 

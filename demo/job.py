@@ -16,7 +16,7 @@ from demo.cluster import ROOT
 NAMESPACE = "swerl-demo"
 SYSTEM_NAMESPACE = "swerl-system"
 JOB = "demo"
-CLAIM = "demo-output"
+VOLUME_CLAIM = "demo-output"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Images:
     references: dict[str, str]
 
     @classmethod
-    def built(cls) -> Images:
+    def load(cls) -> Images:
         return cls(json.loads(image_listing(swerl_home()).read_text()))
 
     def __getitem__(self, name: str) -> str:
@@ -47,9 +47,9 @@ def job_manifest(
     job["metadata"] |= {"name": name, "namespace": namespace}
     spec = job["spec"]
     spec["trainer"]["image"] = images["trainer"]
-    for part in ("model", "tasks", "evaluation"):
-        if part in spec:
-            spec[part]["source"]["image"]["reference"] = images["demo-data"]
+    for section in ("model", "tasks", "evaluation"):
+        if section in spec:
+            spec[section]["source"]["image"]["reference"] = images["demo-data"]
     if seed is not None:
         spec["algorithm"]["seed"] = seed
         spec["tasks"]["seed"] = seed
@@ -60,14 +60,14 @@ def job_manifest(
     return job
 
 
-def needed_manifests(namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+def dependency_manifests(namespace: str = NAMESPACE) -> list[dict[str, Any]]:
     """The other objects that the job needs: its prompts and its volume."""
-    needed = [document for kind, document in documents().items() if kind != "SweRLJob"]
-    for document in needed:
+    manifests = [document for kind, document in documents().items() if kind != "SweRLJob"]
+    for document in manifests:
         document["metadata"]["namespace"] = namespace
     if storage_class := os.environ.get("SWERL_STORAGE_CLASS"):
-        next(d for d in needed if d["kind"] == "PersistentVolumeClaim")["spec"]["storageClassName"] = storage_class
-    return needed
+        next(d for d in manifests if d["kind"] == "PersistentVolumeClaim")["spec"]["storageClassName"] = storage_class
+    return manifests
 
 
 def namespace_manifest(namespace: str = NAMESPACE) -> dict[str, Any]:
@@ -76,4 +76,4 @@ def namespace_manifest(namespace: str = NAMESPACE) -> dict[str, Any]:
 
 def volume_folder(namespace: str = NAMESPACE) -> Path:
     """The folder of the job's volume on this machine, in the local cluster."""
-    return state_folder(swerl_home(), cluster_name()) / "volumes" / namespace / CLAIM
+    return state_folder(swerl_home(), cluster_name()) / "volumes" / namespace / VOLUME_CLAIM

@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 
-def metrics_of(output: Path, kind: str = "step") -> list[dict[str, Any]]:
+def read_metrics(output: Path, kind: str = "step") -> list[dict[str, Any]]:
     """The rows of metrics.jsonl in order: those of training steps, or of another `kind`."""
     path = output / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []

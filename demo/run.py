@@ -13,19 +13,19 @@ from typing import Any
 
 from cluster.layout import cluster_name, make_command, swerl_home
 from demo.cluster import Cluster
-from demo.job import CLAIM, JOB, NAMESPACE, Images, job_manifest, volume_folder
-from demo.report import draw_curve, metrics_of, print_trajectory, solved_trajectory, write_summary
+from demo.job import JOB, NAMESPACE, VOLUME_CLAIM, Images, job_manifest, volume_folder
+from demo.report import draw_curve, print_trajectory, read_metrics, solved_trajectory, write_summary
 from demo.setup import prepare
 from demo.steps import StepFailed, Steps
 from demo.view import RESPONSE_TIMEOUT, JobView
 
 TIME_LIMIT = 3600.0
-READER = "demo-reader"  # Pod that the output is copied from on another cluster
+READER_POD = "demo-reader"  # Pod that the output is copied from on another cluster
 
 
 def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     """Set up, train, report; returns the summary. Raises StepFailed when a step cannot be done."""
-    cluster, steps = Cluster.chosen(), Steps()
+    cluster, steps = Cluster.from_environment(), Steps()
     folder = folder or Path(os.environ.get("SWERL_DEMO_FOLDER") or swerl_home() / "demo")
     started = time.monotonic()
     images = prepare(cluster, steps)
@@ -33,7 +33,7 @@ def demo(seed: int | None = None, folder: Path | None = None) -> dict[str, Any]:
     steps.seconds |= {f"job_{name.lower()}": seconds for name, seconds in view.phases.items()}
     steps.seconds["total"] = round(time.monotonic() - started, 1)
     output = fetch_output(cluster, images, folder)
-    summary = write_summary(folder, status, steps.seconds, metrics_of(output))
+    summary = write_summary(folder, status, steps.seconds, read_metrics(output))
     print_result(summary, folder, output)
     return summary
 
@@ -73,10 +73,10 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": READER, "namespace": NAMESPACE},
+        "metadata": {"name": READER_POD, "namespace": NAMESPACE},
         "spec": {
             "restartPolicy": "Never",
-            "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": VOLUME_CLAIM}}],
             "containers": [
                 {
                     "name": "reader",
@@ -89,17 +89,26 @@ def fetch_output(cluster: Cluster, images: Images, folder: Path) -> Path:
     }
     try:
         cluster.apply(pod)
-        _read(cluster, target)
+        _copy_from_pod(cluster, target)
     finally:
-        cluster.kubectl("delete", "pod", READER, "--namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+        cluster.kubectl("delete", "pod", READER_POD, "--namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
     return target
 
 
-def _read(cluster: Cluster, target: Path) -> None:
-    cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{READER}", "--timeout=180s")
-    into = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "exec", "--namespace", NAMESPACE, READER, "--"]
+def _copy_from_pod(cluster: Cluster, target: Path) -> None:
+    cluster.kubectl("wait", "--namespace", NAMESPACE, "--for=condition=Ready", f"pod/{READER_POD}", "--timeout=180s")
+    exec_command = [
+        "kubectl",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "exec",
+        "--namespace",
+        NAMESPACE,
+        READER_POD,
+        "--",
+    ]
     tar = ["tar", "-c", "-C", f"/output/{JOB}", "--exclude=checkpoints", "."]
-    done = subprocess.run([*into, *tar], capture_output=True)
+    done = subprocess.run([*exec_command, *tar], capture_output=True)
     if done.returncode:
         raise StepFailed(f"could not read the output volume: {done.stderr.decode(errors='replace')[-500:]}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
@@ -127,7 +136,7 @@ def print_result(summary: dict[str, Any], folder: Path, output: Path) -> None:
     print(f"summary                   {folder / 'summary.json'}")
     print(f"episodes                  {output / 'artifacts'}  (traj.json, patch.diff, meta.json each)")
     print("── more ──")
-    print(f"export KUBECONFIG={Cluster.chosen().kubeconfig}")
+    print(f"export KUBECONFIG={Cluster.from_environment().kubeconfig}")
     print(f"kubectl get swerl {JOB} -n {NAMESPACE} -o yaml")
     print(f"kubectl get swesandboxes -n {NAMESPACE}")
     print(f"kubectl describe swerl {JOB} -n {NAMESPACE}")

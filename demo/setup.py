@@ -6,7 +6,7 @@ import os
 import sys
 
 from demo.cluster import ROOT, Cluster
-from demo.job import NAMESPACE, SYSTEM_NAMESPACE, Images, namespace_manifest, needed_manifests
+from demo.job import NAMESPACE, SYSTEM_NAMESPACE, Images, dependency_manifests, namespace_manifest
 from demo.steps import StepFailed, Steps, run
 
 RELEASE = "swe-rl"
@@ -22,12 +22,12 @@ def prepare(cluster: Cluster, steps: Steps) -> Images:
         cluster.start()
     with steps.step("images", "container images: build those that changed, push them to the registry"):
         run([sys.executable, "-m", "images"], show=True)
-    images = Images.built()
+    images = Images.load()
     with steps.step("operator", f"helm upgrade --install {RELEASE} charts/ --namespace {SYSTEM_NAMESPACE}"):
         install_operator(cluster, images)
     with steps.step("namespace", f"namespace {NAMESPACE}: prompts, output volume"):
         remove_job(cluster)
-        cluster.apply(namespace_manifest(), *needed_manifests())
+        cluster.apply(namespace_manifest(), *dependency_manifests())
     return images
 
 
@@ -38,8 +38,10 @@ def install_operator(cluster: Cluster, images: Images) -> None:
     repository, _, tag = images["operator"].rpartition(":")
     values = [f"image.repository={repository}", f"image.tag={tag}"]
     options = [word for value in values for word in ("--set-string", value)]
-    where = ["--namespace", SYSTEM_NAMESPACE, "--create-namespace"]
-    cluster.helm("upgrade", "--install", RELEASE, str(ROOT / "charts"), *where, *options, "--wait", "--timeout", "3m")
+    namespace_options = ["--namespace", SYSTEM_NAMESPACE, "--create-namespace"]
+    cluster.helm(
+        "upgrade", "--install", RELEASE, str(ROOT / "charts"), *namespace_options, *options, "--wait", "--timeout", "3m"
+    )
 
 
 def remove_job(cluster: Cluster) -> None:

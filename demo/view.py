@@ -20,7 +20,7 @@ from rich.text import Text
 from demo.steps import StepFailed
 
 RESPONSE_TIMEOUT = 60.0  # seconds without a response of the API server
-FINAL = {"Complete", "Failed"}
+FINAL_PHASES = {"Complete", "Failed"}
 BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -37,7 +37,7 @@ class JobView:
     rewards: dict[int, float] = field(default_factory=dict)
     rates: dict[int, float] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
-    answered: float = field(default_factory=time.monotonic)  # time of the last response
+    last_response: float = field(default_factory=time.monotonic)  # time of the last response
 
     def follow(self, timeout: float) -> dict[str, Any]:
         """The final status; raises TimeoutError after `timeout`, StepFailed after `response_timeout` without a
@@ -46,33 +46,33 @@ class JobView:
         if live:
             live.start()
         try:
-            while self.status.get("phase") not in FINAL:
+            while self.status.get("phase") not in FINAL_PHASES:
                 if time.monotonic() - self.started > timeout:
                     raise TimeoutError(f"the job is still {self.status.get('phase')} after {timeout:.0f} s")
                 before = self.headline()
-                self.observe(self.reading())
+                self.observe(self.read_or_last())
                 if live:
                     live.update(self.panel(), refresh=True)
                 elif self.headline() != before:
                     self.console.print(
                         f"  {self.elapsed()}  {self.headline()}{self.details()}", highlight=False, soft_wrap=True
                     )
-                if self.status.get("phase") not in FINAL:
+                if self.status.get("phase") not in FINAL_PHASES:
                     time.sleep(self.interval)
         finally:
             if live:
                 live.stop()
         return self.status
 
-    def reading(self) -> dict[str, Any]:
+    def read_or_last(self) -> dict[str, Any]:
         """The job as it is now, or the last reading if the API server does not respond."""
         try:
             job = self.read()
         except StepFailed:
-            if time.monotonic() - self.answered > self.response_timeout:
+            if time.monotonic() - self.last_response > self.response_timeout:
                 raise
             return {"status": self.status}
-        self.answered = time.monotonic()
+        self.last_response = time.monotonic()
         return job
 
     def observe(self, job: dict[str, Any]) -> None:
@@ -150,5 +150,5 @@ def sparkline(values: list[float]) -> str:
     return "".join(BARS[min(len(BARS) - 1, int(max(0.0, value) * len(BARS)))] for value in values)
 
 
-def _number(value: float | None, how: str) -> str:
-    return "-" if value is None else format(value, how)
+def _number(value: float | None, format_spec: str) -> str:
+    return "-" if value is None else format(value, format_spec)

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from cluster import layout
 from cluster.errors import ClusterError
-from demo.environment import enter
+from demo.environment import enter_environment
 from images.catalogue import BASES, ROOT, Image, content_key, project_images
 from images.engine import BuildError, Engine
 
 NEWEST_TAG = "latest"
-BUNDLED = "tasks"
+TASK_IMAGES = "tasks"
 BASE_KEYS = BASES | {"debian": "debian"}  # every machine builds its own Debian image: its name is its key
 
 
@@ -47,9 +47,9 @@ class Builder:
         parent = image.parent or "debian"
         tag = self.keys[image.name] = content_key(image, self.keys[parent])
         done = "present"
-        if not self.engine.has(image.name, tag):
+        if not self.engine.in_registry(image.name, tag):
             done = "pushed"
-            if not self.engine.stored(image.name, tag):
+            if not self.engine.is_stored(image.name, tag):
                 done = "built and pushed"
                 self.engine.build(image, tag, self.local(parent))
         self.engine.publish(image.name, tag, NEWEST_TAG, *image.tags)
@@ -66,7 +66,7 @@ class Builder:
         parent = image.parent or "debian"
         self.keys.setdefault(parent, self.key(parent))
         tag = self.keys[name] = content_key(image, self.keys[parent])
-        if not self.engine.stored(name, tag):
+        if not self.engine.is_stored(name, tag):
             self.engine.build(image, tag, self.local(parent))
         return f"localhost/{name}:{tag}"
 
@@ -78,7 +78,7 @@ class Builder:
         return self.keys[name]
 
 
-def wanted(names: Iterable[str]) -> list[Image]:
+def select_images(names: Iterable[str]) -> list[Image]:
     """Project images whose last name part is in `names` (when empty, all but those on request), with their parents,
     parents first."""
     chosen = {
@@ -96,9 +96,9 @@ def build(builder: Builder, names: set[str]) -> None:
     """Build and push the named images (all when empty) and note their references."""
     from images.bundled import demo_data, task_folders, task_image  # reads YAML: in the light environment only
 
-    for image in wanted(names - {BUNDLED} | ({"sandbox-base"} if BUNDLED in names else set())):
+    for image in select_images(names - {TASK_IMAGES} | ({"sandbox-base"} if TASK_IMAGES in names else set())):
         builder.ensure(image)
-    if not names or BUNDLED in names:
+    if not names or TASK_IMAGES in names:
         with tempfile.TemporaryDirectory(prefix="swerl-tasks-") as folder:
             tasks = [task_image(task, Path(folder) / "repositories") for task in task_folders()]
             present = [builder.ensure(image, quiet=True) for image in tasks].count("present")
@@ -110,7 +110,7 @@ def build(builder: Builder, names: set[str]) -> None:
     listing.write_text(json.dumps(known | builder.references, indent=1, sort_keys=True) + "\n")
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
+def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m images", description=__doc__)
     parser.add_argument(
         "names", nargs="*", help="operator, trainer, trainer-gpu, sandbox-base, tasks; default: all but trainer-gpu"
@@ -121,22 +121,26 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cluster-registry", help="as image references name it inside the cluster")
     parser.add_argument("--home", type=Path, default=layout.swerl_home() / "images")
     options = parser.parse_args(arguments)
-    inside = layout.REGISTRY_NAME if options.registry.startswith("127.0.0.1:") else options.registry
-    options.cluster_registry = options.cluster_registry or os.environ.get("SWERL_CLUSTER_REGISTRY") or inside
+    cluster_registry = layout.REGISTRY_NAME if options.registry.startswith("127.0.0.1:") else options.registry
+    options.cluster_registry = options.cluster_registry or os.environ.get("SWERL_CLUSTER_REGISTRY") or cluster_registry
     return options
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
-    words, command = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
+    all_arguments = sys.argv[1:] if arguments is None else arguments
+    image_arguments, command = (
+        (all_arguments[: all_arguments.index("--")], all_arguments[all_arguments.index("--") + 1 :])
+        if "--" in all_arguments
+        else (all_arguments, [])
+    )
     try:
-        options = parse(words)
+        options = parse_options(image_arguments)
         if not shutil.which(options.engine):
             raise BuildError(
                 f"no {options.engine} on PATH: `make cluster` installs buildah on Debian and Ubuntu; elsewhere install "
                 "one of buildah and docker (SWERL_IMAGE_ENGINE=docker)"
             )
-        enter("images", given)
+        enter_environment("images", all_arguments)
         builder = Builder(Engine(options.engine, options.registry, options.home), options.cluster_registry)
         if command:
             return builder.engine.run_in(builder.local(f"swe-rl/{options.names[-1]}"), ROOT, command)

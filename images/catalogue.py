@@ -20,7 +20,7 @@ IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 @dataclass(frozen=True)
 class Image:
-    """One image: `inputs` maps a place in the build context to the file or folder that is put there; `parent` is an
+    """One image: `inputs` maps a path in the build context to the file or folder that is put there; `parent` is an
     image or one of BASES.
 
     An image with an `identity` is keyed by it instead of its inputs; `prepare` makes the inputs, only before a build.
@@ -30,7 +30,7 @@ class Image:
     dockerfile: Path
     parent: str | None = None
     inputs: Mapping[str, Path] = field(default_factory=dict)
-    fetches: bool = False  # its Dockerfile downloads packages
+    needs_network: bool = False  # its Dockerfile downloads packages
     on_request: bool = False  # built only when it, or an image on it, is named
     identity: str | None = None
     tags: tuple[str, ...] = ()  # in the registry, besides the content key and `latest`
@@ -46,13 +46,13 @@ def project_images() -> list[Image]:
     here = ROOT / "images"
     code = _project("crds", "agent", "trainer")
     return [
-        Image("swe-rl/sandbox-base", here / "sandbox-base/Dockerfile", "debian", fetches=True),
+        Image("swe-rl/sandbox-base", here / "sandbox-base/Dockerfile", "debian", needs_network=True),
         Image(
             "swe-rl/operator",
             here / "operator/Dockerfile",
             "debian",
             _project("requirements/operator.txt", "crds", "operator"),
-            fetches=True,
+            needs_network=True,
         ),
         Image(
             "swe-rl/trainer-deps",
@@ -64,7 +64,7 @@ def project_images() -> list[Image]:
                 "images/trainer/sglang-kernel-cpu",
                 "images/trainer/drop_unmapped_cuda.py",
             ),
-            fetches=True,
+            needs_network=True,
         ),
         Image("swe-rl/trainer", here / "trainer/Dockerfile", "swe-rl/trainer-deps", code),
         Image(
@@ -72,34 +72,34 @@ def project_images() -> list[Image]:
             here / "trainer/Dockerfile.gpu",
             "cuda",
             _project("requirements/trainer-gpu.txt", "requirements/trainer-te.in"),
-            fetches=True,
+            needs_network=True,
             on_request=True,
         ),
         Image("swe-rl/trainer-gpu", here / "trainer/Dockerfile", "swe-rl/trainer-gpu-deps", code, on_request=True),
     ]
 
 
-def files_of(path: Path) -> Iterator[Path]:
+def list_files(path: Path) -> Iterator[Path]:
     """Files below `path` (or itself) that belong into an image, in a stable order."""
     if path.is_file() or path.is_symlink():
         yield path
         return
     for entry in sorted(path.iterdir()):
         if entry.name not in IGNORED and not entry.name.endswith((".pyc", ".egg-info")):
-            yield from files_of(entry)
+            yield from list_files(entry)
 
 
 def content_key(image: Image, parent_key: str) -> str:
-    """First 12 hex digits of SHA-256 over the Dockerfile, every input (place, mode, bytes) and the parent's key."""
+    """First 12 hex digits of SHA-256 over the Dockerfile, every input (path, mode, bytes) and the parent's key."""
     digest = hashlib.sha256(parent_key.encode())
     digest.update(image.dockerfile.read_bytes())
     if image.identity is not None:
         digest.update(image.identity.encode())
         return digest.hexdigest()[:12]
-    for place, source in sorted(image.inputs.items()):
-        for path in files_of(source):
-            inner = "" if path == source else str(path.relative_to(source))
+    for context_path, source in sorted(image.inputs.items()):
+        for path in list_files(source):
+            relative_path = "" if path == source else str(path.relative_to(source))
             executable = path.stat().st_mode & 0o111
-            digest.update(f"\0{place}/{inner}\0{bool(executable)}\0".encode())
+            digest.update(f"\0{context_path}/{relative_path}\0{bool(executable)}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

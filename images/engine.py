@@ -16,7 +16,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from images.catalogue import BASES, DEBIAN, Image, files_of
+from images.catalogue import BASES, DEBIAN, Image, list_files
 
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 # What a tag can name: docker with containerd's image store pushes an index, which also holds the build's provenance.
@@ -45,11 +45,11 @@ def run(command: list[str], env: dict[str, str] | None = None, log: Path | None 
     return done.stdout
 
 
-def context_of(image: Image, directory: Path) -> None:
+def write_context(image: Image, directory: Path) -> None:
     """Lay the image's inputs out below `directory`, the build context."""
-    for place, source in image.inputs.items():
-        for path in files_of(source):
-            target = directory / place if path == source else directory / place / path.relative_to(source)
+    for context_path, source in image.inputs.items():
+        for path in list_files(source):
+            target = directory / context_path if path == source else directory / context_path / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target, follow_symlinks=False)
 
@@ -74,7 +74,7 @@ class Engine:
             "STORAGE_DRIVER": os.environ.get("STORAGE_DRIVER", "overlay"),
         }
 
-    def has(self, name: str, tag: str) -> bool:
+    def in_registry(self, name: str, tag: str) -> bool:
         """Whether the registry already holds this tag; only a local one is asked, others get the push and decide."""
         return self.local and self._manifest(name, tag) is not None
 
@@ -86,8 +86,8 @@ class Engine:
             request.method, request.data = "PUT", put[1]
             request.add_header("Content-Type", put[0])
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return str(answer.headers["Content-Type"]), bytes(answer.read())
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return str(response.headers["Content-Type"]), bytes(response.read())
         except urllib.error.HTTPError:
             return None
         except OSError as error:
@@ -99,7 +99,7 @@ class Engine:
         """Reference of the base image `name`; docker fetches it, buildah makes Debian's from packages once and has no
         other."""
         reference = BASES[name]
-        if self.tool == "buildah" and not self._stored(reference):
+        if self.tool == "buildah" and not self._is_stored(reference):
             if reference != DEBIAN:
                 raise BuildError(f"{reference} is fetched by docker only: build with SWERL_IMAGE_ENGINE=docker")
             self._bootstrap_debian()
@@ -111,20 +111,20 @@ class Engine:
             context = Path(folder)
             if image.prepare:
                 image.prepare()
-            context_of(image, context)
+            write_context(image, context)
             command = [self.tool, "build", *self._options(image), "--build-arg", f"BASE={parent}"]
             command += ["-t", f"localhost/{image.name}:{tag}", "-f", str(image.dockerfile), str(context)]
             run(command, self.environment, self.home / "logs" / f"{image.name.replace('/', '-')}.log")
 
-    def publish(self, name: str, tag: str, *others: str) -> None:
+    def publish(self, name: str, tag: str, *extra_tags: str) -> None:
         """Push localhost/<name>:<tag> to the registry unless it is there, and give it the `others` as further tags."""
-        if not self.has(name, tag):
+        if not self.in_registry(name, tag):
             self._push(name, tag, tag)
-        for other in others:
+        for extra_tag in extra_tags:
             if not self.local:
-                self._push(name, tag, other)
-            elif (manifest := self._manifest(name, tag)) is None or self._manifest(name, other, manifest) is None:
-                raise BuildError(f"the registry at {self.registry} does not take the tag {other} of {name}:{tag}")
+                self._push(name, tag, extra_tag)
+            elif (manifest := self._manifest(name, tag)) is None or self._manifest(name, extra_tag, manifest) is None:
+                raise BuildError(f"the registry at {self.registry} does not take the tag {extra_tag} of {name}:{tag}")
 
     def _push(self, name: str, tag: str, as_tag: str) -> None:
         local, remote = f"localhost/{name}:{tag}", f"{self.registry}/{name}:{as_tag}"
@@ -145,21 +145,30 @@ class Engine:
         mount = ["-v", f"{checkout}:/checkout", "-v", f"{cache}:/cache"]
         if self.tool == "docker":
             return subprocess.run(["docker", "run", "--rm", *mount, "-w", "/checkout", reference, *command]).returncode
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # buildah's own 1,024 is too few for Ray beside pytest
-        options = ["--pull=never", "--ulimit", f"nofile={most}:{most}"]
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # buildah's own 1,024 is too few for Ray beside pytest
+        options = ["--pull=never", "--ulimit", f"nofile={limit}:{limit}"]
         container = run(["buildah", "from", *options, reference], self.environment).strip().splitlines()[-1]
         try:
             # Its own name must be one that /etc/hosts knows: gloo looks it up for every process group.
-            order = ["buildah", "run", *mount, "--hostname", "localhost", "--workingdir", "/checkout", container]
-            return subprocess.run([*order, "--", *command], env=self.environment).returncode
+            command_prefix = [
+                "buildah",
+                "run",
+                *mount,
+                "--hostname",
+                "localhost",
+                "--workingdir",
+                "/checkout",
+                container,
+            ]
+            return subprocess.run([*command_prefix, "--", *command], env=self.environment).returncode
         finally:
             run(["buildah", "rm", container], self.environment)
 
-    def stored(self, name: str, tag: str) -> bool:
+    def is_stored(self, name: str, tag: str) -> bool:
         """Whether the engine's own storage holds localhost/<name>:<tag>."""
-        return self._stored(f"localhost/{name}:{tag}")
+        return self._is_stored(f"localhost/{name}:{tag}")
 
-    def _stored(self, reference: str) -> bool:
+    def _is_stored(self, reference: str) -> bool:
         command = ["docker", "image", "inspect"] if self.tool == "docker" else ["buildah", "inspect", "--type", "image"]
         done = subprocess.run([*command, reference], env=self.environment, capture_output=True)
         return done.returncode == 0
@@ -168,7 +177,7 @@ class Engine:
         if self.tool == "docker":
             return []
         options = ["--layers", "--pull=never"]
-        if image.fetches and CA_BUNDLE.is_file():
+        if image.needs_network and CA_BUNDLE.is_file():
             inside = "/run/ca-bundle.crt"
             options += ["-v", f"{CA_BUNDLE}:{inside}:ro"]
             options += ["--build-arg", f"PIP_CERT={inside}", "--build-arg", f"SSL_CERT_FILE={inside}"]

@@ -1,1 +1,1 @@
-"""The demo's tiny base model: generated pre-training episodes, tokenizer, plain-torch Qwen3, training and gates."""
+"""The demo's tiny base model: generated episodes, tokenizer, plain-torch Qwen3, pre-training and validation."""

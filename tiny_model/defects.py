@@ -2,7 +2,7 @@
 
 Guarantee: the defective fragment occurs once in the function, and replacing it (once) by the good one repairs it.
 
-Every maker below gives a host, in which SITE marks the place, with the good and the bad fragment.
+Every generator below gives a template in which SITE marks the defect, with the good and the bad fragment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SITE = "@@"  # marks the place of the defect while a module is being built
 FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 
-def _last(scope: Scope) -> str:
+def _return_statement(scope: Scope) -> str:
     return f"    return {scope.value()}"
 
 
@@ -41,10 +41,10 @@ def _limit(scope: Scope) -> tuple[str, str, str]:
         host = rng.choice(
             (
                 f"    return {SITE}",
-                f"    if {SITE}:\n        return {scope.value()}\n{_last(scope)}",
-                f"    if {SITE}:\n        {scope.name()} = {scope.value()}\n{_last(scope)}",
-                f"    if {SITE} and {scope.name()}:\n        return {scope.value()}\n{_last(scope)}",
-                f"    while {SITE}:\n        {scope.name()} += {scope.atom()}\n{_last(scope)}",
+                f"    if {SITE}:\n        return {scope.value()}\n{_return_statement(scope)}",
+                f"    if {SITE}:\n        {scope.name()} = {scope.value()}\n{_return_statement(scope)}",
+                f"    if {SITE} and {scope.name()}:\n        return {scope.value()}\n{_return_statement(scope)}",
+                f"    while {SITE}:\n        {scope.name()} += {scope.atom()}\n{_return_statement(scope)}",
                 f"    return {scope.value()} if {SITE} else {scope.value()}",
             )
         )
@@ -65,7 +65,7 @@ def _extreme(scope: Scope) -> tuple[str, str, str]:
     host = rng.choice(
         (
             f"    return {SITE}{rest}",
-            f"    {scope.name()} = {SITE}{rest}\n{_last(scope)}",
+            f"    {scope.name()} = {SITE}{rest}\n{_return_statement(scope)}",
             f"    return {scope.name()} * {SITE}{rest}",
             f"    return {scope.name()} - {SITE}{rest}",
         )
@@ -91,8 +91,8 @@ def _condition(scope: Scope) -> tuple[str, str, str]:
     host = rng.choice(
         (
             f"    return {whole}",
-            f"    if {whole}:\n        return {scope.value()}\n{_last(scope)}",
-            f"    if {whole}:\n        {scope.name()} = {scope.value()}\n{_last(scope)}",
+            f"    if {whole}:\n        return {scope.value()}\n{_return_statement(scope)}",
+            f"    if {whole}:\n        {scope.name()} = {scope.value()}\n{_return_statement(scope)}",
             f"    return [{element} for {element} in {scope.name()} if {whole}]",
         )
     )
@@ -107,12 +107,12 @@ def _arithmetic_host(scope: Scope) -> str:
         (
             f"    return {SITE}",
             f"    return {SITE}",
-            f"    {scope.name()} = {SITE}\n{_last(scope)}",
+            f"    {scope.name()} = {SITE}\n{_return_statement(scope)}",
             f"    return round({SITE}, {rng.choice((1, 2))})",
             f"    return {scope.name()} * ({SITE})",
             f"    return max(0, {SITE})",
             f"    return [{SITE} for {element} in {scope.name()}]",
-            f"    if {scope.test()}:\n        return {SITE}\n    return {scope.name()}",
+            f"    if {scope.condition()}:\n        return {SITE}\n    return {scope.name()}",
         )
     )
 
@@ -141,7 +141,7 @@ def _quantifier(scope: Scope) -> tuple[str, str, str]:
     host = rng.choice(
         (
             f"    return {call}",
-            f"    if {call}:\n        return {scope.value()}\n{_last(scope)}",
+            f"    if {call}:\n        return {scope.value()}\n{_return_statement(scope)}",
             f"    return not {call}",
         )
     )
@@ -197,9 +197,9 @@ def _negation(scope: Scope) -> tuple[str, str, str]:
     subject = scope.name() if rng.random() < 0.6 else scope.attribute()
     host = rng.choice(
         (
-            f"    {SITE}:\n        return {scope.value()}\n{_last(scope)}",
-            f"    {SITE}:\n        {scope.name()} = {scope.value()}\n{_last(scope)}",
-            f'    {SITE}:\n        raise ValueError("{rng.choice(WORDS)}")\n{_last(scope)}',
+            f"    {SITE}:\n        return {scope.value()}\n{_return_statement(scope)}",
+            f"    {SITE}:\n        {scope.name()} = {scope.value()}\n{_return_statement(scope)}",
+            f'    {SITE}:\n        raise ValueError("{rng.choice(WORDS)}")\n{_return_statement(scope)}',
         )
     )
     good, bad = rng.sample((f"if {subject}", f"if not {subject}"), 2)
@@ -215,7 +215,7 @@ def _edge(scope: Scope) -> tuple[str, str, str]:
     host = rng.choice(
         (
             f"    return {call}",
-            f"    if {call}:\n        return {scope.value()}\n{_last(scope)}",
+            f"    if {call}:\n        return {scope.value()}\n{_return_statement(scope)}",
             f"    return [{element} for {element} in {scope.name()} if {call}]",
         )
     )
@@ -223,7 +223,7 @@ def _edge(scope: Scope) -> tuple[str, str, str]:
     return host, f"{subject}.{good}({argument}", f"{subject}.{bad}({argument}"
 
 
-MAKERS: dict[str, Callable[[Scope], tuple[str, str, str]]] = {
+GENERATORS: dict[str, Callable[[Scope], tuple[str, str, str]]] = {
     "limit": _limit, "extreme": _extreme, "condition": _condition, "sign": _sign, "fraction": _fraction,
     "quantifier": _quantifier, "order": _order, "offset": _offset, "negation": _negation, "edge": _edge,
 }  # fmt: skip
@@ -234,7 +234,7 @@ def _function(rng: random.Random, kind: str, name: str) -> tuple[str, str, str]:
     parameters = list(dict.fromkeys(variable(rng) for _ in range(rng.choice((1, 2, 2, 3, 3, 4)))))
     scope = Scope(rng, list(parameters), kind)
     fillers = [filler(scope) for _ in range(rng.choice((0, 0, 1, 1, 1, 2, 2)))]
-    host, good, bad = MAKERS[kind](scope)
+    host, good, bad = GENERATORS[kind](scope)
     lines = [f"def {name}({', '.join(parameters)}):", *fillers, host]
     return "\n".join(lines), good, bad
 

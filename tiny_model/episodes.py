@@ -46,7 +46,7 @@ class Segment:
     sampled: bool  # written by the agent, so trained on
 
 
-def issue(defect: Defect, rng: random.Random) -> str:
+def problem_statement(defect: Defect, rng: random.Random) -> str:
     """A problem statement that names the function and the module and describes the symptom of the kind."""
     place = rng.choice(PHRASES["places"]).format(function=defect.function, path=defect.path)
     example = ""
@@ -88,15 +88,15 @@ def _difference(bad: str, good: str, tokens: list[str]) -> tuple[str, str, str, 
     raise ValueError(f"no single token of {tokens} turns {bad!r} into {good!r}")
 
 
-def block(command: str) -> str:
+def code_block(command: str) -> str:
     return f"```bash\n{command}\n```"
 
 
-def look(function: str, path: str) -> str:
+def view_command(function: str, path: str) -> str:
     return f"sed -n '/def {function}/,/^$/p' {path}"
 
 
-def edit(old: str, new: str, path: str) -> str:
+def edit_command(old: str, new: str, path: str) -> str:
     return f"sed -i 's|{old}|{new}|' {path}"
 
 
@@ -117,15 +117,15 @@ def demonstration(defect: Defect, rng: random.Random, noise: Noise) -> list[Segm
     """An episode of three turns (two when it submits unchanged code)."""
     shown = defect.source + ("\n\n" if rng.random() < 0.7 else "\n")
     segments = [
-        Segment(prompt(issue(defect, rng)), False),
-        Segment(block(look(defect.function, defect.path)) + "<|im_end|>", True),
+        Segment(prompt(problem_statement(defect, rng)), False),
+        Segment(code_block(view_command(defect.function, defect.path)) + "<|im_end|>", True),
         Segment(observation(0, shown), False),
     ]
     if rng.random() >= noise.unchanged:
         new = defect.good if rng.random() < noise.right else wrong_fragment(defect, rng)
-        segments.append(Segment(block(edit(defect.bad, new, defect.path)) + "<|im_end|>", True))
+        segments.append(Segment(code_block(edit_command(defect.bad, new, defect.path)) + "<|im_end|>", True))
         segments.append(Segment(observation(0, ""), False))
-    segments.append(Segment(block(SUBMIT) + "<|im_end|>", True))
+    segments.append(Segment(code_block(SUBMIT) + "<|im_end|>", True))
     return segments
 
 

@@ -46,7 +46,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
 
-class Cache:
+class KeyValueCache:
     """Keys and values of every layer for a batch of rows, written at explicit positions."""
 
     def __init__(self, shape: Shape, rows: int, length: int) -> None:
@@ -55,10 +55,10 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Place:
+class CachePosition:
     """Where new tokens of a cached batch stand: rows [b], positions [b, n], mask [b, 1, n, span]."""
 
-    cache: Cache
+    cache: KeyValueCache
     rows: Tensor
     positions: Tensor
     span: int
@@ -77,29 +77,29 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(shape.head_dim, shape.epsilon)
         self.k_norm = RMSNorm(shape.head_dim, shape.epsilon)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, place: Place | None) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, cached: CachePosition | None) -> Tensor:
         batch, length, _ = x.shape
         s = self.shape
         q = rotate(self.q_norm(self.q_proj(x).view(batch, length, s.heads, s.head_dim)).transpose(1, 2), cos, sin)
         k = rotate(self.k_norm(self.k_proj(x).view(batch, length, s.kv_heads, s.head_dim)).transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(batch, length, s.kv_heads, s.head_dim).transpose(1, 2)
-        if place is not None:
-            k, v = _store(place, layer, k, v)
+        if cached is not None:
+            k, v = _store(cached, layer, k, v)
         group = s.heads // s.kv_heads
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        mask = None if place is None else place.mask
-        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=place is None)
+        mask = None if cached is None else cached.mask
+        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=cached is None)
         mixed: Tensor = self.o_proj(out.transpose(1, 2).reshape(batch, length, -1))
         return mixed
 
 
-def _store(place: Place, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    keys, values = place.cache.layers[layer]
-    keys[place.rows[:, None], :, place.positions] = k.transpose(1, 2)
-    values[place.rows[:, None], :, place.positions] = v.transpose(1, 2)
-    if len(place.rows) == keys.shape[0]:
-        return keys[:, :, : place.span], values[:, :, : place.span]
-    return keys[place.rows, :, : place.span], values[place.rows, :, : place.span]
+def _store(cached: CachePosition, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    keys, values = cached.cache.layers[layer]
+    keys[cached.rows[:, None], :, cached.positions] = k.transpose(1, 2)
+    values[cached.rows[:, None], :, cached.positions] = v.transpose(1, 2)
+    if len(cached.rows) == keys.shape[0]:
+        return keys[:, :, : cached.span], values[:, :, : cached.span]
+    return keys[cached.rows, :, : cached.span], values[cached.rows, :, : cached.span]
 
 
 class MLP(nn.Module):
@@ -122,13 +122,13 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(shape.hidden, shape.epsilon)
         self.post_attention_layernorm = RMSNorm(shape.hidden, shape.epsilon)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, place: Place | None) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, layer, place)
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, cached: CachePosition | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, layer, cached)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
 
-class Body(nn.Module):
+class Decoder(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(shape.vocab_size, shape.hidden)
@@ -145,7 +145,7 @@ class TinyQwen3(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.model = Body(shape)
+        self.model = Decoder(shape)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 residual = name.endswith(("o_proj.weight", "down_proj.weight"))
@@ -155,15 +155,15 @@ class TinyQwen3(nn.Module):
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
-    def hidden(self, ids: Tensor, place: Place | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, cached: CachePosition | None = None) -> Tensor:
         """Final states [batch, length, hidden] of ids [batch, length]."""
         x: Tensor = self.model.embed_tokens(ids)
-        if place is None:
+        if cached is None:
             cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
         else:
-            cos, sin = self.cos[place.positions][:, None], self.sin[place.positions][:, None]
+            cos, sin = self.cos[cached.positions][:, None], self.sin[cached.positions][:, None]
         for index, layer in enumerate(self.model.layers):
-            x = layer(x, cos, sin, index, place)
+            x = layer(x, cos, sin, index, cached)
         states: Tensor = self.model.norm(x)
         return states
 

@@ -72,7 +72,7 @@ class Scope:
     def value(self) -> str:
         return self.atom() if self.rng.random() < 0.6 else self.arithmetic()
 
-    def test(self) -> str:
+    def condition(self) -> str:
         """A condition; a bare name only where the kind is not negation."""
         if self.kind == "negation" or self.rng.random() < 0.6:
             return self.comparison()
@@ -89,7 +89,7 @@ def function_name(rng: random.Random) -> str:
     return f"{word}_{rng.choice(WORDS)}" if rng.random() < 0.6 else word
 
 
-def _early(scope: Scope) -> str:
+def _early_return_value(scope: Scope) -> str:
     return scope.rng.choice((scope.number(), "0", "False", "True", "[]", scope.atom()))
 
 
@@ -105,13 +105,13 @@ def filler(scope: Scope) -> str:
         lambda: f"    {fresh} = {scope.name()}.strip()",
         lambda: f"    {fresh} = {scope.name()}.split()",
         lambda: f"    {fresh} = sum({element}.{variable(rng)} for {element} in {scope.name()})",
-        lambda: f"    if {scope.test()}:\n        return {scope.value()}",
+        lambda: f"    if {scope.condition()}:\n        return {scope.value()}",
         lambda: f"    if {scope.comparison()}:\n        return {rng.choice(('0', 'False', 'True', '[]'))}",
-        lambda: f"    if {scope.test()}:\n        {scope.name()} = {scope.value()}",
+        lambda: f"    if {scope.condition()}:\n        {scope.name()} = {scope.value()}",
     ]
     if kind != "negation":
         choices += [
-            lambda: f"    if not {scope.name()}:\n        return {_early(scope)}",
+            lambda: f"    if not {scope.name()}:\n        return {_early_return_value(scope)}",
             lambda: f'    if not {scope.name()}:\n        raise ValueError("{rng.choice(WORDS)}")',
         ]
     if kind != "extreme":

@@ -24,7 +24,7 @@ _KINDS = {
     "namespaces": ("/api/v1/namespaces", objects.namespace),
     "policies": ("/apis/networking.k8s.io/v1/networkpolicies", objects.policy),
 }
-_GATE_PATIENCE = 2.0  # seconds that a Pod's first packet may wait for the rules that admit it
+_GATE_TIMEOUT = 2.0  # seconds that a Pod's first packet may wait for the rules that admit it
 
 
 @dataclass
@@ -53,12 +53,12 @@ class Enforcer:
             batch = [self.events.get()]
             while not self.events.empty():
                 batch.append(self.events.get())
-            changes = [self._take(event) for event in batch]
+            changes = [self._handle(event) for event in batch]
             if any(changes) and self._observed.complete:
                 self._enforce()
-            self._answer()
+            self._complete_requests()
 
-    def _take(self, event: Listed | Changed | Request) -> bool:
+    def _handle(self, event: Listed | Changed | Request) -> bool:
         """True when the observed objects changed."""
         if isinstance(event, Request):
             self._waiting.append(event)
@@ -87,21 +87,21 @@ class Enforcer:
         if done.returncode and change is not None:
             done = _nft(rules.table(self._scope))
         self._applied = rules if done.returncode == 0 else None
-        spent = round(1e3 * (time.monotonic() - start), 1)
+        milliseconds = round(1e3 * (time.monotonic() - start), 1)
         print(
             json.dumps(
                 {
                     "pods": len(rules.known),
                     "isolated": len(rules.egress),
                     "whole": change is None,
-                    "ms": spent,
+                    "ms": milliseconds,
                     "error": done.stderr[:400],
                 }
             ),
             flush=True,
         )
 
-    def _answer(self) -> None:
+    def _complete_requests(self) -> None:
         for request in list(self._waiting):
             known = self._applied is not None and request.address in self._applied.known
             if request.verb == "del" or known or time.monotonic() > request.deadline:
@@ -128,16 +128,16 @@ class Gate(threading.Thread):
         with connection:
             connection.settimeout(5)
             try:
-                said = json.loads(connection.makefile("rb").readline())
+                message = json.loads(connection.makefile("rb").readline())
                 request = Request(
-                    said["verb"],
-                    said["address"],
-                    (said["namespace"], said["name"]),
-                    said["uid"],
-                    time.monotonic() + _GATE_PATIENCE,
+                    message["verb"],
+                    message["address"],
+                    (message["namespace"], message["name"]),
+                    message["uid"],
+                    time.monotonic() + _GATE_TIMEOUT,
                 )
                 self._events.put(request)
-                request.done.wait(_GATE_PATIENCE)
+                request.done.wait(_GATE_TIMEOUT)
                 connection.sendall(json.dumps({"enforced": request.done.is_set()}).encode() + b"\n")
             except (OSError, ValueError, KeyError) as error:
                 print(f"gate: {error}", file=sys.stderr, flush=True)
@@ -154,8 +154,8 @@ def main() -> None:
     options = parser.parse_args()
     enforcer = Enforcer(Scope(options.pod_cidr, options.host_ip, options.uplink))
     api = Api(options.server, Path(options.pki), "netpol")
-    for kind, (path, take) in _KINDS.items():
-        Watch(api, kind, path, take, enforcer.events).start()
+    for kind, (path, parse) in _KINDS.items():
+        Watch(api, kind, path, parse, enforcer.events).start()
     Gate(Path(options.socket), enforcer.events).start()
     enforcer.run()
 

@@ -79,7 +79,7 @@ def selects(selector: Json, labels: Mapping[str, str]) -> bool:
     """metav1.LabelSelector; the empty one selects everything."""
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_holds(expression, labels) for expression in selector.get("matchExpressions") or [])
+    return all(_matches(expression, labels) for expression in selector.get("matchExpressions") or [])
 
 
 def applying(policies: Iterable[Policy], target: Pod, direction: str) -> list[Policy]:
@@ -97,7 +97,7 @@ def _types(spec: Json) -> list[str]:
     return spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
 
 
-def _holds(expression: Json, labels: Mapping[str, str]) -> bool:
+def _matches(expression: Json, labels: Mapping[str, str]) -> bool:
     key, operator, values = expression["key"], expression["operator"], expression.get("values") or []
     if operator == "In":
         return key in labels and labels[key] in values

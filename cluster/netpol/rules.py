@@ -97,13 +97,15 @@ class _Chain:
     def _matches(self, rule: Json) -> Iterator[tuple[str, str]]:
         ports = rule.get("ports") or []
         named = self.direction == "Egress" and any(isinstance(port.get("port"), str) for port in ports)
-        for where, target in self._places(rule.get("to" if self.direction == "Egress" else "from") or [], named):
+        for address, target in self._peer_matches(
+            rule.get("to" if self.direction == "Egress" else "from") or [], named
+        ):
             for port in ports or [None]:
                 text = _port(port, target) if port is not None else ""
                 if text is not None:
-                    yield where, text
+                    yield address, text
 
-    def _places(self, peers: Iterable[Json], named: bool) -> Iterator[tuple[str, Pod | None]]:
+    def _peer_matches(self, peers: Iterable[Json], named: bool) -> Iterator[tuple[str, Pod | None]]:
         """Address match and the Pod whose named ports count (None: none do)."""
         own = None if self.direction == "Egress" else self.pod
         peers = list(peers)

@@ -18,7 +18,7 @@ from swerl_kube import KubeClient
 from cluster.layout import swerl_home
 from demo.cluster import Cluster
 from demo.job import job_manifest
-from demo.report import metrics_of
+from demo.report import read_metrics
 from demo.run import fetch_output, train
 from demo.setup import prepare
 from demo.steps import StepFailed, Steps
@@ -42,7 +42,7 @@ def steps_of_the_demo(cluster: Cluster) -> list[dict[str, float]]:
     status, _ = train(cluster, job)
     if status.get("phase") != "Complete":
         raise StepFailed(f"the job ended as {status.get('phase')}")
-    return metrics_of(fetch_output(cluster, images, FOLDER))
+    return read_metrics(fetch_output(cluster, images, FOLDER))
 
 
 def demo_figures(rows: Sequence[Mapping[str, float]]) -> list[Figure]:
@@ -74,7 +74,7 @@ def gateway_distance() -> float:
 
 
 def main() -> int:
-    cluster = Cluster.chosen()
+    cluster = Cluster.from_environment()
     kubeconfig = str(cluster.kubeconfig)
     waits = demo_figures(steps_of_the_demo(cluster))
     episodes = asyncio.run(crowd(kubeconfig))

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.layout import swerl_home
-from demo.report import metrics_of
+from demo.report import read_metrics
 from images.catalogue import ROOT
 from tests.bench.figures import QUICK, Figure, conclude
 
@@ -72,7 +72,7 @@ def until_the_first_step() -> Figure:
     with new_user("demo") as user:
         begun = time.time()
         whole = user.types("make demo")
-        [first, *_] = metrics_of(user.home / "demo" / "output")
+        [first, *_] = read_metrics(user.home / "demo" / "output")
         print(f"make demo: {whole / MINUTE:.1f} min; {json.loads((user.home / 'demo/summary.json').read_text())}")
     return Figure("bare_first_step_min", (first["time"] - begun) / MINUTE, 35)
 

@@ -263,7 +263,7 @@ async def _served(operator: Operator, work: Coroutine[Any, Any, list[Figure]]) -
 
 
 def main() -> int:
-    cluster, folder = Cluster.chosen(), swerl_home() / "bench-claims"
+    cluster, folder = Cluster.from_environment(), swerl_home() / "bench-claims"
     folder.mkdir(parents=True, exist_ok=True)
     namespace = f"bench-claims-{os.urandom(3).hex()}"
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))

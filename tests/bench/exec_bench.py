@@ -76,4 +76,4 @@ async def _medians(*calls: Call) -> list[float]:
 
 
 if __name__ == "__main__":
-    sys.exit(conclude(asyncio.run(figures(str(Cluster.chosen().kubeconfig)))))
+    sys.exit(conclude(asyncio.run(figures(str(Cluster.from_environment().kubeconfig)))))

@@ -64,7 +64,7 @@ def figures(kubeconfig: str) -> list[Figure]:
 async def measure(kubeconfig: str) -> Measured:
     """All three, in a namespace of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        demo_data(Path(folder), Images.built().references)
+        demo_data(Path(folder), Images.load().references)
         tasks = load_tasks(Path(folder) / "train", "swebench-task-repo")
         namespace = f"bench-grading-{os.urandom(3).hex()}"
         async with KubeClient.from_environment(kubeconfig) as client:
@@ -134,4 +134,4 @@ def _settings(at_once: int, amounts: dict[str, str | int]) -> GradingSpec:
 
 
 if __name__ == "__main__":
-    sys.exit(conclude(figures(str(Cluster.chosen().kubeconfig))))
+    sys.exit(conclude(figures(str(Cluster.from_environment().kubeconfig))))

@@ -148,4 +148,4 @@ if __name__ == "__main__":
     chosen = layout.find(layout.cluster_name(), layout.swerl_home())
     if chosen is None:
         sys.exit("bench-sandbox measures the daemons of the local cluster: start it with `make cluster`")
-    sys.exit(asyncio.run(run(str(Cluster.chosen().kubeconfig), chosen)))
+    sys.exit(asyncio.run(run(str(Cluster.from_environment().kubeconfig), chosen)))

@@ -266,7 +266,7 @@ async def _measure(
 def main() -> int:
     folder = swerl_home() / "bench-scale"
     folder.mkdir(parents=True, exist_ok=True)
-    return conclude(asyncio.run(measure(Cluster.chosen(), folder)), folder / "figures.json")
+    return conclude(asyncio.run(measure(Cluster.from_environment(), folder)), folder / "figures.json")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from demo.cluster import Cluster
-from demo.job import Images, needed_manifests
+from demo.job import Images, dependency_manifests
 from demo.setup import install_operator
 from tests.conftest import one_at_a_time
 from tests.e2e.product_namespace import ProductNamespace
@@ -18,7 +18,7 @@ from tests.e2e.product_namespace import ProductNamespace
 def product(kubeconfig: str) -> tuple[Cluster, Images]:
     """The chart of this checkout, installed or upgraded."""
     cluster = Cluster(Path(kubeconfig), local=True)
-    images = Images.built()
+    images = Images.load()
     with one_at_a_time():
         install_operator(cluster, images)
     return cluster, images
@@ -28,6 +28,6 @@ def product(kubeconfig: str) -> tuple[Cluster, Images]:
 def product_namespace(product: tuple[Cluster, Images], namespace: str) -> Iterator[ProductNamespace]:
     cluster, images = product
     product_namespace = ProductNamespace(cluster, images, namespace)
-    cluster.apply(*needed_manifests(namespace))
+    cluster.apply(*dependency_manifests(namespace))
     yield product_namespace
     cluster.kubectl("delete", "swerljobs,sweevals", "--all", "-n", namespace, "--ignore-not-found")

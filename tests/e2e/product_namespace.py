@@ -11,7 +11,7 @@ from typing import Any
 
 from demo.cluster import Cluster
 from demo.job import Images, job_manifest, volume_folder
-from demo.report import metrics_of
+from demo.report import read_metrics
 
 EVERYTHING = (
     "pods,jobs,configmaps,secrets,services,swesandboxes,rayclusters,leases,serviceaccounts,roles,rolebindings,"
@@ -49,7 +49,7 @@ class ProductNamespace:
 
     def rows(self, kind: str = "step") -> list[dict[str, Any]]:
         """Metrics that the newest job wrote, one row per step or per other event of `kind`."""
-        return metrics_of(self.output / self.jobs[-1], kind)
+        return read_metrics(self.output / self.jobs[-1], kind)
 
     def status(self, name: str, kind: str = "swerljob") -> dict[str, Any]:
         return dict(self.cluster.get(kind, name, "-n", self.namespace).get("status") or {})

@@ -76,7 +76,7 @@ def engine(kube: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]
     config_map(kube, "engine", {"engine.py": program, "answers.json": json.dumps(script)})
     probe = {"httpGet": {"path": "/begun", "port": engine_in_a_pod.PORT}, "periodSeconds": 1}
     container = {
-        "name": "engine", "image": Images.built()["trainer"], "resources": PODS, "readinessProbe": probe,
+        "name": "engine", "image": Images.load()["trainer"], "resources": PODS, "readinessProbe": probe,
         "command": ["python", "/engine/engine.py", "/engine/answers.json"],
         "volumeMounts": [{"name": "engine", "mountPath": "/engine"}],
     }  # fmt: skip
@@ -110,7 +110,7 @@ def evaluation(kube: JobNamespace, request: pytest.FixtureRequest) -> Iterator[B
             "agent": {"stepLimit": 2, "contextTokens": 200_000},
             "sandbox": SANDBOX,
             "grading": GRADING,
-            "image": Images.built()["trainer"],
+            "image": Images.load()["trainer"],
             "resources": PODS,
             "output": {"volume": {"hostPath": {"path": f"/tmp/{kube.namespace}"}}},
         },

@@ -23,38 +23,38 @@ def test_networks_and_ports_of_clusters_never_overlap() -> None:
 
 
 def test_claim_is_kept_per_name_and_void_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "CLAIMS", tmp_path / "claims")
-    monkeypatch.setattr(layout, "_free", lambda cluster: True)
-    first, second = layout.claim("default", tmp_path), layout.claim("second", tmp_path)
+    monkeypatch.setattr(layout, "RUN_FOLDER", tmp_path / "run")
+    monkeypatch.setattr(layout, "_is_free", lambda cluster: True)
+    first, second = layout.reserve("default", tmp_path), layout.reserve("second", tmp_path)
     assert (first.index, second.index) == (0, 1)
-    assert layout.claim("second", tmp_path) == second == layout.find("second", tmp_path)
+    assert layout.reserve("second", tmp_path) == second == layout.find("second", tmp_path)
     owner = second.run / "owner.json"
     owner.write_text(json.dumps({**json.loads(owner.read_text()), "boot": "an earlier one"}))
     assert layout.find("second", tmp_path) is None
     layout.release(first)
-    assert layout.claim("third", tmp_path).index == 0
+    assert layout.reserve("third", tmp_path).index == 0
 
 
 def test_images_go_to_the_registry_of_the_cluster_of_this_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "CLAIMS", tmp_path / "claims")
-    monkeypatch.setattr(layout, "_free", lambda cluster: True)
+    monkeypatch.setattr(layout, "RUN_FOLDER", tmp_path / "run")
+    monkeypatch.setattr(layout, "_is_free", lambda cluster: True)
     monkeypatch.delenv("SWERL_REGISTRY", raising=False)
     monkeypatch.setenv("SWERL_HOME", str(tmp_path / "mine"))
     assert layout.registry() == "127.0.0.1:5000"
-    layout.claim("default", tmp_path / "another's")
-    layout.claim("default", tmp_path / "mine")
+    layout.reserve("default", tmp_path / "another's")
+    layout.reserve("default", tmp_path / "mine")
     assert layout.registry() == "127.0.0.1:5001"
     monkeypatch.setenv("SWERL_REGISTRY", "registry.test/path")
     assert layout.registry() == "registry.test/path"
 
 
 def test_images_go_to_the_cluster_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "CLAIMS", tmp_path / "claims")
-    monkeypatch.setattr(layout, "_free", lambda cluster: True)
+    monkeypatch.setattr(layout, "RUN_FOLDER", tmp_path / "run")
+    monkeypatch.setattr(layout, "_is_free", lambda cluster: True)
     monkeypatch.delenv("SWERL_REGISTRY", raising=False)
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     for name in ("default", "second"):
-        layout.claim(name, tmp_path)
+        layout.reserve(name, tmp_path)
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
     assert layout.registry() == "127.0.0.1:5001"
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "")
@@ -93,14 +93,14 @@ def test_invalid_name_is_refused(name: str) -> None:
 
 
 def test_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "_FRESH_GIB", 10**9)
+    monkeypatch.setattr(preflight, "_FIRST_START_GIB", 10**9)
     with pytest.raises(PrerequisiteError, match=r"GiB free on the disk of .*1000000000 needed") as caught:
         preflight.check(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_separate_disk_of_images_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "_FRESH_GIB", 0)
+    monkeypatch.setattr(preflight, "_FIRST_START_GIB", 0)
     monkeypatch.setattr(preflight, "_IMAGES_GIB", 10**9)
     monkeypatch.setattr(preflight, "_STORAGE", tmp_path / "containers")
     preflight.check(tmp_path)
@@ -120,7 +120,7 @@ def test_images_not_built_yet_need_room_although_all_programs_are_there(
 ) -> None:
     monkeypatch.setattr(build, "built", lambda home, name: True)
     monkeypatch.setattr(preflight, "_IMAGES_GIB", 10**9)
-    monkeypatch.setattr(preflight, "_LATER_GIB", 0)
+    monkeypatch.setattr(preflight, "_RESTART_GIB", 0)
     with pytest.raises(PrerequisiteError, match="1000000000 needed"):
         preflight.check(tmp_path)
     (tmp_path / "images").mkdir()

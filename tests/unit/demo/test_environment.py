@@ -65,7 +65,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     (folder / "venv" / "bin").mkdir(parents=True)
     pins = (ROOT / "requirements" / "dev.txt").read_bytes()
-    (folder / "venv" / environment.STAMP).write_text(hashlib.sha256(pins).hexdigest())
+    (folder / "venv" / environment.DIGEST_FILE).write_text(hashlib.sha256(pins).hexdigest())
     program(folder / "venv" / "bin" / "python", INSIDE)
     monkeypatch.setenv("SWERL_HOME", str(folder))
     return folder
@@ -110,4 +110,4 @@ def test_process_in_the_environment_is_not_replaced(
     monkeypatch.setenv("SWERL_HOME", way.format(tmp_path))
     monkeypatch.setattr(sys, "prefix", str(home / "venv"))
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it was replaced again"))
-    environment.enter("demo", [])
+    environment.enter_environment("demo", [])

@@ -10,7 +10,7 @@ import pytest
 import demo.__main__
 from demo import run
 from demo.cluster import Cluster
-from demo.job import CLAIM, Images, volume_folder
+from demo.job import VOLUME_CLAIM, Images, volume_folder
 from demo.steps import StepFailed
 
 
@@ -79,7 +79,7 @@ def test_fetched_output_is_the_jobs_folder_without_checkpoints(monkeypatch: pyte
 
 @pytest.mark.parametrize(("phase", "code"), [("Complete", 0), ("Failed", 1)])
 def test_only_a_complete_job_is_a_success(monkeypatch: pytest.MonkeyPatch, phase: str, code: int) -> None:
-    monkeypatch.setattr(demo.__main__, "enter", lambda *_: None)
+    monkeypatch.setattr(demo.__main__, "enter_environment", lambda *_: None)
     monkeypatch.setattr(run, "demo", lambda: {"phase": phase})
     assert demo.__main__.main([]) == code
 
@@ -93,7 +93,7 @@ def test_error_of_the_demo_decides_its_exit_status(
     def fail() -> dict[str, Any]:
         raise error
 
-    monkeypatch.setattr(demo.__main__, "enter", lambda *_: None)
+    monkeypatch.setattr(demo.__main__, "enter_environment", lambda *_: None)
     monkeypatch.setattr(run, "demo", fail)
     assert demo.__main__.main([]) == code
     assert capsys.readouterr().err.startswith("demo: ")
@@ -103,14 +103,14 @@ def test_named_cluster_is_used_instead_of_the_default(monkeypatch: pytest.Monkey
     monkeypatch.delenv("SWERL_CLUSTER", raising=False)
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
-    assert Cluster.chosen() == Cluster(tmp_path / "clusters" / "second" / "kubeconfig", local=True)
-    assert volume_folder("ns") == tmp_path / "clusters" / "second" / "volumes" / "ns" / CLAIM
+    assert Cluster.from_environment() == Cluster(tmp_path / "clusters" / "second" / "kubeconfig", local=True)
+    assert volume_folder("ns") == tmp_path / "clusters" / "second" / "volumes" / "ns" / VOLUME_CLAIM
 
 
 def test_name_that_no_cluster_can_have_is_one_clear_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "../second")
-    monkeypatch.setattr(demo.__main__, "enter", lambda *_: pytest.fail("went on"))
+    monkeypatch.setattr(demo.__main__, "enter_environment", lambda *_: pytest.fail("went on"))
     assert demo.__main__.main([]) == 1
     assert capsys.readouterr().err.startswith("demo: cluster name '../second'")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from images.__main__ import wanted
+from images.__main__ import select_images
 from images.catalogue import BASES, project_images
 
 
 def names(*asked: str) -> list[str]:
-    return [image.name.removeprefix("swe-rl/") for image in wanted(asked)]
+    return [image.name.removeprefix("swe-rl/") for image in select_images(asked)]
 
 
 def test_gpu_image_is_built_only_when_it_is_named() -> None:

@@ -17,7 +17,16 @@ from tokenizers import Tokenizer
 
 from tasks.catalogue import FOLDER, SPLITS, function_source, load_catalogue
 from tiny_model.defects import KINDS, random_defect
-from tiny_model.episodes import Noise, demo_prompts, demonstration, edit, encode, observation, prompt, wrong_fragment
+from tiny_model.episodes import (
+    Noise,
+    demo_prompts,
+    demonstration,
+    edit_command,
+    encode,
+    observation,
+    prompt,
+    wrong_fragment,
+)
 from tiny_model.vocabulary import build_tokenizer
 
 MODEL = FOLDER.parent / "tiny_model" / "model"
@@ -112,7 +121,7 @@ def test_demonstrations_are_as_noisy_as_asked(tokenizer: Tokenizer) -> None:
         defect = random_defect(rng)
         segments = demonstration(defect, rng, Noise())
         text = "".join(segment.text for segment in segments)
-        right += edit(defect.bad, defect.good, defect.path) in text
+        right += edit_command(defect.bad, defect.good, defect.path) in text
         unchanged += "sed -i" not in text
         whole, sampled = encode(segments, lambda part: ids(tokenizer, part))
         assert whole == ids(tokenizer, text)

@@ -13,7 +13,7 @@ def scope(cluster: Cluster) -> Scope:
 
 
 def install(cluster: Cluster) -> None:
-    """Puts the closed table in place unless the node has one."""
+    """Install the table that denies all, unless the node has one."""
     prefix = process.in_node(cluster)
     listing = [*prefix, "nft", "list", "chain", "inet", TABLE, "forwarded"]
     if subprocess.run(listing, capture_output=True).returncode == 0:

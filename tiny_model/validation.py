@@ -14,39 +14,39 @@ import torch
 from torch.nn import functional
 
 from tiny_model.defects import random_defect
-from tiny_model.episodes import SUBMIT, block, edit, issue, look, observation, prompt
+from tiny_model.episodes import SUBMIT, code_block, edit_command, observation, problem_statement, prompt, view_command
 from tiny_model.network import TinyQwen3
 from tiny_model.scope import Defect
 
-GATE_SEED = 990_001
+VALIDATION_SEED = 990_001
 Encoder = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True)
-class Piece:
+class ScoredText:
     field: str  # name of the figure this text counts for; '' for text that is given
     text: str
 
 
-def right_episode(defect: Defect, problem_statement: str, shown: str) -> list[Piece]:
-    """The right episode in pieces whose probabilities are the gates."""
-    opening, _, _ = edit(defect.bad, defect.good, defect.path).partition(defect.bad)
+def reference_episode(defect: Defect, problem_statement: str, shown: str) -> list[ScoredText]:
+    """The reference episode in texts whose probabilities are measured."""
+    opening, _, _ = edit_command(defect.bad, defect.good, defect.path).partition(defect.bad)
     new, path = f"|{defect.good}|' ", f"{defect.path}\n```<|im_end|>"
     return [
-        Piece("", prompt(problem_statement)),
-        Piece("look", block(look(defect.function, defect.path)) + "<|im_end|>"),
-        Piece("", observation(0, shown)),
-        Piece("edits", f"```bash\n{opening}"),
-        Piece("old", defect.bad),
-        Piece("new", new),
-        Piece("path", path),
-        Piece("", observation(0, "")),
-        Piece("submit", block(SUBMIT) + "<|im_end|>"),
+        ScoredText("", prompt(problem_statement)),
+        ScoredText("look", code_block(view_command(defect.function, defect.path)) + "<|im_end|>"),
+        ScoredText("", observation(0, shown)),
+        ScoredText("edits", f"```bash\n{opening}"),
+        ScoredText("old", defect.bad),
+        ScoredText("new", new),
+        ScoredText("path", path),
+        ScoredText("", observation(0, "")),
+        ScoredText("submit", code_block(SUBMIT) + "<|im_end|>"),
     ]
 
 
 @torch.no_grad()
-def probabilities(model: TinyQwen3, encoder: Encoder, pieces: list[Piece]) -> dict[str, float]:
+def probabilities(model: TinyQwen3, encoder: Encoder, pieces: list[ScoredText]) -> dict[str, float]:
     """Probability of each field's text given everything before it."""
     ids: list[int] = []
     spans: list[tuple[str, int, int]] = []
@@ -57,8 +57,8 @@ def probabilities(model: TinyQwen3, encoder: Encoder, pieces: list[Piece]) -> di
             spans.append((piece.field, start, len(ids)))
     states = model.hidden(torch.tensor([ids]))[0]
     logs = functional.log_softmax(model.logits(states[:-1]), -1)
-    taken = logs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
-    return {field: float(taken[start - 1 : end - 1].sum().exp()) for field, start, end in spans}
+    token_log_probs = logs.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+    return {field: float(token_log_probs[start - 1 : end - 1].sum().exp()) for field, start, end in spans}
 
 
 def measure(model: TinyQwen3, encoder: Encoder, *, count: int = 60) -> tuple[dict[str, float], dict[str, float]]:
@@ -70,9 +70,11 @@ def measure(model: TinyQwen3, encoder: Encoder, *, count: int = 60) -> tuple[dic
     totals: dict[str, float] = {}
     kinds: dict[str, list[float]] = {}
     for index in range(count):
-        rng = random.Random(GATE_SEED + index)
+        rng = random.Random(VALIDATION_SEED + index)
         defect = random_defect(rng)
-        found = probabilities(model, encoder, right_episode(defect, issue(defect, rng), defect.source + "\n\n"))
+        found = probabilities(
+            model, encoder, reference_episode(defect, problem_statement(defect, rng), defect.source + "\n\n")
+        )
         found["copy"] = found["look"] * found["old"] * found["path"] * found["submit"]
         found["resolved"] = found["copy"] * found["edits"] * found["new"]
         kinds.setdefault(defect.kind, []).append(found["new"])
