@@ -60,11 +60,13 @@ def plan_job(
 ) -> JobPlan | None:
     """The plan of `spec` for a model of `shape`; None when the ranks cannot even be divided into its groups."""
     layout, settings, engine = Layout.of(spec.trainer), training_settings(spec), policy_engine(spec)
-    serves = spec.algorithm.name != "sft" or spec.evaluation is not None
     if not layout.is_whole:
         return None
-    served = engine_memory(shape, engine, machines.gpu_memory) if serves else None
-    ranks = _with_engine(rank_memory(shape, layout, settings), engine, served, machines)
+    served = engine_memory(shape, engine, machines.gpu_memory) if serves(spec) else None
+    phases = rank_memory(shape, layout, settings)
+    if served is None:
+        phases = {phase: memory for phase, memory in phases.items() if phase != "update"}
+    ranks = _with_engine(phases, engine, served, machines)
     beside = served.host * (spec.rollout.engines // layout.pods) if served and spec.colocate else 0
     pods = {p: layout.ranks_per_pod * m.host_bytes + beside + RAY_PROCESSES for p, m in ranks.items()}
     problems = [*job_problems(spec, shape, machines, judge), *_gpu_problems(ranks, machines)]
@@ -92,10 +94,15 @@ def job_problems(
             f"agent.contextTokens {spec.agent.context_tokens} exceeds the model's {shape.context} positions: lower it,"
             " or scale the rotary embedding in config.json"
         )
-    elif spec.algorithm.name != "sft" or spec.evaluation is not None:
+    elif serves(spec):
         yield from engine_problems(shape, policy_engine(spec), machines.gpu_memory)
     if spec.judge is not None and judge is not None:
         yield from engine_problems(judge, judge_engine(spec.judge), machines.gpu_memory)
+
+
+def serves(spec: SweRLJobSpec) -> bool:
+    """Whether the job runs engines: supervised training alone does not."""
+    return spec.algorithm.name != "sft" or spec.evaluation is not None
 
 
 def training_settings(spec: SweRLJobSpec) -> TrainingSettings:
@@ -107,7 +114,7 @@ def training_settings(spec: SweRLJobSpec) -> TrainingSettings:
         tokens=max(trainer.max_tokens_per_gpu, longest),
         recompute=trainer.recompute,
         offload=trainer.offload,
-        colocate=spec.colocate,
+        colocate=spec.colocate and serves(spec),
         reference=algorithm.kl_coef > 0,
         entropy=algorithm.entropy_coef > 0,
     )

@@ -115,6 +115,7 @@ def _changes(spec: SweRLJobSpec) -> dict[str, Any]:
     return changes | {
         "recompute": trainer.recompute,
         "offload": trainer.offload,
+        "rollout.engines": spec.rollout.engines,
         "rollout.gpusPerEngine": spec.rollout.gpus_per_engine,
     }
 

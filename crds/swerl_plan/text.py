@@ -56,7 +56,8 @@ def _traffic(plan: JobPlan) -> Iterator[str]:
     traffic = plan.traffic
     sent = ", ".join(f"{axis} {_bytes(size)}" for axis, size in traffic.sent.items()) or "nothing"
     yield f"traffic  a rank sends at most, per step: {sent}"
-    yield f"         to each engine GPU per update {_bytes(traffic.update)}, a checkpoint {_bytes(traffic.checkpoint)}"
+    update = f"to each engine GPU per update {_bytes(traffic.update)}, " if plan.engine else ""
+    yield f"         {update}a checkpoint {_bytes(traffic.checkpoint)}"
 
 
 def _parts(parts: Mapping[str, int]) -> str:

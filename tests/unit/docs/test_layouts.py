@@ -1,0 +1,27 @@
+"""Every example job fits its layout with room, and the page of layouts has its plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from swerl_plan import known_models, refusal
+from swerl_trainer.plan import read_job
+
+from .layouts import MACHINES, PAGE, examples, page, plan_of
+
+ROOM = 0.9  # of a GPU, and of what a trainer Pod requests
+
+
+def test_page_has_the_plans_of_the_examples() -> None:
+    assert PAGE.read_text() == page(), "run: python -m tests.unit.docs.layouts"
+
+
+@pytest.mark.parametrize("path", examples(), ids=lambda path: path.stem)
+def test_example_fits_with_room(path: Path) -> None:
+    spec = read_job(path)
+    assert refusal(spec, known_models(spec), MACHINES) is None
+    _, plan = plan_of(path)
+    assert plan.warnings == ()
+    assert MACHINES.gpu_memory is not None and plan.gpu_peak <= ROOM * MACHINES.gpu_memory
+    assert plan.host_budget is not None and plan.host_peak <= ROOM * plan.host_budget

@@ -1,0 +1,53 @@
+"""Ranks are grouped as Megatron groups them, and parameters divided as it divides them."""
+
+from __future__ import annotations
+
+from swerl_plan import known_shape
+from swerl_plan.layout import Layout, division_problems, rank_parameters
+
+
+def test_groups_follow_megatrons_order() -> None:
+    layout = Layout(pods=2, gpus=8, tensor=2, pipeline=2, context=2)
+    groups = layout.groups()
+    assert groups["tensor"][:2] == [[0, 1], [2, 3]]
+    assert groups["context"][:2] == [[0, 2], [1, 3]]
+    assert groups["data"][:2] == [[0, 4], [1, 5]]
+    assert groups["pipeline"][:2] == [[0, 8], [1, 9]]
+    assert layout.crosses_pods("pipeline") and not layout.crosses_pods("data")
+    for members in groups.values():
+        assert sorted(rank for group in members for rank in group) == list(range(16))
+
+
+def test_experts_are_divided_over_neighbouring_ranks() -> None:
+    layout = Layout(pods=1, gpus=8, tensor=2, expert=4)
+    assert layout.groups()["expert"] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert (layout.data, layout.expert_shards) == (4, 2)
+
+
+def test_ranks_of_all_stages_hold_the_whole_model() -> None:
+    shape = known_shape("Qwen/Qwen3-8B")
+    assert shape is not None
+    layout = Layout(pods=1, gpus=8, tensor=2, pipeline=4)
+    held = sum(rank_parameters(shape, layout, stage).all * layout.tensor for stage in range(4))
+    replicated = shape.layers * shape.norms + shape.hidden  # on each tensor-parallel rank
+    assert held == shape.parameters + replicated
+
+
+def test_tied_last_stage_has_a_copy_of_the_embedding() -> None:
+    shape = known_shape("Qwen/Qwen3-4B")
+    assert shape is not None
+    two = Layout(pods=1, gpus=2, pipeline=2)
+    held = sum(rank_parameters(shape, two, stage).all for stage in range(2))
+    assert held == shape.parameters + shape.embedding
+
+
+def test_what_has_a_remainder_is_named() -> None:
+    dense, mixture = known_shape("Qwen/Qwen3-8B"), known_shape("Qwen/Qwen3-30B-A3B")
+    assert dense is not None and mixture is not None
+    assert list(division_problems(dense, Layout(pods=1, gpus=8, tensor=4, pipeline=2))) == []
+    text = " ".join(division_problems(dense, Layout(pods=1, gpus=16, tensor=16)))
+    assert "key/value heads 8 cannot be divided over tensorParallel 16" in text
+    assert any("36 cannot" in each for each in division_problems(dense, Layout(pods=1, gpus=8, pipeline=8)))
+    assert any("this model is dense" in each for each in division_problems(dense, Layout(pods=1, gpus=8, expert=2)))
+    assert any("make trainer.replicas" in each for each in division_problems(dense, Layout(pods=1, gpus=4, tensor=8)))
+    assert any("128 experts" in each for each in division_problems(mixture, Layout(pods=1, gpus=6, expert=3)))

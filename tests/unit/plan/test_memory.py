@@ -1,0 +1,72 @@
+"""Memory by phase, against sums done by hand, and how it follows the settings of a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from swerl_plan import known_shape
+from swerl_plan.layout import Layout, rank_parameters
+from swerl_plan.memory import GIB, GPU_RESERVE, TrainingSettings, rank_memory
+
+SHAPE = known_shape("Qwen/Qwen3-32B")
+LAYOUT = Layout(pods=4, gpus=4, tensor=4)  # 4 data-parallel copies
+SETTINGS = TrainingSettings(2, 8192, "full", offload=False, colocate=False, reference=False, entropy=False)
+
+
+def test_what_stays_is_counted_by_hand() -> None:
+    assert SHAPE is not None
+    each = rank_parameters(SHAPE, LAYOUT, 0).all
+    step = rank_memory(SHAPE, LAYOUT, SETTINGS)["step"].gpu
+    assert (step["weights"], step["gradients"]) == (2 * each, 4 * each)
+    assert step["optimizer"] == pytest.approx(12 * each / 4, rel=1e-6)
+    assert step["reserve"] == GPU_RESERVE
+
+
+def test_full_recomputation_keeps_one_row_per_layer_and_one_layer() -> None:
+    assert SHAPE is not None
+    kept = {
+        mode: rank_memory(SHAPE, LAYOUT, replace(SETTINGS, recompute=mode))["step"].gpu["activations"]
+        for mode in ("none", "full")
+    }
+    rows = SHAPE.layers * 2 * 8192 * SHAPE.hidden / 4  # divided by sequence parallelism
+    assert rows < kept["full"] < 2 * rows
+    assert kept["none"] > 5 * kept["full"]
+
+
+def test_offloaded_optimizer_moves_to_the_host() -> None:
+    assert SHAPE is not None
+    here, there = (rank_memory(SHAPE, LAYOUT, replace(SETTINGS, offload=flag))["step"] for flag in (False, True))
+    assert there.gpu["optimizer"] == 0 and there.host["optimizer"] == pytest.approx(1.5 * here.gpu["optimizer"])
+
+
+def test_saved_optimizer_is_gathered_on_every_rank() -> None:
+    assert SHAPE is not None
+    save = rank_memory(SHAPE, LAYOUT, SETTINGS)["save"]
+    each = rank_parameters(SHAPE, LAYOUT, 0).all
+    assert save.host["gathered optimizer"] == pytest.approx(12 * each + 12 * each / 4 + 8 * each, rel=1e-6)
+    assert save.gpu["gather"] == pytest.approx(4 * each + each, rel=1e-6)
+
+
+def test_engines_on_the_same_gpu_come_when_gradients_are_gone() -> None:
+    assert SHAPE is not None
+    memory = rank_memory(SHAPE, LAYOUT, replace(SETTINGS, colocate=True))
+    assert "update" not in memory and memory["switch"].gpu["gradients"] == 0
+    assert memory["step"].gpu["gradients"] > 0
+
+
+def test_first_stage_keeps_micro_batches_for_all_stages() -> None:
+    assert SHAPE is not None
+    one, four = (
+        rank_memory(SHAPE, Layout(pods=4, gpus=4, tensor=4, pipeline=stages), replace(SETTINGS, recompute="none"))
+        for stages in (1, 4)
+    )
+    assert four["step"].gpu["activations"] == pytest.approx(one["step"].gpu["activations"], rel=0.05)
+
+
+def test_without_gpus_all_memory_is_the_hosts() -> None:
+    assert SHAPE is not None
+    memory = rank_memory(SHAPE, Layout(pods=2, gpus=0, tensor=2), replace(SETTINGS, bytes_per_weight=4))
+    assert all(not phase.gpu for phase in memory.values())
+    assert memory["step"].host["optimizer"] == pytest.approx(2 * memory["step"].host["weights"], rel=1e-6)
+    assert memory["step"].host_bytes > 200 * GIB
