@@ -13,7 +13,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ class Cluster:
     name: str
     index: int
     home: Path
+    run_folder: Path = RUN_FOLDER
 
     @property
     def state(self) -> Path:
@@ -45,7 +46,7 @@ class Cluster:
     @property
     def run(self) -> Path:
         """Sockets and containerd's runtime state; gone with the cluster and with a reboot."""
-        return RUN_FOLDER / str(self.index)
+        return self.run_folder / str(self.index)
 
     @property
     def label(self) -> str:
@@ -155,39 +156,49 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def find(name: str, home: Path) -> Cluster | None:
+def find(name: str, home: Path, run_folder: Path = RUN_FOLDER) -> Cluster | None:
     """The cluster that this boot has reserved under `name` and `home`, running or not."""
     state = str(state_folder(home, name))
-    for index, owner in _reservations():
+    for index, owner in _reservations(run_folder):
         if owner.get("state") == state and owner.get("boot") == boot_id():
-            return Cluster(name, index, home)
+            return Cluster(name, index, home, run_folder)
     return None
 
 
-def registry() -> str:
+def registry(run_folder: Path = RUN_FOLDER) -> str:
     """Where images are pushed: `$SWERL_REGISTRY`, else the own registry of the cluster `cluster_name()` (host and
     port)."""
     if given := os.environ.get("SWERL_REGISTRY"):
         return given
     name, home = cluster_name(), swerl_home()
-    cluster = find(name, home) or Cluster(name, 0, home)
+    cluster = find(name, home, run_folder) or Cluster(name, 0, home)
     return f"127.0.0.1:{cluster.registry_port}"
 
 
-def reserve(name: str, home: Path) -> Cluster:
-    """The cluster of that name, with the index it has or else the lowest free one."""
-    RUN_FOLDER.mkdir(parents=True, exist_ok=True)
-    with locked(RUN_FOLDER / "reservations.lock"):
-        known = find(name, home)
+def is_free_on_this_machine(cluster: Cluster) -> bool:
+    """Whether the machine uses neither the networks nor the registry port of that cluster."""
+    if Path(f"/sys/class/net/{cluster.label}").exists() or _listens(cluster.registry_port):
+        return False
+    wanted = [ipaddress.ip_network(cidr) for cidr in (cluster.link_cidr, cluster.pod_cidr, cluster.service_cidr)]
+    return not any(net.overlaps(used) for net in wanted for used in _routed_networks())
+
+
+def reserve(
+    name: str, home: Path, run_folder: Path = RUN_FOLDER, is_free: Callable[[Cluster], bool] = is_free_on_this_machine
+) -> Cluster:
+    """The cluster of that name, with the index it has or else the lowest one that is neither reserved nor in use."""
+    run_folder.mkdir(parents=True, exist_ok=True)
+    with locked(run_folder / "reservations.lock"):
+        known = find(name, home, run_folder)
         if known:
             return known
-        taken = {index for index, owner in _reservations() if owner.get("boot") == boot_id()}
+        taken = {index for index, owner in _reservations(run_folder) if owner.get("boot") == boot_id()}
         for index in range(MAX_CLUSTERS):
-            cluster = Cluster(name, index, home)
-            if index not in taken and _is_free(cluster):
+            cluster = Cluster(name, index, home, run_folder)
+            if index not in taken and is_free(cluster):
                 return _write_reservation(cluster)
     raise ClusterError(
-        f"no free place for another cluster: all {MAX_CLUSTERS} are reserved in {RUN_FOLDER}, or the machine uses the "
+        f"no free place for another cluster: all {MAX_CLUSTERS} are reserved in {run_folder}, or the machine uses the "
         "networks (10.200.N.0/24, 10.(96+N).0.0/16, 10.(244-N).0.0/16) or ports (5000+N)"
     )
 
@@ -205,9 +216,9 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _reservations() -> list[tuple[int, dict[str, str]]]:
+def _reservations(run_folder: Path) -> list[tuple[int, dict[str, str]]]:
     found = []
-    for record in sorted(RUN_FOLDER.glob("*/owner.json")):
+    for record in sorted(run_folder.glob("*/owner.json")):
         try:
             found.append((int(record.parent.name), json.loads(record.read_text())))
         except ValueError:
@@ -222,13 +233,6 @@ def _write_reservation(cluster: Cluster) -> Cluster:
     owner = {"name": cluster.name, "state": str(cluster.state), "boot": boot_id()}
     (cluster.run / "owner.json").write_text(json.dumps(owner))
     return cluster
-
-
-def _is_free(cluster: Cluster) -> bool:
-    if Path(f"/sys/class/net/{cluster.label}").exists() or _listens(cluster.registry_port):
-        return False
-    wanted = [ipaddress.ip_network(cidr) for cidr in (cluster.link_cidr, cluster.pod_cidr, cluster.service_cidr)]
-    return not any(net.overlaps(used) for net in wanted for used in _routed_networks())
 
 
 def _listens(port: int) -> bool:

@@ -8,16 +8,13 @@ import os
 import platform
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import build
 from cluster.errors import PrerequisiteError
 from cluster.layout import image_listing
 
-_FIRST_START_GIB = 30  # programs, images and build caches of a first start
-_IMAGES_GIB = 20  # images alone, where buildah keeps them and in the registry
-_RESTART_GIB = 5
-_STORAGE = Path("/var/lib/containers")
 _HEADERS = "/usr/include/seccomp.h"
 
 # What is looked for -> the Debian package that brings it. Images are built with the last group.
@@ -46,14 +43,27 @@ PACKAGES = {
 }
 
 
-def check(home: Path) -> None:
+@dataclass(frozen=True)
+class DiskNeeds:
+    """Free disk that a start needs, in GiB, on the disk of the home and on that of `image_storage`."""
+
+    first_start: int = 30  # programs, images and build caches
+    images: int = 20  # where buildah keeps them and in the registry
+    later_start: int = 5
+    image_storage: Path = Path("/var/lib/containers")
+
+
+DISK_NEEDS = DiskNeeds()
+
+
+def check(home: Path, needs: DiskNeeds = DISK_NEEDS) -> None:
     """Raises PrerequisiteError for the first thing that is missing."""
     if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
         raise PrerequisiteError(f"{platform.system()} on {platform.machine()}: use Linux on x86_64 or aarch64")
     if os.geteuid() != 0:
         raise PrerequisiteError("not root: a node makes namespaces, mounts and firewall tables; run as root (sudo)")
     build.go_version()
-    _check_disk(home)
+    _check_disk(home, needs)
 
 
 def missing_packages() -> list[str]:
@@ -89,12 +99,14 @@ def _present(path_or_program: str) -> bool:
     )
 
 
-def _check_disk(home: Path) -> None:
+def _check_disk(home: Path, needs: DiskNeeds) -> None:
     programs = all(build.built(home, name) for name in build.DEFAULT_TARGETS)
-    wanted = _RESTART_GIB if image_listing(home).is_file() else _IMAGES_GIB
-    _check_free_space(home, wanted if programs else _FIRST_START_GIB, "or set SWERL_HOME to a folder on a larger disk")
-    if _disk(_STORAGE) != _disk(home):
-        _check_free_space(_STORAGE, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there")
+    wanted = needs.later_start if image_listing(home).is_file() else needs.images
+    _check_free_space(home, wanted if programs else needs.first_start, "or set SWERL_HOME to a folder on a larger disk")
+    if _disk(needs.image_storage) != _disk(home):
+        _check_free_space(
+            needs.image_storage, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there"
+        )
 
 
 def _check_free_space(folder: Path, wanted: int, advice: str) -> None:

@@ -13,7 +13,7 @@ from . import config
 from .errors import Conflict, NotFound
 from .exec import HANDSHAKE_ATTEMPTS, ExecChannel, exec_output, open_exec
 from .paths import resource_path
-from .transport import Json, Transport
+from .transport import ClientOptions, Json, Transport
 from .watch import SERVER_TIMEOUT, Event, stream_query, watch
 
 
@@ -21,9 +21,11 @@ class KubeClient(Transport):
     """The verbs of the API; use with `async with`, inside one event loop."""
 
     @classmethod
-    def from_environment(cls, kubeconfig: str | config.KubeContext | None = None) -> Self:
+    def from_environment(
+        cls, kubeconfig: str | config.KubeContext | None = None, options: ClientOptions | None = None
+    ) -> Self:
         """From `kubeconfig`, $KUBECONFIG, the Pod's service account or ~/.kube/config; raises ConfigError."""
-        return cls(config.load(kubeconfig))
+        return cls(config.load(kubeconfig), options)
 
     async def get(self, api: str, resource: str, namespace: str | None, name: str) -> Json:
         """The object; raises NotFound."""

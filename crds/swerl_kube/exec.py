@@ -3,8 +3,8 @@
 Guarantees: the handshake has its own timeout and is the only thing ever repeated (nothing ran before it succeeded);
 frames are at most 1 MiB; the two ends of a stream differ: the process ended (`ExitStatus`), or the connection was lost.
 
-Of the two protocols v4 is asked for first: the API server passes it through, while it takes v5 apart and translates it
-for the kubelet. v5 adds only the closing of stdin, which a framed protocol does not need.
+The client asks for protocol v4 before v5: the API server passes v4 through, but parses v5 and translates it for the
+kubelet. v5 only adds the closing of stdin, which a framed protocol does not need.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from .retry_after import pause_after
 from .transport import Transport
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
-PROTOCOLS = ("v4.channel.k8s.io", "v5.channel.k8s.io")  # in order of preference
 FRAME_LIMIT = 1 << 20  # bytes; larger frames reset connections on the way
 HANDSHAKE_TIMEOUT = 30.0  # seconds
 HANDSHAKE_ATTEMPTS = 5
@@ -175,7 +174,7 @@ async def exec_output(
 
 async def _connect(client: Transport, url: str, query: list[tuple[str, str]]) -> aiohttp.ClientWebSocketResponse:
     """One handshake per protocol until one is accepted; kubelets answer 403 to a protocol they do not know."""
-    *preferred, last = PROTOCOLS
+    *preferred, last = client.options.exec_protocols
     for protocol in preferred:
         with suppress(BadRequest, Forbidden, ProtocolRefused):
             return await _handshake(client, url, query, protocol)

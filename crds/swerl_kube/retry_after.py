@@ -2,8 +2,8 @@
 
 Kubernetes' priority and fairness answers 429; a server that starts or stops answers 429 or 503, both with whole
 seconds. The server did not carry out such a request, so every request may be repeated. Guarantees: a request is not
-repeated before that time; clients turned away together do not come back together; one call waits about LONGEST_WAIT
-seconds in all and then raises.
+repeated before that time; waits are spread, so that throttled clients do not all return at once; one call waits about
+`longest` seconds in all and then raises.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def parse_retry_after(text: str) -> float | None:
         return None
 
 
-def next_wait(retry_after: float | None, waited: float) -> float | None:
+def next_wait(retry_after: float | None, waited: float, longest: float = LONGEST_WAIT) -> float | None:
     """Seconds until the next attempt of a call that has waited `waited` seconds; None when it must raise."""
-    if retry_after is None or waited + retry_after > LONGEST_WAIT:
+    if retry_after is None or waited + retry_after > longest:
         return None
     return max(retry_after, LEAST_WAIT) * random.uniform(1.0, SPREAD)
 

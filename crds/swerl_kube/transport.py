@@ -21,7 +21,7 @@ import aiohttp
 
 from .cluster_config import ClusterConfig
 from .errors import ApiError, KubeError, Unauthorized, Unavailable, Unreachable, answer_error
-from .retry_after import next_wait
+from .retry_after import LONGEST_WAIT, next_wait
 
 Json = dict[str, Any]
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
@@ -41,6 +41,8 @@ class ClientOptions:
     read_attempts: int = 4  # how often a read is tried
     watch_silence: float = 75.0  # seconds without a byte after which a watch counts as dead; bookmarks come each minute
     cached_lists: bool = False  # lists may be served from the API server's cache (resourceVersion=0)
+    longest_wait: float = LONGEST_WAIT  # seconds that one call waits in all because the server asks for it
+    exec_protocols: tuple[str, ...] = ("v4.channel.k8s.io", "v5.channel.k8s.io")  # in order of preference
 
 
 class Transport:
@@ -178,7 +180,7 @@ class Transport:
             try:
                 return await self._send(method, path, query, data, content_type)
             except Unavailable as error:
-                pause = next_wait(error.retry_after, waited)
+                pause = next_wait(error.retry_after, waited, self.options.longest_wait)
                 if pause is None:
                     raise
             await asyncio.sleep(pause)

@@ -25,9 +25,19 @@ from .transport import Transport
 
 Json = dict[str, Any]
 SERVER_TIMEOUT = 300  # seconds after which the server is asked to end a watch
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts at a server that does not answer
 FATAL = (BadRequest, Forbidden, NotFound, Unauthorized)
-REFUSED_WINDOW = 60.0  # seconds that a server which has served before may refuse
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """How a watch is repeated, in seconds."""
+
+    first_pause: float = 0.1  # before the next attempt at a server that does not answer; doubled each time
+    longest_pause: float = 5.0
+    refused_window: float = 60.0  # for which a server that has served before may refuse
+
+
+WATCH_SETTINGS = WatchSettings()
 
 
 @dataclass(frozen=True)
@@ -53,10 +63,10 @@ def watch(client: Transport, path: str, query: Mapping[str, str]) -> AsyncIterat
     return follow(_Http(client, path, query))
 
 
-async def follow(source: EventSource) -> AsyncIterator[Event]:
+async def follow(source: EventSource, settings: WatchSettings = WATCH_SETTINGS) -> AsyncIterator[Event]:
     """The state machine of the module's guarantees over any source."""
     known: dict[str, Json] = {}
-    version, pause = "", FIRST_PAUSE
+    version, pause = "", settings.first_pause
     served, refused_since = False, math.inf
     while True:
         failure = KubeError()
@@ -69,14 +79,14 @@ async def follow(source: EventSource) -> AsyncIterator[Event]:
                 served = True
             async with aclosing(source.stream(version)) as stream:  # type: ignore[type-var]
                 async for raw in stream:
-                    pause, refused_since = FIRST_PAUSE, math.inf
+                    pause, refused_since = settings.first_pause, math.inf
                     version = raw["object"]["metadata"]["resourceVersion"]
                     if raw["type"] != "BOOKMARK":
                         yield _apply(known, raw)
             refused_since = math.inf
         except FATAL:
             refused_since = min(refused_since, time.monotonic())
-            if not served or time.monotonic() - refused_since >= REFUSED_WINDOW:
+            if not served or time.monotonic() - refused_since >= settings.refused_window:
                 raise
         except Expired:
             version = ""
@@ -84,7 +94,7 @@ async def follow(source: EventSource) -> AsyncIterator[Event]:
         except KubeError as error:
             failure = error
         await asyncio.sleep(pause_after(failure, pause * random.uniform(0.5, 1.0)))
-        pause = min(pause * 2, LONGEST_PAUSE)
+        pause = min(pause * 2, settings.longest_pause)
 
 
 def relist(known: dict[str, Json], items: list[Json]) -> list[Event]:

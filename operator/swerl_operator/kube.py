@@ -21,7 +21,7 @@ from .metrics import Metrics
 OPTIONS = ClientOptions(call_timeout=15.0, connections=64, read_attempts=1, watch_silence=90.0, cached_lists=True)
 
 
-def operator_client(metrics: Metrics) -> KubeClient:
+def operator_client(metrics: Metrics, options: ClientOptions = OPTIONS) -> KubeClient:
     """The client of the surrounding Pod or kubeconfig, measured in `metrics`; raises ConfigError without either."""
 
     def observe(method: str, status: int | None, seconds: float) -> None:
@@ -29,7 +29,7 @@ def operator_client(metrics: Metrics) -> KubeClient:
         if status is not None:
             metrics.api_requests.labels(verb=method, code=f"{status // 100}xx").inc()
 
-    return KubeClient(load(), OPTIONS, observer=observe)
+    return KubeClient(load(), options, observer=observe)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from .chat import ChatCompletions, Completion, ContextFull
 from .chat_conversation import CountedWindow
 from .command_runner import CommandRunner
 from .context import max_input_tokens
-from .engine import EndpointError, Engine, EngineError, Generation, SGLangEngine
+from .engine import RETRY_POLICY, EndpointError, Engine, EngineError, Generation, RetryPolicy, SGLangEngine
 from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Episode
 from .graded_episode import Agent, GradedEpisode, has_patch, run_graded_episode
 from .loop import BuiltinAgent, ChatAgent
@@ -30,6 +30,7 @@ __all__ = [
     "INFRASTRUCTURE_ERROR",
     "PROMPT_FAILED",
     "PROTOCOLS",
+    "RETRY_POLICY",
     "SANDBOX_DESTROYED",
     "Agent",
     "AgentProtocol",
@@ -51,6 +52,7 @@ __all__ = [
     "PromptError",
     "Prompts",
     "RetokenizationError",
+    "RetryPolicy",
     "SGLangEngine",
     "StepScoring",
     "TokenSegment",

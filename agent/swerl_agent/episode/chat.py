@@ -17,7 +17,16 @@ from typing import Any, NoReturn
 
 import aiohttp
 
-from .engine import ROUTING_HEADER, EndpointError, EngineError, Transient, raise_if_transient, with_retries
+from .engine import (
+    RETRY_POLICY,
+    ROUTING_HEADER,
+    EndpointError,
+    EngineError,
+    RetryPolicy,
+    Transient,
+    raise_if_transient,
+    with_retries,
+)
 from .proxy import Proxy
 
 Message = Mapping[str, Any]  # as OpenAI's API has it
@@ -84,10 +93,12 @@ class ChatCompletions:
         top_p: float = 1.0,
         top_k: int = 0,
         proxy: Proxy | None = None,
+        retry_policy: RetryPolicy = RETRY_POLICY,
     ) -> None:
         self._base = base_url.rstrip("/").removesuffix(PATH)
         self._url = self._base + PATH
         self._session, self._model, self._key = session, model, api_key
+        self._retry_policy = retry_policy
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=30)
         self._sampling = ({} if top_p == 1.0 else {"top_p": top_p}) | ({"top_k": top_k} if top_k else {})
         self._longest = MAX_TOKENS
@@ -147,7 +158,7 @@ class ChatCompletions:
             **self._sampling,
             **more,
         }
-        return await with_retries(self._url, partial(self._complete_once, request, routing_key))
+        return await with_retries(self._url, partial(self._complete_once, request, routing_key), self._retry_policy)
 
     async def _complete_once(self, request: Mapping[str, Any], routing_key: str) -> Completion:
         headers = {ROUTING_HEADER: routing_key} if routing_key else {}
@@ -165,7 +176,8 @@ class ChatCompletions:
 
     async def _find_model(self) -> None:
         """Raises EndpointError when the server lists its models and ours is not among them."""
-        status, text = await with_retries(self._base, partial(self._ask, "GET", f"{self._base}/models", {}))
+        ask = partial(self._ask, "GET", f"{self._base}/models", {})
+        status, text = await with_retries(self._base, ask, self._retry_policy)
         if status in (401, 403):
             self._refuse(status, text)
         try:

@@ -35,10 +35,6 @@ USAGE = {
 
 ALL_TOKENS = -1  # what SGLang calls a top_k that leaves none out
 SEED_BITS = 62  # of a random seed; without one a deterministic server would give a whole group the same answer
-RETRIES = 8
-FIRST_DELAY = 0.5  # seconds; doubles per try up to LAST_DELAY, with full jitter
-LAST_DELAY = 15.0
-LONGEST_WAIT = 600.0  # seconds; a longer Retry-After is an EngineError
 FINISHES = ("stop", "length", "abort")
 T = TypeVar("T")
 
@@ -56,6 +52,19 @@ class EndpointError(EngineError):
     """The server refuses what it is asked for, and will again; the message names it and what to change."""
 
     code: ClassVar[str] = "endpoint_refused"
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often, and how soon, a request is repeated."""
+
+    retries: int = 8
+    first_delay: float = 0.5  # seconds; doubles per retry up to `last_delay`, with full jitter
+    last_delay: float = 15.0
+    longest_wait: float = 600.0  # seconds; a longer Retry-After is an EngineError
+
+
+RETRY_POLICY = RetryPolicy()
 
 
 @dataclass(frozen=True)
@@ -108,9 +117,10 @@ class SGLangEngine:
         timeout: float = 1800,
         top_p: float = 1.0,
         top_k: int = 0,
+        retry_policy: RetryPolicy = RETRY_POLICY,
     ) -> None:
         self._url = base_url.rstrip("/") + "/generate"
-        self._session = session
+        self._session, self._retry_policy = session, retry_policy
         self._share = {"top_p": top_p, "top_k": top_k or ALL_TOKENS}
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=30)
 
@@ -144,7 +154,8 @@ class SGLangEngine:
         return replace(whole, finish_reason="length")
 
     async def _post(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
-        return await with_retries(self._url, partial(self._post_once, input_ids, sampling, routing_key))
+        ask = partial(self._post_once, input_ids, sampling, routing_key)
+        return await with_retries(self._url, ask, self._retry_policy)
 
     async def _post_once(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
         request = {
@@ -186,20 +197,20 @@ class Transient(Exception):
         self.after = after
 
 
-async def with_retries(url: str, ask: Callable[[], Awaitable[T]]) -> T:
+async def with_retries(url: str, ask: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
     """The result of `ask`, retried while the server at `url` is busy or down; raises EngineError in the end."""
-    for attempt in range(RETRIES + 1):
+    for attempt in range(policy.retries + 1):
         try:
             return await ask()
         except (aiohttp.ClientError, TimeoutError, Transient) as error:
             asked = error.after if isinstance(error, Transient) else 0.0
-            if asked > LONGEST_WAIT:
+            if asked > policy.longest_wait:
                 raise EngineError(f"{url} asks for a pause of {asked:.0f} s: {error}") from error
-            if attempt == RETRIES:
+            if attempt == policy.retries:
                 raise EngineError(
-                    f"{url} gave no answer in {RETRIES + 1} tries: {type(error).__name__}: {error}"
+                    f"{url} gave no answer in {attempt + 1} tries: {type(error).__name__}: {error}"
                 ) from error
-        await asyncio.sleep(asked + random.uniform(0, min(LAST_DELAY, FIRST_DELAY * 2**attempt)))
+        await asyncio.sleep(asked + random.uniform(0, min(policy.last_delay, policy.first_delay * 2**attempt)))
     raise AssertionError("unreachable")
 
 

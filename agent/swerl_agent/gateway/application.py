@@ -32,7 +32,7 @@ from .recording import Recording
 from .relayed import RelayedRecording
 from .request import merged
 from .sampled import SampledRecording
-from .streaming import streamed
+from .streaming import KEEP_ALIVE, streamed
 
 MAX_BODY = 64 << 20  # bytes of a request
 CHAT, MESSAGES, RESPONSES = "/chat/completions", "/messages", "/responses"
@@ -57,13 +57,20 @@ class Endpoint:
 class Endpoints(ABC):
     """Endpoints for any number of episodes; listens while its context is open.
 
-    `port` 0 picks a free one. `address` is the host name for agents where it differs from `host`.
+    `port` 0 picks a free one. `address` is the host name for agents where it differs from `host`. Streams send a
+    comment every `keep_alive` seconds.
     """
 
     def __init__(
-        self, *, host: str = "127.0.0.1", port: int = 0, address: str | None = None, model: str = "policy"
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        address: str | None = None,
+        model: str = "policy",
+        keep_alive: float = KEEP_ALIVE,
     ) -> None:
-        self._model = model
+        self._model, self._keep_alive = model, keep_alive
         self._host, self._port, self._address = host, port, address or host
         self._episodes: dict[str, Recording] = {}
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
@@ -136,7 +143,7 @@ class Endpoints(ABC):
         recording, exchange = await self._exchange(api, request)
         answer = recording.answer(exchange.request, exchange.chat)
         if exchange.request.stream:
-            return await streamed(request, api, exchange, answer)
+            return await streamed(request, api, exchange, answer, keep_alive=self._keep_alive)
         return web.json_response(exchange.answer(await answer))
 
     async def _count(self, request: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""A completion as a stream of server-sent events, which has its text when the answer is whole.
+"""A completion as a stream of server-sent events; its text is sent when the answer is complete.
 
-Guarantees: while the model is at work the client hears something every KEEP_ALIVE seconds; what is refused before that
-is an error of HTTP, later the stream's last event; a client that goes away does not end the answer.
+Guarantees: until then the client receives a comment every `keep_alive` seconds. An error before the first comment is an
+HTTP error; a later one is the stream's last event. A client that disconnects does not end the answer.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from .errors import Refusal, internal
 from .exchange import Api, Exchange
 from .recording import Body
 
-KEEP_ALIVE = 10.0  # seconds; below what clients and proxies wait for a byte
+KEEP_ALIVE = 10.0  # seconds; clients and proxies wait longer for a byte
 COMMENT = b": keep-alive\n\n"  # which clients skip
 HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 
 
 async def streamed(
-    http: web.Request, api: Api, exchange: Exchange, answer: Coroutine[Any, Any, Body]
+    http: web.Request, api: Api, exchange: Exchange, answer: Coroutine[Any, Any, Body], *, keep_alive: float
 ) -> web.StreamResponse:
-    """The response to `http`, whose request is `exchange`; raises what `answer` raises as long as nothing was sent."""
+    """The response to `http`, whose request is `exchange`; a comment goes out every `keep_alive` seconds.
+
+    Raises what `answer` raises as long as nothing was sent.
+    """
     answering = asyncio.create_task(answer)
     answering.add_done_callback(_noticed)
-    await asyncio.wait({answering}, timeout=KEEP_ALIVE)
+    await asyncio.wait({answering}, timeout=keep_alive)
     if answering.done():
         answering.result()
     response = web.StreamResponse(headers=HEADERS)
@@ -36,7 +39,7 @@ async def streamed(
         await response.prepare(http)
         while not answering.done():
             await response.write(COMMENT)
-            await asyncio.wait({answering}, timeout=KEEP_ALIVE)
+            await asyncio.wait({answering}, timeout=keep_alive)
         for event in _events(api, exchange, answering):
             await response.write(event)
     return response

@@ -87,7 +87,7 @@ _STEERING = re.compile(
 _GLOB = re.compile(r"([\\*?\[\]()|])")
 
 
-def forbidden(patch: str) -> str | None:
+def forbidden(patch: str, max_named: int = MAX_NAMED_CHARACTERS) -> str | None:
     """Why `patch` must not be applied at all, or None."""
     size = len(patch.encode("utf-8", "surrogateescape"))
     if size > MAX_PATCH_BYTES:
@@ -98,11 +98,11 @@ def forbidden(patch: str) -> str | None:
                 return f"the patch names a path outside the work tree: {_shown(header)}"
     if is_indented(patch):
         return "the patch holds an indented diff, which patch(1) would apply and git would not"
-    room = MAX_NAMED_CHARACTERS
+    room = max_named
     for path in named_paths(patch):
         room -= len(path)
         if room < 0:
-            return f"the patch names too many paths: more than {MAX_NAMED_CHARACTERS} characters of them"
+            return f"the patch names too many paths: more than {max_named} characters of them"
     return None
 
 

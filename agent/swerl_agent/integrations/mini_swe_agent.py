@@ -33,10 +33,9 @@ from swerl_agent.sandbox import CommandResult, blocking
 
 LOGIN_SHELL = ["bash", "-lc"]
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds, of the times that `sleep` takes
-# Commands start in a login shell; in bash this restores the variables of the image.
-IMAGE_ENVIRONMENT = (
-    '[ -z "$BASH_VERSION" ] || while IFS= read -r -d \'\'; do export "$REPLY"; done 2>/dev/null </proc/1/environ'
-)
+IMAGE_ENVIRONMENT = "/proc/1/environ"  # the variables of the image, each ended by a NUL
+# Commands start in a login shell; in bash this restores those variables.
+_RESTORE = '[ -z "$BASH_VERSION" ] || while IFS= read -r -d \'\'; do export "$REPLY"; done 2>/dev/null <'
 
 
 class SandboxEnvironmentConfig(BaseModel):
@@ -147,11 +146,16 @@ def merged(action: dict[str, Any]) -> str:
     return f"exec 2>&1\n{action.get('command', '')}"
 
 
-def interpreted(action: dict[str, Any], interpreter: Sequence[str], env: Mapping[str, str]) -> str:
+def interpreted(
+    action: dict[str, Any],
+    interpreter: Sequence[str],
+    env: Mapping[str, str],
+    image_environment: str = IMAGE_ENVIRONMENT,
+) -> str:
     """Text that runs the command of an action with `interpreter`, in the image's environment with `env`."""
     variables = [f"export {shlex.quote(f'{name}={value}')}" for name, value in env.items()]
     program = shlex.join([*interpreter, str(action.get("command", ""))])
-    return "\n".join(["exec 2>&1", IMAGE_ENVIRONMENT, *variables, f"exec {program}"])
+    return "\n".join(["exec 2>&1", _RESTORE + shlex.quote(image_environment), *variables, f"exec {program}"])
 
 
 def seconds_of(text: str) -> int:

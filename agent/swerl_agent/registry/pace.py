@@ -6,15 +6,13 @@ import asyncio
 import time
 from collections import deque
 
-MINUTE = 60.0
-
 
 class Pace:
-    """At most `per_minute` turns in any minute (0: any number), and none before `pause` ends."""
+    """At most `limit` turns in any `period` seconds (0: any number), and none before `pause` ends."""
 
-    def __init__(self, per_minute: int) -> None:
-        self._turns: deque[float] = deque(maxlen=per_minute or None)
-        self._per_minute = per_minute
+    def __init__(self, limit: int, period: float = 60.0) -> None:
+        self._turns: deque[float] = deque(maxlen=limit or None)
+        self._limit, self._period = limit, period
         self._closed_until = 0.0
 
     async def turn(self) -> None:
@@ -23,7 +21,7 @@ class Pace:
         if wait > 0:
             await asyncio.sleep(wait)
             await self.turn()  # others may have taken it, or a pause begun
-        elif self._per_minute:
+        elif self._limit:
             self._turns.append(time.monotonic())
 
     def pause(self, seconds: float) -> None:
@@ -31,5 +29,5 @@ class Pace:
         self._closed_until = max(self._closed_until, time.monotonic() + seconds)
 
     def _opens(self) -> float:
-        full = self._per_minute and len(self._turns) == self._per_minute
-        return max(self._closed_until, self._turns[0] + MINUTE if full else 0.0)
+        full = self._limit and len(self._turns) == self._limit
+        return max(self._closed_until, self._turns[0] + self._period if full else 0.0)

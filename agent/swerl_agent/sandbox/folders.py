@@ -59,13 +59,13 @@ def _pack(folder: Path) -> bytes:
     return packed.getvalue()
 
 
-def _unpack(packed: bytes, folder: Path) -> None:
+def _unpack(packed: bytes, folder: Path, limit: int = FOLDER_LIMIT) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:  # a compressed one may be of any size
             size = sum(member.size for member in archive.getmembers())
-            if size > FOLDER_LIMIT:
-                raise FileError(f"the archive from the sandbox holds {size} bytes, the limit is {FOLDER_LIMIT}")
+            if size > limit:
+                raise FileError(f"the archive from the sandbox holds {size} bytes, the limit is {limit}")
             archive.extractall(folder, filter="data")
     except tarfile.TarError as error:
         raise FileError(f"the archive from the sandbox for {folder} is refused: {error}") from error

@@ -11,12 +11,14 @@ import aiohttp
 from swerl_api import AgentSpec
 
 from swerl_agent.episode import (
+    RETRY_POLICY,
     BuiltinAgent,
     EndpointError,
     Episode,
     EpisodeRequest,
     GradedEpisode,
     Prompts,
+    RetryPolicy,
     SGLangEngine,
     Tokenizer,
     check_served,
@@ -56,17 +58,25 @@ class ModelRunner:
         spec: AgentSpec,
         *,
         folder: Path | None = None,
+        retry_policy: RetryPolicy = RETRY_POLICY,
     ) -> None:
         self._sample_runner, self._http = sample_runner, http
         self._tokenizer, self._prompts, self._spec = tokenizer, prompts, spec
         self._folder, self._known = folder, set[str]()
+        self._retry_policy = retry_policy
         self._count = count()
 
     async def run(self, request: RunRequest, on_end: Callable[[Episode], None] | None = None) -> GradedEpisode:
         """See RequestRunner; raises InvalidRequest for an engine of another model."""
         await self._check(request.engine)
         sampling = request.sampling
-        engine = SGLangEngine(request.engine, self._http, top_p=sampling.top_p, top_k=sampling.top_k)
+        engine = SGLangEngine(
+            request.engine,
+            self._http,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            retry_policy=self._retry_policy,
+        )
         agent = BuiltinAgent(engine, self._tokenizer, self._prompts, _with_limits(self._spec, sampling))
         episode = EpisodeRequest(
             request.task,

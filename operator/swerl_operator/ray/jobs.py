@@ -75,6 +75,9 @@ class UnreachableTimer:
 class RayJobs:
     """Requests to the dashboards of Ray heads. Use as an async context manager."""
 
+    def __init__(self, dashboard_port: int = DASHBOARD_PORT) -> None:
+        self._port = dashboard_port
+
     async def __aenter__(self) -> RayJobs:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
         return self
@@ -85,16 +88,14 @@ class RayJobs:
     async def driver(self, address: str, submission: str) -> DriverState:
         """State of `submission` on the head at `address` (an IP)."""
         try:
-            async with self._session.get(_url(address, submission)) as reply:
+            async with self._session.get(self._url(address, submission)) as reply:
                 if reply.status == 404:
                     return DriverState("absent")
                 if reply.status != 200:
                     return DriverState("unreachable", f"Ray answers {reply.status}: {(await reply.text())[:300]}")
                 info: Json = await reply.json()
         except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError) as error:
-            return DriverState(
-                "unreachable", f"Ray's dashboard at {address}:{DASHBOARD_PORT} does not answer: {error!r}"
-            )
+            return DriverState("unreachable", f"Ray's dashboard at {address}:{self._port} does not answer: {error!r}")
         phase = _PHASES.get(str(info.get("status")), "pending")
         message = str(info.get("message") or "")
         if phase == "failed":
@@ -114,7 +115,7 @@ class RayJobs:
         """Start `driver`; False when Ray did not accept it (retry)."""
         body = {"entrypoint": driver.entrypoint, "submission_id": driver.id, "metadata": dict(driver.metadata)}
         try:
-            async with self._session.post(_url(address, ""), json=body) as reply:
+            async with self._session.post(self._url(address, ""), json=body) as reply:
                 text = await reply.text()
         except (aiohttp.ClientError, TimeoutError) as error:
             logger.warning("submission %s not answered: %r", driver.id, error)
@@ -126,10 +127,13 @@ class RayJobs:
 
     async def _logs(self, address: str, submission: str) -> str:
         try:
-            async with self._session.get(_url(address, submission) + "/logs") as reply:
+            async with self._session.get(self._url(address, submission) + "/logs") as reply:
                 return str((await reply.json()).get("logs") or "")
         except (TimeoutError, aiohttp.ClientError, json.JSONDecodeError):
             return ""
+
+    def _url(self, address: str, submission: str) -> str:
+        return f"http://{_host(address)}:{self._port}/api/jobs/{submission}"
 
 
 def _failure_message(message: str, logs: str) -> str:
@@ -138,10 +142,6 @@ def _failure_message(message: str, logs: str) -> str:
     errors = [line.removeprefix(ERROR_PREFIX).strip() for line in lines if line.startswith(ERROR_PREFIX)]
     tail = "\n".join(lines[-LOG_TAIL_LINES:])[-LOG_TAIL_CHARACTERS:]
     return errors[-1] if errors else "; ".join(filter(None, [message, tail]))
-
-
-def _url(address: str, submission: str) -> str:
-    return f"http://{_host(address)}:{DASHBOARD_PORT}/api/jobs/{submission}"
 
 
 def _host(address: str) -> str:

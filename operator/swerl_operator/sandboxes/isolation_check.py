@@ -108,11 +108,11 @@ class IsolationChecker:
         return self._addresses
 
 
-def own_name_servers() -> list[str]:
+def own_name_servers(resolv_conf: Path = RESOLV_CONF) -> list[str]:
     """The cluster's name servers, as this Pod knows them; none outside of a cluster."""
     if "KUBERNETES_SERVICE_HOST" not in os.environ:
         return []
-    lines = [line.split() for line in RESOLV_CONF.read_text().splitlines()]
+    lines = [line.split() for line in resolv_conf.read_text().splitlines()]
     return [fields[1] for fields in lines if fields[:1] == ["nameserver"] and len(fields) > 1]
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from swerl_agent.sandbox import ExecRefused, PodConnector, Session, SessionSettings
-from swerl_kube import Data, KubeClient, Unauthorized
-from swerl_kube import exec as protocol
+from swerl_kube import ClientOptions, Data, ExecChannel, KubeClient, Unauthorized
 
 from tests.conftest import kubectl
 from tests.control_plane.exec.conftest import connect
@@ -88,10 +87,13 @@ async def test_silent_connection_loss_is_detected_and_the_command_runs_once(
     ("offered", "spoken"), [([V4, V5], V4), ([V5, V4], V5), (["v9.channel.k8s.io", V4], V4), ([V5], V5)]
 )
 async def test_refused_protocol_falls_back_to_the_next(
-    client: KubeClient, pod: Json, monkeypatch: pytest.MonkeyPatch, offered: list[str], spoken: str
+    kubeconfig: str, pod: Json, offered: list[str], spoken: str
 ) -> None:
-    monkeypatch.setattr(protocol, "PROTOCOLS", tuple(offered))
-    async with Session(connect(client, pod)) as session:
+    options = ClientOptions(exec_protocols=tuple(offered))
+    async with (
+        KubeClient.from_environment(kubeconfig, options) as client,
+        Session(connect(client, pod)) as session,
+    ):
         result = await session.run(r"printf '\000\377'; cat >&2; exit 9", timeout=60, stdin=b"\0\xfe")
         assert (result.exit_code, result.stdout, result.stderr) == (9, b"\0\xff", b"\0\xfe")
         assert session._stream is not None
@@ -195,8 +197,8 @@ class SlowConnector:
         return SlowChannel(await self._inner.open(command), self.reading)
 
 
-class SlowChannel(protocol.ExecChannel):
-    def __init__(self, inner: protocol.ExecChannel, reading: asyncio.Event) -> None:
+class SlowChannel(ExecChannel):
+    def __init__(self, inner: ExecChannel, reading: asyncio.Event) -> None:
         super().__init__(inner._socket)
         self._reading = reading
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from swerl_agent.episode import HFTokenizer, Prompts
-from swerl_agent.episode import engine as engine_module
+from swerl_agent.episode import HFTokenizer, Prompts, RetryPolicy
 from swerl_agent.evaluation import SampleRunner
 from swerl_agent.grading import Grader
 from swerl_agent.sandbox.lease import owning_lease
@@ -41,6 +40,7 @@ from .test_evaluation import SMALL
 
 __all__ = ["tokenizer"]
 JOB = "server-test"
+QUICK = RetryPolicy(first_delay=0.01)
 FAILS, LASTS = "calc__calc-2", "calc__calc-3"  # what the model does with the task under these names
 
 
@@ -99,7 +99,7 @@ def started(
         async with aiohttp.ClientSession() as http:
             async with owning_lease(namespace, JOB, kubeconfig=kubeconfig) as lease:
                 samples = SampleRunner(client, namespace, grader, lease, job=JOB, sandbox=SMALL)
-                asking = ModelRunner(samples, http, tokenizer, Prompts.default(), spec)
+                asking = ModelRunner(samples, http, tokenizer, Prompts.default(), spec, retry_policy=QUICK)
                 runner: RequestRunner = GoldenRunner(grader) if golden else asking
                 server = AgentServer(runner, read, AnswerStore(tmp_path, "m"), model="m", concurrency=2)
                 serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result)
@@ -140,8 +140,7 @@ async def test_reference_fix_is_rewarded_without_an_engine(started: Started) -> 
     assert (status, answer["reward"], answer["info"]["exit_status"], answer["messages"]) == (200, 1, "Submitted", [])
 
 
-async def test_engine_that_is_down_is_no_reward(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
+async def test_engine_that_is_down_is_no_reward(started: Started) -> None:
     async with started() as trainer:
         status, answer = await trainer.run("http://127.0.0.1:9")
     assert (status, answer["info"]["exit_status"]) == (503, "infrastructure_error")

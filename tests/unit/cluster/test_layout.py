@@ -6,6 +6,9 @@ import ipaddress
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from cluster import build, layout, preflight
 from cluster.errors import ClusterError, PrerequisiteError
 from cluster.layout import MAX_CLUSTERS, Cluster
+from cluster.preflight import DiskNeeds
 
 
 def test_networks_and_ports_of_clusters_never_overlap() -> None:
@@ -22,43 +26,55 @@ def test_networks_and_ports_of_clusters_never_overlap() -> None:
     assert len({cluster.registry_port for cluster in clusters}) == MAX_CLUSTERS
 
 
-def test_claim_is_kept_per_name_and_void_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "RUN_FOLDER", tmp_path / "run")
-    monkeypatch.setattr(layout, "_is_free", lambda cluster: True)
-    first, second = layout.reserve("default", tmp_path), layout.reserve("second", tmp_path)
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def reserve(run_folder: Path) -> Callable[[str, Path], Cluster]:
+    """Reserves on a machine that uses none of the clusters' networks and ports."""
+    return partial(layout.reserve, run_folder=run_folder, is_free=lambda cluster: True)
+
+
+Reserve = Callable[[str, Path], Cluster]
+
+
+def test_reservation_is_kept_per_name_and_void_after_a_boot(tmp_path: Path, run_folder: Path, reserve: Reserve) -> None:
+    first, second = reserve("default", tmp_path), reserve("second", tmp_path)
     assert (first.index, second.index) == (0, 1)
-    assert layout.reserve("second", tmp_path) == second == layout.find("second", tmp_path)
+    assert reserve("second", tmp_path) == second == layout.find("second", tmp_path, run_folder)
     owner = second.run / "owner.json"
     owner.write_text(json.dumps({**json.loads(owner.read_text()), "boot": "an earlier one"}))
-    assert layout.find("second", tmp_path) is None
+    assert layout.find("second", tmp_path, run_folder) is None
     layout.release(first)
-    assert layout.reserve("third", tmp_path).index == 0
+    assert reserve("third", tmp_path).index == 0
 
 
-def test_images_go_to_the_registry_of_the_cluster_of_this_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "RUN_FOLDER", tmp_path / "run")
-    monkeypatch.setattr(layout, "_is_free", lambda cluster: True)
+def test_images_go_to_the_registry_of_the_cluster_of_this_home(
+    tmp_path: Path, run_folder: Path, reserve: Reserve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SWERL_REGISTRY", raising=False)
     monkeypatch.setenv("SWERL_HOME", str(tmp_path / "mine"))
-    assert layout.registry() == "127.0.0.1:5000"
-    layout.reserve("default", tmp_path / "another's")
-    layout.reserve("default", tmp_path / "mine")
-    assert layout.registry() == "127.0.0.1:5001"
+    assert layout.registry(run_folder) == "127.0.0.1:5000"
+    reserve("default", tmp_path / "another's")
+    reserve("default", tmp_path / "mine")
+    assert layout.registry(run_folder) == "127.0.0.1:5001"
     monkeypatch.setenv("SWERL_REGISTRY", "registry.test/path")
-    assert layout.registry() == "registry.test/path"
+    assert layout.registry(run_folder) == "registry.test/path"
 
 
-def test_images_go_to_the_cluster_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "RUN_FOLDER", tmp_path / "run")
-    monkeypatch.setattr(layout, "_is_free", lambda cluster: True)
+def test_images_go_to_the_cluster_that_is_named(
+    tmp_path: Path, run_folder: Path, reserve: Reserve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SWERL_REGISTRY", raising=False)
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     for name in ("default", "second"):
-        layout.reserve(name, tmp_path)
+        reserve(name, tmp_path)
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "second")
-    assert layout.registry() == "127.0.0.1:5001"
+    assert layout.registry(run_folder) == "127.0.0.1:5001"
     monkeypatch.setenv("SWERL_CLUSTER_NAME", "")
-    assert layout.registry() == "127.0.0.1:5000"
+    assert layout.registry(run_folder) == "127.0.0.1:5000"
 
 
 def test_cluster_name_is_read_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,21 +108,17 @@ def test_invalid_name_is_refused(name: str) -> None:
         layout.check_name(name)
 
 
-def test_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "_FIRST_START_GIB", 10**9)
+def test_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match=r"GiB free on the disk of .*1000000000 needed") as caught:
-        preflight.check(tmp_path)
+        preflight.check(tmp_path, DiskNeeds(first_start=10**9))
     assert "\n" not in str(caught.value)
 
 
-def test_separate_disk_of_images_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "_FIRST_START_GIB", 0)
-    monkeypatch.setattr(preflight, "_IMAGES_GIB", 10**9)
-    monkeypatch.setattr(preflight, "_STORAGE", tmp_path / "containers")
-    preflight.check(tmp_path)
-    monkeypatch.setattr(preflight, "_STORAGE", Path("/dev/shm/containers"))
+def test_separate_disk_of_images_is_checked(tmp_path: Path) -> None:
+    needs = DiskNeeds(first_start=0, images=10**9, image_storage=tmp_path / "containers")
+    preflight.check(tmp_path, needs)
     with pytest.raises(PrerequisiteError, match=r"disk of /dev/shm, 1000000000 needed: make room, .*buildah rmi"):
-        preflight.check(tmp_path)
+        preflight.check(tmp_path, replace(needs, image_storage=Path("/dev/shm/containers")))
 
 
 def test_missing_root_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,13 +131,12 @@ def test_images_not_built_yet_need_room_although_all_programs_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "built", lambda home, name: True)
-    monkeypatch.setattr(preflight, "_IMAGES_GIB", 10**9)
-    monkeypatch.setattr(preflight, "_RESTART_GIB", 0)
+    needs = DiskNeeds(images=10**9, later_start=0)
     with pytest.raises(PrerequisiteError, match="1000000000 needed"):
-        preflight.check(tmp_path)
+        preflight.check(tmp_path, needs)
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "images.json").write_text("{}")
-    preflight.check(tmp_path)
+    preflight.check(tmp_path, needs)
 
 
 @pytest.mark.parametrize("command", [["cluster", "up"], ["demo"]], ids=["cluster", "demo"])

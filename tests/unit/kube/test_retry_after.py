@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from swerl_kube import HandshakeError, KubeClient, ServerError, Throttled, Unavailable, retry_after
+from swerl_kube import ClientOptions, HandshakeError, KubeClient, ServerError, Throttled, Unavailable
 from swerl_kube.retry_after import LONGEST_WAIT, SPREAD, next_wait, parse_retry_after, pause_after, retry_after_seconds
 
 from tests.busy_server import OK, BusyServer
@@ -23,10 +24,10 @@ def opened(tmp_path: Path) -> Opened:
     """A client of a server with these refusals."""
 
     @asynccontextmanager
-    async def opened(*refusals: tuple[int, str]) -> AsyncIterator[tuple[KubeClient, BusyServer]]:
+    async def opened(*refusals: tuple[int, str], **options: Any) -> AsyncIterator[tuple[KubeClient, BusyServer]]:
         async with (
             BusyServer(*refusals) as server,
-            KubeClient.from_environment(server.kubeconfig(tmp_path / "config")) as client,
+            KubeClient.from_environment(server.kubeconfig(tmp_path / "config"), ClientOptions(**options)) as client,
         ):
             yield client, server
 
@@ -64,9 +65,8 @@ async def test_retry_after_beyond_the_limit_is_raised_to_the_caller(opened: Open
         assert caught.value.retry_after == 3600 and len(server.asked) == 1
 
 
-async def test_call_waits_as_asked_up_to_a_limit(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
-    async with opened(*[(429, "1")] * 100) as (client, server):
+async def test_call_waits_as_asked_up_to_a_limit(opened: Opened) -> None:
+    async with opened(*[(429, "1")] * 100, longest_wait=2.0) as (client, server):
         with pytest.raises(Throttled):
             await client.list("v1", "pods", "ns")
         assert len(server.asked) == 2

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from swerl_kube import Event, Expired, Forbidden, KubeError, NotFound, Unauthorized, Unreachable
-from swerl_kube import watch as module
-from swerl_kube.watch import follow, relist
+from swerl_kube.watch import WatchSettings, follow, relist
 
 Json = dict[str, Any]
 
@@ -44,17 +43,12 @@ def change(kind: str, item: Json) -> Json:
     return {"type": kind, "object": item}
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(module, "REFUSED_WINDOW", 0.0)
-
-
-async def play(script: Script) -> list[tuple[str, str]]:
+async def play(script: Script, *, refused_window: float = 0.0) -> list[tuple[str, str]]:
     """Events until the script refuses access."""
     seen: list[tuple[str, str]] = []
+    settings = WatchSettings(first_pause=0.001, longest_pause=0.01, refused_window=refused_window)
     with pytest.raises(Forbidden):
-        async for event in follow(script):
+        async for event in follow(script, settings):
             seen.append((event.type, event.object["metadata"]["name"]))
     return seen
 
@@ -93,25 +87,21 @@ async def test_broken_connection_is_opened_again() -> None:
     assert script.asked == ["list", "5", "5", "7"]
 
 
-async def test_restarted_server_may_refuse_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFUSED_WINDOW", 0.2)
-    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.01)
+async def test_restarted_server_may_refuse_for_a_while() -> None:
     missing = NotFound("WATCH", 404, "NotFound", "")
     refusals: list[KubeError] = [Unauthorized("WATCH", 401, "Unauthorized", ""), missing, STOP]
     going_on = [change("ADDED", thing("b", 6))]
     script = Script([listing(5, thing("a", 3))], [[], *([one] for one in refusals), going_on, *[[STOP]] * 1000])
-    assert await play(script) == [("ADDED", "a"), ("ADDED", "b")]
+    assert await play(script, refused_window=0.2) == [("ADDED", "a"), ("ADDED", "b")]
     assert script.asked[:7] == ["list", "5", "5", "5", "5", "5", "6"]
 
 
-async def test_refusal_before_the_first_list_ends_the_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFUSED_WINDOW", 60.0)
-
+async def test_refusal_before_the_first_list_ends_the_watch_at_once() -> None:
     class Closed(Script):
         async def list(self) -> Json:
             raise STOP
 
-    assert await play(Closed([], [])) == []
+    assert await play(Closed([], []), refused_window=60.0) == []
 
 
 def test_recreated_object_is_deleted_and_added() -> None:

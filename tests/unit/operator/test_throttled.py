@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from swerl_kube import KubeClient, Unavailable, retry_after
-from swerl_operator.kube import operator_client
+from swerl_kube import KubeClient, Unavailable
+from swerl_operator.kube import OPTIONS, operator_client
 from swerl_operator.metrics import Metrics
 from swerl_operator.workqueue import WorkQueue
 
@@ -25,10 +27,10 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
     """A client of a server with these refusals."""
 
     @asynccontextmanager
-    async def opened(*refusals: tuple[int, str]) -> AsyncIterator[tuple[KubeClient, BusyServer]]:
+    async def opened(*refusals: tuple[int, str], **changes: Any) -> AsyncIterator[tuple[KubeClient, BusyServer]]:
         async with BusyServer(*refusals) as server:
             monkeypatch.setenv("KUBECONFIG", server.kubeconfig(tmp_path / "config"))
-            async with operator_client(Metrics()) as api:
+            async with operator_client(Metrics(), replace(OPTIONS, **changes)) as api:
                 yield api, server
 
     return opened
@@ -48,11 +50,8 @@ async def test_429_without_a_delay_is_raised_to_the_caller(opened: Opened) -> No
         assert caught.value.retry_after is None and len(server.asked) == 1
 
 
-async def test_call_waits_for_the_requested_delay_but_not_for_ever(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry_after, "LONGEST_WAIT", 2.0)
-    async with opened(*[(429, "1")] * 100) as (api, server):
+async def test_call_waits_for_the_requested_delay_but_not_for_ever(opened: Opened) -> None:
+    async with opened(*[(429, "1")] * 100, longest_wait=2.0) as (api, server):
         with pytest.raises(Unavailable) as caught:
             await api.list("v1", "pods", "ns")
         assert caught.value.retry_after == 1 and len(server.asked) == 2

@@ -6,18 +6,19 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
-from swerl_agent.episode import ChatCompletions, Completion, ContextFull, EndpointError, EngineError
-from swerl_agent.episode import engine as engine_module
+from swerl_agent.episode import ChatCompletions, Completion, ContextFull, EndpointError, EngineError, RetryPolicy
 
 from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, serving
 
 KEY = "sk-very-secret-0123456789"
 HI = [{"role": "user", "content": "Hi"}]
+QUICK = RetryPolicy(first_delay=0.01)
 
 
 class Replies:
@@ -33,7 +34,8 @@ class Replies:
 @asynccontextmanager
 async def opened(server: ChatServer, **options: Any) -> AsyncIterator[ChatCompletions]:
     async with serving(server), aiohttp.ClientSession() as http:
-        yield ChatCompletions(**{"base_url": server.url, "session": http, "model": MODEL, **options})
+        usual = {"base_url": server.url, "session": http, "model": MODEL, "retry_policy": QUICK}
+        yield ChatCompletions(**usual | options)
 
 
 async def ask(chat: ChatCompletions) -> Completion:
@@ -43,11 +45,6 @@ async def ask(chat: ChatCompletions) -> Completion:
 async def check(server: ChatServer, **options: Any) -> None:
     async with opened(server, **options) as chat:
         await chat.check(max_tokens=100, temperature=0.5)
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
 
 
 async def test_request_and_answer() -> None:
@@ -94,10 +91,9 @@ async def test_retry_waits_for_retry_after() -> None:
     assert time.monotonic() - started >= 1.0
 
 
-async def test_server_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "RETRIES", 2)
+async def test_server_that_stays_busy_is_an_engine_error() -> None:
     server = ChatServer(Replies(error(429, "quota")))
-    async with opened(server) as chat:
+    async with opened(server, retry_policy=replace(QUICK, retries=2)) as chat:
         with pytest.raises(EngineError, match=r"/v1/chat/completions gave no answer in 3 tries: .*HTTP 429: .*quota"):
             await ask(chat)
     assert len(server.asked) == 3
@@ -111,8 +107,7 @@ async def test_pause_of_hours_is_not_waited_for() -> None:
     assert len(server.asked) == 1
 
 
-async def test_request_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "RETRIES", 0)
+async def test_request_times_out() -> None:
     over = asyncio.Event()
 
     class Slow(ChatServer):
@@ -120,7 +115,7 @@ async def test_request_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
             await over.wait()
             return error(500, "too late")
 
-    async with opened(Slow(Replies("")), timeout=0.2) as chat:
+    async with opened(Slow(Replies("")), timeout=0.2, retry_policy=RetryPolicy(retries=0)) as chat:
         with pytest.raises(EngineError, match="gave no answer in 1 tries: TimeoutError"):
             await ask(chat)
         over.set()
@@ -242,9 +237,8 @@ async def test_other_name_of_the_longest_answer_is_found_by_the_check() -> None:
     assert "max_tokens" not in server.asked[-1]
 
 
-async def test_dead_server_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "RETRIES", 1)
+async def test_dead_server_is_an_engine_error() -> None:
     async with aiohttp.ClientSession() as http:
-        chat = ChatCompletions("http://127.0.0.1:9/v1", http, model=MODEL)
+        chat = ChatCompletions("http://127.0.0.1:9/v1", http, model=MODEL, retry_policy=replace(QUICK, retries=1))
         with pytest.raises(EngineError, match=r"http://127.0.0.1:9/v1 gave no answer in 2 tries: ClientConnector"):
             await chat.check(max_tokens=1, temperature=0)

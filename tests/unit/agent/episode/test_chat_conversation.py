@@ -16,11 +16,11 @@ from swerl_agent.episode import (
     Episode,
     EpisodeRequest,
     Prompts,
+    RetryPolicy,
     agent_metrics,
     agent_protocol,
     write_artifacts,
 )
-from swerl_agent.episode import engine as engine_module
 from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec
@@ -40,7 +40,7 @@ def attempt(repository: Path) -> RunEpisode:
     async def attempt(server: ChatServer, shell: Any = None, **limits: Any) -> Episode:
         spec = agent_spec(**limits)
         async with serving(server), aiohttp.ClientSession() as http:
-            chat = ChatCompletions(server.url, http, model=MODEL)
+            chat = ChatCompletions(server.url, http, model=MODEL, retry_policy=RetryPolicy(retries=1, first_delay=0.01))
             agent = ChatAgent(chat, Prompts.default(agent_protocol(spec)), spec)
             request = EpisodeRequest(TASK, group="g3", index=2, temperature=0.5, workdir=str(repository))
             return await agent.run_episode(request, shell or Shell(repository))
@@ -161,11 +161,7 @@ async def test_answer_cut_for_length_is_marked(attempt: RunEpisode) -> None:
     assert told.startswith(Prompts.default().format_error([], truncated=True))
 
 
-async def test_server_that_refuses_is_an_infrastructure_error(
-    attempt: RunEpisode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(engine_module, "RETRIES", 1)
+async def test_server_that_refuses_is_an_infrastructure_error(attempt: RunEpisode) -> None:
     for reply, code in ((error(401, "expired"), "endpoint_refused"), (error(503, "down"), "engine_lost")):
         episode = await attempt(ChatServer(scripted(block(FIX), reply)))
         assert (episode.exit_status, episode.error_code) == ("infrastructure_error", code)

@@ -9,10 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from swerl_agent.episode import EngineError, Generation, SGLangEngine
-from swerl_agent.episode import engine as engine_module
+from swerl_agent.episode import EngineError, Generation, RetryPolicy, SGLangEngine
 
 Answer = Callable[[dict[str, Any]], web.Response]
+TWO_RETRIES = RetryPolicy(retries=2, first_delay=0.01)
 
 
 def result(ids: list[int], finish: dict[str, Any], spans: list[dict[str, Any]] | None = None) -> web.Response:
@@ -46,7 +46,7 @@ async def serving(*answers: Answer) -> AsyncIterator[tuple[SGLangEngine, list[di
     port = runner.addresses[0][1]
     try:
         async with aiohttp.ClientSession() as session:
-            yield SGLangEngine(f"http://127.0.0.1:{port}/", session), requests
+            yield SGLangEngine(f"http://127.0.0.1:{port}/", session, retry_policy=TWO_RETRIES), requests
     finally:
         await runner.cleanup()
 
@@ -55,11 +55,6 @@ async def ask(engine: SGLangEngine, max_new_tokens: int = 8) -> Generation:
     return await engine.generate(
         [5, 6], max_new_tokens=max_new_tokens, temperature=0.7, stop_token_ids=[2], routing_key="g1"
     )
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
 
 
 async def test_request_and_answer() -> None:
@@ -138,11 +133,10 @@ async def test_refused_request_is_not_tried_again() -> None:
     assert len(requests) == 1
 
 
-async def test_dead_server_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "RETRIES", 2)
+async def test_dead_server_is_an_engine_error() -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(EngineError, match="gave no answer in 3 tries"):
-            await ask(SGLangEngine("http://127.0.0.1:9", session))
+            await ask(SGLangEngine("http://127.0.0.1:9", session, retry_policy=TWO_RETRIES))
 
 
 async def test_logprobs_that_do_not_cover_the_tokens_are_refused() -> None:
@@ -155,8 +149,7 @@ async def test_logprobs_that_do_not_cover_the_tokens_are_refused() -> None:
             await ask(engine)
 
 
-async def test_endpoint_that_stays_busy_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "RETRIES", 2)
+async def test_endpoint_that_stays_busy_is_an_engine_error() -> None:
     async with serving(lambda _: web.Response(status=429, body=b"too many requests \xff")) as (engine, requests):
         with pytest.raises(EngineError, match=r"gave no answer in 3 tries: .*HTTP 429: too many requests"):
             await ask(engine)

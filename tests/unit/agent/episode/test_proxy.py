@@ -11,8 +11,14 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 from aiohttp import web
-from swerl_agent.episode import ChatCompletions, EndpointError, EngineError, SGLangEngine, environment_proxy
-from swerl_agent.episode import engine as engine_module
+from swerl_agent.episode import (
+    ChatCompletions,
+    EndpointError,
+    EngineError,
+    RetryPolicy,
+    SGLangEngine,
+    environment_proxy,
+)
 from swerl_agent.episode.proxy import is_inside
 
 from tests.chat_server import MODEL, ChatServer, scripted, serving
@@ -21,6 +27,7 @@ from tests.forward_proxy import ForwardProxy, proxying
 KEY = "sk-very-secret-0123456789"
 OUTSIDE = "models.example.org"
 HI = [{"role": "user", "content": "Hi"}]
+ONCE = RetryPolicy(retries=0)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +35,6 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setattr(engine_module, "RETRIES", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +51,7 @@ def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ask(http: aiohttp.ClientSession, url: str) -> str:
-    chat = ChatCompletions(url, http, model=MODEL, api_key=KEY, proxy=await environment_proxy(url))
+    chat = ChatCompletions(url, http, model=MODEL, api_key=KEY, proxy=await environment_proxy(url), retry_policy=ONCE)
     return (await chat.complete(HI, max_tokens=9, temperature=0.7)).text
 
 
@@ -115,7 +121,7 @@ async def test_engine_requests_ignore_proxy_variables(monkeypatch: pytest.Monkey
     async with proxying(ForwardProxy({"127.0.0.1": there})) as proxy, aiohttp.ClientSession() as http:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
-        engine = SGLangEngine(f"http://127.0.0.1:{there}", http)
+        engine = SGLangEngine(f"http://127.0.0.1:{there}", http, retry_policy=ONCE)
         said = await engine.generate([1], max_new_tokens=1, temperature=1, stop_token_ids=[], routing_key="g")
     await runner.cleanup()
     assert (said.output_ids, proxy.seen) == ([7], [])

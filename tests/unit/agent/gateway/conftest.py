@@ -13,6 +13,7 @@ import pytest
 from openai import AsyncOpenAI
 from swerl_agent.episode import Generation, HFTokenizer
 from swerl_agent.gateway import Endpoint, Gateway, Recording
+from swerl_agent.gateway.streaming import KEEP_ALIVE
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
@@ -98,12 +99,13 @@ def opened(plain: HFTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         template: str | None = None,
         kind: type[Script] = Script,
         temperature: float = 0.7,
+        keep_alive: float = KEEP_ALIVE,
         **limits: Any,
     ) -> AsyncIterator[GatewayEpisode]:
         shown = HFTokenizer(make_tokenizer(tmp_path, template)) if template else tokenizer
         engine = kind(Spelling(shown), answers)  # type: ignore[arg-type]
         spec = agent_spec(**limits)
-        async with Gateway(engine, shown) as gateway:
+        async with Gateway(engine, shown, keep_alive=keep_alive) as gateway:
             with gateway.episode(spec, routing_key="g/t", temperature=temperature) as (endpoint, recording):
                 async with AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0) as client:
                     yield GatewayEpisode(client, endpoint, recording, engine, shown, gateway)

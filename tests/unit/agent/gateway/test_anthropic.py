@@ -10,7 +10,6 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 from swerl_agent.episode import EngineError, HFTokenizer
-from swerl_agent.gateway import streaming
 
 from tests.unit.agent.episode.conftest import THINKING
 from tests.unit.agent.episode.templates import GLM, QWEN_2_5, QWEN_3
@@ -176,9 +175,8 @@ async def test_key_may_be_in_either_header(opened: Open) -> None:
     assert episode.recording.answers == 2
 
 
-async def test_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
-    async with opened(EngineError("gone"), kind=Held) as episode, client(episode) as messages:
+async def test_lost_engine_ends_a_stream_with_an_error(opened: Open) -> None:
+    async with opened(EngineError("gone"), kind=Held, keep_alive=0.01) as episode, client(episode) as messages:
         assert isinstance(episode.engine, Held)
         stream = await messages.create(model="m", max_tokens=9, messages=[user("Hi")], stream=True)
         episode.engine.go.set()

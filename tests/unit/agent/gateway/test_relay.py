@@ -12,8 +12,7 @@ import aiohttp
 import openai
 import pytest
 from openai import AsyncOpenAI
-from swerl_agent.episode import ChatCompletions, Episode, EpisodeRequest
-from swerl_agent.episode import engine as engine_module
+from swerl_agent.episode import ChatCompletions, Episode, EpisodeRequest, RetryPolicy
 from swerl_agent.evaluation import MINI_SWE_AGENT, open_chat_agent
 from swerl_agent.gateway import Recording, Relay
 
@@ -26,6 +25,7 @@ from .test_mini_swe_agent import FIX, SUBMIT, TASK, block
 
 __all__ = ["repository"]
 KEY = "sk-very-secret-0123456789"
+ONE_RETRY = RetryPolicy(retries=1, first_delay=0.01)
 TEXT, TOOLS = "mini-swe-agent-2", "mini-swe-agent-2-tools"
 
 
@@ -47,8 +47,6 @@ Open = Callable[..., AbstractAsyncContextManager[RelayedEpisode]]
 @pytest.fixture(autouse=True)
 def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(engine_module, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(engine_module, "RETRIES", 1)
 
 
 @pytest.fixture
@@ -57,7 +55,7 @@ def opened() -> Open:
     async def opened(server: ChatServer, **limits: Any) -> AsyncIterator[RelayedEpisode]:
         spec = agent_spec(**limits)
         async with serving(server), aiohttp.ClientSession() as http:
-            chat = ChatCompletions(server.url, http, model=MODEL, api_key=KEY)
+            chat = ChatCompletions(server.url, http, model=MODEL, api_key=KEY, retry_policy=ONE_RETRY)
             async with Relay(chat) as relay:
                 with relay.episode(spec, routing_key="g/t", temperature=0.7) as (endpoint, recording):
                     options = {"base_url": endpoint.base_url, "api_key": endpoint.api_key, "max_retries": 0}
@@ -148,7 +146,7 @@ async def solve(server: ChatServer, repository: Path, protocol: str = TOOLS, **l
     """An attempt of mini-swe-agent."""
     spec = agent_spec(**limits, kind=MINI_SWE_AGENT, protocol=protocol)
     async with serving(server), aiohttp.ClientSession() as http:
-        chat = ChatCompletions(server.url, http, model=MODEL)
+        chat = ChatCompletions(server.url, http, model=MODEL, retry_policy=ONE_RETRY)
         async with open_chat_agent(spec, chat, None, temperature=0.3) as agent:
             request = EpisodeRequest(TASK, group="g", index=3, temperature=0.3, workdir=str(repository))
             return await agent.run_episode(request, Shell(repository))

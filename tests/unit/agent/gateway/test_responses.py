@@ -8,7 +8,6 @@ from typing import Any
 import openai
 import pytest
 from swerl_agent.episode import EngineError, HFTokenizer
-from swerl_agent.gateway import streaming
 
 from .conftest import Held, Open, check, user
 
@@ -151,9 +150,8 @@ async def test_unsupported_field_is_refused_by_name(opened: Open, fields: dict[s
     assert not episode.recording.segments
 
 
-async def test_lost_engine_ends_a_stream_with_an_error(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
-    async with opened(EngineError("gone"), kind=Held) as episode:
+async def test_lost_engine_ends_a_stream_with_an_error(opened: Open) -> None:
+    async with opened(EngineError("gone"), kind=Held, keep_alive=0.01) as episode:
         assert isinstance(episode.engine, Held)
         stream = await episode.client.responses.create(model="m", input="Hi", stream=True)
         episode.engine.go.set()

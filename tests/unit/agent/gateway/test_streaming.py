@@ -9,15 +9,8 @@ from collections.abc import AsyncIterator
 import openai
 import pytest
 from swerl_agent.episode import EngineError
-from swerl_agent.gateway import streaming
 
 from .conftest import GatewayEpisode, Held, Open, check, user
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comments come at once."""
-    monkeypatch.setattr(streaming, "KEEP_ALIVE", 0.01)
 
 
 async def lines(episode: GatewayEpisode) -> AsyncIterator[str]:
@@ -35,9 +28,8 @@ async def lines(episode: GatewayEpisode) -> AsyncIterator[str]:
                 episode.engine.go.set()
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_comments_keep_a_stream_alive_until_its_answer_is_whole(opened: Open) -> None:
-    async with opened("Hello.", kind=Held) as episode:
+    async with opened("Hello.", kind=Held, keep_alive=0.01) as episode:
         heard = [line async for line in lines(episode)]
     comments = [line for line in heard if line == ": keep-alive"]
     assert comments and heard[: len(comments)] == comments
@@ -46,9 +38,8 @@ async def test_comments_keep_a_stream_alive_until_its_answer_is_whole(opened: Op
     check(episode.recording, 1)
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_clients_skip_the_comments(opened: Open) -> None:
-    async with opened("Hello.", kind=Held) as episode:
+    async with opened("Hello.", kind=Held, keep_alive=0.01) as episode:
         assert isinstance(episode.engine, Held)
         stream = await episode.say(user("Hi"), stream=True)  # has begun before the engine has answered
         episode.engine.go.set()
@@ -62,19 +53,17 @@ async def test_failure_before_the_first_comment_is_an_http_error(opened: Open) -
     assert (caught.value.status_code, caught.value.code) == (503, "engine_lost")
 
 
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(("failure", "code"), [(EngineError("gone"), "engine_lost"), (ValueError("gone"), "internal")])
 async def test_failure_after_the_first_comment_is_the_last_event(opened: Open, failure: Exception, code: str) -> None:
-    async with opened(failure, failure, kind=Held) as episode:
+    async with opened(failure, failure, kind=Held, keep_alive=0.01) as episode:
         heard = [line async for line in lines(episode)]
     error = json.loads(heard[-1].removeprefix("data: "))["error"]
     assert (error["code"], heard[-2]) == (code, ": keep-alive")
     assert "gone" in error["message"]
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None:
-    async with opened(EngineError("gone"), kind=Held) as episode:
+    async with opened(EngineError("gone"), kind=Held, keep_alive=0.01) as episode:
         assert isinstance(episode.engine, Held)
         stream = await episode.say(user("Hi"), stream=True)
         episode.engine.go.set()
@@ -83,9 +72,8 @@ async def test_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None:
     assert caught.value.code == "engine_lost"
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_answer_is_recorded_when_the_client_leaves_its_stream(opened: Open) -> None:
-    async with opened("late", kind=Held) as episode:
+    async with opened("late", kind=Held, keep_alive=0.01) as episode:
         assert isinstance(episode.engine, Held)
         stream = await episode.say(user("Hi"), stream=True)
         await stream.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 
 import pytest
-from swerl_agent.grading import policy
 from swerl_agent.grading.policy import (
     asks_which_test_runs,
     exempt_paths,
@@ -79,11 +78,10 @@ def test_tests_that_an_image_holds_are_protected_even_from_the_reference_fix() -
     assert exempt_paths(task(patch=fix).ground_truth, hidden) == ["r2e_tests_too.py"]
 
 
-def test_patch_with_too_many_paths_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patch_with_too_many_paths_is_blocked() -> None:
     patch = "".join(added(f"{number}.py", "x") for number in range(100))
     assert forbidden(patch) is None
-    monkeypatch.setattr(policy, "MAX_NAMED_CHARACTERS", 500)
-    assert "too many paths" in (forbidden(patch) or "")
+    assert "too many paths" in (forbidden(patch, max_named=500) or "")
 
 
 IMPORT = "from _pytest.compat import getfuncargnames"

@@ -112,9 +112,8 @@ async def test_images_of_a_registry_that_fails_are_undecided_and_never_missing()
     assert len(front.requests) == 3
 
 
-async def test_no_minute_has_more_turns_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swerl_agent.registry.pace.MINUTE", 0.5)
-    pace, turns = Pace(3), list[float]()
+async def test_no_minute_has_more_turns_than_allowed() -> None:
+    pace, turns = Pace(3, period=0.5), list[float]()
 
     async def one() -> None:
         await pace.turn()

@@ -32,7 +32,6 @@ def test_compressed_archive_is_refused(tmp_path: Path) -> None:
         folders._unpack(gzip.compress(archive(("a", 1))), tmp_path)
 
 
-def test_archive_of_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "FOLDER_LIMIT", 5)
+def test_archive_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="holds 6 bytes"):
-        folders._unpack(archive(("a", 3), ("b", 3)), tmp_path)
+        folders._unpack(archive(("a", 3), ("b", 3)), tmp_path, limit=5)

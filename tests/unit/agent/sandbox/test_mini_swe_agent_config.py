@@ -14,7 +14,6 @@ from swerl_agent.sandbox import Session
 os.environ.setdefault("MSWEA_SILENT_STARTUP", "1")
 
 import minisweagent
-from swerl_agent.integrations import mini_swe_agent as module
 from swerl_agent.integrations.mini_swe_agent import SandboxEnvironmentConfig, interpreted
 
 BENCHMARKS = Path(minisweagent.__file__).parent / "config" / "benchmarks"
@@ -73,12 +72,9 @@ async def test_missing_interpreter_fails_the_command(session: Session) -> None:
 @pytest.mark.parametrize(
     ("image_folder", "home"), [("dash", "/image"), ("busybox", "/profile")], indirect=["image_folder"]
 )
-async def test_interpreter_has_the_variables_of_the_image(
-    session: Session, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "environ").write_text("HOME=/image\0ODD%NAME=1\0TEXT=a\nb\0")
-    told = module.IMAGE_ENVIRONMENT.replace("/proc/1/environ", str(tmp_path / "environ"))
-    monkeypatch.setattr(module, "IMAGE_ENVIRONMENT", told)
-    text = module.interpreted({"command": 'echo "$HOME $A"'}, ["sh", "-c"], {"A": "given"})
+async def test_interpreter_has_the_variables_of_the_image(session: Session, home: str, tmp_path: Path) -> None:
+    environ = tmp_path / "environ"
+    environ.write_text("HOME=/image\0ODD%NAME=1\0TEXT=a\nb\0")
+    text = interpreted({"command": 'echo "$HOME $A"'}, ["sh", "-c"], {"A": "given"}, str(environ))
     result = await session.run(f"HOME=/profile\n{text}", timeout=20)
     assert result.stdout.decode() == f"{home} given\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,9 +86,12 @@ def test_damaged_parquet_file_is_named(tmp_path: Path, run: Run) -> None:
     assert "a.parquet: cannot be read as Parquet" in error
 
 
-def test_without_network_the_message_names_the_remedy(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    (error,) = run("SWE-Gym/no-such-set", code=2)
+def test_without_network_the_message_names_the_remedy(out: Path) -> None:
+    command = [sys.executable, "-m", "swerl_agent.cli", "tasks", "import", "SWE-Gym/no-such-set", "--output", str(out)]
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}  # datasets reads it when it is imported
+    done = subprocess.run(command, capture_output=True, text=True, env=offline)
+    (error,) = done.stderr.splitlines()
+    assert done.returncode == 2
     assert "data set SWE-Gym/no-such-set, split 'train', cannot be had" in error
     assert ".jsonl or .parquet" in error
 

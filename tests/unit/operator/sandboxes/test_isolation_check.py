@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swerl_operator.sandboxes import isolation_check
+from swerl_operator.sandboxes.isolation_check import own_name_servers
 
 from .operator_in_memory import Operator, settle
 
@@ -84,9 +84,9 @@ async def test_failed_check_is_repeated(server: Any, operator: Operator) -> None
 
 
 def test_name_servers_are_read_from_the_operators_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation_check, "RESOLV_CONF", tmp_path / "resolv.conf")
-    isolation_check.RESOLV_CONF.write_text("search a.b\nnameserver 192.0.2.53\noptions ndots:5\n")
+    resolv_conf = tmp_path / "resolv.conf"
+    resolv_conf.write_text("search a.b\nnameserver 192.0.2.53\noptions ndots:5\n")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert isolation_check.own_name_servers() == []
+    assert own_name_servers(resolv_conf) == []
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    assert isolation_check.own_name_servers() == ["192.0.2.53"]
+    assert own_name_servers(resolv_conf) == ["192.0.2.53"]
