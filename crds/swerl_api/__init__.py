@@ -28,7 +28,7 @@ from .model import ModelSpec
 from .pods import RayPods
 from .sandbox import RegistryRewrite, SandboxSpec
 from .source import SourceSpec
-from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SweEvalSpec, SweEvalStatus
+from .sweeval import EvalPhase, EvalProgress, EvaluationFile, SampleSpec, SweEvalSpec, SweEvalStatus
 from .sweimageset import SweImageSetSpec, SweImageSetStatus
 from .swerljob import (
     GradingCounts,
@@ -77,6 +77,7 @@ __all__ = [
     "Resources",
     "RolloutEngines",
     "RouterSpec",
+    "SampleSpec",
     "SandboxCondition",
     "SandboxCounts",
     "SandboxPhase",

@@ -97,7 +97,22 @@ class ResultsSpec(ApiModel):
     there may have."""
 
 
-class SweEvalSpec(PodSettings):
+class SampleSpec(ApiModel):
+    """How many samples a task has, and how they are run."""
+
+    samples: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, json_schema_extra=immutable("samples"))
+    """Samples per task."""
+    temperature: float = Field(default=0.0, ge=0, le=10, json_schema_extra=immutable("temperature"))
+    """Sampling temperature; 0 is greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=immutable("topP"))
+    """Share of the probability that is sampled from."""
+    top_k: NonNegative = Field(default=0, json_schema_extra=immutable("topK"))
+    """Likeliest tokens that are sampled from; 0 means all."""
+    workers: Annotated[int, Field(ge=1, le=1024)] = 4
+    """Samples that one shard runs at the same time."""
+
+
+class SweEvalSpec(SampleSpec, PodSettings):
     """Desired state. A changed field that describes Pods applies to Pods created later, e.g. after `suspend`."""
 
     model: EvaluatedModel = Field(json_schema_extra=immutable("model"))
@@ -110,16 +125,6 @@ class SweEvalSpec(PodSettings):
     """The Pods in which samples run commands; maxConcurrent applies to all shards together."""
     grading: GradingSpec = Field(default_factory=GradingSpec)
     """The Jobs that grade patches; maxConcurrent applies to each shard."""
-    samples: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, json_schema_extra=immutable("samples"))
-    """Samples per task."""
-    temperature: float = Field(default=0.0, ge=0, le=10, json_schema_extra=immutable("temperature"))
-    """Sampling temperature; 0 is greedy."""
-    top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=immutable("topP"))
-    """Share of the probability that is sampled from."""
-    top_k: NonNegative = Field(default=0, json_schema_extra=immutable("topK"))
-    """Likeliest tokens that are sampled from; 0 means all."""
-    workers: Annotated[int, Field(ge=1, le=1024)] = 4
-    """Samples that one shard runs at the same time."""
     shards: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, json_schema_extra=immutable("shards"))
     """Equal parts of the tasks; each is one index of an Indexed Job."""
     parallelism: Positive | None = None

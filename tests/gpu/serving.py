@@ -65,6 +65,7 @@ async def engine_of(
     """An engine of the model in `model`, a folder without tokenizer; `memory`: its part of the GPU's."""
     settings = ServerSettings(
         model=str(model),
+        dtype="bfloat16",
         gpus=1,
         context_tokens=context_tokens,
         share_gpu=share_gpu,

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from swerl_api import SampleSpec
+
 from swerl_agent.episode import PROMPT_FAILED
 from swerl_agent.evaluation import (
     MUST_MATCH,
     Evaluation,
-    EvaluationSettings,
     Redo,
     SampleRecord,
     SampleRecords,
@@ -48,7 +49,7 @@ from .pod_options import (
     sandbox_settings,
 )
 from .task_options import TASKS, add_task_options, chosen_tasks
-from .values import part, positive
+from .values import checked, part, positive
 
 SAMPLE_OPTIONS = (  # how a sample is run
     "agent",
@@ -116,15 +117,22 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     sandbox = sandbox_settings(options)
     metadata = sample_metadata(settings["model"], options.engine, agent_spec(options))
-    how = EvaluationSettings(options.samples, options.workers, options.temperature, metadata=metadata)
+    spec = _sample_spec(options)
     grading = grading_settings(options, "grading_", jobs=options.workers)
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         write_settings(options.output, settings, must_match=must_match)  # a refusing endpoint creates no folder
         redo = Redo(options.output)
-        redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(options.samples)}, options.redo)
-        summary_writer, show = SummaryWriter(options.output, records, settings), _Progress(tasks, how, records).show
+        redo.choose(records, {(task.instance_id, n) for task in tasks for n in range(spec.samples)}, options.redo)
+        summary_writer = SummaryWriter(options.output, records, settings)
         work = Evaluation(
-            tasks, agent, how, records, options.output, on_record=show, write_summary=summary_writer.write
+            tasks,
+            agent,
+            spec,
+            records,
+            options.output,
+            metadata=metadata,
+            on_record=_Progress(len(tasks) * spec.samples, records).show,
+            write_summary=summary_writer.write,
         )
         try:
             if work.left:
@@ -165,6 +173,12 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
     return tasks[shard_slice(index, count, len(tasks))]
 
 
+def _sample_spec(options: argparse.Namespace) -> SampleSpec:
+    """Raises ArgumentTypeError for values out of range."""
+    fields = ("samples", "workers", "temperature", "top_p", "top_k")
+    return checked(SampleSpec, **{name: getattr(options, name) for name in fields})
+
+
 def _settings(options: argparse.Namespace, prompts: str | None) -> dict[str, Any]:
     sample_options = {key: getattr(options, key) for key in SAMPLE_OPTIONS}
     sample_options["prompts"] = prompts and hashlib.sha256(prompts.encode()).hexdigest()
@@ -178,8 +192,8 @@ def _settings(options: argparse.Namespace, prompts: str | None) -> dict[str, Any
 class _Progress:
     """Prints one line for every finished sample."""
 
-    def __init__(self, tasks: list[Task], how: EvaluationSettings, records: SampleRecords) -> None:
-        self._total, self._records = len(tasks) * how.samples, records
+    def __init__(self, total: int, records: SampleRecords) -> None:
+        self._total, self._records = total, records
 
     def show(self, record: SampleRecord) -> None:
         known = [one for one in self._records.all if one.valid]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.grading import NO_PATCH, VERDICTS, Grader, Placement
+from swerl_agent.grading import NO_PATCH, VERDICTS, Grader
 from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predictions
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
@@ -79,7 +79,7 @@ async def _graded(
     if not left:
         return {}
     asked = {prediction.instance_id: prediction for prediction in left}
-    settings, placement = grading_settings(options, jobs=options.jobs), Placement.of(pod_settings(options))
+    settings, sandbox = grading_settings(options, jobs=options.jobs), pod_settings(options)
     async with (
         open_client(options) as client,
         owning_lease(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
@@ -88,7 +88,7 @@ async def _graded(
             client,
             lease.namespace,
             settings,
-            placement=placement,
+            sandbox=sandbox,
             cache_directory=options.cache or options.output / VERDICTS,
             lease=lease,
             keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.ground_truth.eval_script, log),

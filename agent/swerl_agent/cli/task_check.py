@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.grading import Grader
 from swerl_agent.grading.task_validation import KINDS, TaskValidation, ValidationJournal, check
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.storage import file_name, write_atomic
@@ -72,7 +72,7 @@ async def _run(
         print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {_remark(checked)}", flush=True)
 
     settings = grading_settings(options, jobs=options.jobs, cache=False)
-    placement = Placement.of(pod_settings(options))
+    sandbox = pod_settings(options)
     async with (
         open_client(options) as client,
         owning_lease(options.namespace or client.namespace, JOB, kubeconfig=options.kubeconfig) as lease,
@@ -80,7 +80,7 @@ async def _run(
             client,
             lease.namespace,
             settings,
-            placement=placement,
+            sandbox=sandbox,
             lease=lease,
             keep_log=partial(_keep_log, options.output / LOGS),
         ) as grader,

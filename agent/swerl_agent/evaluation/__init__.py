@@ -2,7 +2,7 @@
 
 from .agents import AGENTS, BUILTIN, MINI_SWE_AGENT, open_agent, open_chat_agent
 from .artifacts import sample_metadata, url_without_secrets
-from .evaluation import Evaluation, EvaluationAborted, EvaluationSettings, check_prompts
+from .evaluation import Evaluation, EvaluationAborted, check_prompts
 from .folder import MUST_MATCH, SummaryWriter, check_settings, read_settings, write_settings, write_summary
 from .records import ResultsError, SampleRecord, SampleRecords
 from .redo import Redo
@@ -16,7 +16,6 @@ __all__ = [
     "MUST_MATCH",
     "Evaluation",
     "EvaluationAborted",
-    "EvaluationSettings",
     "Redo",
     "ResultsError",
     "SampleRecord",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from swerl_api import SampleSpec
 from swerl_kube import KubeError
 
 from swerl_agent.episode import (
@@ -40,16 +40,6 @@ class EvaluationAborted(Exception):
     """Too many samples were lost in a row; the message shows one error. A restart resumes the evaluation."""
 
 
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """How the samples are run."""
-
-    samples: int = 1  # per task
-    workers: int = 4  # samples at the same time
-    temperature: float = 0.0
-    metadata: Mapping[str, Any] = field(default_factory=dict)  # of every sample's artifacts, see `sample_metadata`
-
-
 class Evaluation:
     """Samples of `tasks`, recorded in `folder`."""
 
@@ -57,16 +47,20 @@ class Evaluation:
         self,
         tasks: Sequence[Task],
         agent: Agent,
-        settings: EvaluationSettings,
+        spec: SampleSpec,
         records: SampleRecords,
         folder: Path,
         *,
+        metadata: Mapping[str, Any] | None = None,
         on_record: Callable[[SampleRecord], None] = lambda record: None,
         write_summary: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_record` gets each new record; `write_summary` is called after it, in a thread."""
+        """`metadata` goes into the artifacts of every sample (see `sample_metadata`).
+
+        `on_record` gets each new record; `write_summary` is called after it, in a thread.
+        """
         self._tasks = {task.instance_id: task for task in tasks}
-        self._agent, self._settings = agent, settings
+        self._agent, self._spec, self._metadata = agent, spec, metadata or {}
         self._records, self._folder = records, folder
         self._on_record, self._write_summary = on_record, write_summary
         self._lost = 0  # consecutive lost samples
@@ -74,7 +68,7 @@ class Evaluation:
     @property
     def left(self) -> list[SampleId]:
         """Samples to run: first every task's first sample, then every task's second."""
-        sample_ids = [(name, sample) for sample in range(self._settings.samples) for name in self._tasks]
+        sample_ids = [(name, sample) for sample in range(self._spec.samples) for name in self._tasks]
         return [sample_id for sample_id in sample_ids if not self._records.settled(sample_id)]
 
     @property
@@ -93,7 +87,7 @@ class Evaluation:
         left = self.left
         queue = iter(left)
         if left:
-            await _all([self._work(queue, runner) for _ in range(min(self._settings.workers, len(left)))])
+            await _all([self._work(queue, runner) for _ in range(min(self._spec.workers, len(left)))])
 
     async def _work(self, queue: Iterator[SampleId], runner: SampleRunner) -> None:
         for sample_id in queue:
@@ -118,7 +112,7 @@ class Evaluation:
                     self._tasks[name],
                     group=f"{name}-{sample}",
                     index=sample,
-                    temperature=self._settings.temperature,
+                    temperature=self._spec.temperature,
                     workdir=self._tasks[name].workdir_or(runner.sandbox.workdir),
                     on_end=ended.append,
                 )
@@ -140,11 +134,10 @@ class Evaluation:
         write_interrupted(self._folder, episode, self._meta(sample_id, elapsed))
 
     def _meta(self, sample_id: SampleId, elapsed: float) -> dict[str, Any]:
-        settings = self._settings
         return {
-            **settings.metadata,
+            **self._metadata,
             "sample": sample_id[1],
-            "temperature": settings.temperature,
+            "temperature": self._spec.temperature,
             "elapsed": round(elapsed, 1),
         }
 

@@ -18,7 +18,7 @@ from swerl_api.names import JOB_LABEL, TASK_LABEL, label_value
 from swerl_kube import KubeClient, KubeContext
 
 from swerl_agent.episode import Agent, CommandRunner, Episode, EpisodeRequest, GradedEpisode, run_graded_episode
-from swerl_agent.grading import Grader, Placement, Verdict
+from swerl_agent.grading import Grader, Verdict
 from swerl_agent.sandbox import SandboxGroup, delete_best_effort
 from swerl_agent.sandbox.lease import LeaseKeeper, owning_lease
 from swerl_agent.sandbox.spec import group_spec, queue_labels
@@ -101,9 +101,8 @@ async def open_sample_runner(
 
     The other arguments are those of Grader and SampleRunner. Raises LeaseLost when the Lease cannot be acquired.
     """
-    placement = Placement.of(sandbox)
     async with (
         owning_lease(namespace, job, labels=labels, owners=owners, kubeconfig=kubeconfig) as lease,
-        Grader(client, namespace, grading, placement=placement, cache_directory=cache_directory, lease=lease) as grader,
+        Grader(client, namespace, grading, sandbox=sandbox, cache_directory=cache_directory, lease=lease) as grader,
     ):
         yield SampleRunner(client, namespace, grader, lease, job=job, sandbox=sandbox, labels=labels)

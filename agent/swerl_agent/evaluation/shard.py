@@ -25,7 +25,7 @@ from swerl_agent.tasks.selection import shard_slice
 
 from .agents import open_agent, open_chat_agent
 from .artifacts import sample_metadata
-from .evaluation import Evaluation, EvaluationSettings, check_prompts
+from .evaluation import Evaluation, check_prompts
 from .folder import MUST_MATCH, SummaryWriter, read_settings, set_results_aside, write_settings, write_summary
 from .progress import ProgressReport, progress_of
 from .records import RESULTS, SampleRecords
@@ -73,8 +73,8 @@ async def run_shard(client: KubeClient, shard: Shard, *, kubeconfig: str | KubeC
         records = await asyncio.to_thread(_open_records, shard, settings)  # an endpoint that refuses begins no folder
         report = _report(client, file, str(shard.number))
         summary_writer = SummaryWriter(shard.folder, records, settings)
-        how = _evaluation_settings(file)
-        work = Evaluation(tasks, agent, how, records, shard.folder, write_summary=summary_writer.write)
+        metadata, write_summary = shard_metadata(file), summary_writer.write
+        work = Evaluation(tasks, agent, spec, records, shard.folder, metadata=metadata, write_summary=write_summary)
         mine, total = {task.instance_id for task in tasks}, len(everything) * spec.samples
         following = asyncio.create_task(report.follow(lambda: progress_of(records, mine, total)))
         try:
@@ -147,14 +147,9 @@ def _settings(file: EvaluationFile) -> dict[str, Any]:
     return {"model": file.model, "data": file.name, "sample_options": options}
 
 
-def _evaluation_settings(file: EvaluationFile) -> EvaluationSettings:
-    spec = file.spec
-    return EvaluationSettings(
-        spec.samples,
-        spec.workers,
-        spec.temperature,
-        metadata=sample_metadata(file.model, file.engine, spec.agent),
-    )
+def shard_metadata(file: EvaluationFile) -> dict[str, Any]:
+    """Metadata of the shard's samples."""
+    return sample_metadata(file.model, file.engine, file.spec.agent)
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ Guarantees: the Pod that runs a patch decides nothing; it reports a log, and the
 """
 
 from .cache import VERDICTS
-from .grader import Grader, GradingError, Placement
+from .grader import Grader, GradingError
 from .verdict import NO_PATCH, Status, Verdict
 
-__all__ = ["NO_PATCH", "VERDICTS", "Grader", "GradingError", "Placement", "Status", "Verdict"]
+__all__ = ["NO_PATCH", "VERDICTS", "Grader", "GradingError", "Status", "Verdict"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from swerl_api import GradingSpec
+from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.isolation import probe_arguments
 from swerl_api.names import GRADING_PREFIX
 from swerl_kube import KubeClient
@@ -35,7 +35,6 @@ from .log_reader import LogReader, Unreadable
 from .manifests import (
     GRADER_LABEL,
     PULL_ALLOWANCE,
-    Placement,
     deny_all_policy,
     grading_job,
     grading_labels,
@@ -49,7 +48,7 @@ from .swebench_report import check_parser
 from .verdict import Unfinished, Verdict
 from .verdict_rules import after_contrast, verdict_of, witnessed_sessions
 
-__all__ = ["Grader", "GradingError", "Placement"]
+__all__ = ["Grader", "GradingError"]
 
 DEADLINE_SLACK = 30  # seconds after Kubernetes' own deadline
 
@@ -74,7 +73,7 @@ class Grader:
         labels: Mapping[str, str] | None = None,
         owner_refs: Sequence[Mapping[str, Any]] = (),
         *,
-        placement: Placement | None = None,
+        sandbox: SandboxSpec | None = None,
         cache_directory: Path | None = None,
         lease: LeaseKeeper | None = None,
         keep_log: Callable[[Task, str, bytes], None] | None = None,
@@ -85,7 +84,7 @@ class Grader:
         if lease:
             self._labels |= lease.labels
             self._owners.append(lease.reference)
-        self._placement = placement or Placement()
+        self._sandbox = sandbox or SandboxSpec()
         self._keep_log = keep_log
         self._id = os.urandom(6).hex()
         policy = deny_all_policy(f"{GRADING_PREFIX}{self._id}", self._labels, self._id, self._owners)
@@ -95,7 +94,7 @@ class Grader:
         self._cache = VerdictCache(cache_directory) if settings.cache else None
         self._running: dict[str, asyncio.Task[Verdict]] = {}
         self._ready: asyncio.Task[None] | None = None
-        self._probe = probe_arguments([]) if self._placement.check_isolation else []
+        self._probe = probe_arguments([]) if self._sandbox.egress != "allow" else []
         self._isolated = not self._probe  # a Pod has shown that it reaches no network
         self._logs = LogReader()
         self._contrast = ContrastRuns(self._altered, self._logs, VerdictCache(cache_directory), judge_version())
@@ -175,7 +174,7 @@ class Grader:
         return grading_payload(task, patch, self._settings, self._workdir(task), altered, self._probe)
 
     def _workdir(self, task: Task) -> str:
-        return task.workdir_or(self._placement.workdir)
+        return task.workdir_or(self._sandbox.workdir)
 
     async def _grade(
         self,
@@ -264,7 +263,7 @@ class Grader:
             ],
             [payload["metadata"]["name"] for payload in maps],
             settings=self._settings,
-            placement=self._placement,
+            sandbox=self._sandbox,
             labels=labels,
             owners=self._owners,
             overlay=overlay,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from swerl_api import GradingSpec, SandboxSpec
-from swerl_api.base import PullPolicy
 from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL, label_value
 
 Manifest = dict[str, Any]
@@ -27,34 +25,6 @@ PART_BYTES = 700_000  # of payload per ConfigMap; base64 makes a third more of i
 PULL_ALLOWANCE = 600  # seconds for scheduling and pulling, besides the eval script's own limit
 VARIABLE_CHARS = 100_000  # of the overlay per variable of the environment; the kernel takes 128 KiB
 TTL_SECONDS = 300  # a finished Job that was not deleted
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where grading Pods may run and how their images are pulled."""
-
-    runtime_class_name: str | None = None
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: Sequence[Mapping[str, Any]] = ()
-    pull_secrets: Sequence[str] = ()
-    pull_policy: PullPolicy = "IfNotPresent"
-    workdir: str = "/testbed"
-    check_isolation: bool = True  # whether a Pod tries that it reaches no network
-    host_users: bool | None = None  # False: a user namespace of the Pod's own; None: as the cluster does
-
-    @classmethod
-    def of(cls, sandbox: SandboxSpec) -> Placement:
-        """The placement of a job's `sandbox` section, which grading Pods share."""
-        return cls(
-            runtime_class_name=sandbox.runtime_class_name,
-            node_selector=dict(sandbox.node_selector),
-            tolerations=[item.model_dump(by_alias=True, exclude_none=True) for item in sandbox.tolerations],
-            pull_secrets=list(sandbox.pull_secrets),
-            pull_policy=sandbox.image_pull_policy,
-            workdir=sandbox.workdir,
-            check_isolation=sandbox.egress != "allow",
-            host_users=sandbox.host_users,
-        )
 
 
 def deny_all_policy(name: str, labels: Mapping[str, str], grader: str, owners: Sequence[Manifest]) -> Manifest:
@@ -112,7 +82,7 @@ def grading_job(
     maps: Sequence[str],
     *,
     settings: GradingSpec,
-    placement: Placement,
+    sandbox: SandboxSpec,
     labels: Mapping[str, str],
     owners: Sequence[Manifest],
     overlay: Mapping[str, str] | None = None,
@@ -120,8 +90,8 @@ def grading_job(
 ) -> Manifest:
     """The Job that runs `grade.sh` with `arguments` on the payload of the ConfigMaps named `maps`.
 
-    `overlay`: text by path of files that lie in the image while the tests run. `await_probe`: no test runs before the
-    Pod's isolation is known.
+    Its Pod runs where those of `sandbox` do, and pulls its image as they do. `overlay`: text by path of files that lie
+    in the image while the tests run. `await_probe`: no test runs before the Pod's isolation is known.
     """
     deadline = settings.timeout_seconds + PULL_ALLOWANCE
     environment = _environment(overlay or {}, await_probe=await_probe)
@@ -135,7 +105,7 @@ def grading_job(
             "ttlSecondsAfterFinished": TTL_SECONDS,
             "template": {
                 "metadata": {"labels": dict(labels)},
-                "spec": _pod(image, arguments, maps, settings, placement, environment),
+                "spec": _pod(image, arguments, maps, settings, sandbox, environment),
             },
         },
     }
@@ -155,7 +125,7 @@ def _pod(
     arguments: Sequence[str],
     maps: Sequence[str],
     settings: GradingSpec,
-    placement: Placement,
+    sandbox: SandboxSpec,
     environment: Sequence[Manifest],
 ) -> Manifest:
     pod: Manifest = {
@@ -163,16 +133,16 @@ def _pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 0,
-        "nodeSelector": dict(placement.node_selector),
-        "tolerations": [dict(toleration) for toleration in placement.tolerations],
-        "imagePullSecrets": [{"name": name} for name in placement.pull_secrets],
+        "nodeSelector": dict(sandbox.node_selector),
+        "tolerations": [item.model_dump(by_alias=True, exclude_none=True) for item in sandbox.tolerations],
+        "imagePullSecrets": [{"name": name} for name in sandbox.pull_secrets],
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "volumes": [{"name": "payload", "projected": {"sources": [*map(_whole, maps), _witness(maps[0])]}}],
         "containers": [
             {
                 "name": CONTAINER,
                 "image": image,
-                "imagePullPolicy": placement.pull_policy,
+                "imagePullPolicy": sandbox.image_pull_policy,
                 "command": ["bash", f"{PAYLOAD}/grade.sh.000", *arguments, PAYLOAD],
                 "workingDir": "/",
                 "env": list(environment),
@@ -191,10 +161,10 @@ def _pod(
             }
         ],
     }
-    if placement.runtime_class_name:
-        pod["runtimeClassName"] = placement.runtime_class_name
-    if placement.host_users is not None:
-        pod["hostUsers"] = placement.host_users
+    if sandbox.runtime_class_name:
+        pod["runtimeClassName"] = sandbox.runtime_class_name
+    if sandbox.host_users is not None:
+        pod["hostUsers"] = sandbox.host_users
     return pod
 
 

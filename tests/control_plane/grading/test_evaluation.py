@@ -11,7 +11,6 @@ import pytest
 from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts
 from swerl_agent.evaluation import (
     Evaluation,
-    EvaluationSettings,
     SampleRecord,
     SampleRecords,
     SummaryWriter,
@@ -20,7 +19,7 @@ from swerl_agent.evaluation import (
     summarise,
 )
 from swerl_agent.tasks import Task
-from swerl_api import AgentSpec, Resources, SandboxSpec
+from swerl_api import AgentSpec, Resources, SampleSpec, SandboxSpec
 from swerl_kube import KubeClient
 
 from tests.control_plane.operator_process import Operator
@@ -58,7 +57,7 @@ async def test_killed_evaluation_resumes_and_repeats_no_sample(
     tokenizer: HFTokenizer,
     tmp_path: Path,
 ) -> None:
-    how = EvaluationSettings(samples=SAMPLES, workers=2, temperature=1.0)
+    how = SampleSpec(samples=SAMPLES, workers=2, temperature=1.0)
     spec = AgentSpec(context_tokens=200_000, step_limit=2)
     first = asyncio.Event()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from swerl_agent.episode import BuiltinAgent, HFTokenizer, Prompts
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, SampleRecords, open_sample_runner
-from swerl_agent.grading import Grader, Placement
+from swerl_agent.evaluation import Evaluation, SampleRecords, open_sample_runner
+from swerl_agent.grading import Grader
 from swerl_agent.tasks import Task
-from swerl_api import AgentSpec
+from swerl_api import AgentSpec, SampleSpec
 from swerl_kube import KubeClient
 
 from tests.control_plane.operator_process import Operator
@@ -37,7 +37,7 @@ async def test_grading_that_must_not_pull_is_an_infrastructure_error_at_once(
     client: KubeClient, namespace: str, absent: Task
 ) -> None:
     started = time.monotonic()
-    async with Grader(client, namespace, settings(), placement=Placement.of(NEVER)) as grader:
+    async with Grader(client, namespace, settings(), sandbox=NEVER) as grader:
         verdict = await grader.grade(absent, "")
     assert time.monotonic() - started < SECONDS
     assert verdict.status == "infra_error"
@@ -48,7 +48,7 @@ async def test_grading_without_pulls_uses_images_of_the_node(
     client: KubeClient, namespace: str, grader: Grader, task: Task
 ) -> None:
     await grader.grade(task, "")  # pulls it
-    async with Grader(client, namespace, settings(), placement=Placement.of(NEVER)) as strict:
+    async with Grader(client, namespace, settings(), sandbox=NEVER) as strict:
         assert (await strict.grade(task, task.ground_truth.patch)).resolved
 
 
@@ -57,7 +57,7 @@ async def test_samples_that_cannot_pull_are_lost_at_once(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     agent = BuiltinAgent(Script(tokenizer, ()), tokenizer, Prompts.default(), AgentSpec())
-    how = EvaluationSettings(samples=2, workers=2)
+    how = SampleSpec(samples=2, workers=2)
     work = Evaluation([absent], agent, how, SampleRecords(tmp_path), tmp_path)
     started = time.monotonic()
     async with open_sample_runner(client, namespace, settings(), NEVER, job="absent", kubeconfig=kubeconfig) as runner:

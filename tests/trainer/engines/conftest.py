@@ -138,7 +138,7 @@ async def routed_engine(
 ) -> AsyncIterator[RoutedEngine]:
     """A running engine started from one model while the training side holds another."""
     logs = tmp_path_factory.mktemp("logs")
-    settings = ServerSettings(model=str(make_model(0)), dtype="float32", context_tokens=4096)
+    settings = ServerSettings(model=str(make_model(0)), dtype="float32", gpus=0, context_tokens=4096)
     owner = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
     source = HeldModel(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
     async with aiohttp.ClientSession() as http:

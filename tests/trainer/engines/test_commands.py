@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from swerl_api import RouterSpec
 from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines.cpu import unused_architectures
@@ -14,9 +16,12 @@ from swerl_trainer.engines.server import (
 )
 from swerl_trainer.engines.weights import update_backend
 
+ON_CPU = ServerSettings(model="/m", dtype="float32", gpus=0, context_tokens=4096)
+ON_GPUS = replace(ON_CPU, dtype="bfloat16", gpus=4)
+
 
 def test_cpu_server_forks_and_uses_plain_torch() -> None:
-    command = server_command(ServerSettings(model="/m", dtype="float32"), "127.0.0.1", 3)
+    command = server_command(ON_CPU, "127.0.0.1", 3)
     assert "swerl_trainer.engines.cpu" in command
     assert command[command.index("--attention-backend") + 1] == "torch_native"
     assert "--sleep-on-idle" in command
@@ -24,7 +29,7 @@ def test_cpu_server_forks_and_uses_plain_torch() -> None:
 
 
 def test_gpu_server_has_no_cpu_option() -> None:
-    settings = ServerSettings(model="/m", gpus=4, share_gpu=True)
+    settings = replace(ON_GPUS, share_gpu=True)
     command = server_command(settings, "10.0.0.1", 3)
     assert "sglang.launch_server" in command
     assert command[command.index("--tp-size") + 1] == "4"
@@ -35,17 +40,17 @@ def test_gpu_server_has_no_cpu_option() -> None:
 
 
 def test_idle_connection_outlasts_a_training_step() -> None:
-    assert float(server_environment(ServerSettings(model="/m"))["SGLANG_TIMEOUT_KEEP_ALIVE"]) >= 1800
+    assert float(server_environment(ON_CPU)["SGLANG_TIMEOUT_KEEP_ALIVE"]) >= 1800
 
 
 def test_gpu_server_of_its_own_keeps_its_memory() -> None:
-    command = server_command(ServerSettings(model="/m", gpus=4), "10.0.0.1", 3)
+    command = server_command(ON_GPUS, "10.0.0.1", 3)
     assert "--enable-memory-saver" not in command
     assert "--mem-fraction-static" not in command
 
 
 def test_users_arguments_win() -> None:
-    settings = ServerSettings(model="/m", arguments={"max-total-tokens": 7, "sleep-on-idle": False})
+    settings = replace(ON_CPU, arguments={"max-total-tokens": 7, "sleep-on-idle": False})
     assert server_arguments(settings)["max-total-tokens"] == 7
     assert "--sleep-on-idle" not in server_command(settings, "127.0.0.1", 3)
 

@@ -47,7 +47,7 @@ def teach(folder: Path) -> None:
 async def judge(make_model: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Judge]:
     folder, logs = make_model(3), tmp_path_factory.mktemp("logs")
     teach(folder)
-    server = ServerSettings(model=str(folder), dtype="float32", context_tokens=4096)
+    server = ServerSettings(model=str(folder), dtype="float32", gpus=0, context_tokens=4096)
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, logs / "judge-router.log")
         pool = StaticEnginePool([LocalEngine(server, logs / "judge.log", "127.0.0.1")], router, "judge")

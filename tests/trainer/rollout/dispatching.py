@@ -21,7 +21,7 @@ def dispatcher(tasks: int = 5, *, retries: int = RETRIES, **changes: object) -> 
     return Dispatcher(
         ALGORITHM.model_copy(update=algorithm),
         SANDBOX.model_copy(update=sandbox),
-        TaskOrder(tasks, shuffle=False),
+        TaskOrder(tasks, shuffle=False, seed=0),
         retries=retries,
     )
 

@@ -1,4 +1,4 @@
-"""TrainingRanks, GPUs and engine servers that a job's spec asks for. Pure."""
+"""Training ranks, GPUs and engine servers that follow from a job's spec. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def training_ranks(spec: SweRLJobSpec) -> tuple[int, float]:
 
 
 def shares_gpus(spec: SweRLJobSpec) -> bool:
-    """Whether engines and training ranks use the same GPUs in trainer_lock."""
+    """Whether engines and training ranks use the same GPUs, one after the other."""
     return spec.colocate and spec.rollout.gpus_per_engine > 0
 
 

@@ -31,16 +31,16 @@ KEEP_ALIVE_SECONDS = 3600  # of an idle connection
 LOG_TAIL = 4000  # characters of the log quoted in an error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """The server of one engine."""
+    """The server of one engine, as it follows from the specs of a job, its judge or an evaluation."""
 
     model: str  # folder in Hugging Face format
-    tokenizer: str | None = None
-    dtype: str = "bfloat16"
-    gpus: int = 0  # tensor-parallel size; 0 runs on CPU
-    context_tokens: int = 16384
-    share_gpu: bool = False  # the trainer uses the same GPUs in trainer_lock
+    tokenizer: str | None = None  # None: the model's folder
+    dtype: str
+    gpus: int  # tensor-parallel size; 0 runs on CPU
+    context_tokens: int
+    share_gpu: bool = False  # the trainer uses the same GPUs while the engine sleeps
     seed: int = 0
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they override all others
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_agent.grading import VERDICTS, Grader, Placement
+from swerl_agent.grading import VERDICTS, Grader
 from swerl_agent.sandbox import SandboxGroup, SandboxWatch, Session
 from swerl_agent.sandbox.spec import group_spec, queue_labels
 from swerl_agent.tasks import Task
@@ -101,7 +101,7 @@ def grader(client: KubeClient, job: Job) -> Grader:
         job.spec.grading,
         job.labels,
         [owner_reference(job)],
-        placement=Placement.of(job.spec.sandbox),
+        sandbox=job.spec.sandbox,
         cache_directory=job.folder / VERDICTS,
     )
 

@@ -16,8 +16,8 @@ class TaskOrder:
     """The endless sequence of tasks `0 .. count-1`, epoch after epoch."""
 
     count: int
-    shuffle: bool = True
-    seed: int = 0
+    shuffle: bool
+    seed: int
 
     def __post_init__(self) -> None:
         if self.count < 1:

@@ -14,7 +14,6 @@ from swerl_agent.episode import Agent, Episode, EpisodeRequest, GradedEpisode, P
 from swerl_agent.evaluation import (
     Evaluation,
     EvaluationAborted,
-    EvaluationSettings,
     SampleRecord,
     SampleRecords,
     SummaryWriter,
@@ -23,7 +22,7 @@ from swerl_agent.evaluation import (
 from swerl_agent.grading import Verdict
 from swerl_agent.sandbox import ImagePullFailed, LeaseLost
 from swerl_agent.tasks import GroundTruth, Task
-from swerl_api import SandboxSpec
+from swerl_api import SampleSpec, SandboxSpec
 
 from tests.full_disk import files_end_at
 
@@ -74,7 +73,7 @@ def runner() -> Any:
 
 
 def evaluation(folder: Path, count: int) -> Evaluation:
-    return Evaluation(tasks(count), NOTHING, EvaluationSettings(workers=1), SampleRecords(folder), folder)
+    return Evaluation(tasks(count), NOTHING, SampleSpec(workers=1), SampleRecords(folder), folder)
 
 
 async def test_finished_sample_is_not_repeated(tmp_path: Path, runner: Any) -> None:
@@ -82,7 +81,7 @@ async def test_finished_sample_is_not_repeated(tmp_path: Path, runner: Any) -> N
     records.add(
         SampleRecord(TASK.instance_id, 0, True, True, "submitted", "resolved", "submission", 3, None, 12.5, "run-1")
     )
-    work = Evaluation([TASK], NOTHING, EvaluationSettings(), records, tmp_path)
+    work = Evaluation([TASK], NOTHING, SampleSpec(), records, tmp_path)
     await work.run(runner)
     assert work.left == []
 
@@ -101,7 +100,7 @@ async def test_summary_and_predictions_hold_each_sample_when_it_ends(tmp_path: P
     runner.outcomes = made()
     records = SampleRecords(tmp_path)
     summary_writer = SummaryWriter(tmp_path, records, {"model": "m"})
-    how = EvaluationSettings(workers=1)
+    how = SampleSpec(workers=1)
     await Evaluation(tasks(3), NOTHING, how, records, tmp_path, write_summary=summary_writer.write).run(runner)
     assert seen == [(1, ["a__a-0"]), (2, ["a__a-0", "a__a-1"])]
     assert json.loads((tmp_path / "summary.json").read_text())["resolved"] == 3

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 from swerl_agent.episode import Episode, EpisodeRequest
-from swerl_agent.evaluation import Evaluation, EvaluationSettings, SampleRecords, SampleRunner
+from swerl_agent.evaluation import Evaluation, SampleRecords, SampleRunner
 from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.tasks import Task
-from swerl_api import SandboxSpec
+from swerl_api import SampleSpec, SandboxSpec
 from swerl_kube import Unreachable
 
 from tests.full_disk import files_end_at
@@ -74,8 +74,8 @@ class FakeSampleRunner(SampleRunner):
 
 
 def evaluation(folder: Path, agent: Scripted | None = None) -> Evaluation:
-    settings = EvaluationSettings(workers=1, temperature=0.5, metadata=TOLD)
-    return Evaluation([TASK], cast(Any, agent or Scripted()), settings, SampleRecords(folder), folder)
+    spec, scripted = SampleSpec(workers=1, temperature=0.5), cast(Any, agent or Scripted())
+    return Evaluation([TASK], scripted, spec, SampleRecords(folder), folder, metadata=TOLD)
 
 
 def left(folder: Path) -> list[dict[str, Any]]:

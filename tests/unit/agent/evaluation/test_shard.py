@@ -17,10 +17,10 @@ from swerl_agent.evaluation.progress import ProgressReport, progress_of
 from swerl_agent.evaluation.shard import (
     Shard,
     ShardFolders,
-    _evaluation_settings,
     load_shard_tasks,
     merge_shards,
     run_shard,
+    shard_metadata,
 )
 from swerl_agent.tasks.selection import shard_slice
 from swerl_api import EvaluationFile
@@ -186,7 +186,7 @@ def test_shards_leave_out_what_is_in_quarantine_beside_the_tasks(
 def test_artifacts_of_a_shard_name_model_address_and_limits_and_no_key() -> None:
     file = evaluation_file(agent={"stepLimit": 7, "maxTokensPerTurn": 99})
     file = file.model_copy(update={"engine": "https://user:secret@host:8/v1?key=secret"})
-    assert _evaluation_settings(file).metadata == {
+    assert shard_metadata(file) == {
         "model": "nightly", "api_base": "https://host:8/v1", "step_limit": 7, "max_tokens": 99,
     }  # fmt: skip
 

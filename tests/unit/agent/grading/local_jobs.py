@@ -19,9 +19,9 @@ import pytest
 from swerl_agent.grading import Grader
 from swerl_agent.grading.framing import Framer
 from swerl_agent.grading.job import JobRun, NoReport
-from swerl_agent.grading.manifests import WITNESS, Placement
+from swerl_agent.grading.manifests import WITNESS
 from swerl_agent.tasks import Task
-from swerl_api import GradingSpec
+from swerl_api import GradingSpec, SandboxSpec
 
 from .wrapper import ALONE
 
@@ -57,7 +57,7 @@ async def local_grader(
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
     settings = GradingSpec.model_validate({"cache": False, "retries": 0, "timeout_seconds": 60, **changes})
-    async with Grader(cluster, "n", settings, placement=Placement(workdir=str(tree), check_isolation=False)) as grader:
+    async with Grader(cluster, "n", settings, sandbox=SandboxSpec(workdir=str(tree), egress="allow")) as grader:
         yield grader
 
 

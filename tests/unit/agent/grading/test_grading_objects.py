@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 import pytest
-from swerl_agent.grading.manifests import PART_BYTES, PULL_ALLOWANCE, Placement, grading_job, payload_maps
-from swerl_api import GradingSpec
+from swerl_agent.grading.manifests import PART_BYTES, PULL_ALLOWANCE, grading_job, payload_maps
+from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.names import label_value
 
 
@@ -23,7 +23,7 @@ def test_large_payload_is_split_without_loss() -> None:
 
 def test_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> None:
     job = grading_job(
-        "swegr-x", "image", ["base"], ["swegr-x"], settings=GradingSpec(), placement=Placement(), labels={}, owners=[]
+        "swegr-x", "image", ["base"], ["swegr-x"], settings=GradingSpec(), sandbox=SandboxSpec(), labels={}, owners=[]
     )
     assert job["spec"]["backoffLimit"] == 0
     pod = job["spec"]["template"]["spec"]
@@ -35,7 +35,7 @@ def test_grading_pod_has_no_token_no_privilege_and_guaranteed_resources() -> Non
 
 
 def test_grading_job_ends_after_the_scripts_time_and_that_of_a_pull() -> None:
-    how: dict[str, Any] = {"placement": Placement(), "labels": {}, "owners": []}
+    how: dict[str, Any] = {"sandbox": SandboxSpec(), "labels": {}, "owners": []}
     job = grading_job("swegr-x", "image", [], ["swegr-x"], settings=GradingSpec(timeout_seconds=900), **how)
     assert job["spec"]["activeDeadlineSeconds"] == 900 + PULL_ALLOWANCE
     assert job["spec"]["ttlSecondsAfterFinished"] > 0

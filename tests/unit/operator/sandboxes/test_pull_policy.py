@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from swerl_agent.cli import parser
 from swerl_agent.cli.pod_options import sandbox_settings
-from swerl_agent.grading import Placement
 from swerl_agent.grading.manifests import grading_job
 from swerl_agent.grading.pods import PodState
 from swerl_agent.sandbox.spec import group_spec
@@ -58,8 +57,7 @@ def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[
     group = parse_group({"apiVersion": API_VERSION, "kind": "SweSandbox", "metadata": metadata, "spec": spec})
     (container,) = sandbox_pod(group, 0, SandboxSettings())["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
-    placement = Placement.of(asked)
-    job = grading_job("g", "task:1", ["base"], ["g"], settings=GradingSpec(), placement=placement, labels={}, owners=[])
+    job = grading_job("g", "task:1", ["base"], ["g"], settings=GradingSpec(), sandbox=asked, labels={}, owners=[])
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
 
