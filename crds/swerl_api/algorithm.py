@@ -1,4 +1,4 @@
-"""How the policy is improved: losses, advantages, sampling, corrections, supervised steps."""
+"""The training algorithm: losses, advantages, sampling, corrections, supervised steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ImportPath = Annotated[str, Field(max_length=256, pattern=r"^([A-Za-z_][A-Za-z0-
 
 
 class RejectionSpec(ApiModel):
-    """Removes tokens from the loss whose importance ratio lies outside bounds; their weights play no part."""
+    """Removes tokens from the loss whose importance ratio lies outside the bounds."""
 
     level: RatioLevel = "geometric"
     """Ratio per token, product over the sequence, or geometric mean over the sequence."""
@@ -28,11 +28,11 @@ class RejectionSpec(ApiModel):
 
 
 class CorrectionSpec(ApiModel):
-    """Importance correction for the gap between the probabilities that sampled the tokens and the trainer's."""
+    """Importance correction for differences between the engines' probabilities and the trainer's."""
 
     mode: Literal["auto", "none", "truncate", "clip", "mask"] = "auto"
-    """truncate: ratios above `high` count as `high` (TIS); clip: into [low, high]; mask: tokens outside [low, high]
-    leave the loss (MIS); none: every weight is 1; auto: truncate when maxStaleness > 0, else none."""
+    """truncate: limits ratios to `high` (TIS). clip: limits ratios to [low, high]. mask: removes tokens outside
+    [low, high] from the loss (MIS). none: every weight is 1. auto: truncate if maxStaleness > 0, else none."""
     level: RatioLevel = "token"
     """Ratio per token, product over the sequence, or geometric mean over the sequence."""
     low: float = Field(default=0.0, ge=0)
@@ -40,11 +40,11 @@ class CorrectionSpec(ApiModel):
     high: float = Field(default=2.0, gt=0)
     """Upper bound of the ratio."""
     veto: float = Field(default=0.0, ge=0, lt=1)
-    """A sequence leaves the loss when the ratio of one of its tokens is below this, e.g. 1e-4; 0 is off."""
+    """Removes a sequence from the loss if one of its tokens has a ratio below this, e.g. 1e-4; 0 is off."""
     batch_normalisation: bool = False
     """Divide the weights by their mean over the batch."""
     rejection: RejectionSpec | None = None
-    """Bounds outside which tokens leave the loss, beside the weights of `mode`."""
+    """Removes tokens outside these bounds from the loss, in addition to the weights of `mode`."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.low < self.high", "correction.low must be below correction.high", ".low"),
@@ -55,15 +55,15 @@ class LrSchedule(ApiModel):
     """Learning rate over the steps."""
 
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    """After the warm-up: constant, or down to `floor` at the last step."""
+    """Rate after the warm-up: constant, or a decay that reaches `floor` at the last step."""
     warmup_steps: NonNegative = 0
     """Steps over which the rate rises linearly to its full value."""
     floor: Fraction = 0.0
-    """The lowest rate of a decay, as a share of the full one."""
+    """Final rate of a decay, as a fraction of the full rate."""
 
 
 class StepwiseSpec(ApiModel):
-    """Rewards per step from the judge, added to the outcome."""
+    """Step rewards from the judge, added to the outcome reward."""
 
     enabled: bool = False
     """Score every step of an episode; needs `judge`."""
@@ -72,7 +72,7 @@ class StepwiseSpec(ApiModel):
 
 
 class SupervisedData(ApiModel):
-    """Supervised steps on demonstrations, before the reinforcement steps or alone (algorithm.name sft)."""
+    """Supervised steps on demonstrations; they precede the reinforcement steps, or are all (algorithm.name sft)."""
 
     data: RelativePath = Field(min_length=1)
     """Path of the demonstrations (JSONL of chat messages) inside the tasks source."""
@@ -87,22 +87,22 @@ class SupervisedData(ApiModel):
 
 
 class AlgorithmSpec(ApiModel):
-    """How the policy is improved."""
+    """The training algorithm."""
 
     name: Literal[
         "grpo", "gspo", "cispo", "rloo", "reinforce", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "sft"
     ] = Field(default="grpo", json_schema_extra=immutable("algorithm.name"))
-    """grpo: group advantages, token ratios; gspo: sequence ratios; cispo: clipped ratios as weights; rloo:
-    leave-one-out advantages; reinforce: no ratio; reinforce_plus_plus: advantages normalised over the batch, with
-    `_baseline` after the group's mean was subtracted; sft: supervised only."""
+    """grpo: group advantages and token ratios. gspo: sequence ratios. cispo: clipped ratios as weights. rloo:
+    leave-one-out advantages. reinforce: no ratio. reinforce_plus_plus: advantages normalised over the batch.
+    reinforce_plus_plus_baseline: the same after the group's mean is subtracted. sft: supervised steps only."""
     loss: ImportPath = ""
-    """Own loss, as `package.module.function`, instead of that of `name`; see docs/algorithms.md."""
+    """Custom loss as `package.module.function`; replaces that of `name`. See docs/algorithms.md."""
     advantage: ImportPath = ""
-    """Own advantages, as `package.module.function`, instead of those of `name`."""
+    """Custom advantages as `package.module.function`; replace those of `name`."""
     reward: ImportPath = ""
-    """Own reward of an episode, as `package.module.function`, instead of 1 and `unresolvedReward`."""
+    """Custom reward of an episode as `package.module.function`; replaces 1 and `unresolvedReward`."""
     steps: Positive = 100
-    """Training steps, each one batch of `promptsPerStep` groups; may be raised while the job runs (next attempt)."""
+    """Training steps of `promptsPerStep` groups each. A higher number takes effect at the next attempt."""
     prompts_per_step: Positive = Field(default=8, json_schema_extra=immutable("algorithm.promptsPerStep"))
     """Prompts (groups) per training step."""
     group_size: int = Field(default=8, ge=1, le=1024, json_schema_extra=immutable("algorithm.groupSize"))
@@ -116,67 +116,67 @@ class AlgorithmSpec(ApiModel):
     weight_decay: float = Field(default=0.1, ge=0, le=1)
     """AdamW weight decay."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    """Gradients are scaled down to this global L2 norm."""
+    """Maximum global L2 norm of the gradient; larger gradients are scaled down."""
     clip_low: Fraction = 0.2
     """Ratios below 1 - clipLow give no gradient when the advantage is negative."""
     clip_high: float = Field(default=0.28, ge=0, le=10)
     """Ratios above 1 + clipHigh give no gradient when the advantage is positive."""
     dual_clip: float = Field(default=0.0, ge=0)
-    """Upper bound, as a multiple of the advantage, of a token's loss when its advantage is negative (dual-clip PPO);
-    above 1, or 0 for none."""
+    """Upper bound of a token's loss when its advantage is negative, as a multiple of the advantage (dual-clip PPO).
+    Above 1; 0 is off."""
     old_logprobs: Literal["trainer", "rollout"] = "trainer"
-    """Log-probabilities that ratios compare with: trainer: the policy's at the start of the step; rollout: the
-    engines', so that the ratio also covers staleness and mismatch."""
+    """Denominator of the ratios. trainer: log-probabilities of the policy at the start of the step. rollout: those of
+    the engines, so that the ratio also covers staleness and mismatch."""
     kl_coef: float = Field(default=0.0, ge=0)
     """Weight of the KL penalty against the start model; 0 loads no reference model."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """Estimate of the KL divergence per token: k1, the log-ratio; k2, half its square; k3, unbiased and never negative.
-    The gradient of k1 as a loss is 0 in expectation: use it with klIn reward."""
+    """Estimate of the KL divergence per token. k1: the log-ratio. k2: half its square. k3: unbiased and never negative.
+    As a loss, k1 has an expected gradient of 0: use it with klIn reward."""
     kl_in: Literal["loss", "reward"] = "loss"
-    """Penalty per token in the loss, or summed over the trajectory and subtracted from its reward."""
+    """loss: penalty per token in the loss. reward: penalty summed over the trajectory, subtracted from its reward."""
     entropy_coef: float = Field(default=0.0, ge=0)
     """Weight of the entropy bonus."""
     advantage_normalisation: Literal["std", "none"] = "std"
-    """Divide advantages by the group's standard deviation, or not (Dr. GRPO)."""
+    """std: divide advantages by the group's standard deviation. none: do not divide (Dr. GRPO)."""
     loss_aggregation: Literal["token", "sequence", "trajectory", "constant"] = "token"
-    """Mean over all tokens of the batch; mean of the sequences' means; mean of the trajectories' means; constant: the
-    trajectories' sums, divided by `lengthConstant` and their number (Dr. GRPO)."""
+    """token: mean over all tokens of the batch. sequence: mean of the sequences' means. trajectory: mean of the
+    trajectories' means. constant: trajectories' sums, divided by `lengthConstant` and their number (Dr. GRPO)."""
     length_constant: NonNegative = 0
-    """Tokens that each trajectory's sum is divided by with lossAggregation constant; the same for every batch."""
+    """Divisor of each trajectory's sum with lossAggregation constant, in tokens; the same for every batch."""
     oversampling: float = Field(default=1.0, ge=1, le=8)
-    """Groups started per step = ceil(promptsPerStep * oversampling); the first complete ones are used."""
+    """A step starts ceil(promptsPerStep * oversampling) groups and uses those that complete first."""
     dynamic_filter: bool = True
-    """Replace groups whose rewards are all equal; they carry no gradient."""
+    """Replace groups whose rewards are all equal, since they have no gradient."""
     unresolved_reward: float = Field(default=-1.0, ge=-1, le=0)
-    """Reward of an episode that does not resolve its task; one that does has 1."""
+    """Reward of an episode that does not resolve its task; a resolved task has reward 1."""
     compact_filter: bool = False
-    """Episodes that ended otherwise than by submitting (limits of turns, time, context) count in their group's mean
-    and train nothing."""
+    """Do not train on episodes that ended at a limit (turns, time, context) instead of submitting. Their rewards still
+    count in the group's mean."""
     correction: CorrectionSpec = Field(default_factory=CorrectionSpec)
-    """Correction of the engine/trainer mismatch."""
+    """Importance correction of the mismatch between engines and trainer."""
     stepwise: StepwiseSpec = Field(default_factory=StepwiseSpec)
     """Step rewards from a judge."""
     dynamic_history: bool = False
-    """Train each step of an episode as its own sample, with the context the model really saw."""
+    """Train each step of an episode as its own sample, with the context that the model read."""
     encoding: Literal["sampled", "text"] = "sampled"
-    """What is trained. sampled: the tokens as engines read and sampled them; text: the episode's text, encoded again
-    with the chat template, without the engines' log-probabilities, for comparison with systems that know no more.
-    It may give other tokens than were sampled and, where templates strip thinking, other contexts than were read."""
+    """sampled: train on the tokens that engines read and sampled. text: encode the episode's text again with the chat
+    template, without the engines' log-probabilities, for comparison with text-based systems. The new tokens may differ
+    from the sampled ones; templates that strip thinking also change the context."""
     max_staleness: int = Field(default=0, ge=0, le=64)
-    """How many weight versions old an episode may be; 0 is strictly on-policy."""
+    """Maximum age of an episode in weight versions; 0 is strictly on-policy."""
     partial_rollouts: bool = False
-    """Keep unfinished episodes over a weight update instead of waiting for them; needs maxStaleness >= 1."""
+    """Continue unfinished episodes after a weight update instead of waiting for them; needs maxStaleness >= 1."""
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Sampling temperature of training episodes."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Share of the probability that is sampled from, in training and evaluation. Log-probs stay those of the whole
+    """Probability mass to sample from (nucleus sampling), in training and evaluation. Log-probs are those of the whole
     distribution, so below 1 the ratios to the trainer's are not exact."""
     top_k: NonNegative = 0
-    """Likeliest tokens that are sampled from, as `topP`; 0 means all."""
+    """Number of most likely tokens to sample from, in training and evaluation; 0 means all."""
     seed: NonNegative = Field(default=0, json_schema_extra=immutable("algorithm.seed"))
-    """Seed of sampling and of everything random in training."""
+    """Seed of sampling and of all random choices in training."""
     sft: SupervisedData | None = None
-    """Supervised warm start, or the whole training for algorithm.name sft."""
+    """Supervised steps before the reinforcement steps; with algorithm.name sft, the whole training."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.clipLow <= self.clipHigh", "algorithm.clipLow must not exceed algorithm.clipHigh", ".clipLow"),

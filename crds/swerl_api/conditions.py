@@ -1,7 +1,7 @@
-"""Conditions: the constants of types and reasons, and how a list of them changes.
+"""Condition types and reasons, and updates of condition lists.
 
-Guarantee: `lastTransitionTime` moves only when `status` does, and an unchanged condition compares equal, so a
-status that says nothing new is never written.
+Guarantee: `lastTransitionTime` changes only when `status` does. An unchanged condition compares equal, so an unchanged
+status is not written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Condition(StatusModel):
     status: ConditionStatus
     """True, False or Unknown."""
     reason: str = Field(max_length=128)
-    """One CamelCase word saying why."""
+    """Why `status` has this value: one CamelCase word."""
     message: str = Field(default="", max_length=4096)
     """What happened, where, and what to do about it."""
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
@@ -38,7 +38,7 @@ class JobCondition:
     """Condition types of a SweRLJob."""
 
     VALIDATED = "Validated"
-    CAPACITY = "CapacityMatched"  # False is a warning: the job runs, more slowly than it asks for
+    CAPACITY = "CapacityMatched"  # False is a warning: the job runs, but more slowly than its spec asks for
     IMAGES_READY = "ImagesReady"
     CLUSTER_READY = "ClusterReady"
     TRAINING = "Training"
@@ -192,7 +192,7 @@ def set_condition(
     generation: int | None = None,
     time: str | None = None,
 ) -> list[Condition]:
-    """`conditions` with the one of `type` replaced or added; its transition time is kept while `status` is the same."""
+    """`conditions` with that of `type` replaced or added; its transition time changes only if `status` does."""
     previous = next((c for c in conditions if c.type == type), None)
     changed = previous is None or previous.status != status
     moment = (time or now()) if changed or previous is None else previous.last_transition_time

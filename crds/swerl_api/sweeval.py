@@ -105,9 +105,9 @@ class SampleSpec(ApiModel):
     temperature: float = Field(default=0.0, ge=0, le=10, json_schema_extra=immutable("temperature"))
     """Sampling temperature; 0 is greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1, json_schema_extra=immutable("topP"))
-    """Share of the probability that is sampled from."""
+    """Probability mass to sample from (nucleus sampling)."""
     top_k: NonNegative = Field(default=0, json_schema_extra=immutable("topK"))
-    """Likeliest tokens that are sampled from; 0 means all."""
+    """Number of most likely tokens to sample from; 0 means all."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     """Samples that one shard runs at the same time."""
 
