@@ -1,4 +1,4 @@
-"""`swerl grade`: verdicts on a file of predictions, many at once, resumable."""
+"""`swerl grade`: grades a file of predictions, several at the same time; a repeated command resumes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ from .pod_options import add_grading_options, add_pod_options, grading_settings,
 from .task_options import TASKS, add_task_options, chosen_tasks, known_ids
 from .values import positive
 
-GOLD = "gold"  # the model of reference fixes, as the harness calls it
-JOB = "swerl-grade"  # name in the job label of what is created
+GOLD = "gold"  # model name of reference fixes, as in the SWE-bench harness
+JOB = "swerl-grade"  # job label of created objects
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:
-    """The command has no verbs."""
+    """Options of `swerl grade`, which has no verbs."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "predictions", type=Path, nargs="?", help="SWE-bench predictions: .json (list or object) or .jsonl"
     )
     which.add_argument("--gold", action="store_true", help="grade the reference fix of each chosen task instead")
     parser.add_argument("--tasks", type=Path, nargs="+", required=True, help=TASKS)
-    parser.add_argument("--output", type=Path, default=Path("reports"), help="folder of reports (default ./reports)")
+    parser.add_argument("--output", type=Path, default=Path("reports"), help="folder for reports (default ./reports)")
     parser.add_argument(
-        "--cache", type=Path, metavar="FOLDER", help=f"of kept verdicts, may be shared (default OUTPUT/{VERDICTS})"
+        "--cache",
+        type=Path,
+        metavar="FOLDER",
+        help=f"folder of cached verdicts; may be shared (default OUTPUT/{VERDICTS})",
     )
-    parser.add_argument("--redo", action="store_true", help="grade again what has a report or a kept verdict")
+    parser.add_argument("--redo", action="store_true", help="repeat gradings that have a report or a cached verdict")
     add_task_options(parser)
-    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at once (default 4)")
+    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at the same time (default 4)")
     add_grading_options(parser)
     add_pod_options(parser)
     add_cluster_options(parser)
@@ -45,9 +48,9 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
 
 
 async def grade_predictions(options: argparse.Namespace) -> int:
-    """A line per verdict as it comes, then the counts.
+    """Print a line for each verdict, then the counts.
 
-    0 when all were graded, 2 when some are of no known task, 3 when infrastructure failed some.
+    Exit codes: 0 all were graded, 2 some have an unknown task, 3 infrastructure failures prevented some.
     """
     tasks = {task.instance_id: task for task in chosen_tasks(options, *options.tasks)}
     predictions = _predictions(options, tasks)
@@ -63,7 +66,7 @@ async def grade_predictions(options: argparse.Namespace) -> int:
 
 
 def _predictions(options: argparse.Namespace, tasks: Mapping[str, Task]) -> list[Prediction]:
-    """Those of the chosen tasks and of no known one; raises PredictionError, TaskError."""
+    """Predictions for the chosen tasks and for unknown tasks; raises PredictionError, TaskError."""
     if options.gold:
         return [Prediction(task.instance_id, GOLD, task.ground_truth.patch) for task in tasks.values()]
     predictions = read_predictions(options.predictions)
@@ -75,7 +78,7 @@ def _predictions(options: argparse.Namespace, tasks: Mapping[str, Task]) -> list
 async def _graded(
     options: argparse.Namespace, folder: ReportFolder, tasks: Mapping[str, Task], left: Sequence[Prediction]
 ) -> dict[str, dict[str, Any]]:
-    """The reports of `left`, each written and printed as it comes; the first error ends the others."""
+    """The reports of `left`; each is written and printed at once. The first error cancels the other gradings."""
     if not left:
         return {}
     asked = {prediction.instance_id: prediction for prediction in left}
@@ -116,8 +119,8 @@ def _summarised(
     reports: Mapping[str, Mapping[str, Any]],
     total: int,
 ) -> tuple[int, int]:
-    """Write each model's summary and print its counts; predictions that infrastructure failed, and of no known task."""
-    failed = strange = 0
+    """Write each model's summary and print its counts; the numbers of infrastructure errors and of unknown tasks."""
+    failed = unknown_tasks = 0
     for model in dict.fromkeys(each.model for each in predictions):
         names = [each.instance_id for each in predictions if each.model == model]
         mine = {name: reports[name] for name in names if name in reports}
@@ -125,10 +128,10 @@ def _summarised(
         path = folder.summarise(model, mine, unknown, total)
         resolved = sum(bool(report["resolved"]) for report in mine.values())
         errors = sum(report["status"] == "infra_error" for report in mine.values())
-        failed, strange = failed + errors, strange + len(unknown)
+        failed, unknown_tasks = failed + errors, unknown_tasks + len(unknown)
         if unknown:
             some = ", ".join(unknown[:10]) + (" ..." if unknown[10:] else "")
             print(f"swerl: no task has the id of these predictions: {some}", file=sys.stderr)
         print(f"{model}: {resolved} of {len(names)} resolved, {errors} infrastructure errors, {len(unknown)} unknown")
         print(f"summary: {path}")
-    return failed, strange
+    return failed, unknown_tasks

@@ -1,6 +1,6 @@
-"""Options that say where the model is, and the agent they lead to.
+"""Options of the model's server, and the agent that uses it.
 
-Guarantee: what does not go together, and a key that is not there, is one clear line before anything is asked.
+Guarantee: conflicting options and a missing API key are one-line errors before the first request.
 """
 
 from __future__ import annotations
@@ -29,26 +29,29 @@ from swerl_agent.evaluation import open_agent, open_chat_agent
 from .options import agent_spec
 
 GENERATE, CHAT = get_args(EndpointApi)
-ONLY_OF = {"tokenizer": GENERATE, "api_key_env": CHAT}  # options of one API alone
+ONLY_OF = {"tokenizer": GENERATE, "api_key_env": CHAT}  # options that only one API has
 NEEDED = {GENERATE: "tokenizer", CHAT: "model"}
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Where the model is."""
+    """Options of the model's server."""
     parser.add_argument(
-        "--engine", required=True, metavar="URL", help=f"SGLang server or router; with {CHAT} an API, mostly .../v1"
+        "--engine",
+        required=True,
+        metavar="URL",
+        help=f"SGLang server or router; for {CHAT} a base URL, usually .../v1",
     )
     parser.add_argument(
         "--api",
         choices=[GENERATE, CHAT],
         default=GENERATE,
-        help=f"what it speaks: SGLang's own API, in tokens, or OpenAI's, in messages (default {GENERATE})",
+        help=f"API of the server: SGLang's with tokens, or OpenAI's with messages (default {GENERATE})",
     )
     parser.add_argument("--tokenizer", type=Path, help=f"tokenizer folder of the served model, for {GENERATE}")
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help=f"what the server calls the model, needed for {CHAT}; for {GENERATE} one that says otherwise is refused",
+        help=f"model name at the server; needed for {CHAT}; for {GENERATE} checked against the server",
     )
     parser.add_argument(
         "--api-key-env", metavar="VARIABLE", help=f"environment variable that holds the API key, for {CHAT}"
@@ -56,23 +59,23 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_model_options(options: argparse.Namespace) -> None:
-    """Raises ArgumentTypeError for options that do not go together."""
+    """Raises ArgumentTypeError for conflicting or missing options."""
     for name, api in ONLY_OF.items():
         option, given = f"--{name.replace('_', '-')}", getattr(options, name) is not None
         if given and api != options.api:
-            raise argparse.ArgumentTypeError(f"{option} is of --api {api}, not of {options.api}; leave it out")
+            raise argparse.ArgumentTypeError(f"{option} needs --api {api}, but --api is {options.api}; remove {option}")
     if getattr(options, NEEDED[options.api]) is None:
         raise argparse.ArgumentTypeError(f"--api {options.api} needs --{NEEDED[options.api]}")
 
 
 def model_name(options: argparse.Namespace) -> str:
-    """What the model is called unless a name is given."""
+    """Name of the model in results, unless --model-name gives one."""
     return str(options.model or options.tokenizer.resolve().name)
 
 
 @asynccontextmanager
 async def chosen_agent(options: argparse.Namespace, prompts: str | None) -> AsyncIterator[Agent]:
-    """The agent that the options name, with its engine; `prompts` as in `open_agent`.
+    """The agent of the options, connected to its engine; `prompts` as in `open_agent`.
 
     Raises ArgumentTypeError, PromptError, TokenizerError, EndpointError, and what `open_chat_agent` raises.
     """
@@ -99,5 +102,5 @@ def _api_key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise argparse.ArgumentTypeError(f"--api-key-env {variable}: no such variable, or an empty one; export it")
+        raise argparse.ArgumentTypeError(f"--api-key-env {variable}: the variable is not set or empty; export it")
     return key

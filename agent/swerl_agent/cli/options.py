@@ -32,50 +32,59 @@ def add_agent_options(
     """Options of the agent; `spec` holds their defaults."""
     spec = spec or AgentSpec()
     parser.add_argument("--agent", choices=agents, default=BUILTIN, help=f"default: {BUILTIN}")
-    parser.add_argument("--prompts", type=Path, help="YAML in the agent's own format; default: what comes with it")
+    parser.add_argument("--prompts", type=Path, help="YAML in the agent's format (default: the agent's own prompts)")
     parser.add_argument(
         "--protocol",
         choices=list(PROTOCOLS),
-        help=f"how commands are named; default: {', '.join(f'{PROTOCOL[agent]} ({agent})' for agent in agents)}",
+        help=f"format of commands in answers; default: {', '.join(f'{PROTOCOL[agent]} ({agent})' for agent in agents)}",
     )
     parser.add_argument("--temperature", type=float, default=0.0)
     _add_limit(parser, "--step-limit", spec.step_limit, "turns")
-    _add_limit(parser, "--step-timeout", spec.command_timeout_seconds, "seconds of a command")
-    _add_limit(parser, "--episode-timeout", spec.episode_timeout_seconds, "seconds of an episode")
+    _add_limit(parser, "--step-timeout", spec.command_timeout_seconds, "seconds per command")
+    _add_limit(parser, "--episode-timeout", spec.episode_timeout_seconds, "seconds per episode")
     _add_limit(parser, "--context-tokens", spec.context_tokens, "tokens of prompt and answer")
     parser.add_argument(
         "--context-policy",
         choices=get_args(ContextPolicy),
         default=spec.context_policy,
-        help="of the builtin agent, when the window is full: omit turns, or stop with context_overflow (default omit)",
+        help="builtin agent with a full context window: omit turns, or stop with context_overflow (default omit)",
     )
-    _add_limit(parser, "--max-tokens", spec.max_tokens_per_turn, "tokens of one answer at most")
+    _add_limit(parser, "--max-tokens", spec.max_tokens_per_turn, "maximum tokens per answer")
     _add_observation_options(parser, spec)
     parser.add_argument(
-        "--format-error-limit", type=int, metavar="N", help="answers without a command in a row; 0: any"
+        "--format-error-limit",
+        type=int,
+        metavar="N",
+        help="maximum consecutive answers without a command; 0: no limit",
     )
     parser.add_argument(
         "--repeat-limit",
         type=int,
         default=spec.repeat_limit,
         metavar="N",
-        help="times the same command in a row; 0: any",
+        help="maximum consecutive repeats of a command; 0: no limit",
     )
 
 
 def _add_observation_options(parser: argparse.ArgumentParser, spec: AgentSpec) -> None:
-    """What the builtin agent's model is shown of long conversations and outputs."""
+    """How the builtin agent shortens long conversations and outputs."""
     parser.add_argument(
         "--head-ratio",
         type=fraction,
         default=spec.head_ratio,
         metavar="R",
-        help=f"share of the window for the first turns when turns are omitted (default {spec.head_ratio})",
+        help=f"fraction of the window for the first turns if turns are omitted (default {spec.head_ratio})",
     )
     cut = spec.observation
-    _add_limit(parser, "--observation-max-chars", cut.max_chars, "characters of output from which on it is cut")
-    _add_limit(parser, "--observation-head-chars", cut.head_chars, "characters shown of its start", zero=True)
-    _add_limit(parser, "--observation-tail-chars", cut.tail_chars, "characters shown of its end", zero=True)
+    _add_limit(parser, "--observation-max-chars", cut.max_chars, "maximum characters of a command output")
+    _add_limit(
+        parser,
+        "--observation-head-chars",
+        cut.head_chars,
+        "characters kept from its start",
+        zero=True,
+    )
+    _add_limit(parser, "--observation-tail-chars", cut.tail_chars, "characters kept from its end", zero=True)
 
 
 def _add_limit(parser: argparse.ArgumentParser, name: str, default: int, what: str, *, zero: bool = False) -> None:
@@ -84,15 +93,15 @@ def _add_limit(parser: argparse.ArgumentParser, name: str, default: int, what: s
 
 
 def add_sampling_options(parser: argparse.ArgumentParser) -> None:
-    """What the model's tokens are drawn from, besides the temperature."""
-    parser.add_argument("--top-p", type=float, default=1.0, help="share of the probability (default 1: all)")
-    parser.add_argument("--top-k", type=int, default=0, help="likeliest tokens (default 0: all)")
+    """Limits on the tokens that the model samples from."""
+    parser.add_argument("--top-p", type=float, default=1.0, help="probability mass to sample from (default 1: all)")
+    parser.add_argument("--top-k", type=int, default=0, help="most likely tokens to sample from (default 0: all)")
 
 
 def agent_spec(options: argparse.Namespace) -> AgentSpec:
     """The agent that the options describe.
 
-    Raises PromptError for what the agent does not support, ArgumentTypeError for invalid or conflicting values.
+    Raises PromptError for options that the agent does not support, ArgumentTypeError for invalid or conflicting values.
     """
     spec = checked(
         AgentSpec,
@@ -115,20 +124,22 @@ def agent_spec(options: argparse.Namespace) -> AgentSpec:
 
 
 def _check_mini_swe_agent(spec: AgentSpec) -> None:
-    """Raises PromptError for what it does not support."""
+    """Raises PromptError for options that mini-swe-agent does not support."""
     builtin = AgentSpec()
     if not spec.protocol.startswith("mini-swe-agent-2"):
         raise PromptError(
-            f"mini-swe-agent speaks the protocols mini-swe-agent-2 and mini-swe-agent-2-tools, not {spec.protocol}"
+            f"mini-swe-agent does not support protocol {spec.protocol}; use mini-swe-agent-2 or mini-swe-agent-2-tools"
         )
     if spec.repeat_limit:
-        raise PromptError("--repeat-limit is of the builtin agent; mini-swe-agent lets commands be repeated")
+        raise PromptError("--repeat-limit needs --agent builtin; mini-swe-agent has no such limit")
     if spec.context_policy != builtin.context_policy:
-        raise PromptError("--context-policy is of the builtin agent; a full window ends mini-swe-agent's anyway")
+        raise PromptError("--context-policy needs --agent builtin; mini-swe-agent always stops at a full window")
     if spec.head_ratio != builtin.head_ratio:
-        raise PromptError("--head-ratio is of the builtin agent; mini-swe-agent omits no turns")
+        raise PromptError("--head-ratio needs --agent builtin; mini-swe-agent omits no turns")
     if spec.observation != builtin.observation:
-        raise PromptError("--observation-... are of the builtin agent; --prompts says how mini-swe-agent cuts output")
+        raise PromptError(
+            "--observation-... needs --agent builtin; --prompts configures mini-swe-agent's output limits"
+        )
 
 
 def _observation(options: argparse.Namespace) -> ObservationSpec:
@@ -142,17 +153,17 @@ def _observation(options: argparse.Namespace) -> ObservationSpec:
 
 
 def prompts_text(options: argparse.Namespace) -> str | None:
-    """What --prompts holds; raises PromptError."""
+    """Content of the file of --prompts; None without the option. Raises PromptError."""
     return read_prompts(options.prompts, "--prompts") if options.prompts else None
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Which cluster and namespace."""
+    """Options that choose the cluster and namespace."""
     parser.add_argument("--kubeconfig", help="default: $KUBECONFIG, the Pod's service account, ~/.kube/config")
     parser.add_argument("--context", help="context of the kubeconfig; default: its current-context")
     parser.add_argument("--namespace", "-n", help="default: the context's")
 
 
 def open_client(options: argparse.Namespace) -> KubeClient:
-    """A client of the chosen cluster; use with `async with`."""
+    """Client of the chosen cluster; use it with `async with`."""
     return KubeClient.from_environment(options.kubeconfig)

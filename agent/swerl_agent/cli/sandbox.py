@@ -1,4 +1,4 @@
-"""`swerl sandbox`: a sandbox for a person, or the one a rollout is in."""
+"""`swerl sandbox`: runs a command or a shell in a new sandbox, or a shell in the sandbox of a rollout."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from swerl_agent.sandbox.terminal import attach
 from .options import add_cluster_options, open_client
 from .pod_options import PULL_POLICIES, add_pull_option
 
-WHERE_SANDBOXES_ARE = (
-    "`kubectl get pods -l swerl.dev/role=sandbox` lists them, those of a SweSandbox NAME are swesb-NAME-0 and so on"
+LIST_SANDBOXES = (
+    "list sandbox Pods with `kubectl get pods -l swerl.dev/role=sandbox`; Pods of SweSandbox NAME are swesb-NAME-0, ..."
 )
 
 
 def add_parsers(parser: argparse.ArgumentParser) -> None:
     """`run` and `shell`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
-    run = verbs.add_parser("run", help="run one command in a sandbox of its own")
+    run = verbs.add_parser("run", help="run one command in a new sandbox")
     run.add_argument("image", help="image of the sandbox")
-    run.add_argument("command", help="shell command, run as `bash -lc` would")
+    run.add_argument("command", help="shell command, as for `bash -lc`")
     run.add_argument("--timeout", type=float, default=600.0, help="seconds (default 600)")
     run.set_defaults(run=run_command)
-    shell = verbs.add_parser("shell", help="a terminal in a running sandbox, or in one of its own")
+    shell = verbs.add_parser("shell", help="open a terminal in a running sandbox, or in a new one")
     which = shell.add_mutually_exclusive_group(required=True)
     which.add_argument("pod", nargs="?", help="name of a sandbox Pod (kubectl get pods -l swerl.dev/role=sandbox)")
-    which.add_argument("--image", help="claim a sandbox of this image for as long as the shell runs")
+    which.add_argument("--image", help="create a sandbox of this image; it is deleted when the shell ends")
     shell.set_defaults(run=open_shell)
     for verb in (run, shell):
-        verb.add_argument("--workdir", default="/", help="where commands start (default /)")
+        verb.add_argument("--workdir", default="/", help="working directory (default /)")
         verb.add_argument("--egress", choices=["none", "allow"], default="none", help="network (default none)")
         verb.add_argument("--cpu", default="1", help="CPUs (default 1)")
         verb.add_argument("--memory", default="2Gi", help="memory (default 2Gi)")
@@ -46,7 +46,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 
 
 async def run_command(options: argparse.Namespace) -> int:
-    """Print what the command printed; its exit code, 124 when it was stopped for its time."""
+    """Print the command's output; its exit code, 124 after a timeout."""
     async with open_client(options) as client, AsyncExitStack() as stack:
         [sandbox] = await _claimed(stack, client, options)
         result = await sandbox.run(options.command, timeout=options.timeout, max_output=64 << 20)
@@ -59,10 +59,10 @@ async def run_command(options: argparse.Namespace) -> int:
 
 
 async def open_shell(options: argparse.Namespace) -> int:
-    """The exit code of the shell."""
-    if not _can_be_typed_at(sys.stdin.fileno()):
+    """Open the shell; its exit code."""
+    if not _is_terminal_or_pipe(sys.stdin.fileno()):
         raise argparse.ArgumentTypeError(
-            "a shell reads from a terminal or a pipe, not from a file; `swerl sandbox run` runs one command"
+            "standard input is a file; a shell needs a terminal or a pipe: use `swerl sandbox run` to run one command"
         )
     async with open_client(options) as client, AsyncExitStack() as stack:
         namespace = options.namespace or client.namespace
@@ -70,11 +70,11 @@ async def open_shell(options: argparse.Namespace) -> int:
         try:
             return await attach(client, namespace, pod)
         except NotFound as error:
-            told = f"namespace {namespace} has no Pod {pod}; {WHERE_SANDBOXES_ARE}"
-            raise NotFound("exec", error.status, error.reason, told) from error
+            message = f"namespace {namespace} has no Pod {pod}; {LIST_SANDBOXES}"
+            raise NotFound("exec", error.status, error.reason, message) from error
 
 
-def _can_be_typed_at(source: int) -> bool:
+def _is_terminal_or_pipe(source: int) -> bool:
     mode = os.fstat(source).st_mode
     return os.isatty(source) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 

@@ -1,6 +1,6 @@
-"""`swerl tasks check`: a task is fit when its reference fix is resolved and no change is not, every time.
+"""`swerl tasks check`: a task is fit if every run resolves its reference fix and no run resolves the empty patch.
 
-Guarantee: what was found out is in the output folder, whatever ends the check; running it again goes on from there.
+Guarantee: completed runs are in the output folder, whatever ends the check. A repeated check continues from there.
 """
 
 from __future__ import annotations
@@ -26,31 +26,34 @@ from .pod_options import add_grading_options, add_pod_options, grading_settings,
 from .task_options import TASKS, add_task_options, chosen_tasks
 from .values import positive
 
-JOB = "swerl-tasks-check"  # name in the job label of what is created
+JOB = "swerl-tasks-check"  # job label of created objects
 RUNS = "runs.jsonl"
 LOGS = "logs"
 
 
 def add_parser(verbs: Any) -> None:
     """`check`."""
-    parser = verbs.add_parser("check", help="every reference fix must pass, no change must fail")
+    parser = verbs.add_parser("check", help="check that each reference fix passes and that the empty patch fails")
     parser.add_argument("path", type=Path, nargs="+", help=TASKS)
     parser.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="runs of each, to find flaky tests (default 1)"
+        "--repeat", type=int, default=1, metavar="N", help="runs of each patch, to find flaky tests (default 1)"
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("tasks-check"), help="folder of runs and quarantine (default ./tasks-check)"
+        "--output",
+        type=Path,
+        default=Path("tasks-check"),
+        help="folder for runs and quarantine (./tasks-check)",
     )
     add_task_options(parser)
     add_cluster_options(parser)
-    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at once (default 4)")
+    parser.add_argument("--jobs", "-j", type=positive, default=4, help="grading Jobs at the same time (default 4)")
     add_grading_options(parser)
     add_pod_options(parser)
     parser.set_defaults(run=check_tasks)
 
 
 async def check_tasks(options: argparse.Namespace) -> int:
-    """Print a line per task as it is decided, then the count; 1 when any task is unfit, 3 when any is undecided."""
+    """Print a line for each task, then the counts. Exit codes: 1 some task is unfit, 3 some task is undecided."""
     tasks = chosen_tasks(options, *options.path)
     refuse_repeated(tasks, where=", ".join(map(str, options.path)))
     journal = ValidationJournal(options.output / RUNS)
@@ -67,7 +70,7 @@ async def check_tasks(options: argparse.Namespace) -> int:
 async def _run(
     options: argparse.Namespace, tasks: Sequence[Task], journal: ValidationJournal, found: list[TaskValidation]
 ) -> None:
-    def tell(checked: TaskValidation) -> None:
+    def report(checked: TaskValidation) -> None:
         found.append(checked)
         print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {_remark(checked)}", flush=True)
 
@@ -85,7 +88,7 @@ async def _run(
             keep_log=partial(_keep_log, options.output / LOGS),
         ) as grader,
     ):
-        await check(grader, tasks, journal, repeat=options.repeat, report=tell)
+        await check(grader, tasks, journal, repeat=options.repeat, report=report)
 
 
 def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:
@@ -97,7 +100,7 @@ def _keep_log(folder: Path, task: Task, patch: str, log: bytes) -> None:
 def _write_quarantine(
     path: Path, tasks: Sequence[Task], journal: ValidationJournal, found: Sequence[TaskValidation]
 ) -> None:
-    """What is known of `tasks` now, those included that this check did not come to."""
+    """Write the known faults of `tasks`; earlier checks count for tasks that this check did not reach."""
     now = {checked.task.instance_id: checked for checked in found}
     known = [now.get(task.instance_id) or TaskValidation(task, tuple(journal.runs(task))) for task in tasks]
     faults = [fault for checked in known if (fault := checked.quarantined)]
@@ -114,7 +117,7 @@ def _column(checked: TaskValidation) -> list[str]:
 
 
 def _remark(checked: TaskValidation) -> str:
-    """What is wrong, or how long the tests take; and how the image's tree differs from its commit."""
+    """The fault, or how long the tests take; and how the image's tree differs from its commit."""
     return "; ".join(filter(None, [_finding(checked), _dirty(checked.dirty)]))
 
 
@@ -140,5 +143,5 @@ def _summary(found: Sequence[TaskValidation], started: float, output: Path) -> i
     if unfit:
         print(f"{unfit} are in quarantine: {output / QUARANTINE}")
     if undecided:
-        print(f"{undecided} are undecided, since the infrastructure failed; the same command tries them again")
+        print(f"{undecided} are undecided because of infrastructure failures; run the same command again to retry them")
     return 1 if unfit else 3 if undecided else 0

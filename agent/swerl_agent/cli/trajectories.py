@@ -1,4 +1,4 @@
-"""`swerl trajectories audit`: what episodes did that honest work does not need."""
+"""`swerl trajectories audit`: finds commands of episodes that may be attempts to cheat."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     rules = "\n".join(f"  {rule.name:<18} {rule.what}" for rule in RULES)
     audit = verbs.add_parser(
         "audit",
-        help="look for use of later history, downloads, network, the grader's files; 1 when there is any",
+        help="find commands that use later history, downloads, network or the grader's files; exit code 1 if any",
         epilog=f"rules:\n{rules}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    audit.add_argument("path", type=Path, nargs="+", help="traj.json, or folder that holds some")
+    audit.add_argument("path", type=Path, nargs="+", help="traj.json, or a folder that contains such files")
     audit.add_argument("--json", action="store_true", help="one JSON object per trajectory instead of text")
     audit.add_argument("--ignore", action="append", default=[], choices=[rule.name for rule in RULES], metavar="RULE")
     audit.set_defaults(run=audit_trajectories)
 
 
 async def audit_trajectories(options: argparse.Namespace) -> int:
-    """Print the findings; 0 when there are none, 1 when there are, 2 when there are none but a file cannot be read."""
+    """Print the findings. Exit codes: 0 none, 1 some, 2 none but some file cannot be read."""
     rules = [rule for rule in RULES if rule.name not in options.ignore]
     seen = suspicious = unread = 0
     for trajectory in read_trajectories(options.path):

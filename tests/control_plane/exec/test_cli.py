@@ -110,4 +110,4 @@ def test_pod_that_is_not_there_is_named_with_the_way_to_those_that_are(typed: Ca
 def test_shell_without_a_terminal_is_a_usage_error(typed: Callable[..., list[str]]) -> None:
     words = typed("shell", "--image", IMAGE)
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "not from a file" in done.stderr and "swerl sandbox run" in done.stderr
+    assert done.returncode == 2 and "standard input is a file" in done.stderr and "swerl sandbox run" in done.stderr

@@ -67,19 +67,28 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
         (["serve", *ENGINE, "--prompts", "/nowhere/p.yaml"], "/nowhere/p.yaml cannot be read"),
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", "--prompts", "/bin/sh", *ENGINE], "/bin/sh cannot be"),
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", *MINI, *ENGINE], "no tokenizer at"),
-        (["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--protocol", "first-block", *ENGINE], "speaks"),
+        (
+            ["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--protocol", "first-block", *ENGINE],
+            "does not support",
+        ),
         (
             ["episode", "run", "{tasks}", "--task", "kit__kit-1", *MINI, "--repeat-limit", "3", *ENGINE],
-            "--repeat-limit is of",
+            "--repeat-limit needs --agent builtin",
         ),
-        ([*RUN, *MINI, "--head-ratio", "0.5", *ENGINE], "--head-ratio is of the builtin agent"),
-        ([*RUN, *MINI, "--observation-tail-chars", "0", *ENGINE], "--prompts says how mini-swe-agent cuts output"),
+        ([*RUN, *MINI, "--head-ratio", "0.5", *ENGINE], "--head-ratio needs --agent builtin"),
+        (
+            [*RUN, *MINI, "--observation-tail-chars", "0", *ENGINE],
+            "--prompts configures mini-swe-agent's output",
+        ),
         ([*RUN, "--observation-max-chars", "9000", *ENGINE], "not exceed --observation-max-chars: 5000 + 5000 > 9000"),
         ([*RUN, "--engine", "http://127.0.0.1:9"], "--api generate needs --tokenizer"),
-        ([*RUN, *ENGINE, "--api-key-env", "KEY"], "--api-key-env is of --api chat-completions"),
+        ([*RUN, *ENGINE, "--api-key-env", "KEY"], "--api-key-env needs --api chat-completions"),
         ([*RUN, *CHAT], "--api chat-completions needs --model"),
-        ([*RUN, *CHAT, "--model", "m", "--tokenizer", "/nowhere"], "--tokenizer is of --api generate"),
-        ([*RUN, *CHAT, "--model", "m", "--api-key-env", "NOT_SET"], "--api-key-env NOT_SET: no such variable, or an"),
+        ([*RUN, *CHAT, "--model", "m", "--tokenizer", "/nowhere"], "--tokenizer needs --api generate"),
+        (
+            [*RUN, *CHAT, "--model", "m", "--api-key-env", "NOT_SET"],
+            "--api-key-env NOT_SET: the variable is not set",
+        ),
         (
             [*RUN, *CHAT, "--model", "m", "--protocol", "mini-swe-agent-2-tools"],
             "with SGLang's /generate only; with chat compl",
@@ -192,7 +201,7 @@ def test_context_policy_is_an_option_of_the_builtin_agent() -> None:
     assert agent_spec(parser().parse_args(words)).context_policy == "omit"
     options = parser().parse_args([*words, "--context-policy", "stop"])
     assert agent_spec(options).context_policy == "stop"
-    with pytest.raises(PromptError, match="--context-policy is of the builtin agent"):
+    with pytest.raises(PromptError, match="--context-policy needs --agent builtin"):
         agent_spec(parser().parse_args([*words, *MINI, "--context-policy", "stop"]))
 
 
