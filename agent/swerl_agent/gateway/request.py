@@ -1,8 +1,7 @@
-"""Requests for a chat completion, as this gateway understands them.
+"""Parses requests for a chat completion.
 
-Guarantees: a field that would change the answer and is not supported is refused by name, never ignored; what the
-OpenAI client and LiteLLM change in an answer on its way back (null content, parts of text, call ids, the order of keys)
-makes no difference.
+Guarantees: an unsupported field that would change the answer is refused by name, never ignored. Changes that the OpenAI
+client and LiteLLM make to a returned answer (null content, text parts, call ids, key order) have no effect.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from swerl_agent.episode.parsing import Call, split_thought
 from .errors import Refusal, invalid
 
 NEUTRAL = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,)}
-UNSUPPORTED = ("extra_forbidden", "none_required")  # errors of fields that may not be there
+UNSUPPORTED = ("extra_forbidden", "none_required")  # error types of unsupported fields
 
 
 def _text(content: Any) -> Any:
-    """Content as one text; null is ''."""
+    """Content as one string; null becomes ''."""
     if content is None:
         return ""
     if not isinstance(content, list):
@@ -35,7 +34,7 @@ def _text(content: Any) -> Any:
 
 
 def _arguments(given: Any) -> Any:
-    """Arguments of a call as the object they say; text that says none stays text."""
+    """Arguments of a call as a JSON object; text that is no JSON object stays text."""
     if not isinstance(given, str):
         return given
     try:
@@ -46,7 +45,7 @@ def _arguments(given: Any) -> Any:
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool as chat templates read it."""
+    """The tool, checked; raises ValueError for an unsupported type."""
     function = tool.get("function")
     if tool.get("type") != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise ValueError("only tools of type function, with a name, are supported")
@@ -67,7 +66,7 @@ class _Call(BaseModel):
 
 
 class Message(BaseModel):
-    """One message; keys it does not know are left out."""
+    """One message; unknown keys are dropped."""
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool"],
@@ -80,24 +79,26 @@ class Message(BaseModel):
 
     @property
     def calls(self) -> list[Call]:
-        """The tools an answer calls."""
-        asked = [call.function for call in self.tool_calls or ()]
-        return [Call(call.name, call.arguments) for call in asked if isinstance(call.arguments, dict)]
+        """Tool calls whose arguments are JSON objects."""
+        functions = [call.function for call in self.tool_calls or ()]
+        return [Call(call.name, call.arguments) for call in functions if isinstance(call.arguments, dict)]
 
     @property
     def text(self) -> str:
-        """The content with the thought that a client may have split off, and the calls whose arguments are no JSON
-        object, which no chat template takes."""
-        asked = [call.function for call in self.tool_calls or () if isinstance(call.function.arguments, str)]
+        """Thought, content, and calls whose arguments are no JSON object, as one text.
+
+        Clients may split the thought off. Chat templates reject the malformed calls.
+        """
+        malformed_calls = [call.function for call in self.tool_calls or () if isinstance(call.function.arguments, str)]
         malformed = "".join(
             f'\n<tool_call>\n{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}\n</tool_call>'
-            for call in asked
+            for call in malformed_calls
         )
         thought = f"<think>{self.reasoning_content}</think>" if self.reasoning_content else ""
         return thought + self.content + malformed
 
     def template(self) -> dict[str, Any]:
-        """What the chat template reads."""
+        """The message as input of the chat template."""
         shown: dict[str, Any] = {"role": self.role, "content": self.text}
         if self.calls:
             functions = [{"name": call.name, "arguments": call.arguments} for call in self.calls]
@@ -105,13 +106,13 @@ class Message(BaseModel):
         return shown
 
     def identity(self, *, thought: bool = True) -> str:
-        """Equal for messages that say the same; `thought`: whether the block an answer begins with counts."""
-        thinks, said = split_thought(self.text) if self.role == "assistant" else ("", self.text)
+        """A key that is equal for equivalent messages; `thought`: whether an answer's thinking block counts."""
+        thought_text, content = split_thought(self.text) if self.role == "assistant" else ("", self.text)
         return json.dumps(
             [
                 self.role,
-                said.strip() if self.role == "assistant" else said,
-                thinks.strip() if thought else "",
+                content.strip() if self.role == "assistant" else content,
+                thought_text.strip() if thought else "",
                 [[call.name, call.arguments] for call in self.calls],
             ],
             sort_keys=True,
@@ -124,7 +125,7 @@ class _StreamOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """The body of a request. What can only have its neutral value is not supported; what is Any changes nothing."""
+    """Body of a request. Fields that accept only their neutral value are unsupported; those of type Any are ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -163,31 +164,31 @@ class ChatRequest(BaseModel):
 
     @property
     def shown_tools(self) -> list[dict[str, Any]]:
-        """Tools in the model's prompt."""
+        """Tools to show in the model's prompt."""
         return (self.tools or []) if self.tool_choice != "none" else []
 
     @property
     def share(self) -> dict[str, float]:
-        """Which unlikely tokens are left out, in place of the engine's own settings; what leaves out none is absent."""
-        asked = {"top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
-        return {name: value for name, value in asked.items() if value is not None and value not in NEUTRAL[name]}
+        """Values of top_p, top_k and min_p that replace the engine's settings; neutral values are absent."""
+        given = {"top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        return {name: value for name, value in given.items() if value is not None and value not in NEUTRAL[name]}
 
     @property
     def template_options(self) -> dict[str, Any]:
-        """What the chat template reads besides messages and tools."""
-        thinks = False if self.reasoning_effort == "none" else self.enable_thinking
-        named = {"enable_thinking": thinks, "reasoning_effort": self.reasoning_effort}
+        """Inputs of the chat template besides messages and tools."""
+        thinking = False if self.reasoning_effort == "none" else self.enable_thinking
+        named = {"enable_thinking": thinking, "reasoning_effort": self.reasoning_effort}
         return {name: value for name, value in named.items() if value is not None} | (self.chat_template_kwargs or {})
 
     @property
     def wanted_tokens(self) -> int | None:
-        """The longest answer the client asks for."""
-        asked = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
-        return min(asked, default=None)
+        """Maximum tokens of the answer that the client requests; None without a limit."""
+        limits = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
+        return min(limits, default=None)
 
 
 def merged(body: Any) -> Mapping[str, Any]:
-    """A JSON body with its `extra_body`, which some clients send as a field, merged into it; raises Refusal."""
+    """The body with its field `extra_body` merged in, which some clients send. Raises Refusal."""
     if not isinstance(body, Mapping):
         raise invalid("the body must be a JSON object", None)
     extra = body.get("extra_body") or {}
@@ -197,13 +198,16 @@ def merged(body: Any) -> Mapping[str, Any]:
 
 
 def parse(body: Mapping[str, Any]) -> ChatRequest:
-    """The request in a merged body; raises Refusal naming the first field at fault."""
+    """Parse a merged body; raises Refusal with the name of the first invalid field."""
     try:
         request = ChatRequest.model_validate(body)
     except ValidationError as error:
         raise _refusal(error) from error
     if request.messages[-1].role == "assistant":
-        raise invalid("messages: the last must not be an answer; answers cannot be continued", "messages")
+        raise invalid(
+            "messages: the last one is an answer; end with a user or tool message",
+            "messages",
+        )
     return request
 
 

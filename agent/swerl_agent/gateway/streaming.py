@@ -18,7 +18,7 @@ from .exchange import Api, Exchange
 from .recording import Body
 
 KEEP_ALIVE = 10.0  # seconds; clients and proxies wait longer for a byte
-COMMENT = b": keep-alive\n\n"  # which clients skip
+COMMENT = b": keep-alive\n\n"  # clients ignore comments
 HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 
 
@@ -30,12 +30,12 @@ async def streamed(
     Raises what `answer` raises as long as nothing was sent.
     """
     answering = asyncio.create_task(answer)
-    answering.add_done_callback(_noticed)
+    answering.add_done_callback(_retrieve_exception)
     await asyncio.wait({answering}, timeout=keep_alive)
     if answering.done():
         answering.result()
     response = web.StreamResponse(headers=HEADERS)
-    with contextlib.suppress(ConnectionError):  # the client is gone; the answer is recorded
+    with contextlib.suppress(ConnectionError):  # the client has disconnected; the answer is recorded anyway
         await response.prepare(http)
         while not answering.done():
             await response.write(COMMENT)
@@ -45,9 +45,9 @@ async def streamed(
     return response
 
 
-def _noticed(answering: asyncio.Task[Body]) -> None:
+def _retrieve_exception(answering: asyncio.Task[Body]) -> None:
     if not answering.cancelled():
-        answering.exception()  # the client may have gone away
+        answering.exception()  # otherwise asyncio logs it if the client has disconnected
 
 
 def _events(api: Api, exchange: Exchange, answering: asyncio.Task[Body]) -> Iterator[bytes]:

@@ -1,9 +1,14 @@
-"""The tree of an episode's snapshots: which tokens a request continues, and where a new branch begins.
+"""The tree of an episode's conversations: maps each request to the tokens that it continues.
 
-Guarantees: a conversation that goes on from an answer given here reads the tokens of that answer as they were sampled;
-any other is read as the chat template renders it; what a request reads is what is recorded as its context; every
-sampled token has mask 1 in exactly one segment. A segment grows as long as contexts begin with all of it; retries,
-edited or dropped history and sub-agents begin others.
+Guarantees:
+
+* A conversation that continues an answer of this gateway reads that answer's tokens as sampled.
+* Any other conversation reads the tokens that the chat template renders.
+* The recorded context of a request is the context that the model read.
+* Every sampled token has mask 1 in exactly one segment.
+
+A segment grows while contexts start with all of its tokens. Retries, edited or dropped history and sub-agents start new
+segments.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from .request import ChatRequest, Message
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """All that was read and sampled up to the end of an answer."""
+    """Everything that was read and sampled up to the end of an answer."""
 
     place: str
     segment: TokenSegment
@@ -34,11 +39,11 @@ class _Snapshot:
 
 @dataclass(frozen=True)
 class Context:
-    """What the model reads for a request."""
+    """The context of a request."""
 
     ids: list[int]
-    place: str  # of its conversation in the tree
-    messages: tuple[dict[str, str], ...]  # the same as text
+    place: str  # key of the conversation in the tree
+    messages: tuple[dict[str, str], ...]  # the same, as text
 
 
 class Tree:
@@ -46,28 +51,28 @@ class Tree:
 
     def __init__(self, tokenizer: HFTokenizer) -> None:
         self._plain = tokenizer
-        self._shown: dict[str, HFTokenizer] = {}  # by the tools they show and the options of the template
-        self._answers: dict[tuple[str, str], _Snapshot] = {}  # by the place before, and what was said
+        self._shown: dict[str, HFTokenizer] = {}  # by tools and template options
+        self._answers: dict[tuple[str, str], _Snapshot] = {}  # by the place before the answer and the answer's identity
         self.segments: list[TokenSegment] = []
         self.answers = 0
         self.messages: list[dict[str, str]] = []  # the conversation of the newest answer
 
     def tokenizer(self, request: ChatRequest) -> HFTokenizer:
-        """The one that shows the request's tools; raises TokenizerError when the chat template cannot."""
+        """Tokenizer that renders the request's tools; raises TokenizerError if the chat template cannot."""
         key = _key(request)
         if key not in self._shown:
             self._shown[key] = self._plain.with_tools(request.shown_tools, request.template_options)
         return self._shown[key]
 
     def context(self, request: ChatRequest) -> Context:
-        """What the model reads; raises TokenizerError when the chat template does not take the messages."""
+        """The request's context; raises TokenizerError if the chat template rejects the messages."""
         tokenizer = self.tokenizer(request)
         place, snapshot, after = self._find(_key(request), request.messages)
         if snapshot:
             messages = (*snapshot.messages, *map(_as_text, after))
             try:
                 end, ids = tokenizer.continuation([message.template() for message in after])
-            except TokenizerError:  # the template takes such messages only in view of the whole conversation
+            except TokenizerError:  # the template renders such messages only within the whole conversation
                 pass
             else:
                 read = snapshot.tokens
@@ -76,8 +81,8 @@ class Tree:
         return Context(ids, place, tuple(map(_as_text, request.messages)))
 
     def record(self, context: Context, generation: Generation, answer: Message, text: str) -> None:
-        """Keep an answer: its tokens, the client's message, and its whole text."""
-        segment = self._begun(context.ids)
+        """Record an answer: its tokens, the client's message and its full text."""
+        segment = self._longest_prefix(context.ids)
         if segment is None:
             segment = TokenSegment(prompt_length=len(context.ids))
             self.segments.append(segment)
@@ -87,11 +92,11 @@ class Tree:
         self.messages = [*context.messages, {"role": "assistant", "content": text}]
         place = _below(context.place, answer.identity())
         snapshot = _Snapshot(place, segment, len(segment.tokens), tuple(self.messages))
-        for thought in (True, False):  # clients may leave the thought out
+        for thought in (True, False):  # clients may drop the thought
             self._answers[context.place, answer.identity(thought=thought)] = snapshot
 
     def _find(self, key: str, messages: Sequence[Message]) -> tuple[str, _Snapshot | None, Sequence[Message]]:
-        """The place of a conversation; its last answer, when that was given here, and the messages after it."""
+        """Place of a conversation; its last answer, if it came from this gateway, and the messages after it."""
         place, known, after = _below("", key), None, messages
         for number, message in enumerate(messages):
             answered = self._answers.get((place, message.identity())) if message.role == "assistant" else None
@@ -100,20 +105,20 @@ class Tree:
                 known, after = answered, messages[number + 1 :]
         return place, known, after
 
-    def _begun(self, ids: list[int]) -> TokenSegment | None:
-        """The longest segment that is the beginning of `ids`."""
-        begun = [segment for segment in self.segments if ids[: len(segment.tokens)] == segment.tokens]
-        return max(begun, key=lambda segment: len(segment.tokens), default=None)
+    def _longest_prefix(self, ids: list[int]) -> TokenSegment | None:
+        """The longest segment that is a prefix of `ids`."""
+        prefixes = [segment for segment in self.segments if ids[: len(segment.tokens)] == segment.tokens]
+        return max(prefixes, key=lambda segment: len(segment.tokens), default=None)
 
 
 def _key(request: ChatRequest) -> str:
-    """Equal for requests whose prompts differ in their messages alone."""
+    """A key that is equal for requests with the same tools and template options."""
     return json.dumps([request.shown_tools, request.template_options], sort_keys=True)
 
 
-def _below(place: str, said: str) -> str:
-    """The place that a message leads to."""
-    return hashlib.sha256(f"{place}\n{said}".encode()).hexdigest()
+def _below(place: str, message: str) -> str:
+    """Place after a message with this identity."""
+    return hashlib.sha256(f"{place}\n{message}".encode()).hexdigest()
 
 
 def _as_text(message: Message) -> dict[str, str]:

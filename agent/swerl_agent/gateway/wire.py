@@ -1,4 +1,4 @@
-"""Answers in OpenAI's formats: one object, or chunks of a stream. Pure but for ids and the clock."""
+"""Answers in OpenAI's formats: one object, or the chunks of a stream. Pure except for ids and time stamps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from .answers import Answer
 from .request import ChatRequest
 
-PIECE = 200  # characters in a chunk of a stream
+PIECE = 200  # characters per chunk of a stream
 
 
 def pieces(text: str) -> Iterator[str]:
-    """`text` cut for a stream."""
+    """`text` in pieces of at most PIECE characters."""
     for start in range(0, len(text), PIECE):
         yield text[start : start + PIECE]
 
@@ -32,12 +32,12 @@ def completion(request: ChatRequest, answer: Answer) -> dict[str, Any]:
         "logprobs": _logprobs(answer) if request.logprobs else None,
     }
     if answer.matched_stop:
-        choice["matched_stop"] = answer.matched_stop  # as SGLang has it
+        choice["matched_stop"] = answer.matched_stop  # SGLang's field
     return {**_head(request, answer), "choices": [choice], "usage": _usage(answer)}
 
 
 def chunks(request: ChatRequest, whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A completion as a stream; the last chunk has the usage, when that was asked for."""
+    """The completion as stream chunks; the last one has the usage if the request includes it."""
     choice = whole["choices"][0]
     message = choice["message"]
     head = {key: whole.get(key) for key in ("id", "created", "model", "system_fingerprint")}
@@ -45,8 +45,8 @@ def chunks(request: ChatRequest, whole: Mapping[str, Any]) -> Iterator[dict[str,
     usage = bool(request.stream_options and request.stream_options.include_usage)
 
     def chunk(delta: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        said = {"index": 0, "delta": delta, "finish_reason": None, "logprobs": None, **more}
-        return {**head, "choices": [said], **({"usage": None} if usage else {})}
+        part = {"index": 0, "delta": delta, "finish_reason": None, "logprobs": None, **more}
+        return {**head, "choices": [part], **({"usage": None} if usage else {})}
 
     yield chunk({"role": "assistant", "content": ""}, logprobs=choice.get("logprobs"))
     if thought := message.get("reasoning_content"):
@@ -61,7 +61,7 @@ def chunks(request: ChatRequest, whole: Mapping[str, Any]) -> Iterator[dict[str,
 
 
 def models(name: str) -> dict[str, Any]:
-    """The list with the one model there is, as OpenAI's and Anthropic's clients read it."""
+    """List with the single model, for clients of OpenAI and of Anthropic."""
     anthropic = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
     model = {"id": name, "object": "model", "created": 0, "owned_by": "swe-rl", **anthropic}
     return {"object": "list", "data": [model], "has_more": False, "first_id": name, "last_id": name}
