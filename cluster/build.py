@@ -1,7 +1,7 @@
 """Programs of the cluster, built from pinned Go modules and kept by content.
 
-Guarantees: a program is named by the sha256 of its module pins, sources, flags and toolchain, so a build that exists is
-the build that is wanted; a build appears whole or not at all; two builders of the same target do not build it twice.
+Guarantees: the sha256 of its module pins, sources, flags and toolchain names a program, so an existing build is never
+stale; a build appears whole or not at all; two builders of the same target do not build it twice.
 """
 
 import functools

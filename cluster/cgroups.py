@@ -1,8 +1,8 @@
 """The control groups of one cluster, on version 1, hybrid and version 2 machines.
 
 Guarantees: every process that a cluster starts, containers included, is below its group in the tracking hierarchy, so
-`kill` ends them all without knowing their names. Where all want the processor, daemons and Pods get the same of it, as
-on a node whose daemons are systemd's, and neither is one thread among those of the machine.
+`kill` ends them all without knowing their names. Under load, daemons and Pods get equal shares of the processor, as on
+a node with systemd, and do not compete as single threads with the machine's other processes.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Daemons of a cluster: started detached, found again by pid and start time.
 
 Guarantees: a recorded pid that now belongs to another process is never signalled; a daemon whose command line or
-configuration has changed is replaced; each daemon is in the cluster's cgroup before it runs its first instruction, and
-ignores no signal that its parent ignores (`nohup`), because containers may inherit that.
+configuration has changed is replaced; each daemon is in the cluster's cgroup before its first instruction. A daemon
+does not inherit ignored signals (`nohup`), since containers may inherit them in turn.
 """
 
 import contextlib

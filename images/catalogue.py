@@ -1,7 +1,7 @@
 """The images, what each is made of, and the content key that names it.
 
-Guarantees: a key changes exactly when the Dockerfile, a file that goes into the image, or the parent image changes, so
-a tag made from it never has to be moved and an unchanged image is never built twice.
+Guarantees: a key changes exactly when the Dockerfile, a file that goes into the image, or the parent image changes. A
+tag made from it therefore never moves, and an unchanged image is never built twice.
 """
 
 from __future__ import annotations

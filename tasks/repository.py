@@ -1,7 +1,7 @@
 """The git repository of a bundled task, written from the package's sources.
 
-Guarantee: the same sources give the same commit hashes on every machine (fixed authors, dates and messages, no settings
-of the user's git), so a task's base commit can be written down once.
+Guarantee: the same sources give the same commit hashes on every machine, so a task can state its base commit. Authors,
+dates and messages are fixed, and settings of the user's git have no effect.
 
 `python -m tasks.repository <instance_id> <folder>` writes one; the work tree is clean and HEAD is the base commit.
 """

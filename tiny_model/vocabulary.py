@@ -1,8 +1,8 @@
 """The tokenizer of the tiny model: whole words and shell phrases as tokens, bytes for everything else.
 
-Guarantees: any text encodes and decodes to itself; a name is the same token in an issue, in code and in a command,
-because the blanks around it belong to the operator, keyword or phrase beside it; encoding text piece by piece, split
-where an episode is split, gives the same ids as encoding the whole.
+Guarantees: any text encodes and decodes to itself. A name is the same token in an issue, in code and in a command: the
+blanks around it belong to the adjacent operator, keyword or phrase. Encoding text piece by piece, split where an
+episode is split, gives the same ids as encoding the whole.
 """
 
 from __future__ import annotations

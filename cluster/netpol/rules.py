@@ -1,7 +1,7 @@
 """From Pods, namespaces and policies to one nftables table; pure.
 
-Pods with the same policies share a chain and are found in it through a verdict map by address, so that a thousand equal
-sandboxes cost one chain. Chains return on a match and drop at their end; they see packets after Service translation.
+Pods with the same policies share a chain; a verdict map finds it by address, so a thousand equal sandboxes need one
+chain. Chains return on a match and drop at their end; they see packets after Service translation.
 """
 
 import hashlib

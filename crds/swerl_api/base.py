@@ -1,7 +1,7 @@
 """Foundations of the API types.
 
-Guarantees: every model reads and writes the camelCase names of the CRD, refuses fields it does not know, and may carry
-CEL rules that the API server evaluates; the Python side repeats none of them, so a rule has one home.
+Guarantees: every model reads and writes the camelCase names of the CRD, refuses unknown fields, and may carry CEL rules
+for the API server. The Python side repeats none of these rules, so each rule has one definition.
 """
 
 from __future__ import annotations

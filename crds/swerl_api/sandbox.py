@@ -76,8 +76,8 @@ class SandboxSpec(ApiModel):
     pull_secrets: PullSecrets = Field(default_factory=list)
     """Names of image pull Secrets in the job's namespace."""
     image_pull_policy: PullPolicy = "IfNotPresent"
-    """Never: sandbox and grading Pods whose image the node does not have fail at once, so that no episode waits for a
-    registry (imageSet brings images ahead); IfNotPresent pulls them."""
+    """IfNotPresent: the node pulls an image that it does not have. Never: sandbox and grading Pods fail at once if the
+    node does not have their image, so that no episode waits for a registry; imageSet pulls images ahead."""
     scrub_git: bool = True
     """Remove git history after the base commit, remotes and reflogs before the agent starts."""
     workdir: AbsolutePath = "/testbed"

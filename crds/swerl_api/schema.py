@@ -1,7 +1,7 @@
 """Pydantic model → structural OpenAPI schema of a CRD.
 
-Guarantees: no $ref, no title, no anyOf besides int-or-string; `X | None` becomes an optional X; every default stands in
-the schema, that of a nested object written out in full, because the API server checks rules on it as it stands.
+Guarantees: no $ref, no title, no anyOf besides int-or-string; `X | None` becomes an optional X. The schema contains
+every default; defaults of nested objects are written out in full, because the API server evaluates rules on them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Leader election among operator processes with a Lease.
 
-Guarantees: a process takes over a Lease only after it was released, or stayed unchanged for its whole duration by this
-process's own clock (clocks of other nodes do not matter); every write is conditional on the version read, so two
-candidates never both win; a leader that could not renew within the renew deadline stops before another may start.
+Guarantees: a process takes over a Lease only after it was released, or did not change for its whole duration, measured
+by the process's own clock. Every write is conditional on the version read, so two candidates never both win. A leader
+that could not renew within the renew deadline stops before another may start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Prometheus metrics of the operator.
 
-Guarantee: label values come from small fixed sets (verbs, kinds, outcomes), never from object names, so the number of
-series does not grow with the number of sandboxes.
+Guarantee: label values come from small fixed sets (verbs, kinds, outcomes), never from object names. The number of
+series therefore does not grow with the number of sandboxes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checkpoints of a job in a folder that outlives its Pods.
 
-Guarantees: `newest` returns a checkpoint only when everything in it is on disk (the marker is written last, after
-fsync, and the folder gets its name by one rename); an incomplete one is never loaded, is logged, and is removed by the
-next write; the newest complete checkpoint is never pruned.
+Guarantees: `newest` returns a checkpoint only when everything in it is on disk: the marker is written last, after
+fsync, and one rename gives the folder its name. An incomplete checkpoint is never loaded; it is logged, and the next
+write removes it. The newest complete checkpoint is never pruned.
 
 Layout: `<root>/step-0000012/{COMPLETE, state.json, ...}`; in progress: `<root>/.writing-0000012-<pid>`.
 """

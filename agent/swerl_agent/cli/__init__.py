@@ -1,7 +1,7 @@
 """The `swerl` command.
 
-Exit codes: 0 success, 1 a check failed or an episode did not solve its task, 2 wrong usage or input, 3 the
-infrastructure failed, 130 after Ctrl-C, 143 after SIGTERM. Both signals shut down in order and keep the results.
+Exit codes: 0 success; 1 a check failed or an episode did not solve its task; 2 wrong usage or input; 3 the
+infrastructure failed; 130 after Ctrl-C; 143 after SIGTERM. Both signals shut down in order and keep the results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The conversation of one episode with an OpenAI-compatible server.
 
-Guarantees: as with tokens, the first turns, the last ones and the latest observation always stay. Turns are omitted
-before the longest answer stops fitting, as estimated from the server's token counts, and at the latest when the server
+Guarantees: as with tokens, the first turns, the last turns and the latest observation always stay. Turns are omitted
+before the longest answer stops fitting, as estimated from the server's token counts; at the latest, when the server
 reports a full window. No turn is omitted while the server reports no counts, or where contextPolicy is `stop`.
 """
 

@@ -1,9 +1,12 @@
 """Inference engines with token input and output.
 
-Guarantees: ids and log-probs of a `Generation` have equal length and belong together, and each log-prob is a number; an
-answer that the server aborted (for a weight update, say) is continued from the tokens it has, and the spans say which
-weights sampled which; whatever still fails after the retries, which come no sooner than the server asks for, or is no
-result of SGLang, is an EngineError, an infrastructure failure.
+Guarantees:
+
+* Ids and log-probs of a `Generation` have equal length and belong together; each log-prob is a number.
+* An answer that the server aborted, e.g. for a weight update, is continued from its tokens. The spans name the weights
+  that sampled each token.
+* A request that fails after all retries, or whose answer is no result of SGLang, raises EngineError, an infrastructure
+  failure. No retry comes sooner than the server asks for.
 """
 
 from __future__ import annotations

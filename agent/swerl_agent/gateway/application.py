@@ -1,7 +1,7 @@
-"""The gateway: an endpoint per episode, in the process that knows the model, for clients of OpenAI's and Anthropic's.
+"""The gateway: one endpoint per episode, in the trainer's or evaluation's process, for clients of OpenAI and Anthropic.
 
-Guarantees: an endpoint's URL cannot be guessed and ends with its episode; keys are in no log; every error is in the
-format of the API in use, with a status that clients retry only where that helps (in a stream that has begun:
+Guarantees: an endpoint's URL cannot be guessed and expires with its episode. No log contains a key. Every error has the
+format of the API in use, and a status that clients retry only if a retry helps (for errors within a stream, see
 `streaming`).
 """
 

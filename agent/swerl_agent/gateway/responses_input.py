@@ -1,7 +1,7 @@
 """The input of OpenAI's Responses API as the messages of a chat completion. Pure.
 
-Guarantee: the items of one answer (thought, text, calls) are one message again, also where results of its calls stand
-between them, so that the conversation continues the tokens of that answer.
+Guarantee: the items of one answer (thought, text, calls) become one message again, even if results of its calls stand
+between them. The conversation therefore continues the tokens of that answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The eval script as grading runs it, and its output as grading reads it.
 
-Guarantees: where the script runs pytest or unittest, that loads its witness (`witness/`); the exit status of the test
-command is recorded after the end marker; of several markers in the output the first start and the last end count, so
-that output printed by a patch cannot close the region early; a test that is reported both passed and failed has failed.
+Guarantees: where the script runs pytest or unittest, the run loads its witness (`witness/`). The exit status of the
+test command is recorded after the end marker. The first start marker and the last end marker count, so output of a
+patch cannot close the region early. A test that is reported both passed and failed has failed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
 """What a patch may touch.
 
-Guarantees: a patch that names git's own files or a path outside the repository is never applied, nor one with an
-indented diff, which patch(1) alone reads, nor one whose code asks which test runs or reaches into pytest (unless the
-repository is pytest's or works with its inside), nor one that sets what the runner loads in a file that is left to
-it (unless the reference fix does the same). Files that decide how tests run (the task's tests, other existing tests,
-pytest and interpreter hooks, test configuration), wherever they lie, are put back to the image's state after the patch,
-new ones removed; only paths that the reference fix itself changes are exempt.
+A patch is never applied if one of these holds:
+
+* It names git's own files or a path outside the repository.
+* It has an indented diff, which only patch(1) reads.
+* Its code asks which test runs, or reaches into pytest. Repositories of pytest or its plugins are exempt.
+* It sets what the runner loads, in a file that grading does not restore. Exempt if the reference fix does the same.
+
+After the patch, grading restores all files that decide how tests run to the image's state and removes new ones: the
+task's tests, other existing tests, pytest and interpreter hooks, test configuration. Only paths that the reference fix
+changes are exempt.
 """
 
 from __future__ import annotations

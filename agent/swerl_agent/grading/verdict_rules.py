@@ -1,9 +1,13 @@
 """From what a Job reported to the verdict.
 
-Guarantees: a patch is resolved only when its log says so, the witness of the test run (where pytest or unittest runs
-the tests) saw every one of the task's tests pass, and nothing was tampered with; what was is named in
-`report["tampering"]`. Where nothing but the log speaks (`report["witnessed"]` is false), it must be whole. What only
-looks like tampering is in `report["suspicions"]` until contrast has confirmed or cleared it (`after_contrast`).
+Guarantees: a patch is resolved only if all of these hold:
+
+* Its log says so.
+* Where pytest or unittest runs the tests, the witness of the run saw every test of the task pass.
+* Nothing was tampered with; `report["tampering"]` names what was.
+
+Where only the log is evidence (`report["witnessed"]` is false), the log must be complete. What only looks like
+tampering is in `report["suspicions"]` until contrast has confirmed or cleared it (`after_contrast`).
 """
 
 from __future__ import annotations

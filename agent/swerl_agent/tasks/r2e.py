@@ -1,8 +1,8 @@
 """R2E-Gym's columns as SWE-bench's.
 
-Guarantees: the id holds the image's tag, without which ids of one repository collide; the tests that lie in the image
-are named, so that they can be taken away from the agent, and win over what lies in the work tree under their names; the
-reference fix has no test files; tests that take longer than R2E-Gym gives them end as a timeout.
+Guarantees: the id contains the image's tag; without it, ids of one repository collide. Tests in the image are named, so
+that grading can hide them from the agent and prefer them to files of the same name in the work tree. The reference fix
+has no test files. Tests that exceed R2E-Gym's time limit end as a timeout.
 """
 
 from __future__ import annotations

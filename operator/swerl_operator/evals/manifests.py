@@ -1,8 +1,8 @@
 """What the operator creates for a SweEval: the evaluation file, the preflight Pod, the engines' RayCluster, the Jobs.
 
-Guarantees: pure functions of the evaluation; only the Pods of shards see tasks, which hold the solutions; a shard's Pod
-that a lost node or an eviction ended is replaced without counting as a retry, and only after the old one has ended;
-wrong input (exit code 2) is not retried.
+Guarantees: pure functions of the evaluation. Only the Pods of shards see tasks, which hold the solutions. A shard's Pod
+that a lost node or an eviction ended is replaced after it has ended, and does not count as a retry. Wrong input (exit
+code 2) is not retried.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads what the decision about an evaluation depends on, and no more.
+"""Reads exactly what the decision about an evaluation depends on.
 
-Cost while shards run: every 5 s one read of each Job, and one list of the evaluation's Pods and of its ConfigMaps,
-which the API server answers from its cache; with engines also a read of the RayCluster and two requests to its head.
+Cost every 5 s while shards run: one read of each Job, and one list each of the evaluation's Pods and ConfigMaps, which
+the API server answers from its cache. With engines: also a read of the RayCluster and two requests to its head.
 """
 
 from __future__ import annotations

@@ -1,7 +1,14 @@
 """SweSandboxes: groups of single-use Pods, admitted as a unit, started at the nodes' pace, deleted with their Lease.
 
-Reading order: `parsed` (the objects), `store` (what is known of a group), `decide` (what to do), `status` (what to
-write), `admission` and `start_window` (which groups may proceed), `reconciler` and `informer` (the loop), `api`.
+Reading order:
+
+1. `parsed`: the objects
+2. `store`: the known state of a group
+3. `decide`: the actions
+4. `status`: what to write
+5. `admission` and `start_window`: which groups may proceed
+6. `reconciler` and `informer`: the loop
+7. `api`: requests
 
 Guarantee: SweSandboxes and Pods never get an annotation, finalizer or progress of kopf: it has no handler for them,
 `SandboxInformer` watches both.

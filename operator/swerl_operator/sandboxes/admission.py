@@ -1,9 +1,14 @@
 """Admission of whole groups: in order within each job's limit, fair between jobs within one limit for all.
 
-Guarantees: the Pods of the admitted groups of a job never exceed the limit in the spec of the group admitted last, nor
-those of all jobs the limit for all; a group is admitted whole or not at all; no younger group overtakes an older one of
-its job; the job with the fewest Pods goes first, and no job overtakes it while it waits for room; a group larger than a
-limit waits until it is alone. Pure: no clock, no I/O.
+Guarantees:
+
+* The Pods of a job's admitted groups never exceed the limit in the spec of the group admitted last. The Pods of all
+  jobs never exceed the limit for all.
+* A group is admitted whole or not at all; no younger group overtakes an older one of its job.
+* The job with the fewest Pods goes first, and no job overtakes it while it waits for room.
+* A group larger than a limit waits until it is alone.
+
+Pure: no clock, no I/O.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """The manifest of a sandbox Pod.
 
-Guarantees: no service-account token, no service environment, no privilege to gain, only the capabilities that root
-needs to install packages and use git, the runtime's seccomp profile, limits for cpu, memory and ephemeral storage,
-and an end: the kubelet stops the Pod after its lifetime, even without an operator. The name is a pure function of
-group and ordinal.
+Guarantees:
+
+* No service-account token, no service environment, no privilege escalation.
+* Only the capabilities that root needs to install packages and use git, and the runtime's seccomp profile.
+* Limits for cpu, memory and ephemeral storage.
+* The kubelet stops the Pod after its lifetime, even without an operator.
+* The name is a pure function of group and ordinal.
 """
 
 from __future__ import annotations

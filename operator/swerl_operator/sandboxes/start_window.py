@@ -5,9 +5,9 @@ small fixed number would slow down a hundred nodes. So the window adapts to the 
 Vegas does: the reference is the fastest start observed, at least FAST_START seconds; a start of at most twice the
 reference grows the window by one, a start of more than four times shrinks it by one.
 
-Guarantees: the groups of a job get slots in the order of their admission; Pods that wait for a node, fail to pull, or
-are slower than `slot_timeout` occupy no slot, so that no Pod blocks the others for ever; a group whose Pods are refused
-is deferred between two retries. Pure: time is an argument.
+Guarantees: the groups of a job get slots in the order of their admission. Pods that wait for a node, fail to pull, or
+are slower than `slot_timeout` occupy no slot, so no Pod blocks the others. A group whose Pods are refused is deferred
+between two retries. Pure: time is an argument.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The status of a group, and when to write it.
 
-Guarantees: an unchanged status is never written; changes wait for each other (an admission for the first Pods, counts
-for a condition), so that a group of four costs two or three writes over its life; CPU-seconds are written with other
-changes, and at most once on their own; `lastTransitionTime` changes only with its condition. Pure: time is an argument.
+Guarantees: an unchanged status is never written. Changes are written together (an admission with the first Pods, counts
+with a condition), so a group of four costs two or three writes over its life. CPU-seconds are written with other
+changes, and at most once on their own. `lastTransitionTime` changes only with its condition. Pure: time is an argument.
 """
 
 from __future__ import annotations

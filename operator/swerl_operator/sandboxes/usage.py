@@ -1,8 +1,8 @@
 """CPU-seconds of groups, summed up from the cluster's metrics API.
 
-Guarantees: one read per period for all sandboxes, and few reads where there is no such API; the sum is written with the
-next status of the group, or once on its own (see `status`), and into one counter for all. A sample stands for the time
-since the one before, the first for the API's own window, so a Pod that lived shorter counts as 0.
+Guarantees: one read per period for all sandboxes, and few reads where there is no such API. The sum is written with the
+next status of the group, or once on its own (see `status`), and into one counter for all. A sample covers the time
+since the previous one; the first covers the API's own window. A Pod with a shorter life counts as 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A batch: the tensors of one optimiser step.
 
-Guarantees: the `weights` of a batch sum to 1 over its trainable tokens (not with `lossAggregation: constant`), so the
-loss is one weighted sum and neither micro-batches nor data-parallel ranks can change its scale. Groups whose rewards
+Guarantees: the `weights` of a batch sum to 1 over its trainable tokens (not with `lossAggregation: constant`). The loss
+is therefore one weighted sum, and neither micro-batches nor data-parallel ranks change its scale. Groups whose rewards
 are all equal count in that sum with advantage 0: the fewer groups have a gradient, the smaller the step.
 
 Sources of the weights: token, DAPO (Yu et al. 2025), eq. 8; sequence, GRPO (Shao et al. 2024), eq. 3; constant,

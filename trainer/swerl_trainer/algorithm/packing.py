@@ -1,8 +1,8 @@
 """Sequences to packed micro-batches within a token budget.
 
-Guarantees: every sequence is in exactly one micro-batch; every rank gets the same number of micro-batches (an empty one
-is a single padding sequence without loss), so no collective waits for a rank without work; no micro-batch
-exceeds the budget unless one sequence alone does.
+Guarantees: every sequence is in exactly one micro-batch. Every rank gets the same number of micro-batches, so no
+collective waits for a rank without work; an empty one is a single padding sequence without loss. No micro-batch exceeds
+the budget unless one sequence alone does.
 """
 
 from __future__ import annotations

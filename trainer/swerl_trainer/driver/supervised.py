@@ -1,11 +1,14 @@
 """Supervised steps on demonstrations: the warm start of a job, or the whole of it (algorithm.name sft).
 
-Guarantees: a demonstration is encoded exactly as an episode's conversation is, thinking and tool calls as the tokens
-that a model samples; the demonstrations of a step are a function of the step alone, so a resumed run continues in
-the same order; demonstrations longer than the context are refused by name, not cut.
+Guarantees: a demonstration is encoded exactly as an episode's conversation is, with thinking and tool calls as the
+tokens that a model samples. The demonstrations of a step are a function of the step alone, so a resumed run continues
+in the same order. Demonstrations longer than the context are refused by name, not cut.
 
-One JSON object per line: `{"messages": [{"role", "content"}, ...]}` (the first two are system and user, then answers,
-which are trained, each followed by a message of the user or of tools) or `{"tokens": [...], "loss_mask": [...]}`.
+Each line is one JSON object of one of two forms:
+
+* `{"messages": [{"role", "content"}, ...]}`: the first two are system and user. Then come answers, which are trained,
+  each followed by a message of the user or of tools.
+* `{"tokens": [...], "loss_mask": [...]}`.
 """
 
 from __future__ import annotations

@@ -21,8 +21,10 @@ CPU: dict[str, str] = {
 
 
 def cuda(shares_gpu: bool) -> dict[str, str]:
-    """Environment of a rank with a GPU. Memory of expandable segments has no CUDA IPC handle without the right to
-    `pidfd_getfd`, so a rank that hands tensors to an engine does without them."""
+    """Environment of a rank with a GPU.
+
+    A rank that shares tensors with an engine uses no expandable segments: their CUDA IPC handles need `pidfd_getfd`.
+    """
     order = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}  # Megatron orders communication before computation by it
     return order if shares_gpu else order | {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 

@@ -29,8 +29,11 @@ def layer_spec(*, qk_norm: bool, experts: int | None) -> Any:
 
 
 class PackedAttention(MegatronModule):  # type: ignore[misc]
-    """Causal attention over packed (thd) sequences with torch's SDPA; with context parallelism every rank gathers the
-    keys and values of the whole sequence (chunks r and 2n-1-r of 2n lie on rank r, Megatron's balanced order)."""
+    """Causal attention over packed (thd) sequences with torch's SDPA.
+
+    With context parallelism every rank gathers the keys and values of the whole sequence. Chunks r and 2n-1-r of 2n are
+    on rank r (Megatron's balanced order).
+    """
 
     def __init__(
         self,

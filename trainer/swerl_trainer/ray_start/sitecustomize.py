@@ -1,9 +1,9 @@
 """Lets Ray start on a slow machine; active where this folder is on PYTHONPATH.
 
-A raylet aborts when its agents have not put their ports to files within a fixed 15 seconds, while an agent on a busy
-machine may need longer to import. Agents that were given fixed ports know them before they import anything, so they
-write the files here, at the very start of their interpreter. Guarantee: in every other process nothing happens; an
-agent that gets a port by chance (0) still writes it by itself, later.
+A raylet aborts if its agents do not write their ports to files within 15 seconds, and the limit is fixed. On a busy
+machine an agent may need longer to import. Agents with fixed ports know them before any import, so they write the files
+here, at the start of their interpreter. Guarantee: no effect in other processes; an agent with a random port (0) still
+writes it itself, later.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The order of training tasks.
 
-Guarantees: which task stands at a position is a pure function of position, seed and number of tasks, so a run that
-continues from a stored position sees the tasks in the order an unbroken run would; within an epoch each comes once.
+Guarantees: the task at a position is a pure function of position, seed and number of tasks. A run that continues from a
+stored position therefore sees the same order as an uninterrupted run. Within an epoch each task comes once.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Guarantees:
 * Every group that was opened is trained, dropped for a counted reason, or listed by `pending` for the next attempt.
 * A group is trained at most `max_staleness` weight versions after the version that it was started with.
 * Groups start in the order of the tasks; a step's groups are handed out in that order too.
-* A rollout ended by infrastructure never counts; while fewer than two of a group count (one, where advantages do not
-  compare the members of a group), its failed members run again, at most `retries` times.
+* A rollout ended by infrastructure never counts. A group needs two rollouts that count, or one if advantages do not
+  compare its members. Until then its failed members run again, at most `retries` times.
 * Weights may change (`may_update`) only while no evaluation runs, and no training episode either unless partial
   rollouts are allowed.
 * Prefetched sandboxes leave room for one more group of any kind within `max_concurrent`.

@@ -1,8 +1,8 @@
 """Keeps the engines of an evaluation.
 
-Guarantees: the router at the head's known port sends requests only to engines that serve; a dead engine is
-replaced; weights of a checkpoint are converted once, to a folder beside the results that appears complete or not at
-all, and are served from there even after the checkpoint is pruned.
+Guarantees: the router at the head's known port sends requests only to engines that serve; a dead engine is replaced.
+Weights of a checkpoint are converted once, to a folder beside the results that appears complete or not at all. Engines
+load them from there even after the checkpoint is pruned.
 """
 
 from __future__ import annotations

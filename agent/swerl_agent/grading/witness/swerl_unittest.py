@@ -2,9 +2,9 @@
 
 Runs on Python 3.5 or newer, and needs nothing else.
 
-Guarantees: it writes each result that the run's own result object is given, in whatever process the test ran, under
-the name that the run prints for it; what it saw of tampering; and the end of the run, without which it counts for
-nothing. Runs that tests make themselves are not written. It changes no outcome and prints nothing.
+Guarantees: it records each result that the run's own result object receives, in whatever process the test ran. The name
+is the one that the run prints. It also records signs of tampering and the end of the run; a record without an end does
+not count. It ignores runs that tests start themselves, changes no outcome and prints nothing.
 """
 
 import functools
