@@ -65,8 +65,8 @@ class AgentSpec(ApiModel):
     format_error_limit: NonNegative | None = None
     """Answers in a row without a command that end an episode; 0 means no limit, absent the protocol's own."""
     repeat_limit: NonNegative | None = None
-    """Times in a row the same command may run; the last ends the episode. 0 means no limit, absent the protocol's.
-    Of kind builtin alone."""
+    """Times in a row the same command may run; the last ends the episode. 0 means no limit, absent the protocol's. Only
+    with kind builtin."""
     step_limit: Positive = 20
     """Maximum turns of one episode."""
     command_timeout_seconds: Seconds = 180
@@ -76,9 +76,9 @@ class AgentSpec(ApiModel):
     context_tokens: int = Field(default=16_384, ge=64)
     """Maximum tokens of prompt and answer together; contextPolicy decides what happens beyond it."""
     context_policy: ContextPolicy = "omit"
-    """What becomes of a conversation that leaves no room for an answer of maxTokensPerTurn. omit: turns between the
-    first and the last ones are left out; stop: the episode ends as context_overflow, so that it is one unbroken
-    sequence of tokens. Of kind builtin alone: mini-swe-agent's conversations end when nothing fits any more."""
+    """Policy for a conversation that leaves no room for an answer of maxTokensPerTurn. omit: leave out turns between
+    the first and the last ones. stop: end the episode as context_overflow, so that it is one sequence of tokens. Only
+    with kind builtin: mini-swe-agent ends when its window is full."""
     max_tokens_per_turn: int = Field(default=4_096, ge=1)
     """Maximum tokens of one answer."""
     observation: ObservationSpec = Field(default_factory=ObservationSpec)

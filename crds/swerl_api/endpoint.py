@@ -26,17 +26,17 @@ class EndpointSpec(ApiModel):
 
     url: Annotated[str, Field(max_length=512, pattern=r"^https?://[^/]+")]
     """Address as the shards' Pods reach it: for generate an SGLang server or router, e.g. http://router.serving:30000;
-    for chat-completions the base of an OpenAI-compatible API, which mostly ends with /v1."""
+    for chat-completions the base of an OpenAI-compatible API, which usually ends with /v1."""
     api: EndpointApi = "generate"
-    """generate: SGLang's own API, token-in/token-out. chat-completions: OpenAI's, in messages, as vLLM, SGLang and
-    hosted models speak it; then episodes have no token ids and no log-probabilities."""
+    """generate: SGLang's own API, token-in/token-out. chat-completions: OpenAI's API with messages, as of vLLM, SGLang
+    and hosted models; episodes then have no token ids and no log-probabilities."""
     tokenizer: SourceSpec | None = None
     """Folder with the served model's tokenizer; with api generate, and only then."""
     model: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """What the server calls the model. With api chat-completions it is asked for by this name, which must be given;
-    with generate the evaluation fails when the server says that it serves another one."""
+    """Name of the model at the server. Required with api chat-completions. With generate, the evaluation fails if the
+    server reports another name."""
     api_key_secret: SecretKey | None = None
-    """Where the server's API key is; absent means that it wants none. Of api chat-completions alone."""
+    """The server's API key; absent means none. Only with api chat-completions."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -49,4 +49,4 @@ class JudgeSpec(ApiModel):
     view: JudgeView = Field(default_factory=JudgeView)
     """What the judge reads."""
     timeout_seconds: Seconds = 300
-    """Seconds one vote may take, and all open votes once their episode has ended; steps not scored by then stay so."""
+    """Seconds one vote may take, and all open votes once their episode has ended; later scores are dropped."""

@@ -42,7 +42,7 @@ class RegistryRewrite(ApiModel):
     prefix: Annotated[str, Field(max_length=256)] = ""
     """References that start with this are rewritten; empty matches every reference."""
     replacement: Annotated[str, Field(max_length=256)]
-    """What takes the place of the prefix."""
+    """Text that replaces the prefix."""
 
 
 class SandboxSpec(ApiModel):
@@ -60,8 +60,8 @@ class SandboxSpec(ApiModel):
     host_users: bool | None = None
     """false: each sandbox has its own user namespace; absent means the operator's setting."""
     queue_name: LabelValue | None = None
-    """Kueue LocalQueue that admits each group of sandboxes as a unit; absent means no queue. Apart from the job's own
-    queueName: sandboxes in the queue that admitted the trainer could wait for quota that the trainer holds."""
+    """Kueue LocalQueue that admits each group of sandboxes as a unit; absent means no queue. Use another queue than
+    queueName: in the queue that admitted the trainer, sandboxes could wait for quota that the trainer holds."""
     max_concurrent: Positive = 128
     """Sandbox Pods of this job at the same time; further groups wait in the order of their creation."""
     prefetch: int = Field(default=1, ge=0, le=64)
@@ -70,7 +70,7 @@ class SandboxSpec(ApiModel):
     registry_rewrite: Annotated[list[RegistryRewrite], Field(max_length=16)] = Field(default_factory=list)
     """Rewrites of task image references; the first match counts."""
     image_set: Name | None = None
-    """SweImageSet of the task images; the job takes no Ray cluster before it is Ready."""
+    """SweImageSet of the task images; the job creates no Ray cluster before it is Ready."""
     egress: Literal["none", "allow"] = "none"
     """none: no network in or out, verified from inside before use; allow: the cluster's default."""
     pull_secrets: PullSecrets = Field(default_factory=list)

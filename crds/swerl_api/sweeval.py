@@ -93,8 +93,8 @@ class ResultsSpec(ApiModel):
     volume: OutputVolume
     """The volume; it must be reachable from every Pod of the evaluation."""
     path: RelativePath = ""
-    """Folder inside the volume; results lie in a folder of it with the evaluation's name, which no SweRLJob that writes
-    there may have."""
+    """Folder inside the volume. Results go to its subfolder with the evaluation's name; a SweRLJob that writes there
+    must have another name."""
 
 
 class SampleSpec(ApiModel):

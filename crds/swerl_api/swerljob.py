@@ -31,7 +31,7 @@ class SweRLJobSpec(ApiModel):
     tasks: TasksSpec = Field(json_schema_extra=immutable("tasks"))
     """The tasks it is trained on."""
     algorithm: AlgorithmSpec = Field(default_factory=AlgorithmSpec)
-    """How the policy is improved."""
+    """The training algorithm."""
     agent: AgentSpec = Field(default_factory=AgentSpec)
     """Kind, limits and prompts of the agent."""
     sandbox: SandboxSpec = Field(default_factory=SandboxSpec)
@@ -59,7 +59,7 @@ class SweRLJobSpec(ApiModel):
     active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
     """Seconds from the first attempt's start after which the job fails; absent means never."""
     ttl_seconds_after_finished: NonNegative | None = None
-    """Seconds after which a finished SweRLJob is deleted, with all it made; absent means never."""
+    """Seconds after which a finished SweRLJob is deleted, with the objects it created; absent means never."""
 
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("has(self.judge) == has(oldSelf.judge)", "judge cannot be added or removed", ".judge"),

@@ -53,8 +53,8 @@ class SweSandboxSpec(ApiModel):
     """Maximum seconds of each Pod from its start on a node (activeDeadlineSeconds), even when no operator runs. The
     wait for a node is not limited."""
     owner: Name | None = None
-    """Lease, in the same namespace, of the driver that uses the group; when it expires the group is deleted.
-    Absent means that only its Pods' lifetime ends it, and nothing while it waits for room or for a node."""
+    """Lease, in the same namespace, of the driver that uses the group; when it expires the group is deleted. Absent:
+    only the lifetime of its Pods ends the group; the wait for admission or for a node has no limit."""
     scrub_git: bool = True
     """Remove git history after the base commit, remotes and reflogs before the sandbox is claimed."""
     node_selector: NodeSelector = Field(default_factory=dict)
@@ -82,20 +82,20 @@ class SweSandboxSpec(ApiModel):
 
 
 class SandboxWaits(StatusModel):
-    """Where the time until ready went: seconds, the mean over the group's Pods, to a second's resolution each."""
+    """Parts of the time until ready, in seconds: means over the group's Pods, each with a resolution of a second."""
 
     queue_seconds: float | None = None
-    """From the group's creation to its Pods': admission, and the pace of the node."""
+    """From the creation of the group to that of its Pods: admission and the start window."""
     schedule_seconds: float | None = None
     """From the Pod's creation until it had a node (condition PodScheduled)."""
     prepare_seconds: float | None = None
     """From then until it had its volumes and its network (condition PodReadyToStartContainers)."""
     pull_seconds: float | None = None
-    """Of the time from then until the container ran (its startedAt) what its image took: as the kubelet's Event Pulled
-    says, its wait for other pulls included; 0 where the node had the image. Mean over the Pods whose Event the operator
-    heard; absent when it heard none."""
+    """Duration of the image pull, including its wait for other pulls, from the kubelet's Event Pulled; 0 if the node
+    had the image. Mean over the Pods whose Event the operator received; absent if it received none."""
     start_seconds: float | None = None
-    """The rest of that time: the container was created and started. All of it where `pullSeconds` is absent."""
+    """The remaining time until the container ran (its startedAt), for its creation and start. Includes the pull if
+    `pullSeconds` is absent."""
 
 
 class SweSandboxStatus(StatusModel):
@@ -115,11 +115,11 @@ class SweSandboxStatus(StatusModel):
     """Pods that were lost: evicted, preempted, out of memory, node gone, image not pulled, deadline, deleted by hand;
     the condition Degraded says why."""
     waits: SandboxWaits | None = None
-    """Where the time until ready went; there once the group is ready."""
+    """Parts of the time until the group was ready; set once it is ready."""
     cpu_seconds: float | None = None
-    """CPU-seconds that the Pods have used, summed up from samples of the cluster's metrics API; as of the last write
-    since the group was ready. Other news take it along; without any it is written once, after five minutes (fifteen
-    where the start took several writes). Absent without that API, and for Pods that lived too short for a sample."""
+    """CPU-seconds that the Pods have used, summed up from samples of the cluster's metrics API. It is written with
+    other changes; without any it is written once, after five minutes (fifteen if the start took several writes). Absent
+    without that API, and for Pods that lived too short for a sample."""
     conditions: list[Condition] = Field(default_factory=list)
     """Admitted, Ready, Degraded (Pods were lost, and why), Finished."""
     observed_generation: int | None = None

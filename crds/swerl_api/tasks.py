@@ -16,10 +16,10 @@ class TaskSelection(ApiModel):
     """Which tasks of a source are used."""
 
     source: SourceSpec
-    """Where the tasks lie."""
+    """Source of the tasks."""
     format: TaskFormat = "swebench-task-repo"
-    """swebench-task-repo: one folder per task; jsonl: one SWE-bench record per line. Ignored for huggingFace; its
-    rows must hold their eval scripts."""
+    """swebench-task-repo: one folder per task; jsonl: one SWE-bench record per line. Ignored for huggingFace; its rows
+    must hold their eval scripts."""
     slice: Text | None = None
     """Python slice over the tasks in their order, after `filter`, e.g. "0:32"; absent means all."""
     filter: Text | None = None
