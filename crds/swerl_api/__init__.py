@@ -24,7 +24,7 @@ from .conditions import (
 from .engines import RolloutEngines, RouterSpec, ServedEngines
 from .grading import GradingSpec
 from .judge import JudgeSpec, JudgeView
-from .model import ModelSpec
+from .model import LoraSpec, ModelSpec
 from .pods import RayPods
 from .sandbox import RegistryRewrite, SandboxSpec
 from .source import SourceSpec
@@ -70,6 +70,7 @@ __all__ = [
     "JobReason",
     "JudgeSpec",
     "JudgeView",
+    "LoraSpec",
     "ModelSpec",
     "ObservationSpec",
     "RayPods",

@@ -18,8 +18,8 @@ class OneRank:
     async def locations(self) -> list[Location]:
         return [HERE]
 
-    async def weight_buckets(self, max_bytes: int = 2**28) -> list[WeightBucket]:
-        return self.trainer.weight_buckets(max_bytes)
+    async def weight_buckets(self, max_bytes: int = 2**28, *, whole: bool = True) -> list[WeightBucket]:
+        return self.trainer.weight_buckets(max_bytes, whole=whole)
 
     async def export_bucket(self, number: int) -> list[str]:
         return [self.trainer.export_bucket(number)]

@@ -60,7 +60,7 @@ class HeldModel:
     ) -> None:
         self._groups[group_name] = await asyncio.to_thread(_join, address, port, world_size, group_name, backend)
 
-    async def weight_buckets(self, max_bytes: int = 0) -> list[WeightBucket]:
+    async def weight_buckets(self, max_bytes: int = 0, *, whole: bool = True) -> list[WeightBucket]:
         named = self._named()
         return [
             WeightBucket(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from swerl_api import AlgorithmSpec, TrainerSpec
+from swerl_api import AlgorithmSpec, LoraSpec, TrainerSpec
 from swerl_trainer.algorithm import Batch, TrainingSample, policy_batch
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.trainer import MegatronTrainer
@@ -91,7 +91,9 @@ def batch() -> Batch:
 def make_config(models: dict[str, Path]) -> MakeConfig:
     """Configuration of an fp32 rank; `fields`: of `spec.trainer` and `spec.algorithm`; `tied` chooses the model."""
 
-    def make(*, tied: bool = False, model: str = "", dtype: Any = "float32", **fields: Any) -> RankConfig:
+    def make(
+        *, tied: bool = False, model: str = "", dtype: Any = "float32", lora: LoraSpec | None = None, **fields: Any
+    ) -> RankConfig:
         chosen = {"max_tokens_per_gpu": 150, "lr": 1e-3, "max_grad_norm": 0.5, "weight_decay": 0.0} | fields
         assert chosen.keys() <= TrainerSpec.model_fields.keys() | AlgorithmSpec.model_fields.keys()
         trainer = {name: value for name, value in chosen.items() if name in TrainerSpec.model_fields}
@@ -101,6 +103,7 @@ def make_config(models: dict[str, Path]) -> MakeConfig:
             dtype,
             TrainerSpec(image="trainer", **trainer),
             AlgorithmSpec(**algorithm),
+            lora,
         )
 
     return make

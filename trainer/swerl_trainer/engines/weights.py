@@ -32,7 +32,7 @@ class WeightSource(Protocol):
         self, address: str, port: int, *, world_size: int, group_name: str, backend: str, timeout: float = 300.0
     ) -> None: ...
 
-    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]: ...
+    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightBucket]: ...
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None: ...
 
@@ -147,7 +147,8 @@ class ProcessGroupLink(WeightLink):
         await self._each(version, joins, trainer)
 
     async def _transfer(self, version: int) -> None:
-        buckets = await self._source.weight_buckets(BUCKET_BYTES)
+        # a server starts with the job's model: it has what training never changes
+        buckets = await self._source.weight_buckets(BUCKET_BYTES, whole=False)
         for number, bucket in enumerate(buckets):
             last = number == len(buckets) - 1
             loads = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from swerl_api import AlgorithmSpec, SweRLJobSpec, TrainerSpec
+from swerl_api import AlgorithmSpec, LoraSpec, SweRLJobSpec, TrainerSpec
 from swerl_trainer.megatron.errors import LayoutError
 
 
@@ -17,12 +17,13 @@ class RankConfig:
     dtype: Literal["float32", "bfloat16"]
     trainer: TrainerSpec
     algorithm: AlgorithmSpec
+    lora: LoraSpec | None = None  # None trains all weights
     communication_timeout: float = 1800.0  # seconds a collective may take before the rank gives up
 
     @classmethod
     def of(cls, spec: SweRLJobSpec, model: str) -> RankConfig:
         """The configuration of a job whose model lies in the folder `model`."""
-        return cls(model, spec.model.dtype, spec.trainer, spec.algorithm)
+        return cls(model, spec.model.dtype, spec.trainer, spec.algorithm, spec.model.lora)
 
 
 def initial_lr(algorithm: AlgorithmSpec) -> float:

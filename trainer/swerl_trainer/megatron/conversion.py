@@ -162,6 +162,14 @@ def _interleave(tensors: Sequence[Tensor], groups: int) -> Tensor:
     return torch.cat([t.reshape(groups, -1, *rest) for t in tensors], dim=1).reshape(-1, *rest)
 
 
+def fuse_outputs(outputs: Sequence[Tensor], architecture: Architecture) -> Tensor:
+    """Outputs of query, key and value, or of gate and up, in the order of Megatron's fused layer; [..., features]."""
+    if len(outputs) == 2:
+        return torch.cat(list(outputs), dim=-1)
+    lead, groups = outputs[0].shape[:-1], outputs[1].shape[-1] // architecture.head_size
+    return torch.cat([part.reshape(*lead, groups, -1) for part in outputs], dim=-1).flatten(-2)
+
+
 def _separate(fused: Tensor, a: Architecture) -> tuple[Tensor, ...]:
     per_group = a.heads // a.groups * a.head_size
     rest = fused.shape[1:]

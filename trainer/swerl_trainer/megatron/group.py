@@ -131,9 +131,10 @@ class TrainGroup:
             )
         ])  # fmt: skip
 
-    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES) -> list[WeightBucket]:
-        """The buckets of one full transfer, in order; the same for every update of the job."""
-        buckets: list[WeightBucket] = await self._on_all_ranks("weight_buckets", max_bytes)
+    async def weight_buckets(self, max_bytes: int = BUCKET_BYTES, *, whole: bool = True) -> list[WeightBucket]:
+        """The buckets of one transfer, in order, the same for every update of the job; unless `whole`, without the
+        weights that training never changes."""
+        buckets: list[WeightBucket] = await self._on_all_ranks("weight_buckets", max_bytes, whole=whole)
         return buckets
 
     async def broadcast_bucket(self, number: int, *, group_name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from swerl_trainer.megatron.errors import ConversionError
 from torch import Tensor
 
 SHARD_BYTES = 4 * 2**30  # weights per file
+PEFT_PREFIX = "base_model.model."  # of names in adapter_model.safetensors
 _INDEX = "model.safetensors.index.json"
 
 
@@ -64,13 +65,28 @@ def open_folder(folder: Path) -> Iterator[HFReader]:
 
 def write_folder(folder: Path, like: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
     """Write `tensors` with the configuration and tokenizer of `like` to `folder`, replacing what is there."""
+    with _replaced(folder) as building:
+        for path in sorted(like.iterdir()):
+            if path.is_file() and path.suffix != ".safetensors" and path.name != _INDEX:
+                shutil.copyfile(path, building / path.name)
+        _write_shards(building, tensors)
+
+
+def write_adapter(folder: Path, config: Mapping[str, Any], factors: Iterable[tuple[str, Tensor]]) -> None:
+    """Write a PEFT adapter with the `adapter_config.json` of `config` to `folder`, replacing what is there."""
+    with _replaced(folder) as building:
+        (building / "adapter_config.json").write_text(json.dumps(config, indent=1))
+        found = {f"{PEFT_PREFIX}{name}": factor.detach().to("cpu").contiguous() for name, factor in factors}
+        save_file(found, building / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+@contextmanager
+def _replaced(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `folder` at the end of the block."""
     building = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
-    for path in sorted(like.iterdir()):
-        if path.is_file() and path.suffix != ".safetensors" and path.name != _INDEX:
-            shutil.copyfile(path, building / path.name)
-    _write_shards(building, tensors)
+    yield building
     if folder.exists():
         shutil.rmtree(folder)
     building.rename(folder)

@@ -7,7 +7,7 @@ Face names and order on every rank, gathered over tensor- and pipeline-parallel 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from swerl_trainer.megatron.conversion import (
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import LayoutError
 from swerl_trainer.megatron.hf_folder import HFReader
+from swerl_trainer.megatron.lora import Adapters
 from torch import Tensor
 
 from megatron.core import parallel_state
@@ -145,26 +146,53 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
 
 @torch.no_grad()
 def export_weights(
-    model: GPTModel, architecture: Architecture, names: Sequence[str] | None = None
+    model: GPTModel,
+    architecture: Architecture,
+    names: Sequence[str] | None = None,
+    adapters: Adapters | None = None,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Whole tensors in Hugging Face names; with `names` only those. A collective of all tensor/pipeline ranks."""
+    """Whole tensors in Hugging Face names, with `adapters` merged; with `names` only those. A collective of all
+    tensor/pipeline ranks."""
+    entries = parameter_mappings(architecture, _stages(), parallel_state.get_expert_model_parallel_world_size())
+    wanted = [entry for entry in entries if names is None or set(entry.hf) & set(names)]
+    for name, whole in _whole_tensors(model, architecture, wanted, hf_shapes(architecture)):
+        factors = adapters.factors_of(name) if adapters else []
+        if adapters and factors:
+            (_, a), (_, b) = _whole_tensors(model, architecture, factors, adapters.shapes())
+            whole = adapters.merged(whole, a, b)
+        if names is None or name in names:
+            yield name, whole
+
+
+@torch.no_grad()
+def export_adapters(model: GPTModel, architecture: Architecture, adapters: Adapters) -> Iterator[tuple[str, Tensor]]:
+    """Whole factors by name, as `adapter_shapes` has them. A collective of all tensor/pipeline ranks."""
+    return _whole_tensors(model, architecture, adapters.mappings(), adapters.shapes())
+
+
+def _whole_tensors(
+    model: GPTModel,
+    architecture: Architecture,
+    entries: Sequence[ParameterMapping],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of `entries` on every rank, one parameter at a time."""
     parameters = dict(model.named_parameters())
-    shapes = hf_shapes(architecture)
-    stages = parallel_state.get_pipeline_model_parallel_world_size()
-    for entry in parameter_mappings(architecture, stages, parallel_state.get_expert_model_parallel_world_size()):
-        if names is not None and not set(entry.hf) & set(names):
-            continue
+    like = next(iter(parameters.values()))
+    for entry in entries:
         owner = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
         found = list(_gather(parameters, entry, architecture)) if owner else []
         for position, name in enumerate(entry.hf):
-            like = next(iter(parameters.values()))
             whole = found[position][1] if owner else like.new_empty(shapes[name])
-            if stages > 1:
+            if _stages() > 1:
                 whole = whole.contiguous()
                 group = parallel_state.get_pipeline_model_parallel_group()
                 dist.broadcast(whole, src=dist.get_global_rank(group, entry.stage), group=group)
-            if names is None or name in names:
-                yield name, whole
+            yield name, whole
+
+
+def _stages() -> int:
+    return int(parallel_state.get_pipeline_model_parallel_world_size())
 
 
 def _gather(
@@ -200,12 +228,11 @@ def _gather_expert(
 
 
 def _owned(architecture: Architecture) -> Iterator[ParameterMapping]:
-    stage, stages = (
+    stage, expert_rank = (
         parallel_state.get_pipeline_model_parallel_rank(),
-        parallel_state.get_pipeline_model_parallel_world_size(),
+        parallel_state.get_expert_model_parallel_rank(),
     )
-    expert_rank = parallel_state.get_expert_model_parallel_rank()
-    entries = parameter_mappings(architecture, stages, parallel_state.get_expert_model_parallel_world_size())
+    entries = parameter_mappings(architecture, _stages(), parallel_state.get_expert_model_parallel_world_size())
     return (entry for entry in entries if entry.stage == stage and entry.expert_rank in (None, expert_rank))
 
 

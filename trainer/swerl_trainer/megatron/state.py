@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from swerl_api import LoraSpec
 from swerl_trainer.megatron.device import Device
+from swerl_trainer.megatron.lora import Adapters
 
 from megatron.core import dist_checkpointing, parallel_state
 from megatron.core.dist_checkpointing.strategies import filesystem_async
@@ -22,11 +24,14 @@ from megatron.core.dist_checkpointing.strategies.torch import TorchDistSaveShard
 from megatron.core.models.gpt import GPTModel
 
 _PREFIX = "model."
+_LORA = "lora"  # key of a checkpoint's adapters' description
 _METADATA = {"distrib_optim_sharding_type": "fully_reshardable"}
 
 
-def save_state(folder: Path, model: GPTModel, optimizer: Any, updates: int, device: Device) -> None:
-    """Write to `folder`, which is made if it is missing."""
+def save_state(
+    folder: Path, model: GPTModel, optimizer: Any, updates: int, device: Device, adapters: Adapters | None
+) -> None:
+    """Write to `folder`, which is made if it is missing; with `adapters` them alone, without the model's weights."""
     folder.mkdir(parents=True, exist_ok=True)
     dist.barrier()
     if not updates:
@@ -36,11 +41,13 @@ def save_state(folder: Path, model: GPTModel, optimizer: Any, updates: int, devi
         filesystem_async._results_queue = queue.Queue()
     group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     strategy = FullyParallelSaveStrategyWrapper(TorchDistSaveShardedStrategy(), group)
-    common = {"updates": updates, "rng": torch.get_rng_state()}
-    dist_checkpointing.save({**_sharded(model, optimizer, loading=False), **common}, str(folder), strategy)
+    common: dict[str, Any] = {"updates": updates, "rng": torch.get_rng_state()}
+    if adapters is not None:
+        common[_LORA] = adapters.lora.model_dump()
+    dist_checkpointing.save({**_sharded(model, optimizer, adapters, loading=False), **common}, str(folder), strategy)
 
 
-def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device) -> int:
+def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device, adapters: Adapters | None) -> int:
     """Restore from `folder`; returns `updates`."""
     patched: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if not device.transformer_engine:
@@ -49,19 +56,29 @@ def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device) ->
         prepare_distributed_optimizer(optimizer)
         patched = prepare_optimizer_load()
     with patched:
-        loaded = dist_checkpointing.load(_sharded(model, optimizer, loading=True), str(folder))
-        weights = {name.removeprefix(_PREFIX): v for name, v in loaded.items() if name.startswith(_PREFIX)}
-        model.load_state_dict(weights)
+        loaded = dist_checkpointing.load(_sharded(model, optimizer, adapters, loading=True), str(folder))
+        _take(model, adapters, loaded)
         optimizer.load_state_dict(loaded["optimizer"])
     torch.set_rng_state(loaded["rng"])
     return int(loaded["updates"])
 
 
-def restore_weights(folder: Path, model: GPTModel) -> None:
+def restore_weights(folder: Path, model: GPTModel, adapters: Adapters | None) -> None:
     """The weights alone from `folder`, whatever else is there."""
-    weights = model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA))
-    loaded = dist_checkpointing.load(weights, str(folder))
+    _take(model, adapters, dist_checkpointing.load(_sharded_weights(model, adapters), str(folder)))
+
+
+def lora_of(folder: Path) -> LoraSpec | None:
+    """The adapters that `folder` has instead of weights, None if it has weights."""
+    fields = dist_checkpointing.load_common_state_dict(str(folder)).get(_LORA)
+    return None if fields is None else LoraSpec.model_validate(fields)
+
+
+def _take(model: GPTModel, adapters: Adapters | None, loaded: dict[str, Any]) -> None:
+    if adapters is not None:
+        return adapters.load(loaded)
     model.load_state_dict({n.removeprefix(_PREFIX): v for n, v in loaded.items() if n.startswith(_PREFIX)})
+    return None
 
 
 def _initialise(optimizer: Any, device: Device) -> None:
@@ -76,7 +93,13 @@ def _initialise(optimizer: Any, device: Device) -> None:
     return None
 
 
-def _sharded(model: GPTModel, optimizer: Any, *, loading: bool) -> dict[str, Any]:
-    weights = model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA))
+def _sharded_weights(model: GPTModel, adapters: Adapters | None) -> dict[str, Any]:
+    if adapters is not None:
+        return dict(adapters.sharded())
+    return dict(model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA)))
+
+
+def _sharded(model: GPTModel, optimizer: Any, adapters: Adapters | None, *, loading: bool) -> dict[str, Any]:
+    weights = _sharded_weights(model, adapters)
     state = optimizer.sharded_state_dict(weights, is_loading=loading, metadata=dict(_METADATA))
     return {**weights, "optimizer": state}

@@ -28,6 +28,7 @@ from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.gradients import gradients_are_finite
 from swerl_trainer.megatron.hf_folder import open_folder, write_folder
 from swerl_trainer.megatron.logprobs import forward
+from swerl_trainer.megatron.lora import Adapters
 from swerl_trainer.megatron.metrics import over_minibatches, reduce_reports
 from swerl_trainer.megatron.model import build_model, export_weights, load_weights, transformer_config
 from swerl_trainer.megatron.optimizer import build_optimizer
@@ -77,8 +78,8 @@ class MegatronTrainer:
         with self.device.active():
             join_process_group(config, self.device, rank, world_size, f"tcp://{address}:{port}")
             self._build()
-        self.sender = WeightSender(self.model, self.architecture, self.device)
-        self._reference = ReferenceWeights(self.model) if self.algorithm.kl_coef else None
+        self.sender = WeightSender(self.model, self.architecture, self.device, self.adapters)
+        self._reference = ReferenceWeights(self.model) if self.algorithm.kl_coef and not self.adapters else None
         self._skipped_in_a_row = 0
 
     def train_step(self, batch: Batch) -> dict[str, float]:
@@ -116,17 +117,17 @@ class MegatronTrainer:
     def save(self, folder: str) -> None:
         """Write weights, optimizer and RNG to `folder`."""
         with self.device.active():
-            save_state(Path(folder), self.model, self.optimizer, self.updates, self.device)
+            save_state(Path(folder), self.model, self.optimizer, self.updates, self.device, self.adapters)
 
     def load(self, folder: str) -> None:
         """Continue where `save` wrote `folder`."""
         with self.device.active():
-            self.updates = load_state(Path(folder), self.model, self.optimizer, self.device)
+            self.updates = load_state(Path(folder), self.model, self.optimizer, self.device, self.adapters)
 
     def save_hf(self, folder: str) -> None:
-        """Write the weights in Hugging Face format."""
+        """Write the weights, adapters merged, in Hugging Face format."""
         with self.device.active():
-            tensors = export_weights(self.model, self.architecture)
+            tensors = export_weights(self.model, self.architecture, adapters=self.adapters)
             if dist.get_rank() == 0:
                 write_folder(Path(folder), Path(self.config.model), tensors)
             else:
@@ -143,9 +144,9 @@ class MegatronTrainer:
         """Learning rate from the next step on."""
         self.lr = lr
 
-    def weight_buckets(self, max_bytes: int) -> list[WeightBucket]:
+    def weight_buckets(self, max_bytes: int, *, whole: bool = True) -> list[WeightBucket]:
         """See WeightSender.metadata."""
-        return self.sender.metadata(max_bytes)
+        return self.sender.metadata(max_bytes, whole=whole)
 
     def broadcast_bucket(self, number: int, group_name: str) -> None:
         """See WeightSender.broadcast."""
@@ -171,6 +172,8 @@ class MegatronTrainer:
         self.model = build_model(self.architecture, config, self.device)
         with open_folder(Path(self.config.model)) as reader:
             load_weights(self.model, reader, self.architecture)
+        lora, seed = self.config.lora, self.algorithm.seed
+        self.adapters = Adapters(self.model, self.architecture, lora, seed) if lora else None
         module = Float16Module(config, self.model) if config.bf16 else self.model
         data_parallel = DistributedDataParallelConfig(  # `gradients_are_finite` replaces Megatron's check, which raises
             grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=False
@@ -186,7 +189,7 @@ class MegatronTrainer:
         if not len(batch) or batch.demonstrations:
             return [batch] if len(batch) else []
         algorithm = self.algorithm
-        if self._reference is not None and algorithm.kl_in == "loss":
+        if algorithm.kl_coef and algorithm.kl_in == "loss":
             batch = batch.with_reference_logprobs(self.log_probs(batch, reference=True))
         whole = needs_whole_batch(correction_of(algorithm))
         if algorithm.old_logprobs == "rollout":
@@ -236,6 +239,9 @@ class MegatronTrainer:
         """Context in which the model has the reference's weights, if `reference` is set."""
         if not reference:
             yield
+        elif self.adapters is not None:
+            with self.adapters.disabled():
+                yield
         elif self._reference is None:
             raise TrainerError("there is no reference model: set algorithm.klCoef above 0")
         else:

@@ -17,14 +17,18 @@ from swerl_trainer.weight_bucket import WeightBucket
 if TYPE_CHECKING:
     from swerl_trainer.megatron.architecture import Architecture
     from swerl_trainer.megatron.device import Device
+    from swerl_trainer.megatron.lora import Adapters
     from torch import Tensor
 
 
 class WeightSender:
     """One rank's part. Every rank takes part in `broadcast` and `export`; only rank 0 calls `connect` and `close`."""
 
-    def __init__(self, model: Any, architecture: Architecture, device: Device) -> None:
+    def __init__(
+        self, model: Any, architecture: Architecture, device: Device, adapters: Adapters | None = None
+    ) -> None:
         self._model = model
+        self._adapters = adapters
         self._architecture = architecture
         self._device = device
         self._groups: dict[str, Any] = {}
@@ -49,14 +53,17 @@ class WeightSender:
                 f"in {timeout:.0f} s: {error}"
             ) from error
 
-    def metadata(self, max_bytes: int) -> list[WeightBucket]:
-        """The buckets of one full transfer, each at most `max_bytes` unless one tensor alone is larger."""
+    def metadata(self, max_bytes: int, *, whole: bool) -> list[WeightBucket]:
+        """The buckets of one transfer, each at most `max_bytes` unless one tensor alone is larger; unless `whole`,
+        without the weights that training never changes."""
         from swerl_trainer.megatron.conversion import hf_shapes
 
         dtype = next(iter(self._model.parameters())).dtype
         name_of_dtype = str(dtype).removeprefix("torch.")
         buckets: list[list[tuple[str, tuple[int, ...], int]]] = [[]]
         for name, shape in hf_shapes(self._architecture).items():
+            if self._adapters and not whole and not self._adapters.factors_of(name):
+                continue
             size = dtype.itemsize
             for length in shape:
                 size *= length
@@ -116,8 +123,8 @@ class WeightSender:
         import torch
         from swerl_trainer.megatron.model import export_weights
 
-        pieces = []
-        for _, tensor in export_weights(self._model, self._architecture, self._buckets[number].names):
+        pieces, names = [], self._buckets[number].names
+        for _, tensor in export_weights(self._model, self._architecture, names, self._adapters):
             if keep:
                 pieces.append(tensor.detach().contiguous().flatten().view(torch.uint8))
         return torch.cat(pieces) if keep else None
