@@ -1,7 +1,8 @@
 """One training rank as a process of its own: `ranks.py JOB RANK WORLD_SIZE`.
 
 For each case it reports log-probabilities, the metrics of three steps, those of the third step again from a checkpoint
-taken after the second, and where the checkpoint and the exported weights lie.
+taken after the second, where the checkpoint and the exported weights lie, and the metrics of a step from the job's own
+`checkpoint`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,14 @@ def main(job_file: str, rank: int, world_size: int) -> None:
         after = trainer.log_probs(job["batch"])
         trainer.load(str(folder / "checkpoint"))
         again = trainer.train_step(job["batch"])
+        resumed = {}
+        if "checkpoint" in job:
+            trainer.load(job["checkpoint"])
+            resumed = trainer.train_step(job["batch"])
         trainer.close()
         steps = [*first, last]
-        report[name] = {"before": before, "after": after, "steps": steps, "again": again, "folder": folder}
+        figures = {"steps": steps, "again": again, "resumed": resumed}
+        report[name] = {"before": before, "after": after, "folder": folder, **figures}
     if rank == 0:
         torch.save(report, job["out"])
 

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from swerl_trainer.algorithm import Batch
 from swerl_trainer.megatron.architecture import FAMILIES, read_architecture
-from swerl_trainer.megatron.conversion import from_megatron, hf_shapes, parameter_mappings, to_megatron
+from swerl_trainer.megatron.conversion import (
+    check_tensors,
+    from_megatron,
+    hf_shapes,
+    parameter_mappings,
+    to_megatron,
+)
 from swerl_trainer.megatron.errors import ConversionError
 from swerl_trainer.megatron.hf_folder import open_folder
 from swerl_trainer.megatron.rotary import rotary
@@ -53,7 +59,23 @@ MOE: dict[str, Any] = {
     "moe_intermediate_size": 40,
     "norm_topk_prob": True,
 }
+GLM: dict[str, Any] = {
+    "model_type": "glm4_moe",
+    "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5},
+    "head_dim": 24,
+    "attention_bias": True,
+    "use_qk_norm": True,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 40,
+    "n_shared_experts": 2,
+    "routed_scaling_factor": 1.5,
+    "first_k_dense_replace": 1,
+    "num_mtp_layers": 0,
+}
 MODELS: dict[str, dict[str, Any]] = {
+    "glm4-moe": GLM,
+    "glm4-moe-plain-attention": GLM | {"attention_bias": False, "use_qk_norm": False, "vocab_size": 325},
     "qwen2": {"model_type": "qwen2", "rope_parameters": PLAIN},
     "qwen2-tied-yarn": {"model_type": "qwen2", "rope_parameters": YARN, "tie_word_embeddings": True},
     "qwen3-yarn": {"model_type": "qwen3", "rope_parameters": YARN, "head_dim": 24},
@@ -74,6 +96,9 @@ def make_model(folder: Path, **fields: Any) -> Any:
     for name, parameter in model.named_parameters():
         if name.endswith("norm.weight"):
             parameter.data += 1
+    for name, bias in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            bias.copy_(torch.randn_like(bias) * 0.3)
     model.save_pretrained(folder)
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 256}))
     return model.eval()
@@ -97,7 +122,7 @@ def test_model_computes_and_converts_as_transformers_does(
     assert all(torch.equal(written[tensor], values) for tensor, values in original.items())
 
 
-@pytest.mark.parametrize("name", ["qwen2", "qwen3-yarn", "llama3", "qwen3-moe"])
+@pytest.mark.parametrize("name", ["qwen2", "qwen3-yarn", "llama3", "qwen3-moe", "glm4-moe", "glm4-moe-plain-attention"])
 def test_shards_of_two_ranks_are_the_whole_tensors_again(tmp_path: Path, name: str) -> None:
     make_model(tmp_path, **MODELS[name])
     architecture, tensors = read_architecture(tmp_path), load_file(tmp_path / "model.safetensors")
@@ -114,7 +139,8 @@ def test_shards_of_two_ranks_are_the_whole_tensors_again(tmp_path: Path, name: s
 
 LAYOUTS = {
     "experts": {"expert_parallel": 2},
-    "data": {},
+    "tensor": {"tensor_parallel": 2},
+    "tensor-experts": {"tensor_parallel": 2, "expert_parallel": 2},
     "pipeline": {"pipeline_parallel": 2},
 }
 FIGURES = ("loss", "grad_norm", "logprob", "entropy", "logprob_abs_diff_max")
@@ -124,13 +150,16 @@ FIGURES = ("loss", "grad_norm", "logprob", "entropy", "logprob_abs_diff_max")
 def test_experts_on_two_ranks_train_as_on_one(
     run_ranks: RunRanks, make_config: MakeConfig, start: Start, batch: Batch, tmp_path: Path
 ) -> None:
-    make_model(tmp_path / "model", **MOE)
+    make_model(tmp_path / "model", **GLM, vocab_size=321)  # which two ranks pad
     config = {"model": str(tmp_path / "model"), "entropy_coef": 0.01}
     alone = start(make_config(**config))
     before = alone.log_probs(batch)
-    expected = [alone.train_step(batch) for _ in range(3)]
+    expected = [alone.train_step(batch) for _ in range(2)]
+    alone.save(str(tmp_path / "alone"))
+    expected.append(alone.train_step(batch))
     after = alone.log_probs(batch)
-    report = run_ranks(2, {name: make_config(**config, **layout) for name, layout in LAYOUTS.items()}, batch)
+    cases = {name: make_config(**config, **layout) for name, layout in LAYOUTS.items()}
+    report = run_ranks(2, cases, batch, checkpoint=str(tmp_path / "alone"))
     exports = []
     for name in LAYOUTS:
         for mine, theirs in zip(report[name]["before"] + report[name]["after"], before + after, strict=True):
@@ -138,6 +167,9 @@ def test_experts_on_two_ranks_train_as_on_one(
         for step, figures in zip(report[name]["steps"], expected, strict=True):
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=5e-4), name
         assert report[name]["again"]["grad_norm"] == report[name]["steps"][2]["grad_norm"], name
+        alone.load(str(report[name]["folder"] / "checkpoint"))
+        for step in (alone.train_step(batch), report[name]["resumed"]):  # checkpoints move to one rank, and from it
+            assert {f: step[f] for f in FIGURES} == pytest.approx({f: expected[2][f] for f in FIGURES}, rel=5e-4), name
         exports.append(load_file(report[name]["folder"] / "hf" / "model-00001.safetensors"))
     assert all(torch.allclose(export[t], exports[0][t], atol=2e-5) for export in exports for t in exports[0])
 
@@ -164,6 +196,11 @@ def test_older_form_of_a_rotary_scaling_is_read() -> None:
     [
         ({"model_type": "gpt2"}, "model type 'gpt2' is not one of qwen2"),
         ({"attention_bias": True}, "attention_bias True"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
+        (GLM | {"n_group": 2}, "n_group 2"),
+        (GLM | {"norm_topk_prob": False}, "norm_topk_prob False with num_experts_per_tok 3"),
+        (GLM | {"rope_parameters": YARN}, "attention factor in a part of each head"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "type 'longrope' is not one of default"),
         ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "type 'llama3' needs 'low_freq_factor'"),
@@ -175,6 +212,35 @@ def test_model_that_would_not_convert_exactly_is_refused_by_name(
     (tmp_path / "config.json").write_text(json.dumps(SHAPE | {"model_type": "llama"} | fields))
     with pytest.raises(ConversionError, match=fault):
         read_architecture(tmp_path)
+
+
+def test_output_layer_that_contradicts_the_configuration_is_refused(
+    start: Start, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    """A tied model whose files have another output layer; transformers and SGLang would read it differently."""
+    make_model(tmp_path, **MODELS["llama"])
+    tensors = load_file(tmp_path / "model.safetensors")
+    output = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors | {"lm_head.weight": output}, tmp_path / "model.safetensors")
+    start(make_config(model=str(tmp_path)))
+    save_file(tensors | {"lm_head.weight": output + 1}, tmp_path / "model.safetensors")
+    with pytest.raises(ConversionError, match=r"lm_head.weight differs from model.embed_tokens.weight"):
+        start(make_config(model=str(tmp_path)))
+
+
+def test_layers_for_multi_token_prediction_are_left_out(tmp_path: Path) -> None:
+    make_model(tmp_path, **GLM | {"num_mtp_layers": 0})
+    config = json.loads((tmp_path / "config.json").read_text())
+    tensors = load_file(tmp_path / "model.safetensors")
+    present = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    extra = present | {"model.layers.2.eh_proj.weight": (64, 128)}
+    for count in (1, 0):
+        (tmp_path / "config.json").write_text(json.dumps(config | {"num_nextn_predict_layers": count}))
+        if count:
+            check_tensors(extra, read_architecture(tmp_path), "here")
+        else:
+            with pytest.raises(ConversionError, match=r"1 unknown tensors, first model.layers.2.eh_proj"):
+                check_tensors(extra, read_architecture(tmp_path), "here")
 
 
 def test_every_family_has_a_model_here() -> None:

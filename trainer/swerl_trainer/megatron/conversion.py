@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from swerl_trainer.megatron.architecture import Architecture, Experts, Family
 from swerl_trainer.megatron.errors import ConversionError
 from torch import Tensor
 
 EMBEDDING = "model.embed_tokens.weight"
 OUTPUT = "lm_head.weight"
+ROUTER_BIAS = "e_score_correction_bias"  # float32 in every folder, and never trained
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ def parameter_mappings(architecture: Architecture, stages: int, expert_ranks: in
     for layer in range(architecture.layers):
         place = (layer, layer % per_stage, layer // per_stage)
         found += _attention(architecture.family, *place)
-        found += _mlp(*place) if architecture.experts is None else _experts(architecture.experts, expert_ranks, *place)
+        experts = architecture.experts if architecture.has_experts(layer) else None
+        found += _mlp(*place) if experts is None else _experts(experts, expert_ranks, *place)
     found.append(ParameterMapping(("decoder.final_layernorm.weight",), ("model.norm.weight",), stages - 1))
     if not architecture.tied:
         found.append(ParameterMapping(("output_layer.weight",), (OUTPUT,), stages - 1, split=0))
@@ -69,8 +72,8 @@ def _attention(family: Family, layer: int, local: int, stage: int) -> list[Param
     ]
 
 
-def _mlp(layer: int, local: int, stage: int) -> list[ParameterMapping]:
-    m, h = f"decoder.layers.{local}.mlp.", f"model.layers.{layer}.mlp."
+def _mlp(layer: int, local: int, stage: int, below: str = "") -> list[ParameterMapping]:
+    m, h = f"decoder.layers.{local}.mlp.{below}", f"model.layers.{layer}.mlp.{below}"
     gate_up = (f"{h}gate_proj.weight", f"{h}up_proj.weight")
     return [
         ParameterMapping((f"{m}linear_fc1.weight",), gate_up, stage, "gate_up", 0),
@@ -79,9 +82,11 @@ def _mlp(layer: int, local: int, stage: int) -> list[ParameterMapping]:
 
 
 def _experts(experts: Experts, ranks: int, layer: int, local: int, stage: int) -> list[ParameterMapping]:
-    """The router, then each expert whole on the expert-parallel rank that owns it."""
+    """The router, each expert whole on the expert-parallel rank that owns it, then the shared expert."""
     m, h = f"decoder.layers.{local}.mlp.", f"model.layers.{layer}.mlp."
     found = [ParameterMapping((f"{m}router.weight",), (f"{h}gate.weight",), stage)]
+    if experts.router == "sigmoid":
+        found.append(ParameterMapping((f"{m}router.expert_bias",), (f"{h}gate.{ROUTER_BIAS}",), stage))
     for expert in range(experts.count):
         owner, number = divmod(expert, experts.count // ranks)
         one = f"{h}experts.{expert}."
@@ -92,14 +97,22 @@ def _experts(experts: Experts, ranks: int, layer: int, local: int, stage: int) -
         gate_up = (f"{one}gate_proj.weight", f"{one}up_proj.weight")
         found.append(ParameterMapping(fc1, gate_up, stage, "gate_up", expert_rank=owner))
         found.append(ParameterMapping(fc2, (f"{one}down_proj.weight",), stage, expert_rank=owner))
-    return found
+    return found + (_mlp(layer, local, stage, "shared_experts.") if experts.shared else [])
 
 
 def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """Shape of every Hugging Face tensor, in the order of `parameter_mappings`."""
-    a = architecture
-    query, group = a.heads * a.head_size, a.groups * a.head_size
-    intermediate = a.experts.intermediate if a.experts else a.intermediate
+    names = [name for entry in parameter_mappings(architecture, 1) for name in entry.hf]
+    return {name: _shape(name, architecture) for name in names}
+
+
+def _shape(name: str, a: Architecture) -> tuple[int, ...]:
+    query, group, width = a.heads * a.head_size, a.groups * a.head_size, a.intermediate
+    experts = a.experts.count if a.experts else 0
+    if a.experts and ".mlp.experts." in name:
+        width = a.experts.intermediate
+    elif a.experts and ".shared_experts." in name:
+        width = a.experts.shared
     endings: dict[str, tuple[int, ...]] = {
         "q_proj.weight": (query, a.hidden),
         "k_proj.weight": (group, a.hidden),
@@ -110,24 +123,31 @@ def hf_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
         "v_proj.bias": (group,),
         "q_norm.weight": (a.head_size,),
         "k_norm.weight": (a.head_size,),
-        "gate_proj.weight": (intermediate, a.hidden),
-        "up_proj.weight": (intermediate, a.hidden),
-        "down_proj.weight": (a.hidden, intermediate),
-        "mlp.gate.weight": (a.experts.count if a.experts else 0, a.hidden),
+        "gate_proj.weight": (width, a.hidden),
+        "up_proj.weight": (width, a.hidden),
+        "down_proj.weight": (a.hidden, width),
+        "mlp.gate.weight": (experts, a.hidden),
+        ROUTER_BIAS: (experts,),
         "embed_tokens.weight": (a.vocabulary, a.hidden),
         "lm_head.weight": (a.vocabulary, a.hidden),
     }
-    names = [name for entry in parameter_mappings(a, 1) for name in entry.hf]
-    return {name: next((s for end, s in endings.items() if name.endswith(end)), (a.hidden,)) for name in names}
+    return next((shape for ending, shape in endings.items() if name.endswith(ending)), (a.hidden,))
+
+
+def dtype_of(name: str, weights: torch.dtype) -> torch.dtype:
+    """Number format of the Hugging Face tensor `name` of a model whose weights have the format `weights`."""
+    return torch.float32 if name.endswith(ROUTER_BIAS) else weights
 
 
 def check_tensors(present: Mapping[str, tuple[int, ...]], architecture: Architecture, where: str) -> None:
-    """Raises ConversionError unless `present` (name -> shape) is the architecture's; a tied output copy is allowed."""
+    """Raises ConversionError unless `present` (name -> shape) is the architecture's; a tied output copy and layers for
+    multi-token prediction are allowed."""
     expected = hf_shapes(architecture)
     allowed = {OUTPUT} if architecture.tied else set()
     if missing := sorted(expected.keys() - present.keys()):
         raise ConversionError(f"{where}: {len(missing)} tensors are missing, first {missing[0]}")
-    if surplus := sorted(present.keys() - expected.keys() - allowed):
+    extra = tuple(f"model.layers.{architecture.layers + number}." for number in range(architecture.extra_layers))
+    if surplus := sorted(n for n in present.keys() - expected.keys() - allowed if not n.startswith(extra or ("-",))):
         raise ConversionError(f"{where}: {len(surplus)} unknown tensors, first {surplus[0]}")
     for name, shape in expected.items():
         if tuple(present[name]) != shape:
@@ -138,6 +158,9 @@ def to_megatron(entry: ParameterMapping, chunks: Sequence[Tensor], architecture:
     """A rank's shard of a parameter among `size`, from its chunks of the Hugging Face tensors along `entry.split`."""
     if entry.fusion == "qkv":
         return _interleave(chunks, architecture.groups // size)
+    if entry.hf[0] in (EMBEDDING, OUTPUT):
+        missing = architecture.rows(size) // size - len(chunks[0])
+        return F.pad(chunks[0], (0, 0, 0, missing))
     return torch.cat(list(chunks)) if entry.fusion == "gate_up" else chunks[0]
 
 
@@ -153,7 +176,7 @@ def from_megatron(
     if entry.fusion == "qkv":
         yield from zip(entry.hf, _separate(whole, architecture), strict=True)
     else:
-        yield entry.hf[0], whole
+        yield entry.hf[0], whole[: architecture.vocabulary] if entry.hf[0] in (EMBEDDING, OUTPUT) else whole
 
 
 def _interleave(tensors: Sequence[Tensor], groups: int) -> Tensor:

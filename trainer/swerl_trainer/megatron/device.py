@@ -30,7 +30,7 @@ class Device:
         from megatron.core.extensions.transformer_engine import HAVE_TE
 
         if not HAVE_TE:
-            logger.warning("transformer_engine is not installed: no fused kernels, no sequence parallelism")
+            logger.warning("transformer_engine is not installed: no fused kernels")
         return cls(cuda=True, transformer_engine=bool(HAVE_TE))
 
     @cached_property
@@ -51,22 +51,23 @@ class Device:
 
         return megatron_on_cpu()
 
-    def layer_spec(self, *, qk_norm: bool, experts: int | None) -> Any:
-        """Layer spec of a decoder: Transformer Engine's, or Megatron's local one with packed attention."""
+    def block_spec(self, config: Any) -> Any:
+        """Spec of a pipeline stage's layers: Transformer Engine's, or Megatron's local one with torch's kernels."""
         if self.transformer_engine:
-            from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_with_transformer_engine_spec
+            from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 
-            return get_gpt_layer_with_transformer_engine_spec(num_experts=experts, qk_layernorm=qk_norm)
-        from swerl_trainer.megatron.torch_attention import layer_spec
+            return get_gpt_decoder_block_spec(config, use_transformer_engine=True)
+        from swerl_trainer.megatron.torch_attention import block_spec
 
-        return layer_spec(qk_norm=qk_norm, experts=experts)
+        return block_spec(config)
 
     def config(self, tensor_parallel: int) -> dict[str, Any]:
         """Arguments of TransformerConfig that depend on the device."""
+        shared: dict[str, Any] = {"sequence_parallel": tensor_parallel > 1}
         if self.transformer_engine:
-            return {"sequence_parallel": tensor_parallel > 1, "bias_dropout_fusion": True, "apply_rope_fusion": True}
+            return {**shared, "bias_dropout_fusion": True, "apply_rope_fusion": True, "moe_grouped_gemm": True}
         if self.cuda:
-            return {}
+            return shared
         from swerl_trainer.megatron.cpu import CONFIG
 
-        return CONFIG
+        return {**shared, **CONFIG}

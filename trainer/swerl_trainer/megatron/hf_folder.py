@@ -36,7 +36,8 @@ class HFReader:
         return {name: tuple(file.get_slice(name).get_shape()) for name, file in self._files.items()}
 
     def chunks(self, names: Sequence[str], dimension: int | None, rank: int, size: int) -> list[Tensor]:
-        """Chunk `rank` of `size` of each tensor along `dimension`, on the CPU; with None the whole tensor."""
+        """Chunk `rank` of `size` of each tensor along `dimension`, on the CPU; the last ones may be shorter. With None
+        the whole tensor."""
         return [self._chunk(name, dimension, rank, size) for name in names]
 
     def _chunk(self, name: str, dimension: int | None, rank: int, size: int) -> Tensor:
@@ -44,8 +45,9 @@ class HFReader:
         if dimension is None or size == 1:
             return file.get_tensor(name)  # type: ignore[no-any-return]
         part = file.get_slice(name)
-        length = part.get_shape()[dimension] // size
-        span = slice(rank * length, (rank + 1) * length)
+        total = part.get_shape()[dimension]
+        length = -(-total // size)
+        span = slice(min(rank * length, total), min((rank + 1) * length, total))
         return part[span] if dimension == 0 else part[:, span]  # type: ignore[no-any-return]
 
 

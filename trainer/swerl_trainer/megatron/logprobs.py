@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from swerl_api import AlgorithmSpec
 from swerl_trainer.algorithm.packing import MicroBatch
 from torch import Tensor
@@ -22,9 +23,12 @@ from megatron.core.tensor_parallel import gather_from_sequence_parallel_region, 
 ENTROPY_CHUNK = 1024  # tokens whose probabilities are held at once when entropy is only reported
 
 
-def forward(model: Any, micro_batch: MicroBatch, algorithm: AlgorithmSpec, device: torch.device) -> Tensor:
+def forward(
+    model: Any, micro_batch: MicroBatch, algorithm: AlgorithmSpec, device: torch.device, vocabulary: int
+) -> Tensor:
     """float32 [2, n] on the last pipeline stage: log-probability and entropy of the `n` trainable tokens, in the order
-    of `micro_batch.positions`; on other stages the activations that travel on."""
+    of `micro_batch.positions`; on other stages the activations that travel on. Rows of the output layer from
+    `vocabulary` on are padding, without probability."""
     local = context_positions(micro_batch.boundaries)
     tokens, position_ids = micro_batch.tokens, micro_batch.position_ids
     if local is not None:
@@ -35,7 +39,7 @@ def forward(model: Any, micro_batch: MicroBatch, algorithm: AlgorithmSpec, devic
         None,
         packed_seq_params=_packed(micro_batch, device),
         output_processor=_token_terms,
-        output_processor_context=(micro_batch, algorithm, local),
+        output_processor_context=(micro_batch, algorithm, local, vocabulary),
     )
     return output
 
@@ -77,11 +81,11 @@ def _token_terms(
     output_layer: Any,
     output_weight: Tensor | None,
     config: Any,
-    context: tuple[MicroBatch, AlgorithmSpec, Tensor | None],
+    context: tuple[MicroBatch, AlgorithmSpec, Tensor | None, int],
     **_: Any,
 ) -> Tensor:
     """Megatron's output hook: [t, 1, hidden] of the last layer to [2, n]."""
-    micro_batch, algorithm, local = context
+    micro_batch, algorithm, local, vocabulary = context
     device = hidden_states.device
     if config.sequence_parallel:
         hidden_states = gather_from_sequence_parallel_region(hidden_states, tensor_parallel_output_grad=False)
@@ -94,6 +98,7 @@ def _token_terms(
     logits = _logits(output_layer, output_weight, hidden_states)
     if algorithm.temperature != 1.0:
         logits = logits / algorithm.temperature
+    logits = _without_padding(logits, vocabulary)
     metrics = _logprobs_and_entropy(logits, labels, differentiable_entropy=algorithm.entropy_coef > 0)
     if local is None:
         return metrics
@@ -108,6 +113,15 @@ def _logits(output_layer: Any, output_weight: Tensor | None, hidden_states: Tens
     finally:
         output_layer.sequence_parallel = sequence_parallel
     return logits[:, 0]
+
+
+def _without_padding(logits: Tensor, vocabulary: int) -> Tensor:
+    """The vocabulary shard with logits that give no probability where the last ranks have padding."""
+    width = logits.shape[-1]
+    used = min(max(vocabulary - int(parallel_state.get_tensor_model_parallel_rank()) * width, 0), width)
+    if used == width:
+        return logits
+    return F.pad(logits[:, :used], (0, width - used), value=torch.finfo(logits.dtype).min / 2)
 
 
 def _logprobs_and_entropy(logits: Tensor, labels: Tensor, *, differentiable_entropy: bool) -> Tensor:

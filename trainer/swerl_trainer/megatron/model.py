@@ -18,15 +18,17 @@ from swerl_trainer.megatron.architecture import Architecture
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.conversion import (
     EMBEDDING,
+    OUTPUT,
     ParameterMapping,
     check_tensors,
+    dtype_of,
     from_megatron,
     hf_shapes,
     parameter_mappings,
     to_megatron,
 )
 from swerl_trainer.megatron.device import Device
-from swerl_trainer.megatron.errors import LayoutError
+from swerl_trainer.megatron.errors import ConversionError
 from swerl_trainer.megatron.hf_folder import HFReader
 from swerl_trainer.megatron.lora import Adapters
 from torch import Tensor
@@ -34,6 +36,7 @@ from torch import Tensor
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
 from megatron.core.transformer.enums import ModelType
+from megatron.core.transformer.moe.router import TopKRouter
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 _RECOMPUTE: dict[str, dict[str, object]] = {
@@ -74,27 +77,27 @@ def transformer_config(architecture: Architecture, rank: RankConfig, device: Dev
         context_parallel_size=trainer.context_parallel,
         variable_seq_lengths=trainer.pipeline_parallel > 1,
         moe_token_dispatcher_type="alltoall",  # dense models too: the only one that changing lengths allow
-        **_expert_config(architecture, trainer, device),
+        **_expert_config(architecture, trainer),
         **device.config(trainer.tensor_parallel),
         **_RECOMPUTE[trainer.recompute],
     )
 
 
-def _expert_config(architecture: Architecture, trainer: TrainerSpec, device: Device) -> dict[str, Any]:
+def _expert_config(architecture: Architecture, trainer: TrainerSpec) -> dict[str, Any]:
     """Routing as transformers computes it; the softmax of the chosen logits is the normalised softmax of all."""
     experts = architecture.experts
     if experts is None:
         return {}
-    if trainer.tensor_parallel > 1 and not device.transformer_engine:
-        raise LayoutError(
-            f"tensorParallel {trainer.tensor_parallel} with a mixture of experts needs transformer_engine in the"
-            " trainer image; use expertParallel"
-        )
     return {
         "num_moe_experts": experts.count,
         "moe_ffn_hidden_size": experts.intermediate,
+        "moe_layer_freq": [int(architecture.has_experts(layer)) for layer in range(architecture.layers)],
+        "moe_shared_expert_intermediate_size": experts.shared or None,
         "moe_router_topk": experts.per_token,
         "moe_router_pre_softmax": not experts.normalised,
+        "moe_router_score_function": experts.router,
+        "moe_router_enable_expert_bias": experts.router == "sigmoid",
+        "moe_router_topk_scaling_factor": experts.scaling if experts.scaling != 1.0 else None,
         "moe_router_load_balancing_type": "none",
         "moe_router_dtype": "fp32",
         "expert_model_parallel_size": trainer.expert_parallel,
@@ -106,10 +109,8 @@ def build_model(architecture: Architecture, config: TransformerConfig, device: D
     """This rank's part of the model, with undefined weights."""
     model = GPTModel(
         config=config,
-        transformer_layer_spec=device.layer_spec(
-            qk_norm=architecture.family.qk_norm, experts=architecture.experts.count if architecture.experts else None
-        ),
-        vocab_size=architecture.vocabulary,
+        transformer_layer_spec=device.block_spec(config),
+        vocab_size=architecture.rows(config.tensor_model_parallel_size),
         max_sequence_length=architecture.max_positions,
         pre_process=parallel_state.is_pipeline_first_stage(),
         post_process=parallel_state.is_pipeline_last_stage(),
@@ -117,7 +118,11 @@ def build_model(architecture: Architecture, config: TransformerConfig, device: D
         share_embeddings_and_output_weights=architecture.tied,
         position_embedding_type="rope",
         rotary_base=architecture.rope_base,
+        rotary_percent=(architecture.rotary_size or architecture.head_size) / architecture.head_size,
     )
+    for module in model.modules():
+        if isinstance(module, TopKRouter):
+            module.frozen_expert_bias = True
     model.model_type = ModelType.encoder_or_decoder
     if architecture.rotary is not None:
         model.rotary_pos_emb.inv_freq = torch.tensor(architecture.rotary.frequencies, dtype=torch.float32)
@@ -136,12 +141,35 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
     """Fill this rank's shards. Raises ConversionError when the folder is not this architecture's."""
     check_tensors(reader.shapes(), architecture, str(reader.folder))
     rank, size = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
-    parameters = dict(model.named_parameters())
+    if architecture.tied and OUTPUT in reader.shapes():
+        _check_tied(reader, rank, size)
+    for module in model.modules():
+        if isinstance(module, TopKRouter):
+            module._maintain_float32_expert_bias()
+    parameters = _tensors(model)
     for entry in _owned(architecture):
         chunks = reader.chunks(entry.hf, entry.split, rank, size)
         _parameter(parameters, entry).copy_(to_megatron(entry, chunks, architecture, size))
     if architecture.tied and "output_layer.weight" in parameters:  # the last stage's own copy of the embedding
-        parameters["output_layer.weight"].copy_(reader.chunks([EMBEDDING], 0, rank, size)[0])
+        output = ParameterMapping(("output_layer.weight",), (EMBEDDING,), 0, split=0)
+        chunks = reader.chunks(output.hf, 0, rank, size)
+        parameters["output_layer.weight"].copy_(to_megatron(output, chunks, architecture, size))
+
+
+def _check_tied(reader: HFReader, rank: int, size: int) -> None:
+    """Raises ConversionError when a folder ties its output layer and has another one: readers would disagree."""
+    embedding, output = reader.chunks([EMBEDDING, OUTPUT], 0, rank, size)
+    if not torch.equal(embedding, output):
+        raise ConversionError(
+            f"{reader.folder}: {OUTPUT} differs from {EMBEDDING}, but config.json has tie_word_embeddings true: set"
+            f" that to false, or remove {OUTPUT}"
+        )
+
+
+def _tensors(model: GPTModel) -> dict[str, Tensor]:
+    """Parameters, and the routers' biases, which are none."""
+    biases = {name: b for name, b in model.named_buffers() if name.endswith("router.expert_bias")}
+    return dict(model.named_parameters()) | biases
 
 
 @torch.no_grad()
@@ -177,13 +205,13 @@ def _whole_tensors(
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Iterator[tuple[str, Tensor]]:
     """Every tensor of `entries` on every rank, one parameter at a time."""
-    parameters = dict(model.named_parameters())
+    parameters = _tensors(model)
     like = next(iter(parameters.values()))
     for entry in entries:
         owner = entry.stage == parallel_state.get_pipeline_model_parallel_rank()
         found = list(_gather(parameters, entry, architecture)) if owner else []
         for position, name in enumerate(entry.hf):
-            whole = found[position][1] if owner else like.new_empty(shapes[name])
+            whole = found[position][1] if owner else like.new_empty(shapes[name], dtype=dtype_of(name, like.dtype))
             if _stages() > 1:
                 whole = whole.contiguous()
                 group = parallel_state.get_pipeline_model_parallel_group()

@@ -24,6 +24,8 @@ from megatron.core.dist_checkpointing.strategies.torch import TorchDistSaveShard
 from megatron.core.models.gpt import GPTModel
 
 _PREFIX = "model."
+_STATES = "optimizer"  # key of the optimizer's states
+_STEP = "optimizer_step"  # key of the updates that the optimizer has counted, for its bias correction
 _LORA = "lora"  # key of a checkpoint's adapters' description
 _METADATA = {"distrib_optim_sharding_type": "fully_reshardable"}
 
@@ -44,7 +46,10 @@ def save_state(
     common: dict[str, Any] = {"updates": updates, "rng": torch.get_rng_state()}
     if adapters is not None:
         common[_LORA] = adapters.lora.model_dump()
-    dist_checkpointing.save({**_sharded(model, optimizer, adapters, loading=False), **common}, str(folder), strategy)
+    weights = _sharded_weights(model, adapters)
+    states = _optimizer_states(optimizer, weights, loading=False)
+    common[_STEP] = max(_steps(states), default=0)
+    dist_checkpointing.save({**weights, _STATES: _parameter_states(states), **common}, str(folder), strategy)
 
 
 def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device, adapters: Adapters | None) -> int:
@@ -55,10 +60,15 @@ def load_state(folder: Path, model: GPTModel, optimizer: Any, device: Device, ad
 
         prepare_distributed_optimizer(optimizer)
         patched = prepare_optimizer_load()
+    weights = _sharded_weights(model, adapters)
     with patched:
-        loaded = dist_checkpointing.load(_sharded(model, optimizer, adapters, loading=True), str(folder))
+        states = _optimizer_states(optimizer, weights, loading=True)
+        loaded = dist_checkpointing.load({**weights, _STATES: _parameter_states(states)}, str(folder))
         _take(model, adapters, loaded)
-        optimizer.load_state_dict(loaded["optimizer"])
+        for number, (each, state) in enumerate(zip(_members(optimizer), states, strict=True)):
+            for group in state["optimizer"]["param_groups"]:
+                group["step"] = loaded[_STEP]
+            each.load_state_dict({**state, "param_state": loaded[_STATES][number]})
     torch.set_rng_state(loaded["rng"])
     return int(loaded["updates"])
 
@@ -87,7 +97,7 @@ def _initialise(optimizer: Any, device: Device) -> None:
         from swerl_trainer.megatron.torch_adamw import prepare_distributed_optimizer
 
         return prepare_distributed_optimizer(optimizer)
-    for wrapped in getattr(optimizer, "chained_optimizers", [optimizer]):
+    for wrapped in _members(optimizer):
         if wrapped.init_state_fn is not None:
             wrapped.init_state_fn(wrapped.optimizer, wrapped.config)
     return None
@@ -99,7 +109,23 @@ def _sharded_weights(model: GPTModel, adapters: Adapters | None) -> dict[str, An
     return dict(model.sharded_state_dict(prefix=_PREFIX, metadata=dict(_METADATA)))
 
 
-def _sharded(model: GPTModel, optimizer: Any, adapters: Adapters | None, *, loading: bool) -> dict[str, Any]:
-    weights = _sharded_weights(model, adapters)
-    state = optimizer.sharded_state_dict(weights, is_loading=loading, metadata=dict(_METADATA))
-    return {**weights, "optimizer": state}
+def _members(optimizer: Any) -> list[Any]:
+    """The optimizers of `optimizer`: with expertParallel above 1 Megatron has one of experts and one of all others."""
+    return list(getattr(optimizer, "chained_optimizers", [optimizer]))
+
+
+def _optimizer_states(optimizer: Any, weights: dict[str, Any], *, loading: bool) -> list[dict[str, Any]]:
+    """Each member's state. Its tensors have the names of their weights, so that another layout finds them."""
+    return [
+        each.sharded_state_dict(weights, is_loading=loading, metadata=dict(_METADATA)) for each in _members(optimizer)
+    ]
+
+
+def _parameter_states(states: list[dict[str, Any]]) -> dict[int, Any]:
+    return {number: state["param_state"] for number, state in enumerate(states)}
+
+
+def _steps(states: list[dict[str, Any]]) -> list[float]:
+    """Updates that the members have counted; one without parameters on this rank has counted none."""
+    groups = (group for state in states for group in state["optimizer"]["param_groups"])
+    return [group["step"] for group in groups if group.get("step") is not None]

@@ -11,21 +11,35 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from megatron.core import parallel_state
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.transformer_config import TransformerConfig
 
 
-def layer_spec(*, qk_norm: bool, experts: int | None) -> Any:
-    """Megatron's local layer spec with attention that understands packed sequences."""
-    spec = get_gpt_layer_local_spec(num_experts=experts, qk_layernorm=qk_norm, normalization="RMSNorm")
-    spec.submodules.self_attention.submodules.core_attention = PackedAttention
+def block_spec(config: TransformerConfig) -> Any:
+    """Megatron's local spec of this pipeline stage's layers, with attention that understands packed sequences."""
+    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
+    for layer in spec.layer_specs:
+        parts, attention = layer.submodules, layer.submodules.self_attention.submodules
+        attention.core_attention = PackedAttention
+        parts.input_layernorm = parts.pre_mlp_layernorm = RMSNorm
+        if config.qk_layernorm:
+            attention.q_layernorm = attention.k_layernorm = RMSNorm
+    spec.layer_norm = RMSNorm
     return spec
+
+
+class RMSNorm(nn.RMSNorm):
+    """torch's norm; under sequence parallelism Megatron sums its gradient over the ranks, which have tokens each."""
+
+    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
+        super().__init__(hidden_size, eps=eps)
+        self.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
 
 
 class PackedAttention(MegatronModule):  # type: ignore[misc]

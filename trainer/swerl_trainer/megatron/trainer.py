@@ -170,11 +170,11 @@ class MegatronTrainer:
     def _build(self) -> None:
         config = transformer_config(self.architecture, self.config, self.device)
         self.model = build_model(self.architecture, config, self.device)
+        module = Float16Module(config, self.model) if config.bf16 else self.model
         with open_folder(Path(self.config.model)) as reader:
             load_weights(self.model, reader, self.architecture)
         lora, seed = self.config.lora, self.algorithm.seed
         self.adapters = Adapters(self.model, self.architecture, lora, seed) if lora else None
-        module = Float16Module(config, self.model) if config.bf16 else self.model
         data_parallel = DistributedDataParallelConfig(  # `gradients_are_finite` replaces Megatron's check, which raises
             grad_reduce_in_fp32=True, use_distributed_optimizer=True, check_for_nan_in_grad=False
         )
@@ -279,7 +279,7 @@ class MegatronTrainer:
 
         def step(iterator: Iterator[MicroBatch], model: Any) -> tuple[Tensor, Any]:
             micro_batch = next(iterator)
-            output = forward(model, micro_batch, algorithm, self.device.torch)
+            output = forward(model, micro_batch, algorithm, self.device.torch, self.architecture.vocabulary)
             return output, partial(finish, micro_batch=micro_batch)
 
         self.module.train(not forward_only)

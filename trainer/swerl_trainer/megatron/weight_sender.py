@@ -8,6 +8,7 @@ metadata; a group that could not be joined completely is not kept.
 from __future__ import annotations
 
 import importlib
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -56,30 +57,29 @@ class WeightSender:
     def metadata(self, max_bytes: int, *, whole: bool) -> list[WeightBucket]:
         """The buckets of one transfer, each at most `max_bytes` unless one tensor alone is larger; unless `whole`,
         without the weights that training never changes."""
-        from swerl_trainer.megatron.conversion import hf_shapes
+        from swerl_trainer.megatron.conversion import dtype_of, hf_shapes
 
-        dtype = next(iter(self._model.parameters())).dtype
-        name_of_dtype = str(dtype).removeprefix("torch.")
-        buckets: list[list[tuple[str, tuple[int, ...], int]]] = [[]]
+        weights = next(iter(self._model.parameters())).dtype
+        buckets: list[list[tuple[str, str, tuple[int, ...], int]]] = [[]]
         for name, shape in hf_shapes(self._architecture).items():
-            if self._adapters and not whole and not self._adapters.factors_of(name):
+            if not whole and not self._changes(name):
                 continue
-            size = dtype.itemsize
-            for length in shape:
-                size *= length
-            if buckets[-1] and sum(b for _, _, b in buckets[-1]) + size > max_bytes:
+            dtype = dtype_of(name, weights)
+            size = dtype.itemsize * math.prod(shape)
+            if buckets[-1] and sum(b for *_, b in buckets[-1]) + size > max_bytes:
                 buckets.append([])
-            buckets[-1].append((name, shape, size))
+            buckets[-1].append((name, str(dtype).removeprefix("torch."), shape, size))
         self._buckets = [
-            WeightBucket(
-                names=tuple(name for name, _, _ in bucket),
-                dtypes=(name_of_dtype,) * len(bucket),
-                shapes=tuple(shape for _, shape, _ in bucket),
-                bytes=sum(size for _, _, size in bucket),
-            )
-            for bucket in buckets
+            WeightBucket(names=names, dtypes=dtypes, shapes=shapes, bytes=sum(sizes))
+            for names, dtypes, shapes, sizes in (zip(*bucket, strict=True) for bucket in buckets)
         ]
         return self._buckets
+
+    def _changes(self, name: str) -> bool:
+        """Whether training changes the weight `name`."""
+        from swerl_trainer.megatron.conversion import ROUTER_BIAS
+
+        return bool(self._adapters.factors_of(name)) if self._adapters else not name.endswith(ROUTER_BIAS)
 
     def broadcast(self, number: int, group_name: str) -> None:
         """Gather bucket `number` of the last `metadata` and, on rank 0, broadcast it."""
