@@ -26,6 +26,11 @@ class LoraSpec(ApiModel):
     """Matrices with an adapter, in every layer, by their names in Hugging Face format. gate_proj, up_proj and down_proj
     are for models without a mixture of experts."""
 
+    update: Literal["merged", "adapter"] = "merged"
+    """What engines get. merged: the target matrices with their adapters added, into running requests. adapter: the
+    adapters alone, through checkpoint.volume; running requests are cut, and continue with them; engines compute them
+    beside their matrices, which costs speed."""
+
     cel_rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.targets.all(t, self.targets.exists_one(u, u == t))", "targets must differ", ".targets"),
     )

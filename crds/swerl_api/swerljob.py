@@ -102,6 +102,11 @@ class SweRLJobSpec(ApiModel):
             ".rollout.engines",
         ),
         Rule(
+            "!self.colocate || !has(self.model.lora) || self.model.lora.update == 'merged'",
+            "with colocate, model.lora.update must be merged: engines that wake up need all weights",
+            ".model.lora.update",
+        ),
+        Rule(
             "self.algorithm.groupSize <= self.sandbox.maxConcurrent",
             "algorithm.groupSize must not exceed sandbox.maxConcurrent: a group is admitted whole",
             ".sandbox.maxConcurrent",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
-from swerl_api import SweRLJobSpec, names
+from swerl_api import LoraSpec, SweRLJobSpec, names
 from swerl_api.swesandbox import MAX_SANDBOX_NAME
 
 NAME_LENGTH = 20  # characters of the job's name in a sandbox's name; longer names end in a hash
@@ -81,6 +81,12 @@ class Job:
     def folder(self) -> Path:
         """The output of all attempts of the job; see `driver.ownership`."""
         return self.paths.output / names.job_folder(self.name)
+
+    @property
+    def engine_adapter(self) -> LoraSpec | None:
+        """The adapter that engines load; None when they get whole weights."""
+        lora = self.spec.model.lora
+        return lora if lora is not None and lora.update == "adapter" else None
 
     @property
     def checkpoints(self) -> Path:

@@ -109,7 +109,7 @@ class SGLangEngine:
     """The native `/generate` of an SGLang server, or of the router before several.
 
     `timeout`: seconds for one request, queueing included. `top_p` and `top_k` (0: all) leave out unlikely tokens; the
-    log-probs stay those of the whole distribution.
+    log-probs stay those of the whole distribution. `adapter`: name of the server's LoRA adapter; None: no adapter.
     """
 
     def __init__(
@@ -120,8 +120,10 @@ class SGLangEngine:
         timeout: float = 1800,
         top_p: float = 1.0,
         top_k: int = 0,
+        adapter: str | None = None,
         retry_policy: RetryPolicy = RETRY_POLICY,
     ) -> None:
+        self._adapter = {} if adapter is None else {"lora_path": adapter}
         self._url = base_url.rstrip("/") + "/generate"
         self._session, self._retry_policy = session, retry_policy
         self._share = {"top_p": top_p, "top_k": top_k or ALL_TOKENS}
@@ -165,6 +167,7 @@ class SGLangEngine:
             "input_ids": input_ids,
             "sampling_params": sampling,
             "return_logprob": True,
+            **self._adapter,
             "rid": uuid.uuid4().hex,  # new per try: the server matches ids by prefix and may still hold the last one
         }
         async with self._session.post(

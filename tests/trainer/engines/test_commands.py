@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from swerl_api import RouterSpec
+from swerl_api import LoraSpec, RouterSpec
 from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines.cpu import unused_architectures
 from swerl_trainer.engines.router import RouterSettings, router_command
@@ -47,6 +47,17 @@ def test_gpu_server_of_its_own_keeps_its_memory() -> None:
     command = server_command(ON_GPUS, "10.0.0.1", 3)
     assert "--enable-memory-saver" not in command
     assert "--mem-fraction-static" not in command
+
+
+def test_server_that_gets_adapters_has_room_for_them() -> None:
+    lora = LoraSpec(rank=8, targets=["q_proj", "o_proj"], update="adapter")
+    command = server_command(replace(ON_CPU, lora=lora), "127.0.0.1", 3)
+    first = command.index("--lora-target-modules")
+    assert command[first + 1 : first + 4] == ["q_proj", "o_proj", "--max-loras-per-batch"]
+    assert command[command.index("--max-lora-rank") + 1] == "8"
+    assert command[command.index("--lora-backend") + 1] == "torch_native"
+    assert "--lora-backend" not in server_command(replace(ON_GPUS, lora=lora), "127.0.0.1", 3)
+    assert "--enable-lora" not in server_command(ON_CPU, "127.0.0.1", 3)
 
 
 def test_users_arguments_win() -> None:

@@ -20,6 +20,7 @@ from swerl_trainer.megatron.conversion import (
 )
 from swerl_trainer.megatron.errors import ConversionError
 from swerl_trainer.megatron.hf_folder import open_folder
+from swerl_trainer.megatron.model import check_tied
 from swerl_trainer.megatron.rotary import rotary
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -214,18 +215,21 @@ def test_model_that_would_not_convert_exactly_is_refused_by_name(
         read_architecture(tmp_path)
 
 
-def test_output_layer_that_contradicts_the_configuration_is_refused(
-    start: Start, make_config: MakeConfig, tmp_path: Path
-) -> None:
+def test_output_layer_that_contradicts_the_configuration_is_refused(tmp_path: Path) -> None:
     """A tied model whose files have another output layer; transformers and SGLang would read it differently."""
     make_model(tmp_path, **MODELS["llama"])
     tensors = load_file(tmp_path / "model.safetensors")
     output = tensors["model.embed_tokens.weight"].clone()
     save_file(tensors | {"lm_head.weight": output}, tmp_path / "model.safetensors")
-    start(make_config(model=str(tmp_path)))
-    save_file(tensors | {"lm_head.weight": output + 1}, tmp_path / "model.safetensors")
-    with pytest.raises(ConversionError, match=r"lm_head.weight differs from model.embed_tokens.weight"):
-        start(make_config(model=str(tmp_path)))
+    with open_folder(tmp_path) as reader:
+        check_tensors(reader.shapes(), read_architecture(tmp_path), "here")
+        check_tied(reader, 0, 2)
+    output[-1, -1] += 1
+    save_file(tensors | {"lm_head.weight": output}, tmp_path / "model.safetensors")
+    with open_folder(tmp_path) as reader:
+        check_tied(reader, 0, 2)  # the other rank has the difference
+        with pytest.raises(ConversionError, match=r"lm_head.weight differs from model.embed_tokens.weight"):
+            check_tied(reader, 1, 2)
 
 
 def test_layers_for_multi_token_prediction_are_left_out(tmp_path: Path) -> None:

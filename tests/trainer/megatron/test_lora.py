@@ -110,7 +110,7 @@ def test_gradients_equal_those_of_plain_torch(start: Start, make_config: MakeCon
     assert trainer.train_step(on_policy)["grad_norm"] == pytest.approx(sum(squares) ** 0.5, rel=1e-4)
 
 
-LAYOUTS = {"tensor": {"tensor_parallel": 2}, "data": {}, "pipeline": {"pipeline_parallel": 2, "recompute": "full"}}
+LAYOUTS = {"tensor": {"tensor_parallel": 2}, "pipeline": {"pipeline_parallel": 2, "recompute": "full"}}
 
 
 @pytest.mark.timeout(900)

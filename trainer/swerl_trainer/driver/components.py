@@ -102,8 +102,14 @@ class AttemptComponents:
             job.logs / "router.log",
             spec=spec.rollout.router,
         )
-        backend = update_backend(gpus=server.gpus, share_gpu=server.share_gpu)
-        return EnginePool(handles, router, self._http, ranks=max(1, server.gpus), backend=backend)
+        return EnginePool(
+            handles,
+            router,
+            self._http,
+            ranks=max(1, server.gpus),
+            backend="adapter" if server.lora else update_backend(gpus=server.gpus, share_gpu=server.share_gpu),
+            adapter_folder=job.folder / "adapter",
+        )
 
     def _judges(self, judge: JudgeSpec) -> StaticEnginePool:
         server = resources.judge_server(self._job, judge)

@@ -32,6 +32,7 @@ def engine_server(job: Job) -> ServerSettings:
         context_tokens=spec.agent.context_tokens,
         share_gpu=shares_gpus(spec),
         seed=spec.algorithm.seed,
+        lora=job.engine_adapter,
         arguments=spec.rollout.engine_args,
     )
 

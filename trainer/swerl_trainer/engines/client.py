@@ -7,6 +7,7 @@ nothing is retried here, because a partial weight update must not be repeated bl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
@@ -15,6 +16,7 @@ from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightBucket
 
 PauseMode = Literal["abort", "retract", "in_place"]
+ADAPTER = "policy"  # name of the adapter in the engines; a request names it
 CALL_TIMEOUT = 600.0  # seconds; a bucket of 512 MiB over a slow network
 
 
@@ -29,6 +31,7 @@ class EngineClient:
         self.ranks = ranks
         self.locations = tuple(locations)
         self.asleep = False
+        self._has_adapter = False
         self._http = http
 
     async def pause(self, mode: PauseMode) -> None:
@@ -90,6 +93,15 @@ class EngineClient:
             },
         )
 
+    async def load_adapter(self, folder: Path, *, version: str) -> None:
+        """Replace the adapter by the PEFT adapter in `folder`; no request may use the old one."""
+        if self._has_adapter:
+            await self._post("unload_lora_adapter", {"lora_name": ADAPTER})
+        self._has_adapter = False
+        await self._post("load_lora_adapter", {"lora_name": ADAPTER, "lora_path": str(folder)})
+        self._has_adapter = True
+        await self._post("update_weight_version", {"new_version": version, "abort_all_requests": False})
+
     async def end_update(self) -> None:
         """Close the weight update."""
         await self._post("end_weight_update", {})
@@ -126,7 +138,8 @@ class EngineClient:
     async def _post(self, call: str, body: dict[str, Any]) -> None:
         answer = await self._call("POST", call, body)
         if isinstance(answer, dict) and answer.get("success") is False:
-            raise EngineCallError(f"engine {self.url}: {call} refused: {answer.get('message')}")
+            reason = answer.get("message") or answer.get("error_message")
+            raise EngineCallError(f"engine {self.url}: {call} refused: {reason}")
 
     async def _call(self, method: str, call: str, body: dict[str, Any] | None) -> Any:
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT)

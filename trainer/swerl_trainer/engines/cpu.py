@@ -24,9 +24,11 @@ ARGUMENTS: Mapping[str, Any] = {
     "mem-fraction-static": 0.2,
     "max-total-tokens": 65536,
 }
+LORA_ARGUMENTS: Mapping[str, Any] = {"lora-backend": "torch_native"}
 ENVIRONMENT: Mapping[str, str] = {
     "SGLANG_USE_CPU_ENGINE": "1",
     "OMP_NUM_THREADS": "1",
+    "TORCHDYNAMO_DISABLE": "1",  # routers of some mixtures are compiled, for which the image has no C++ compiler
     # torch allocates and frees its buffers at every token; keep them in the process to avoid page faults
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",
@@ -66,9 +68,23 @@ def fork_children() -> None:
     torch.multiprocessing.set_start_method = fork
 
 
+def leave_memory_unpinned() -> None:
+    """Let SGLang's adapters start: they pin host memory, which torch refuses without NVIDIA's driver."""
+    import torch
+
+    def unpinned(make: Any) -> Any:
+        return lambda *values, pin_memory=False, **options: make(*values, **options)
+
+    for name in ("tensor", "zeros", "empty"):
+        setattr(torch, name, unpinned(getattr(torch, name)))
+    torch.Tensor.pin_memory = lambda self, *_: self  # type: ignore[method-assign]
+
+
 def main(arguments: list[str]) -> None:
     """Run one SGLang server on CPU until it is stopped."""
     fork_children()
+    if "--enable-lora" in arguments:
+        leave_memory_unpinned()
     from sglang.launch_server import run_server
     from sglang.srt.server_args import prepare_server_args
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import aiohttp
@@ -47,6 +48,7 @@ class EnginePool:
         *,
         ranks: int = 1,
         backend: Backend = "gloo",
+        adapter_folder: Path | None = None,
     ) -> None:
         self.router = router
         self.replaced = 0  # engines replaced so far
@@ -54,6 +56,7 @@ class EnginePool:
         self._http = http
         self._ranks = ranks
         self._backend = backend
+        self._adapter_folder = adapter_folder
         self._source: WeightSource | None = None
         self._version = 0
         self._link: WeightLink | None = None
@@ -101,7 +104,7 @@ class EnginePool:
             clients = self._clients()
             if self._link is None or self._link.engines != tuple(clients):
                 await self._unlink()
-                self._link = weight_link(self._source, clients, self._backend)
+                self._link = weight_link(self._source, clients, self._backend, self._adapter_folder)
             try:
                 return await self._link.send(version)
             except WeightTransferFailed as failed:
@@ -164,7 +167,7 @@ class EnginePool:
     async def _send_weights(self, slot: _Slot) -> None:
         """Send the present weights to one new engine, over its own link."""
         assert slot.client is not None and self._source is not None
-        link = weight_link(self._source, [slot.client], self._backend)
+        link = weight_link(self._source, [slot.client], self._backend, self._adapter_folder)
         await link.send(self._version)
         await link.close()
 

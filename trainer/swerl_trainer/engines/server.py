@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from swerl_api import LoraSpec
 from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines import cpu
 from swerl_trainer.engines.errors import EngineStartError
@@ -42,11 +43,13 @@ class ServerSettings:
     context_tokens: int
     share_gpu: bool = False  # the trainer uses the same GPUs while the engine sleeps
     seed: int = 0
+    lora: LoraSpec | None = None  # the adapters that it will load; None: it loads none
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by flag name without dashes; they override all others
 
 
 def server_arguments(settings: ServerSettings) -> dict[str, Any]:
-    """Flag name -> value of all server arguments but host and port; True is a bare flag, None and False mean none."""
+    """Flag name -> value of all server arguments but host and port; True is a bare flag, None and False mean none,
+    a list is several values."""
     chosen: dict[str, Any] = {
         "model-path": settings.model,
         "tokenizer-path": settings.tokenizer,
@@ -55,8 +58,15 @@ def server_arguments(settings: ServerSettings) -> dict[str, Any]:
         "random-seed": settings.seed,
         "tp-size": settings.gpus or None,
     }
+    if settings.lora:
+        chosen |= {
+            "enable-lora": True,
+            "max-lora-rank": settings.lora.rank,
+            "lora-target-modules": list(settings.lora.targets),
+            "max-loras-per-batch": 2,  # the adapter, and no adapter
+        }
     if not settings.gpus:
-        chosen |= cpu.ARGUMENTS
+        chosen |= {**cpu.ARGUMENTS, **(cpu.LORA_ARGUMENTS if settings.lora else {})}
     elif settings.share_gpu:
         chosen |= {"enable-memory-saver": True, "mem-fraction-static": SHARED_FRACTION}
     return chosen | dict(settings.arguments)
@@ -69,7 +79,8 @@ def server_command(settings: ServerSettings, host: str, port: int) -> list[str]:
     for name, value in server_arguments(settings).items():
         if value is None or value is False:
             continue
-        command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        values = [] if value is True else value if isinstance(value, list) else [value]
+        command += [f"--{name}", *map(str, values)]
     return command
 
 

@@ -1,5 +1,5 @@
-"""Sending the trainer's weights to engines: over a process group (gloo on CPU, NCCL between GPUs), or in place where
-engines and trainer share GPUs.
+"""Sending the trainer's weights to engines: over a process group (gloo on CPU, NCCL between GPUs), in place where
+engines and trainer share GPUs, or an adapter alone through a folder.
 
 Guarantees: an engine reports a version only when all of that version's weights are loaded; requests that were
 running are retracted and recomputed with the new weights, so no cache of old weights survives; a failed transfer names
@@ -12,6 +12,7 @@ import asyncio
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
 from swerl_trainer.engines.client import EngineClient
@@ -19,7 +20,7 @@ from swerl_trainer.engines.errors import EngineError
 from swerl_trainer.location import Location
 from swerl_trainer.weight_bucket import WeightBucket
 
-Backend = Literal["gloo", "nccl", "ipc"]
+Backend = Literal["gloo", "nccl", "ipc", "adapter"]
 BUCKET_BYTES = 512 * 2**20  # flat buffer per transfer, on both sides
 
 
@@ -43,6 +44,8 @@ class WeightSource(Protocol):
     async def export_bucket(self, number: int) -> list[str]: ...
 
     async def release_bucket(self) -> None: ...
+
+    async def save_adapter(self, folder: Path) -> None: ...
 
 
 class WeightTransferFailed(EngineError):
@@ -191,8 +194,37 @@ class CudaIpcLink(WeightLink):
         await self._source.release_bucket()
 
 
-def weight_link(source: WeightSource, engines: Sequence[EngineClient], backend: Backend) -> WeightLink:
-    """The link that `backend` names."""
+class AdapterLink(WeightLink):
+    """Every engine loads the adapter from a folder that trainer and engines reach. Requests that run end early, with
+    the tokens that they have, and their senders continue them with the new adapter."""
+
+    def __init__(self, source: WeightSource, engines: Sequence[EngineClient], folder: Path) -> None:
+        super().__init__(source, engines)
+        self._folder = folder
+
+    async def send(self, version: int) -> None:
+        """See WeightLink.send."""
+        await self._source.save_adapter(self._folder)
+        await self._each(version, (engine.pause("abort") for engine in self.engines))
+        loads = (engine.load_adapter(self._folder, version=str(version)) for engine in self.engines)
+        await self._each(version, loads)
+        await self._each(version, (engine.resume() for engine in self.engines))
+
+    async def close(self) -> None:
+        """See WeightLink.close."""
+
+    async def _open(self, version: int) -> None: ...
+
+    async def _transfer(self, version: int) -> None: ...
+
+
+def weight_link(
+    source: WeightSource, engines: Sequence[EngineClient], backend: Backend, folder: Path | None = None
+) -> WeightLink:
+    """The link that `backend` names; `folder`: of adapters."""
+    if backend == "adapter":
+        assert folder is not None
+        return AdapterLink(source, engines, folder)
     return CudaIpcLink(source, engines) if backend == "ipc" else ProcessGroupLink(source, engines, backend)
 
 

@@ -17,16 +17,11 @@ from swerl_trainer.megatron.architecture import Architecture, read_architecture
 from swerl_trainer.megatron.config import RankConfig
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import ConversionError
-from swerl_trainer.megatron.hf_folder import open_folder, write_adapter, write_folder
-from swerl_trainer.megatron.lora import Adapters, peft_config
-from swerl_trainer.megatron.model import (
-    build_model,
-    export_adapters,
-    export_weights,
-    load_weights,
-    transformer_config,
-)
+from swerl_trainer.megatron.hf_folder import open_folder
+from swerl_trainer.megatron.lora import Adapters
+from swerl_trainer.megatron.model import build_model, load_weights, transformer_config
 from swerl_trainer.megatron.process_group import join_process_group
+from swerl_trainer.megatron.save_hf import save_adapter, save_model
 from swerl_trainer.megatron.state import lora_of, restore_weights
 
 from megatron.core import parallel_state
@@ -49,12 +44,11 @@ def export_checkpoint(
             adapters = _with_adapters(built, checkpoint, model, architecture)
             restore_weights(checkpoint, built, adapters)
             if not adapter_only:
-                write_folder(folder, model, export_weights(built, architecture, adapters=adapters))
+                save_model(folder, model, built, architecture, adapters)
             elif adapters is None:
                 raise ConversionError(f"{checkpoint} has no adapters: its job has no model.lora; leave --adapter out")
             else:
-                described = peft_config(adapters.lora, str(model))
-                write_adapter(folder, described, export_adapters(built, architecture, adapters))
+                save_adapter(folder, model, built, architecture, adapters)
         finally:
             parallel_state.destroy_model_parallel()
             dist.destroy_process_group()

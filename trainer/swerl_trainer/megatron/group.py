@@ -116,6 +116,10 @@ class TrainGroup:
         """Write the weights in Hugging Face format, with configuration and tokenizer."""
         await self._on_all_ranks("save_hf", str(folder))
 
+    async def save_adapter(self, folder: Path) -> None:
+        """Write the adapter in PEFT's format to `folder`, which the engines reach."""
+        await self._on_all_ranks("save_adapter", str(folder))
+
     async def weight_endpoint(self) -> tuple[str, int]:
         """Address of rank 0's node and a port free there, for the update group's rendezvous."""
         address, port = (await self._all([self._ranks[0].endpoint.remote()]))[0]

@@ -126,12 +126,6 @@ class Adapters:
     """All adapters of one rank's part of a model, whose own weights it freezes."""
 
     def __init__(self, model: Any, architecture: Architecture, lora: LoraSpec, seed: int) -> None:
-        """Raises LayoutError when a target has no adapter in this architecture."""
-        if architecture.experts and (experts := sorted(set(lora.targets) - set(ATTENTION_TARGETS))):
-            raise LayoutError(
-                f"model.lora.targets {', '.join(experts)}: experts of a mixture have no adapters; use "
-                f"{', '.join(ATTENTION_TARGETS)}"
-            )
         self.lora = lora
         self._architecture = architecture
         self._model = model
@@ -163,8 +157,8 @@ class Adapters:
         return (weight.float() + self._scale * (b.float() @ a.float())).to(weight.dtype)
 
     @contextlib.contextmanager
-    def disabled(self) -> Iterator[None]:
-        """Context in which the model computes without adapters, as at the start."""
+    def in_place(self) -> Iterator[None]:
+        """Context in which the model is the reference: it computes without adapters, as at the start."""
         adapters = [module for module in self._model.modules() if isinstance(module, LinearAdapter)]
         for adapter in adapters:
             adapter.enabled = False
@@ -224,6 +218,15 @@ class Adapters:
         generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
         rank, inputs = self._shapes[name]
         return (torch.rand(rank, inputs, generator=generator) * 2 - 1) / math.sqrt(inputs)
+
+
+def check_targets(architecture: Architecture, lora: LoraSpec) -> None:
+    """Raises LayoutError when a target has no adapter in this architecture."""
+    if architecture.experts and (experts := sorted(set(lora.targets) - set(ATTENTION_TARGETS))):
+        raise LayoutError(
+            f"model.lora.targets {', '.join(experts)}: experts of a mixture have no adapters; use "
+            f"{', '.join(ATTENTION_TARGETS)}"
+        )
 
 
 def adapter_mappings(architecture: Architecture, lora: LoraSpec, stages: int) -> list[ParameterMapping]:

@@ -123,10 +123,15 @@ def build_model(architecture: Architecture, config: TransformerConfig, device: D
     for module in model.modules():
         if isinstance(module, TopKRouter):
             module.frozen_expert_bias = True
+            module._apply_expert_bias = _count_nothing
     model.model_type = ModelType.encoder_or_decoder
     if architecture.rotary is not None:
         model.rotary_pos_emb.inv_freq = torch.tensor(architecture.rotary.frequencies, dtype=torch.float32)
     return model.to(device.torch)
+
+
+def _count_nothing(*_: Any, **__: Any) -> None:
+    """In place of the count of tokens per expert, from which Megatron would compute other biases."""
 
 
 def _softmax_scale(architecture: Architecture) -> float | None:
@@ -142,7 +147,7 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
     check_tensors(reader.shapes(), architecture, str(reader.folder))
     rank, size = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_tensor_model_parallel_world_size()
     if architecture.tied and OUTPUT in reader.shapes():
-        _check_tied(reader, rank, size)
+        check_tied(reader, rank, size)
     for module in model.modules():
         if isinstance(module, TopKRouter):
             module._maintain_float32_expert_bias()
@@ -156,7 +161,7 @@ def load_weights(model: GPTModel, reader: HFReader, architecture: Architecture) 
         parameters["output_layer.weight"].copy_(to_megatron(output, chunks, architecture, size))
 
 
-def _check_tied(reader: HFReader, rank: int, size: int) -> None:
+def check_tied(reader: HFReader, rank: int, size: int) -> None:
     """Raises ConversionError when a folder ties its output layer and has another one: readers would disagree."""
     embedding, output = reader.chunks([EMBEDDING, OUTPUT], 0, rank, size)
     if not torch.equal(embedding, output):

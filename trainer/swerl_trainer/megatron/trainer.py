@@ -26,15 +26,16 @@ from swerl_trainer.megatron.config import RankConfig, data_parallel_size, initia
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
 from swerl_trainer.megatron.gradients import gradients_are_finite
-from swerl_trainer.megatron.hf_folder import open_folder, write_folder
+from swerl_trainer.megatron.hf_folder import open_folder
 from swerl_trainer.megatron.logprobs import forward
-from swerl_trainer.megatron.lora import Adapters
+from swerl_trainer.megatron.lora import Adapters, check_targets
 from swerl_trainer.megatron.metrics import over_minibatches, reduce_reports
-from swerl_trainer.megatron.model import build_model, export_weights, load_weights, transformer_config
+from swerl_trainer.megatron.model import build_model, load_weights, transformer_config
 from swerl_trainer.megatron.optimizer import build_optimizer
 from swerl_trainer.megatron.outputs import keep_output, report_loss
 from swerl_trainer.megatron.process_group import join_process_group
 from swerl_trainer.megatron.reference import ReferenceWeights
+from swerl_trainer.megatron.save_hf import save_adapter, save_model
 from swerl_trainer.megatron.state import load_state, save_state
 from swerl_trainer.megatron.weight_sender import WeightSender
 from swerl_trainer.weight_bucket import WeightBucket
@@ -72,6 +73,8 @@ class MegatronTrainer:
         self.device = device or Device.detect()
         self.architecture = read_architecture(Path(config.model))
         self.architecture.check(config.trainer)
+        if config.lora is not None:
+            check_targets(self.architecture, config.lora)
         self.lr = initial_lr(algorithm)
         self.updates = 0
         data_parallel_size(config.trainer, world_size)
@@ -79,7 +82,7 @@ class MegatronTrainer:
             join_process_group(config, self.device, rank, world_size, f"tcp://{address}:{port}")
             self._build()
         self.sender = WeightSender(self.model, self.architecture, self.device, self.adapters)
-        self._reference = ReferenceWeights(self.model) if self.algorithm.kl_coef and not self.adapters else None
+        self._reference = (self.adapters or ReferenceWeights(self.model)) if self.algorithm.kl_coef else None
         self._skipped_in_a_row = 0
 
     def train_step(self, batch: Batch) -> dict[str, float]:
@@ -127,13 +130,13 @@ class MegatronTrainer:
     def save_hf(self, folder: str) -> None:
         """Write the weights, adapters merged, in Hugging Face format."""
         with self.device.active():
-            tensors = export_weights(self.model, self.architecture, adapters=self.adapters)
-            if dist.get_rank() == 0:
-                write_folder(Path(folder), Path(self.config.model), tensors)
-            else:
-                for _ in tensors:
-                    pass
-            dist.barrier()
+            save_model(Path(folder), Path(self.config.model), self.model, self.architecture, self.adapters)
+
+    def save_adapter(self, folder: str) -> None:
+        """Write the adapters in the format of PEFT."""
+        assert self.adapters is not None
+        with self.device.active():
+            save_adapter(Path(folder), Path(self.config.model), self.model, self.architecture, self.adapters)
 
     def close(self) -> None:
         """Leave the process group; the trainer cannot be used afterwards."""
@@ -189,7 +192,7 @@ class MegatronTrainer:
         if not len(batch) or batch.demonstrations:
             return [batch] if len(batch) else []
         algorithm = self.algorithm
-        if algorithm.kl_coef and algorithm.kl_in == "loss":
+        if self._reference is not None and algorithm.kl_in == "loss":
             batch = batch.with_reference_logprobs(self.log_probs(batch, reference=True))
         whole = needs_whole_batch(correction_of(algorithm))
         if algorithm.old_logprobs == "rollout":
@@ -239,9 +242,6 @@ class MegatronTrainer:
         """Context in which the model has the reference's weights, if `reference` is set."""
         if not reference:
             yield
-        elif self.adapters is not None:
-            with self.adapters.disabled():
-                yield
         elif self._reference is None:
             raise TrainerError("there is no reference model: set algorithm.klCoef above 0")
         else:

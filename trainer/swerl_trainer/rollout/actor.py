@@ -32,6 +32,7 @@ from swerl_agent.tasks import Purpose, Task, load_tasks
 from swerl_api import TaskSelection
 from swerl_api.names import ROLLOUT_RESOURCE
 from swerl_kube import KubeClient
+from swerl_trainer.engines.client import ADAPTER
 from swerl_trainer.job import Job
 from swerl_trainer.rollout.cluster import KubernetesSandboxes, grader
 from swerl_trainer.rollout.dependencies import WorkerDependencies
@@ -104,7 +105,8 @@ class RolloutActor:
 
     async def _agent(self, http: aiohttp.ClientSession, tokenizer: HFTokenizer) -> Agent:
         job, chosen, algorithm = self._job, self._job.spec.agent, self._job.spec.algorithm
-        engine = SGLangEngine(self._router, http, top_p=algorithm.top_p, top_k=algorithm.top_k)
+        adapter = ADAPTER if self._job.engine_adapter else None
+        engine = SGLangEngine(self._router, http, top_p=algorithm.top_p, top_k=algorithm.top_k, adapter=adapter)
         prompts = prompts_text(chosen, job.paths.prompts)
         return await self._open.enter_async_context(open_agent(chosen, engine, tokenizer, prompts))
 
