@@ -98,7 +98,7 @@ def _running(name: str) -> Cluster:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="cluster", description="A real single-node Kubernetes on this machine")
-    parser.add_argument("--name", help="which cluster (default: $SWERL_CLUSTER_NAME or 'default')")
+    parser.add_argument("--name", help="name of the cluster (default: $SWERL_CLUSTER_NAME or 'default')")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     up = verbs.add_parser("up", help="start it, or repair what does not run")
     up.add_argument("--bare", action="store_true", help="without CoreDNS and KubeRay")

@@ -149,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"images: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("images: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        print("images: interrupted; run the same command again to resume", file=sys.stderr)
         return 130
     return 0
 

@@ -49,14 +49,14 @@ def parser() -> argparse.ArgumentParser:
     nouns = root.add_subparsers(
         dest="noun", required=True, metavar="tasks|images|episode|eval|grade|sandbox|serve|trajectories"
     )
-    tasks.add_parsers(nouns.add_parser("tasks", help="look at and check task sets"))
-    images.add_parsers(nouns.add_parser("images", help="which task images do registries or nodes lack?"))
+    tasks.add_parsers(nouns.add_parser("tasks", help="list, import and check task sets"))
+    images.add_parsers(nouns.add_parser("images", help="list task images that registries or nodes lack"))
     episode.add_parsers(nouns.add_parser("episode", help="run and grade one episode"))
-    eval.add_parsers(nouns.add_parser("eval", help="how many of these tasks does this model solve?"))
+    eval.add_parsers(nouns.add_parser("eval", help="measure how many tasks a model solves"))
     grade.add_parser(nouns.add_parser("grade", help="grade a file of predictions"))
-    sandbox.add_parsers(nouns.add_parser("sandbox", help="run commands in sandboxes, look into one"))
-    serve.add_parser(nouns.add_parser("serve", help="make rollouts for trainers of other frameworks, over HTTP"))
-    trajectories.add_parsers(nouns.add_parser("trajectories", help="look through what episodes did"))
+    sandbox.add_parsers(nouns.add_parser("sandbox", help="run commands or a shell in sandboxes"))
+    serve.add_parser(nouns.add_parser("serve", help="serve rollouts over HTTP to trainers of other frameworks"))
+    trajectories.add_parsers(nouns.add_parser("trajectories", help="audit the trajectories of episodes"))
     return root
 
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"swerl: {type(error).__name__}: {error}", file=sys.stderr)
         return 3
     except asyncio.CancelledError:
-        print("swerl: ended by SIGTERM; what was written is kept, run the same command again", file=sys.stderr)
+        print("swerl: ended by SIGTERM; results so far are kept: run the same command again", file=sys.stderr)
         return 143
     except KeyboardInterrupt:
         return 130
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        print(f"swerl: {error}; what was written before is kept, run the same command again", file=sys.stderr)
+        print(f"swerl: {error}; results so far are kept: run the same command again", file=sys.stderr)
         return 3
 
 

@@ -34,7 +34,7 @@ from .task_options import TASKS, add_task_options, chosen_tasks
 def add_parsers(parser: argparse.ArgumentParser) -> None:
     """`run`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
-    run = verbs.add_parser("run", help="run one episode at one task and grade its patch")
+    run = verbs.add_parser("run", help="run one episode of one task and grade its patch")
     run.add_argument("path", type=Path, help=TASKS)
     run.add_argument("--task", required=True, metavar="ID", help="instance_id")
     run.add_argument("--output", type=Path, default=Path("episodes"), help="folder for artifacts (default ./episodes)")

@@ -46,11 +46,11 @@ async def _observed(client: KubeClient, namespace: str, name: str) -> tuple[list
         raise argparse.ArgumentTypeError(f"SweImageSet {namespace}/{name}: {error}") from error
     if status.list_hash != list_hash(images):
         raise argparse.ArgumentTypeError(
-            f"the operator has not looked at the present list of SweImageSet {namespace}/{name} yet: see `kubectl -n "
-            f"{namespace} describe sweimg {name}`, and ask again in a minute"
+            f"the operator has not processed the current list of SweImageSet {namespace}/{name} yet: see `kubectl -n "
+            f"{namespace} describe sweimg {name}`, and retry in a minute"
         )
     if not status.per_node:
-        raise argparse.ArgumentTypeError(f"SweImageSet {namespace}/{name} wants its images on no node that is ready")
+        raise argparse.ArgumentTypeError(f"SweImageSet {namespace}/{name} selects no ready node")
     return images, status
 
 

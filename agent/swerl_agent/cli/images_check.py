@@ -41,11 +41,15 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--slice", metavar="A:B", help="python slice of the images, in the order of their rows")
     parser.add_argument("--data-source", default="", help="for files whose rows do not name it: decides their images")
     add_rewrite_option(parser)
-    parser.add_argument("--concurrency", type=positive, default=8, help="images asked for at once (default 8)")
+    parser.add_argument("--concurrency", type=positive, default=8, help="images checked at the same time (default 8)")
     parser.add_argument(
-        "--rate", type=natural, default=90, metavar="N", help="requests to one host in a minute; 0: any (default 90)"
+        "--rate",
+        type=natural,
+        default=90,
+        metavar="N",
+        help="requests per minute to a host; 0: no limit (default 90)",
     )
-    parser.add_argument("--retries", type=natural, default=5, metavar="N", help="tries after the first (default 5)")
+    parser.add_argument("--retries", type=natural, default=5, metavar="N", help="retries (default 5)")
     parser.add_argument(
         "--plain-http", action="append", default=[], metavar="HOST[:PORT]", help="a registry without TLS; repeatable"
     )

@@ -46,13 +46,13 @@ DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeou
 def add_parser(parser: argparse.ArgumentParser) -> None:
     """The command has no verbs."""
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=11_000, help="0: any that is free (default 11000)")
+    parser.add_argument("--port", type=int, default=11_000, help="port; 0: a free one (default 11000)")
     parser.add_argument("--concurrency", type=positive, default=16, help="concurrent episodes (default 16)")
     parser.add_argument("--grace", type=float, default=20.0, help="seconds for running episodes to end (default 20)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of answers (default ./results)")
     parser.add_argument("--skip-if-exists", action="store_true", help="return stored answers to repeated requests")
     parser.add_argument("--run-golden", action="store_true", help="grade the reference fix instead of asking the model")
-    parser.add_argument("--model-name", help="in answers and results; default: the tokenizer folder's name")
+    parser.add_argument("--model-name", help="model name in answers and results (default: the tokenizer folder's name)")
     parser.add_argument("--job", default="swerl-serve", help="job label of created objects")
     parser.add_argument("--engine", metavar="URL", help="SGLang server or router, for requests that name none")
     parser.add_argument("--tokenizer", required=True, type=Path, help="tokenizer folder of the served model")

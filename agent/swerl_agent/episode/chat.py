@@ -76,7 +76,7 @@ class Completion:
 
 
 class ChatCompletions:
-    """The chat completions at `base_url`, which mostly ends with /v1, of the model named `model` there.
+    """The chat completions at `base_url`, which usually ends with /v1, of the model named `model` there.
 
     `timeout`: seconds for one request, queueing included. `top_p` and `top_k` are sent where they are not neutral.
     `proxy` leads to the server; None: it is asked directly.
@@ -187,8 +187,8 @@ class ChatCompletions:
         if names and not {self._model, f"models/{self._model}"} & set(names):
             others = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
             raise EndpointError(
-                f"{self._base} knows no model {self._model!r} but {', '.join(names[:LISTED])}{others}; name one of "
-                f"them with {CHANGE_MODEL}"
+                f"{self._base} does not serve model {self._model!r} but {', '.join(names[:LISTED])}{others}; choose "
+                f"one with {CHANGE_MODEL}"
             )
 
     async def _ask(
@@ -228,14 +228,14 @@ class ChatCompletions:
         if status in _FULL_STATUSES and _FULL.search(text):
             raise ContextFull(f"does not fit into the window of the model at {self._url} ({words}): serve a longer one")
         if status in (401, 403):
-            what = "refuses the API key" if self._key else "wants an API key"
+            what = "refuses the API key" if self._key else "requires an API key"
             raise EndpointError(f"{self._url} {what}: {words}; give a valid one with {CHANGE_KEY}")
         if status == 404 and self._model in text:
-            raise EndpointError(f"{self._url} knows no model {self._model!r}: {words}; change {CHANGE_MODEL}")
+            raise EndpointError(f"{self._url} does not serve model {self._model!r}: {words}; change {CHANGE_MODEL}")
         if status in (404, 405):
             raise EndpointError(
-                f"{self._base} has no {PATH}: {words}; give the base address of an OpenAI-compatible API, which mostly "
-                f"ends with /v1, with {CHANGE_URL}"
+                f"{self._base} has no {PATH}: {words}; give the base address of an OpenAI-compatible API, usually "
+                f".../v1, with {CHANGE_URL}"
             )
         raise EndpointError(f"{self._url} refused the request: {words}")
 

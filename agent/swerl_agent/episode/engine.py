@@ -211,7 +211,7 @@ async def with_retries(url: str, ask: Callable[[], Awaitable[T]], policy: RetryP
         except (aiohttp.ClientError, TimeoutError, Transient) as error:
             asked = error.after if isinstance(error, Transient) else 0.0
             if asked > policy.longest_wait:
-                raise EngineError(f"{url} asks for a pause of {asked:.0f} s: {error}") from error
+                raise EngineError(f"{url} requests a wait of {asked:.0f} s: {error}") from error
             if attempt == policy.retries:
                 raise EngineError(
                     f"{url} gave no answer in {attempt + 1} tries: {type(error).__name__}: {error}"

@@ -40,7 +40,7 @@ async def environment_proxy(url: str) -> Proxy | None:
     if not found.host or found.scheme not in ("http", "https"):
         variable = f"{target.scheme.upper()}_PROXY"
         raise EndpointError(
-            f"{variable} names no proxy that can be used: give http://host:port, or put {host} in NO_PROXY"
+            f"{variable} is not a usable proxy address: set http://host:port, or add {host} to NO_PROXY"
         )
     login = base64.b64encode(f"{found.user}:{found.password or ''}".encode()).decode()
     return Proxy(found.with_user(None), {"Proxy-Authorization": f"Basic {login}"} if found.user else {})

@@ -249,7 +249,7 @@ class HFTokenizer:
     def _checked(self, ids: list[int]) -> list[int]:
         if ids and not (min(ids) >= 0 and max(ids) < self.vocab_size):
             outside = [index for index in ids if not 0 <= index < self.vocab_size]
-            raise TokenizerError(f"token ids {outside[:5]} lie outside the model's vocabulary of {self.vocab_size}")
+            raise TokenizerError(f"token ids {outside[:5]} are outside the model's vocabulary of {self.vocab_size}")
         return ids
 
     def _appended(self, *roles: str) -> _Appended:

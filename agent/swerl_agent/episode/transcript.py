@@ -124,8 +124,8 @@ def answer_text(tokenizer: Tokenizer, generation: Generation) -> str:
     ids = generation.output_ids
     if ids and not 0 <= min(ids) <= max(ids) < tokenizer.vocab_size:
         raise EngineError(
-            f"the engine sampled token {max(ids)}, the tokenizer's vocabulary has {tokenizer.vocab_size}: is the "
-            "tokenizer that of the model which the engine serves?"
+            f"the engine sampled token {max(ids)}, the tokenizer's vocabulary has {tokenizer.vocab_size}: "
+            "use the tokenizer of the model that the engine serves"
         )
     return tokenizer.decode(ids[:-1] if ids and ids[-1] in tokenizer.stop_token_ids else ids)
 

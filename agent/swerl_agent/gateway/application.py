@@ -132,7 +132,7 @@ class Endpoints(ABC):
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         recording = self._episodes.get(request.headers.get("x-api-key") or bearer)
         if recording is None:
-            raise Refusal(401, "authentication_error", "invalid_api_key", "the API key names no episode that runs")
+            raise Refusal(401, "authentication_error", "invalid_api_key", "the API key belongs to no running episode")
         return recording
 
     async def _models(self, request: web.Request) -> web.Response:

@@ -97,7 +97,7 @@ class Recording(ABC):
             raise self._out_of_time()
         if self._calls >= self._spec.step_limit:
             self.refused = "max_steps"
-            raise ended("max_steps", f"the episode has had its {self._spec.step_limit} answers (stepLimit)")
+            raise ended("max_steps", f"the episode has reached stepLimit ({self._spec.step_limit} answers)")
 
     async def _in_time(self, work: Work) -> Body:
         started = time.monotonic()

@@ -99,4 +99,4 @@ def _thought(item: Mapping[str, Any], where: str) -> str:
         return base64.b64decode(string(item, "encrypted_content", where), validate=True).decode()
     except ValueError as error:
         place = f"{where}.encrypted_content"
-        raise invalid(f"{place}: is not of this gateway; leave it out", place) from error
+        raise invalid(f"{place}: was not issued by this gateway; remove it", place) from error

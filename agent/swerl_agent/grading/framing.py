@@ -125,7 +125,7 @@ def _joined(head: bytes, tail: bytes, total: int) -> bytes:
     """The log of `total` bytes from its two kept parts, without its middle when it was longer than both."""
     missing = total - len(head)
     if len(head) != min(total, HEAD_BYTES) or len(tail) != (min(total, TAIL_BYTES) if missing else 0):
-        raise Malformed(f"the log has not the {total} bytes that the report states")
+        raise Malformed(f"the log does not have the {total} bytes that the report states")
     if missing > len(tail):
         return head + b"\n" + tail
     return head + tail[len(tail) - missing :]
@@ -161,11 +161,11 @@ def _decoded(text: bytes) -> bytes:
     try:
         return binascii.a2b_base64(text)
     except binascii.Error as error:
-        raise Malformed(f"a part of the report is not whole: {error}") from error
+        raise Malformed(f"a part of the report is incomplete: {error}") from error
 
 
 def _inflated(text: bytes) -> bytes:
     try:
         return zlib.decompress(_decoded(text), wbits=31) if text else b""
     except zlib.error as error:
-        raise Malformed(f"a part of the report is not whole: {error}") from error
+        raise Malformed(f"a part of the report is incomplete: {error}") from error

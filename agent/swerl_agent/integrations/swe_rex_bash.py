@@ -278,7 +278,7 @@ class BashSession:
                 while (data := await channel.receive()) is not None:
                     printed += data.payload if data.stream == STDOUT else b""
         except TimeoutError:
-            raise HandshakeFailed(f"a shell beside the session did not end in {START_TIMEOUT:.0f} s") from None
+            raise HandshakeFailed(f"a second shell of the session did not end in {START_TIMEOUT:.0f} s") from None
         finally:
             await channel.close()
         return printed.decode(errors="replace")

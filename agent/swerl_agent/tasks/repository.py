@@ -32,7 +32,7 @@ def task_folders(path: Path) -> list[Path]:
     """Folders of the tasks under `path`, by name; raises TaskError when there is none."""
     folders = path / TASKS_FOLDER
     if not folders.is_dir():
-        raise TaskError(f"{path} is no task repository: it has no tasks/ folder (and {CONFIG_FILE} beside it)")
+        raise TaskError(f"{path} is no task repository: it has no tasks/ folder (and {CONFIG_FILE} next to it)")
     found = sorted(folder for folder in folders.iterdir() if folder.is_dir())
     if not found:
         raise TaskError(f"{folders} holds no task folder")

@@ -51,14 +51,14 @@ class UnreadRow:
         half = "instance_id" in row.columns and not any(row.columns.get(each) for each in GRADING_COLUMNS)
         if half and self.grading_path and not self.grading:
             missing = f"the file is missing: {self.grading_path}, which holds its reference fix and tests"
-            raise TaskError(f"{missing}; copy it beside this one, or import the tasks again", self.where)
+            raise TaskError(f"{missing}; copy it next to this one, or import the tasks again", self.where)
         return row
 
     def _other_half(self, instance_id: Any) -> dict[str, Any]:
         if not self.grading:
             return {}
         if not isinstance(instance_id, str) or instance_id not in self.grading:
-            raise ValueError(f"the {GRADING_SUFFIX} file beside it has no row for {instance_id!r}; import both again")
+            raise ValueError(f"the {GRADING_SUFFIX} file next to it has no row for {instance_id!r}; import both again")
         return dict(self.grading[instance_id])
 
 

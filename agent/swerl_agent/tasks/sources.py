@@ -113,7 +113,7 @@ def _from_hub(source: RowSource) -> Iterable[Mapping[str, Any]]:
         loaded = library.load_dataset(name, source.config, split=split, revision=source.revision)
     except (OSError, ValueError, library.exceptions.DatasetsError) as error:
         raise TaskError(
-            f"data set {name}, split {split!r}, cannot be had from Hugging Face: {_first_line(error)}"
+            f"data set {name}, split {split!r}, cannot be loaded from Hugging Face: {_first_line(error)}"
             " (without network, give a .jsonl or .parquet file of it)"
         ) from error
     return cast(Iterable[Mapping[str, Any]], loaded)

@@ -107,7 +107,7 @@ async def test_builtin_agent_is_evaluated(operator: Operator, command: Command, 
     async with serving(solver(block(FIX), block(SUBMIT), gives_up=block("true"))) as server:
         code, said = await command(server, "--model", "policy-7c")
         assert (code, server.asked) == (2, []), said
-        assert f"knows no model 'policy-7c' but {MODEL}, another" in said
+        assert f"does not serve model 'policy-7c' but {MODEL}, another" in said
         found = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
         assert not found, "no sandbox is claimed for a model that is not there"
         code, said = await command(server, "--model", MODEL)

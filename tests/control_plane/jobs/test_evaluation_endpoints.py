@@ -61,4 +61,4 @@ def test_model_unknown_to_the_endpoint_fails_the_evaluation_at_once(
     evaluation["spec"]["model"] = {"endpoint": endpoint | {"model": "policy-8b"}}
     kube.apply(evaluation)
     found = kube.until_condition(evaluation["metadata"]["name"], "Failed", "ShardsFailed", 200, kind=KIND)
-    assert f"knows no model 'policy-8b' but {MODEL}" in found["message"]
+    assert f"does not serve model 'policy-8b' but {MODEL}" in found["message"]

@@ -44,7 +44,7 @@ async def test_full_context_window_has_its_own_error(routed_engine: RoutedEngine
 
 async def test_unknown_model_is_refused(routed_engine: RoutedEngine) -> None:
     engine = (await addresses(routed_engine))[1][0]
-    with pytest.raises(EndpointError, match="knows no model 'another' but "):
+    with pytest.raises(EndpointError, match="does not serve model 'another' but "):
         await ChatCompletions(engine, routed_engine.http, model="another").check(max_tokens=8, temperature=1.0)
 
 

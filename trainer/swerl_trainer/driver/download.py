@@ -114,7 +114,7 @@ def _fetch_tasks(wanted: Download, folder: Path, purpose: Purpose) -> None:
             raise malformed[0] from None
         raise
     if malformed:
-        raise TaskError(f"{len(malformed)} malformed rows beside {len(entries)} good ones, the first: {malformed[0]}")
+        raise TaskError(f"{len(malformed)} malformed rows ({len(entries)} are valid), the first: {malformed[0]}")
     write_entries(folder / TASKS_FILE, entries, Layout())
 
 

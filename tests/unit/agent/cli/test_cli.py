@@ -109,7 +109,7 @@ def test_disk_error_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture
     assert main(["eval", "run", str(tasks), "--output", "/dev/full/runs", *ENGINE]) == 3
     (error,) = capsys.readouterr().err.splitlines()
     assert error.startswith("swerl: ") and "/dev/full" in error
-    assert error.endswith("what was written before is kept, run the same command again")
+    assert error.endswith("results so far are kept: run the same command again")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_list_that_the_operator_has_not_observed_gives_no_result(cluster: Cluste
     cluster.objects[SET]["status"] = observed({"n1": set(IMAGES)}, ["n1"])
     cluster.objects[MAP]["data"]["images.txt"] += "docker.io/x/another:1\n"
     code, lines, said = missing()
-    assert (code, lines) == (2, []) and "has not looked at the present list of SweImageSet rl/gym yet" in said
+    assert (code, lines) == (2, []) and "has not processed the current list of SweImageSet rl/gym yet" in said
 
 
 def test_missing_object_is_a_usage_error(cluster: Cluster, missing: Missing) -> None:
@@ -134,4 +134,4 @@ def test_missing_object_is_a_usage_error(cluster: Cluster, missing: Missing) -> 
         SweImageSetStatus(), ["a"], [], PullHistory(), IMAGE_SET, 1
     ).model_dump(by_alias=True)
     code, _, said = missing()
-    assert code == 2 and "on no node that is ready" in said
+    assert code == 2 and "selects no ready node" in said

@@ -102,7 +102,7 @@ async def test_server_that_stays_busy_is_an_engine_error() -> None:
 async def test_pause_of_hours_is_not_waited_for() -> None:
     server = ChatServer(Replies(error(429, "quota", **{"Retry-After": "7200"})))
     async with opened(server) as chat:
-        with pytest.raises(EngineError, match="asks for a pause of 7200 s"):
+        with pytest.raises(EngineError, match="requests a wait of 7200 s"):
             await ask(chat)
     assert len(server.asked) == 1
 
@@ -145,9 +145,12 @@ async def test_full_context_window_has_its_own_error(status: int, message: str, 
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (error(404, f"The model `{MODEL}` does not exist."), r"knows no model 'policy-7b': .*change --model, or"),
-        (error(404, "Not Found"), r"/v1 has no /chat/completions: .*mostly ends with /v1, with --engine, or model.end"),
-        (error(403, "No access"), r"wants an API key: HTTP 403: .*give a valid one with --api-key-env, or model"),
+        (error(404, f"The model `{MODEL}` does not exist."), r"does not serve model 'policy-7b': .*change --model, or"),
+        (
+            error(404, "Not Found"),
+            r"/v1 has no /chat/completions: .*usually .../v1, with --engine, or model.end",
+        ),
+        (error(403, "No access"), r"requires an API key: HTTP 403: .*give a valid one with --api-key-env, or model"),
         (error(400, "Unsupported value: 'temperature'"), r"refused the request: HTTP 400: .*'temperature'"),
         (error(307, "", Location="https://new/v1"), r"moved to https://new/v1: give the new address with --engine"),
     ],
@@ -214,7 +217,7 @@ async def test_unlisted_model_is_requested_too(models: list[str] | None) -> None
 
 
 async def test_missing_key_is_found_by_the_check() -> None:
-    with pytest.raises(EndpointError, match="wants an API key: HTTP 401"):
+    with pytest.raises(EndpointError, match="requires an API key: HTTP 401"):
         await check(ChatServer(Replies("OK"), key=KEY))
 
 

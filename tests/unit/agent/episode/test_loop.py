@@ -181,7 +181,7 @@ def test_engine_that_serves_another_model_is_an_infrastructure_error(run: Run, t
     episode, script = run(block("ls"), engine=Another)
     assert (episode.infrastructure_error, episode.turns, len(script.read)) == (True, 0, 1)
     assert episode.error is not None
-    assert "is the tokenizer that of the model which the engine serves?" in episode.error
+    assert "use the tokenizer of the model that the engine serves" in episode.error
 
 
 def test_answers_are_clamped_to_the_context_and_then_the_episode_ends(run: Run, tokenizer: HFTokenizer) -> None:

@@ -43,7 +43,7 @@ async def test_model_unknown_to_the_server_starts_no_sample(tasks: Path, capsys:
     async with serving(ChatServer(scripted("OK"))) as server:
         assert await asyncio.to_thread(main, words(tasks, server.url, "--model", "policy-8b")) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"swerl: {server.url} knows no model 'policy-8b' but {MODEL}; name one of them with --model")
+    assert line.startswith(f"swerl: {server.url} does not serve model 'policy-8b' but {MODEL}; choose one with --model")
     assert list((tasks.parent / "out").iterdir()) == [], "the right name may go on in this folder"
 
 
@@ -91,7 +91,7 @@ async def test_refused_shard_creates_no_folder(tasks: Path, tmp_path: Path) -> N
     folders = ShardFolders(tasks=tasks, output=tmp_path / "output")
     async with serving(ChatServer(scripted("OK"), models=["policy-6b"])) as server:
         shard = Shard(chat_file(server.url), 0, folders)
-        with pytest.raises(EndpointError, match="knows no model 'policy-7b' but policy-6b"):
+        with pytest.raises(EndpointError, match="does not serve model 'policy-7b' but policy-6b"):
             await run_shard(Maps(), shard)  # type: ignore[arg-type]
     assert not shard.folder.exists()
     assert SampleRecords(tmp_path).all == []

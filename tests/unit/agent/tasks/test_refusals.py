@@ -92,7 +92,7 @@ def test_without_network_the_message_names_the_remedy(out: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=offline)
     (error,) = done.stderr.splitlines()
     assert done.returncode == 2
-    assert "data set SWE-Gym/no-such-set, split 'train', cannot be had" in error
+    assert "data set SWE-Gym/no-such-set, split 'train', cannot be loaded" in error
     assert ".jsonl or .parquet" in error
 
 
