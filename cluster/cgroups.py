@@ -2,7 +2,7 @@
 
 Guarantees: every process that a cluster starts, containers included, is below its group in the tracking hierarchy, so
 `kill` ends them all without knowing their names. Under load, daemons and Pods get equal shares of the processor, as on
-a node with systemd, and do not compete as single threads with the machine's other processes.
+a node with systemd. Neither competes as a single thread with the machine's other processes.
 """
 
 import contextlib

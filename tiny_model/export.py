@@ -1,7 +1,7 @@
 """A training checkpoint as a Hugging Face model folder.
 
-Guarantee: the exported folder is loaded again by transformers and must give the same logits as the training network
-(largest difference 1e-4 in float32) and the same ids as the training tokenizer, else nothing is kept.
+Guarantee: transformers loads the exported folder again. It must give the logits of the training network (largest
+difference 1e-4 in float32) and the ids of the training tokenizer; otherwise nothing is kept.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """List and watch without end.
 
-Guarantees: the consumer sees every object that exists and then every change, in order per object. When the stream ends
-(clean EOF, 410, reset, a restarted API server), it is opened again from the last seen version, or from a fresh list if
-that version has expired. An object that vanished unseen between two lists is reported as DELETED; an unchanged object
-is not reported twice. Permission and bad-request errors end the iteration. They do so at once if the server never
-served a list, else after a while, because a restarted API server does not know its roles at first.
+Guarantees: the consumer sees every object that exists and then every change, in order per object. A stream that
+ends (EOF, 410, reset, a restarted API server) is opened again from the last seen version. If that version has expired,
+a new list comes first. An object that vanished unseen between two lists is reported as DELETED; an unchanged object
+is not reported twice. Permission and bad-request errors end the iteration: at once if the server never served a
+list, else after a while. A restarted API server does not know its roles at first.
 """
 
 from __future__ import annotations

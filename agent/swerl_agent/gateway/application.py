@@ -1,8 +1,8 @@
 """The gateway: one endpoint per episode, in the trainer's or evaluation's process, for clients of OpenAI and Anthropic.
 
 Guarantees: an endpoint's URL cannot be guessed and expires with its episode. No log contains a key. Every error has the
-format of the API in use, and a status that clients retry only if a retry helps (for errors within a stream, see
-`streaming`).
+format of the API in use, and a status that clients retry only if a retry helps. `streaming` describes errors within a
+stream.
 """
 
 from __future__ import annotations

@@ -133,8 +133,10 @@ class Sandbox:
         * `max_output`: bytes returned of each output, half from its start and half from its end.
 
         A command that fails or times out returns a result. Exit code 126 and a message when `cwd` or `user` is not
-        available. Raises SandboxLost (and its subclasses) when the sandbox is lost, HandshakeFailed when it cannot be
-        reached, ValueError or TypeError for arguments that a shell cannot take.
+        available.
+
+        Raises SandboxLost (and its subclasses) when the sandbox is lost, HandshakeFailed when it cannot be reached.
+        Raises ValueError or TypeError for arguments that a shell cannot take.
         """
         where = cwd or self._group.spec.workdir
         return await self.session.run(

@@ -2,8 +2,8 @@
 
 Guarantees:
 * One write declares the whole group, one releases a Pod; both are retried while the API server is unavailable.
-* `claim` returns a session when the Pod is ready. The Pod has then passed the isolation check (unless egress is
-  allowed) and has no git history after the base commit (unless the spec keeps it). Every obstacle is a typed error.
+* `claim` returns a session when the Pod is ready and has passed the isolation check, unless egress is allowed. Git
+  history after the base commit is removed by then, unless the spec keeps it. Every obstacle is a typed error.
 * `prefetch` does all of this ahead, so that a later claim returns at once.
 * Releasing or deleting what no longer exists is no error.
 """

@@ -1,9 +1,14 @@
 """The isolation check: probes from inside a sandbox before its first command.
 
-Guarantees: a Pod that passes cannot reach any of these: the API server (service and node address), name servers over
-TCP and UDP, the metadata address, the node's IPv6 link-local address, a listener of this process. A Pod that fails
-raises `NotIsolated`. A policy engine may enforce a policy late, so a Pod that reaches an address is probed again until
-`SETTLE_SECONDS` have passed. Results are not cached: one Pod's isolation proves nothing about another's.
+Guarantees: a Pod that passes cannot reach any of these; otherwise the check raises `NotIsolated`:
+
+* the API server, by service and node address
+* name servers, over TCP and UDP
+* the metadata address and the node's IPv6 link-local address
+* a listener of this process
+
+A policy engine may enforce a policy late, so a Pod that reaches an address is probed again until `SETTLE_SECONDS` have
+passed. Results are not cached: one Pod's isolation proves nothing about another's.
 """
 
 from __future__ import annotations

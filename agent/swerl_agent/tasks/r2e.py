@@ -1,8 +1,8 @@
 """R2E-Gym's columns as SWE-bench's.
 
-Guarantees: the id contains the image's tag; without it, ids of one repository collide. Tests in the image are named, so
-that grading can hide them from the agent and prefer them to files of the same name in the work tree. The reference fix
-has no test files. Tests that exceed R2E-Gym's time limit end as a timeout.
+Guarantees: the id contains the image's tag; without it, ids of one repository collide. The paths
+of tests in the image are recorded: the agent does not see these tests, and grading prefers them to files of the same
+name in the work tree. The reference fix has no test files. Tests that exceed R2E-Gym's time limit end as a timeout.
 """
 
 from __future__ import annotations

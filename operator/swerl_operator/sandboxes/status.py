@@ -1,7 +1,7 @@
 """The status of a group, and when to write it.
 
-Guarantees: an unchanged status is never written. Changes are written together (an admission with the first Pods, counts
-with a condition), so a group of four costs two or three writes over its life. CPU-seconds are written with other
+Guarantees: an unchanged status is never written. Changes are written together, e.g. an admission with the first Pods.
+A group of four costs two or three writes over its life. CPU-seconds are written with other
 changes, and at most once on their own. `lastTransitionTime` changes only with its condition. Pure: time is an argument.
 """
 

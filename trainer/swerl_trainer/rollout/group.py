@@ -44,7 +44,7 @@ class Rollout:
     error_code: str = ""
     cached: bool = False  # the verdict came from the cache
     uncontrasted: bool = False  # resolved by a task whose tests have no alteration that could confirm it
-    segments: Sequence[TokenSegment] = ()  # the tokens, anew from each point where turns were left out of the context
+    segments: Sequence[TokenSegment] = ()  # one per context; a new one where turns were left out
     turns: int = 0
     steps: int = 0  # commands
     format_errors: int = 0
