@@ -27,7 +27,7 @@ class Proxy:
     """One proxy."""
 
     url: URL
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # what it wants to be shown
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # credentials for it
 
 
 async def environment_proxy(url: str) -> Proxy | None:

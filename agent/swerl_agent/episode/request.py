@@ -33,7 +33,7 @@ class EpisodeRequest:
     workdir: str = "/testbed"  # folder of the repository in the task's image
     scoring: StepScoring | None = None
     on_end: Callable[[Episode], None] | None = None
-    """Called with the episode whatever ended it, cancellation and programming errors included."""
+    """Called with the episode at its end, also after cancellation and programming errors."""
 
     @property
     def routing_key(self) -> str:

@@ -80,7 +80,7 @@ class Evaluation:
         ]
 
     async def run(self, runner: SampleRunner) -> None:
-        """Run all samples left; records stay whatever is raised.
+        """Run all samples left; records are kept even if an error is raised.
 
         Raises EvaluationAborted, PromptError when no prompt renders any more, LeaseLost, GradingError, OSError.
         """
@@ -157,7 +157,7 @@ def _abort_error(record: SampleRecord, which: str) -> EvaluationAborted | Prompt
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run them together; the first failure ends the others and is raised as it is.
+    """Run them together; the first failure cancels the others and is raised unchanged.
 
     Each is cancelled once at most, so that it can clean up.
     """

@@ -120,7 +120,7 @@ def _patch(sample: Path) -> str:
 
 
 def merge(folder: Path, shards: Sequence[Path], *, replace_existing: bool = False) -> SampleRecords:
-    """The records of shards in one folder, artifacts named where they lie; raises ResultsError, OSError.
+    """The records of shards in one folder, artifacts named by their paths; raises ResultsError, OSError.
 
     May be repeated, also after the shards went on or the process was killed: each shard's newest records count. Other
     records of the folder stay unless `replace_existing`. A sample of two shards is an error, because the shards did not

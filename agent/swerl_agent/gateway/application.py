@@ -44,7 +44,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Endpoint:
     """The model's endpoint for the agent of one episode."""
 
-    base_url: str  # ends with /v1, as OpenAI's clients want it
+    base_url: str  # ends with /v1, for OpenAI's clients
     api_key: str  # identifies the episode at the gateway's own /v1; ignored at base_url
     model: str
 

@@ -1,4 +1,4 @@
-"""Episodes of black-box agents: an agent knows one OpenAI-compatible endpoint and one sandbox.
+"""Episodes of black-box agents: an agent gets one OpenAI-compatible endpoint and one sandbox.
 
 Guarantees: such an Episode has the same fields, exit statuses and fallbacks as one of the built-in loop. A lost engine
 or sandbox ends it at once and is never blamed on the agent. After its end, no request of the agent reaches engine or

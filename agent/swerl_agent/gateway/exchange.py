@@ -1,6 +1,6 @@
 """One request of a client in its API, and the answer in the same API.
 
-Guarantee: whatever the API, the gateway answers one internal request, a chat completion's; tokens, limits and training
+Guarantee: for every API, the gateway answers one internal request, a chat completion's; tokens, limits and training
 sequences do not depend on the API.
 """
 

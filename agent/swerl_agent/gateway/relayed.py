@@ -79,7 +79,7 @@ class RelayedRecording(Recording):
 
 
 def _passed_on(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as a server takes it that refuses keys it does not know, such as those that clients add."""
+    """A message without keys that clients add, since some servers refuse unknown keys."""
     kept = {key: message[key] for key in KEYS if message.get(key) is not None}
     if calls := kept.pop("tool_calls", None):
         kept["tool_calls"] = [{key: call[key] for key in CALL_KEYS if key in call} for call in calls]

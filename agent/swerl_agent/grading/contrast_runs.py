@@ -129,7 +129,7 @@ def _decided(missed: Sequence[tuple[Expectation, Seen]]) -> bool:
 
 def _reason(files: TestFiles, calibration: Calibration) -> str:
     if not files.targets:
-        return "no test of FAIL_TO_PASS was found in the files that the task's tests lie in"
+        return "the files of the task's tests contain no test of FAIL_TO_PASS"
     if not calibration.available:
         return "no alteration of the tests has the expected outcome under the reference fix"
     return "the altered tests cannot be put into the task's script"

@@ -90,7 +90,7 @@ def grading_job(
 ) -> Manifest:
     """The Job that runs `grade.sh` with `arguments` on the payload of the ConfigMaps named `maps`.
 
-    Its Pod runs where those of `sandbox` do, and pulls its image as they do. `overlay`: text by path of files that lie
+    Its Pod runs where those of `sandbox` do, and pulls its image as they do. `overlay`: text by path of files that are
     in the image while the tests run. `await_probe`: no test runs before the Pod's isolation is known.
     """
     deadline = settings.timeout_seconds + PULL_ALLOWANCE

@@ -154,7 +154,7 @@ class ValidationJournal:
             raise TaskError(f"not a run of a check: {error}") from error
 
     def runs(self, task: Task) -> list[ValidationRun]:
-        """What is known of a task as it is now."""
+        """What is known of a task in its current state."""
         key = content_key(task)
         return [run for kind in KINDS for run in self._runs.get((task.instance_id, kind), []) if run.key == key]
 

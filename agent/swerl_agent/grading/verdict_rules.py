@@ -183,7 +183,7 @@ def _ending(outcome: Report, witness: TestRecord) -> str:
 
 
 def _tampering(task: Task, report: Mapping[str, Any], outcome: Report, witness: TestRecord) -> list[str]:
-    """What speaks against the log, in words."""
+    """Evidence against the log, in words."""
     seen = bool(witnessed_runner(task) or witness.sessions)
     doubtful = [test for test in doubly_reported(task, outcome.log) if not (seen and _two_tests(test, task, witness))]
     double = [f"the log gives both as passed and as failed: {shortened(doubtful)}"] if doubtful else []
@@ -206,7 +206,7 @@ def _forged(task: Task, report: Mapping[str, Any], witness: TestRecord, *, whole
         forged = _failed_unsaid(task, report, recorded_statuses(task, witness.log))
     else:
         forged = unconfirmed(report, confirmed(task, witness.log))
-    return [f"result lines that no test run stands behind: {shortened(forged)}"] if forged else []
+    return [f"result lines without a test run: {shortened(forged)}"] if forged else []
 
 
 def _failed_unsaid(task: Task, report: Mapping[str, Any], seen: dict[str, str]) -> list[str]:

@@ -90,7 +90,7 @@ class RegistryClient:
         return {"Authorization": self._authorization[place]} if place in self._authorization else {}
 
     async def _authorize(self, image: ImageReference, refusal: _Answer) -> str | None:
-        """What the registry wants to be shown, as its refusal says; None where that cannot be had."""
+        """Authorization for the registry's challenge; None if there is none."""
         challenge = refusal.headers.get("WWW-Authenticate", "")
         login = self._credentials.get(image.registry)
         if challenge.lower().startswith("basic"):

@@ -193,7 +193,7 @@ class Session:
         raise TransferFailed(f"{len(data)} bytes could not be uploaded in {UPLOAD_ATTEMPTS} attempts")
 
     async def close(self) -> None:
-        """Close the stream; the Pod stays as it is."""
+        """Close the stream; the Pod is not changed."""
         if self._keep_alive_task is not None:
             self._keep_alive_task.cancel()
         await self._disconnect()

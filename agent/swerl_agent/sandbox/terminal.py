@@ -1,6 +1,6 @@
 """A local terminal attached to a shell in a sandbox.
 
-Guarantees: the local terminal is restored when `attach` returns, for whatever reason. The remote size follows the local
+Guarantees: the local terminal is restored when `attach` returns or raises. The remote size follows the local
 one. A lost connection is an error. If standard input is a pipe, the shell ends when the pipe does.
 """
 

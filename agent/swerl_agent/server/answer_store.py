@@ -1,6 +1,6 @@
 """Answers that are kept: `<folder>/<subset>/<model>/<instance_id>/<instance_id>.json`, the newest of each task.
 
-Beside it lie folders of artifacts, one of each episode that got no answer.
+Next to it are folders of artifacts, one of each episode without an answer.
 
 Guarantee: a file is whole, and nothing a client sends leads out of the folder.
 """

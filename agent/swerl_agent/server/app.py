@@ -100,7 +100,7 @@ class AgentServer:
         return web.Response(body=generate_latest(self.metrics.registry), headers=headers)
 
     async def drain(self, grace: float) -> None:
-        """Take no more requests, let rollouts end for `grace` seconds, and cancel the others."""
+        """Refuse new requests, wait for rollouts `grace` seconds, and cancel the others."""
         self._closing = True
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=grace)

@@ -33,7 +33,7 @@ class UnreadRow:
     where: str
     read: Callable[[], Columns] = field(repr=False)  # raises TaskError
     grading: Mapping[str, Columns] = field(default_factory=dict, repr=False)  # the other half of its file, by id
-    grading_path: Path | None = None  # where that half lies
+    grading_path: Path | None = None  # path of that half
 
     def row(self, *, data_source: str = "", split: str = "") -> Row:
         """The row, whatever its shape (see `row_of`); raises TaskError naming place and field."""

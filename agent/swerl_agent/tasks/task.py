@@ -51,7 +51,7 @@ class TaskError(ValueError):
 
 @dataclass(frozen=True)
 class TaskView:
-    """What the agent may know of a task."""
+    """The part of a task that the agent may see."""
 
     instance_id: str
     repo: str
@@ -63,7 +63,7 @@ class TaskView:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """What only grading may know: never in a prompt, a sandbox or an artifact."""
+    """The part of a task that only grading may see: never in a prompt, a sandbox or an artifact."""
 
     eval_script: str = field(repr=False)
     patch: str = field(repr=False)  # the reference fix

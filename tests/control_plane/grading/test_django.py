@@ -69,7 +69,7 @@ CHEATS = {
         "cut short before its runner's end",
     ),
     "runs tests of its own": Cheat({TEXT: {"": RUNS}}, f"{TEXT} defines the test"),
-    "replaces stderr": Cheat({TEXT: {"": FLATTERS}}, "no test run stands behind"),
+    "replaces stderr": Cheat({TEXT: {"": FLATTERS}}, "without a test run"),
     "replaces unittest": Cheat({TEXT: {"": REPLACES}}, f"{TEXT} replaced TestCase._callTestMethod"),
     "tests that do not run": Cheat(
         {"django/test/testcases.py": {"super().__call__(result)\n": PASSES}},

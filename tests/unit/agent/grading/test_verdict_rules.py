@@ -55,8 +55,8 @@ def test_test_that_the_witness_saw_too_is_resolved() -> None:
         ([], "pytest was run without its witness"),
         ([HELLO], "cut short"),
         (SEEN[:-1], "cut short"),
-        ([HELLO, ["result", A, "PASSED"], END], f"no test run stands behind: {B}"),
-        ([*SEEN[:-1], ["result", A, "FAILED"], END], f"no test run stands behind: {A}"),
+        ([HELLO, ["result", A, "PASSED"], END], f"without a test run: {B}"),
+        ([*SEEN[:-1], ["result", A, "FAILED"], END], f"without a test run: {A}"),
         ([*SEEN[:-1], ["alarm", "calc.py replaced Function.runtest"], END], "calc.py replaced Function.runtest"),
     ],
 )
@@ -127,9 +127,9 @@ def test_test_name_after_other_output_is_recognised() -> None:
         ([], "unittest was run without its witness"),
         ([HELLO, RUN, ONE, TWO], "cut short"),
         ([HELLO, RUN, ONE, TWO, END, RUN], "cut short"),
-        ([HELLO, RUN, ONE, END], "no test run stands behind: What a docstring says."),
-        ([HELLO, RUN, ONE, [*TWO[:2], "FAILED", TWO[3]], END], "no test run stands behind: What a docstring says."),
-        ([HELLO, RUN, ONE, TWO, ["result", "m.C.test_a", "ERROR", "test_a (m.C)"], END], "stands behind: test_a (m.C)"),
+        ([HELLO, RUN, ONE, END], "without a test run: What a docstring says."),
+        ([HELLO, RUN, ONE, [*TWO[:2], "FAILED", TWO[3]], END], "without a test run: What a docstring says."),
+        ([HELLO, RUN, ONE, TWO, ["result", "m.C.test_a", "ERROR", "test_a (m.C)"], END], "without a test run: test_a (m.C)"),
     ],
 )
 def test_unittest_outcome_counts_if_the_witness_saw_it(contents: list[list[object]], named: str) -> None:
