@@ -141,7 +141,7 @@ def image_listing(home: Path) -> Path:
 
 
 def state_folder(home: Path, name: str) -> Path:
-    """Where everything of that cluster lies."""
+    """Folder with all files of that cluster."""
     return home / "cluster" if name == DEFAULT_NAME else home / "clusters" / name
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DEBIAN = "docker.io/library/debian:trixie-slim"
 CUDA = "docker.io/nvidia/cuda:13.0.2-cudnn-devel-ubuntu24.04"
-BASES = {"debian": DEBIAN, "cuda": CUDA}  # what the project's images stand on
+BASES = {"debian": DEBIAN, "cuda": CUDA}  # base of the project's images
 IGNORED = {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 

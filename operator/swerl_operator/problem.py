@@ -12,7 +12,7 @@ class Problem:
     reason: str
     message: str
     blocks: bool = True
-    """False: a warning; the object goes on."""
+    """False: a warning; the object continues."""
 
 
 def merge_problems(problems: list[Problem]) -> Problem:

@@ -1,4 +1,4 @@
-"""Child processes that work beside the caller's event loop."""
+"""Child processes that run concurrently with the caller's event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Performs what a decision about an evaluation asks for; every action may be repeated."""
+"""Performs the actions of a decision about an evaluation; every action may be repeated."""
 
 from __future__ import annotations
 

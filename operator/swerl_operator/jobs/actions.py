@@ -1,4 +1,4 @@
-"""Performs what a decision about a job asks for; every action may be repeated."""
+"""Performs the actions of a decision about a job; every action may be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what the decision about a job depends on, and no more."""
+"""Reads exactly what the decision about a job depends on."""
 
 from __future__ import annotations
 

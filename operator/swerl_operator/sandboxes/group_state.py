@@ -51,7 +51,7 @@ class GroupState:
             self.pull_failing_since.pop(pod.uid, None)
 
     def pod_accepted(self) -> None:
-        """A Pod was created, so no refusal stands any more."""
+        """A Pod was created, so refusals are over."""
         self.refusal, self.refused_since = None, None
 
     def pod_refused(self, error: ApiError, now: float, settings: SandboxSettings) -> bool:

@@ -109,7 +109,7 @@ class IsolationChecker:
 
 
 def own_name_servers(resolv_conf: Path = RESOLV_CONF) -> list[str]:
-    """The cluster's name servers, as this Pod knows them; none outside of a cluster."""
+    """The cluster's name servers, as configured in this Pod; none outside of a cluster."""
     if "KUBERNETES_SERVICE_HOST" not in os.environ:
         return []
     lines = [line.split() for line in resolv_conf.read_text().splitlines()]

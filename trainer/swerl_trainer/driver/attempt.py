@@ -75,7 +75,7 @@ def lease_keeper(job: Job, kubeconfig: str | None) -> LeaseKeeper:
 
 
 async def _train(job: Job, components: AttemptComponents, reporter: StatusReporter) -> None:
-    """The training, beside the tasks that replace dead engines and report counts."""
+    """The training, concurrent with the tasks that replace dead engines and report counts."""
     module = await asyncio.to_thread(importlib.import_module, "swerl_trainer.driver.training")  # imports torch
     training: Training = module.Training(job, components, reporter)
     async with asyncio.TaskGroup() as tasks:

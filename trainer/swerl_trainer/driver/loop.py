@@ -88,7 +88,7 @@ class TrainingLoop:
         self._deps.runner.dispatch()
 
     async def run(self) -> None:
-        """Train to the last step, with the evaluations that the job asks for."""
+        """Train to the last step, with the evaluations of the job's spec."""
         state = self._deps.state
         while state.step < self._deps.spec.algorithm.steps:
             await self._step()

@@ -102,7 +102,7 @@ class Router:
             await asyncio.sleep(POLL)
 
     async def remove(self, engine: str) -> None:
-        """Route no more requests to `engine`; no-op when it is unknown."""
+        """Stop routing requests to `engine`; no-op when it is unknown."""
         worker = self._ids.pop(engine, None)
         if worker is None:
             return

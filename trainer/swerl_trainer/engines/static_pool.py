@@ -30,7 +30,7 @@ class StaticEnginePool:
         self._name = name
         self._check_seconds = check_seconds
         self._handles = list(handles)
-        self._urls: dict[int, str] = {}  # of the engines the router knows
+        self._urls: dict[int, str] = {}  # of the router's engines
 
     async def start(self) -> None:
         """Start router and engines together. Raises EngineStartError."""

@@ -111,7 +111,7 @@ def megatron_on_cpu() -> Iterator[None]:
     get, put = megatron_random._get_cuda_rng_state, megatron_random._set_cuda_rng_state
     for name, replacement in _CUDA_FUNCTIONS.items():
         setattr(torch.cuda, name, replacement)
-    # Recomputation saves the CPU generator beside the CUDA one; the CPU one is all there is.
+    # Recomputation saves the CPU generator in addition to the CUDA one; the CPU one is all there is.
     megatron_random._get_cuda_rng_state = lambda *_, **__: torch.empty(0, dtype=torch.uint8)
     megatron_random._set_cuda_rng_state = lambda *_, **__: None
     dist.all_to_all_single = _all_to_all_of_lists

@@ -139,7 +139,7 @@ class WeightSender:
 
 
 def _join_group(init_method: str, world_size: int, group_name: str, backend: str, timeout: timedelta) -> Any:
-    """A process group beside the default one, made as SGLang's `init_custom_process_group` makes it: torch's own
+    """A second process group, created as SGLang's `init_custom_process_group` makes it: torch's own
     `new_group` would only take members of the default group."""
     import torch.distributed as dist
 

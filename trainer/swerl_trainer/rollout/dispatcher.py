@@ -119,7 +119,7 @@ class Dispatcher:
     # ── events ──
 
     def drain(self) -> None:
-        """StartMembers no more training groups until `updated`, unless they may run over an update."""
+        """Start no further training groups until `updated`, unless they may run over an update."""
         self.draining = not self.algorithm.partial_rollouts
 
     def updated(self, version: int) -> None:

@@ -204,7 +204,7 @@ async def test_check_sends_the_requests_of_episodes() -> None:
 
 async def test_unknown_model_is_found_by_the_servers_list() -> None:
     server = ChatServer(Replies("OK"), models=[f"model-{number}" for number in range(12)])
-    with pytest.raises(EndpointError, match=r"no model 'policy-7b' but model-0, .*, and 2 more; name one .*--model"):
+    with pytest.raises(EndpointError, match=r"'policy-7b' but model-0, .*, and 2 more; choose one .*--model"):
         await check(server)
     assert server.asked == []
 

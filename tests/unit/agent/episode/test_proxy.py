@@ -141,7 +141,7 @@ async def test_no_proxy_is_respected(no_proxy: str, proxied: bool, monkeypatch: 
 
 async def test_invalid_proxy_is_reported_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@proxy:1080")
-    with pytest.raises(EndpointError, match=r"^HTTPS_PROXY is not a usable proxy address: .* in NO_PROXY$"):
+    with pytest.raises(EndpointError, match=r"^HTTPS_PROXY is not a usable proxy address: .* to NO_PROXY$"):
         await environment_proxy(f"https://{OUTSIDE}/v1")
 
 

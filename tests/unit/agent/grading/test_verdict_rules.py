@@ -129,7 +129,10 @@ def test_test_name_after_other_output_is_recognised() -> None:
         ([HELLO, RUN, ONE, TWO, END, RUN], "cut short"),
         ([HELLO, RUN, ONE, END], "without a test run: What a docstring says."),
         ([HELLO, RUN, ONE, [*TWO[:2], "FAILED", TWO[3]], END], "without a test run: What a docstring says."),
-        ([HELLO, RUN, ONE, TWO, ["result", "m.C.test_a", "ERROR", "test_a (m.C)"], END], "without a test run: test_a (m.C)"),
+        (
+            [HELLO, RUN, ONE, TWO, ["result", "m.C.test_a", "ERROR", "test_a (m.C)"], END],
+            "without a test run: test_a (m.C)",
+        ),
     ],
 )
 def test_unittest_outcome_counts_if_the_witness_saw_it(contents: list[list[object]], named: str) -> None:

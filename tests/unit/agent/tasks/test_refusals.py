@@ -157,7 +157,7 @@ def test_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> None
     run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
     grading = out.with_name("train.grading.jsonl")
     jsonl(grading, {"instance_id": "another__one-1"})
-    with pytest.raises(TaskError, match=r"train\.jsonl:1: .*beside it has no row for 'getmoto__moto-5876'"):
+    with pytest.raises(TaskError, match=r"train\.jsonl:1: .*next to it has no row for 'getmoto__moto-5876'"):
         load_tasks(out, "jsonl")
     grading.unlink()
     with pytest.raises(TaskError, match=r"train\.jsonl:1: the file is missing: .*train\.grading\.jsonl"):
