@@ -109,6 +109,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 async def run_evaluation(options: argparse.Namespace) -> int:
     """0 when every sample has a result, 1 when infrastructure or a template ended some."""
     check_model_options(options)
+    spec = _sample_spec(options)
     tasks = _tasks(options)
     records, prompts = SampleRecords(options.output), prompts_text(options)
     settings = _settings(options, prompts)
@@ -117,7 +118,6 @@ async def run_evaluation(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     sandbox = sandbox_settings(options)
     metadata = sample_metadata(settings["model"], options.engine, agent_spec(options))
-    spec = _sample_spec(options)
     grading = grading_settings(options, "grading_", jobs=options.workers)
     async with chosen_agent(options, prompts) as agent, open_client(options) as client:
         write_settings(options.output, settings, must_match=must_match)  # a refusing endpoint creates no folder

@@ -94,6 +94,10 @@ def test_list_shows_ids_tests_and_rewritten_images(tasks: Path, capsys: pytest.C
             "with SGLang's /generate only; with chat compl",
         ),
         (["eval", "run", "{tasks}", "--output", "{tasks}.out", *CHAT], "--api chat-completions needs --model"),
+        (
+            ["eval", "run", "{tasks}", "--output", "{tasks}.out", "--top-p", "2", *ENGINE],
+            "invalid sample options: top_p",
+        ),
     ],
 )
 def test_invalid_input_is_one_line(
