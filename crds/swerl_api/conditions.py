@@ -76,6 +76,7 @@ class JobReason:
     CLUSTER_RUNNING = "ClusterRunning"
     CLUSTER_DELETED = "ClusterDeleted"
     POD_UNSCHEDULABLE = "PodUnschedulable"
+    POD_REFUSED = "PodRefused"  # by admission: a quota, a LimitRange, Pod Security, a webhook
     DRIVER_SUBMITTED = "DriverSubmitted"
     DRIVER_RUNNING = "DriverRunning"
     WEIGHTS_CHANGED = "WeightsChanged"

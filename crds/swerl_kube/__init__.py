@@ -22,6 +22,7 @@ from .errors import (
 )
 from .exec import Data, ExecChannel, ExitStatus, HandshakeError
 from .paths import resource_path
+from .refusals import pod_refusal
 from .retry_after import parse_retry_after, pause_after
 from .transport import ClientOptions, Json
 from .watch import Event
@@ -54,5 +55,6 @@ __all__ = [
     "Unreachable",
     "parse_retry_after",
     "pause_after",
+    "pod_refusal",
     "resource_path",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from swerl_api.images import PERMANENT_PULL_REASONS, PULL_PAUSES, START_REASONS
-from swerl_kube import KubeClient, KubeError, NotFound, pause_after
+from swerl_kube import KubeClient, KubeError, NotFound, pause_after, pod_refusal
 
 from .framing import Framer, Malformed, Report
 from .pods import PodState, PodWatch, follow_log
@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 STUCK = PULL_PAUSES | PERMANENT_PULL_REASONS | START_REASONS  # waiting reasons that more waiting does not cure
 OWN_STORAGE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
+REFUSAL_PAUSE = 20.0  # seconds without a Pod after which its refusal is looked for, again and again
 LOG_GRACE = 15.0  # seconds for the rest of the log after the container has ended
 REOPEN_PAUSE = 0.2  # seconds between tries at a log that is not there yet
 
@@ -66,7 +67,7 @@ async def run_job(
             made = await client.create("jobs", job, namespace=namespace)
             adoption = asyncio.create_task(_adopt(client, namespace, made, maps))
             async with asyncio.timeout(deadline):
-                return await _outcome(client, namespace, states)
+                return await _outcome(client, namespace, name, states)
         except TimeoutError as error:
             raise Infrastructure(f"Job {namespace}/{name} gave no report in {deadline:.0f} s") from error
         except KubeError as error:
@@ -104,13 +105,17 @@ async def _delete(
             continue  # the Job's time to live and the owner references end it later
 
 
-async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[PodState | KubeError]) -> JobRun:
+async def _outcome(
+    client: KubeClient, namespace: str, name: str, states: asyncio.Queue[PodState | KubeError]
+) -> JobRun:
     """The report, read while the Pod runs; the Pod's end decides only when there is no report."""
     reader = _LogReader(client, namespace)
     image = ""
     try:
+        pending = _first_state(client, namespace, name, states)
         while True:
-            state = await reader.unless_done(states.get())
+            state = await reader.unless_done(pending)
+            pending = states.get()
             if isinstance(state, Report):
                 return JobRun(state, image)
             if isinstance(state, KubeError):
@@ -124,6 +129,19 @@ async def _outcome(client: KubeClient, namespace: str, states: asyncio.Queue[Pod
                 raise Infrastructure(f"Pod {state.name} cannot start: {state.reason}: {state.message}")
     finally:
         reader.stop()
+
+
+async def _first_state(
+    client: KubeClient, namespace: str, job: str, states: asyncio.Queue[PodState | KubeError]
+) -> PodState | KubeError:
+    """The Pod's first state; raises Infrastructure when the API server refuses the Pod."""
+    while True:
+        try:
+            async with asyncio.timeout(REFUSAL_PAUSE):
+                return await states.get()
+        except TimeoutError:
+            if message := await pod_refusal(client, namespace, job):
+                raise Infrastructure(f"Job {namespace}/{job}: its Pod is refused: {message}") from None
 
 
 class _LogReader:

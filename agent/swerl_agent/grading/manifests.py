@@ -9,6 +9,7 @@ from typing import Any
 
 from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.names import EGRESS_LABEL, ROLE_GRADING, ROLE_LABEL, TASK_LABEL, label_value
+from swerl_api.pod_metadata import without_mesh
 
 Manifest = dict[str, Any]
 
@@ -104,7 +105,7 @@ def grading_job(
             "activeDeadlineSeconds": deadline,
             "ttlSecondsAfterFinished": TTL_SECONDS,
             "template": {
-                "metadata": {"labels": dict(labels)},
+                "metadata": without_mesh({"labels": dict(labels)}),
                 "spec": _pod(image, arguments, maps, settings, sandbox, environment),
             },
         },

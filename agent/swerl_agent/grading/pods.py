@@ -35,8 +35,9 @@ class PodState:
     def of(cls, pod: dict[str, Any], *, deleted: bool) -> PodState:
         """State of a Pod object; `deleted` when it is gone."""
         status = pod.get("status") or {}
-        containers = status.get("containerStatuses") or [{}]
-        state: dict[str, Any] = containers[0].get("state") or {}
+        found = (one for one in status.get("containerStatuses") or () if one["name"] == CONTAINER)
+        container: dict[str, Any] = next(found, {})  # not the first one: a webhook may have added others
+        state: dict[str, Any] = container.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         failed = status.get("phase") in ("Failed", "Succeeded")
         reasons = [status.get("reason"), ended.get("reason"), waiting.get("reason"), _unschedulable(status)]
@@ -44,7 +45,7 @@ class PodState:
         messages = [status.get("message"), ended.get("message"), waiting.get("message")]
         return cls(
             name=pod["metadata"]["name"],
-            image=containers[0].get("imageID") or "",
+            image=container.get("imageID") or "",
             started=bool(state.get("running") or ended),
             ended=deleted or failed or bool(ended),
             reason="Deleted" if deleted and not reason else reason,

@@ -14,6 +14,8 @@ from swerl_kube import Json
 from ..problem import Problem, merge_problems
 from ..ray.pods import container_statuses
 
+REPLICA_FAILURE = "ReplicaFailure"  # condition that KubeRay sets while it cannot create a Pod
+
 
 def pod_problem(pods: Sequence[Json]) -> Problem | None:
     """The problems of the first of `pods` that has any."""
@@ -22,6 +24,32 @@ def pod_problem(pods: Sequence[Json]) -> Problem | None:
         if problems:
             return merge_problems(problems)
     return None
+
+
+def cluster_problem(cluster: Json, pods: Sequence[Json]) -> Problem | None:
+    """The problem of a RayCluster: of its first Pod with one, or of a Pod that the API server refused."""
+    if (problem := pod_problem(pods)) is not None:
+        return problem
+    for condition in cluster.get("status", {}).get("conditions") or ():
+        if condition["type"] == REPLICA_FAILURE and condition["status"] == "True":
+            return refusal_problem(f"RayCluster {_name(cluster)}", str(condition.get("message") or ""))
+    return None
+
+
+def refusal_problem(owner: str, message: str) -> Problem:
+    """A Pod of `owner` that the API server refused with `message`."""
+    text = f"a Pod of {owner} is refused: {message}; change the quota, LimitRange or policy, or the resources"
+    return Problem(JobReason.POD_REFUSED, text)
+
+
+def sidecars_not_ready(pods: Sequence[Json], prefix: str) -> list[str]:
+    """Containers that others added to `pods` and that are not ready; ours have names that begin with `prefix`."""
+    return [
+        f"container {container['name']} of Pod {_name(pod)}, which is not ours, is not ready"
+        for pod in pods
+        for container in pod.get("status", {}).get("containerStatuses") or ()
+        if not container["name"].startswith(prefix) and not container.get("ready")
+    ]
 
 
 def pull_problems(pod: Json) -> list[Problem]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from swerl_api import JobReason, SourceSpec
+from swerl_api.pod_metadata import without_mesh
 from swerl_api.pods import PodSettings
 from swerl_kube import Json
 
 from ..manifest import toleration_manifests
 from ..problem import Problem, merge_problems
-from ..ray.cluster import pull_secrets
+from ..ray.cluster import pull_secrets, secret_environment
 from ..ray.volumes import HELPER_RESOURCES, RESTRICTED, merge_volumes, source_volumes
 from .pods import pull_problems, unschedulable_problem
 
@@ -47,7 +48,8 @@ def preflight_pod(
 ) -> Json:
     """One container per image; each checks the paths that its image must hold.
 
-    Container `name` has the image of `pods` and checks the volumes; without a Secret of `env` it does not start.
+    Container `name` has the image of `pods` and checks the volumes; without a Secret of `env` or of
+    `pods` it does not start.
     The images of `others` are only pulled. `gpus`: it may run on GPU nodes, as the Pods that it precedes.
     """
     others = others or {}
@@ -56,7 +58,10 @@ def preflight_pod(
     volumes = [_claim_volume(claim, source) for claim, source in claims.items()]
     mounts = [{"name": claim, "mountPath": f"{VOLUME_ROOT}/{claim}", "readOnly": True} for claim in claims]
     paths = [_claim_path(claim, source) for claim, source in claims.items()]
-    containers = [_container(name, pods.image, paths) | {"volumeMounts": mounts} | ({"env": [*env]} if env else {})]
+    checked = _container(name, pods.image, paths) | {"volumeMounts": mounts}
+    checked |= {"env": [*env]} if env else {}
+    checked |= secret_environment(pods)
+    containers = [checked]
     containers += [_container(source, image.reference, [image.path]) for source, image in images.items()]
     containers += [_container(other, settings.image, []) for other, settings in others.items()]
     merged = merge_volumes(source_volumes(source, "/", sources[source]) for source in sources)
@@ -74,7 +79,7 @@ def preflight_pod(
         "volumes": volumes,
     }
     annotated = metadata | {"annotations": {FINGERPRINT: _fingerprint(spec)}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": annotated, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": without_mesh(annotated), "spec": spec}
 
 
 def read_preflight(pod: Json, manifest: Json) -> Preflight:
@@ -82,9 +87,11 @@ def read_preflight(pod: Json, manifest: Json) -> Preflight:
     if pod["metadata"].get("annotations", {}).get(FINGERPRINT) != manifest["metadata"]["annotations"][FINGERPRINT]:
         return Preflight("outdated")
     status = pod.get("status", {})
-    if status.get("phase") == "Succeeded":
-        return Preflight("passed")
-    failures = [*filter(None, map(_failure, status.get("containerStatuses", [])))]
+    own = {container["name"] for container in manifest["spec"]["containers"]}
+    containers = [one for one in status.get("containerStatuses", []) if one["name"] in own]
+    failures = [*filter(None, map(_failure, containers))]
+    if len(containers) == len(own) and not failures and all(map(_has_ended, containers)):
+        return Preflight("passed")  # whatever containers a webhook has added
     if failures:
         return Preflight("failed", merge_problems(failures))
     if status.get("phase") == "Failed":
@@ -96,6 +103,10 @@ def read_preflight(pod: Json, manifest: Json) -> Preflight:
 
 def _fingerprint(spec: Json) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _has_ended(container: Json) -> bool:
+    return "terminated" in container.get("state", {})
 
 
 def _failure(container: Json) -> Problem | None:

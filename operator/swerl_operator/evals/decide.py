@@ -13,7 +13,7 @@ from enum import Enum, auto
 from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_condition_true
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
-from ..checks.pods import pod_problem
+from ..checks.pods import cluster_problem, pod_problem
 from ..problem import Problem, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE_TIMEOUT_SECONDS
 from ..ray.pods import head_pods, is_running
@@ -170,7 +170,7 @@ def _supervise_engines(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: 
 
 
 def _submit(builder: EvalStatusBuilder, engines: ObservedEngines) -> EvalDecision:
-    problem = pod_problem(engines.pods)
+    problem = cluster_problem(engines.cluster or {}, engines.pods)
     reason, text = (problem.reason, problem.message) if problem else (EvalReason.CLUSTER_STARTING, "")
     builder.condition(EvalCondition.MODEL_READY, "False", reason, text)
     builder.phase("Blocked" if problem else "Starting")
@@ -188,7 +188,7 @@ def _follow_engines(
     if engines.serving:
         builder.condition(EvalCondition.MODEL_READY, "True", EvalReason.ENGINES_SERVING)
         return None
-    problem = pod_problem(engines.pods)
+    problem = cluster_problem(engines.cluster or {}, engines.pods)
     reason, text = (problem.reason, problem.message) if problem else (EvalReason.ENGINES_STARTING, "")
     builder.condition(EvalCondition.MODEL_READY, "False", reason, text)
     if observed.shards is not None:
@@ -222,7 +222,7 @@ def _follow_shards(spec: SweEvalSpec, builder: EvalStatusBuilder, observed: Eval
         return _finish(
             builder, EvalCondition.FAILED, EvalReason.SHARDS_FAILED, failure_message(observed.shards, observed.pods)
         )
-    problem = pod_problem(observed.pods)
+    problem = pod_problem(observed.pods) or observed.pod_refusal
     text = problem.message if problem else f"{builder.status.shards_done} of {spec.shards} shards done"
     builder.condition(EvalCondition.RUNNING, "True", problem.reason if problem else EvalReason.SHARDS_RUNNING, text)
     builder.phase("Running")
@@ -240,6 +240,8 @@ def _follow_merge(builder: EvalStatusBuilder, observed: EvalObservation) -> Eval
         status = builder.status
         text = f"{status.resolved} of {status.done} samples resolved, {status.errors} without a result"
         return _finish(builder, EvalCondition.COMPLETE, EvalReason.ALL_RESULTS, text)
+    if observed.pod_refusal is not None:
+        builder.condition(EvalCondition.RUNNING, "True", observed.pod_refusal.reason, observed.pod_refusal.message)
     builder.phase("Merging")
     return EvalDecision(_delete_engines(observed), builder, STARTING_SECONDS)
 

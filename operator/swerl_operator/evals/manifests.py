@@ -29,6 +29,7 @@ from swerl_api.names import (
     model_folder,
     submission_id,
 )
+from swerl_api.pod_metadata import without_mesh
 from swerl_kube import Json
 
 from ..checks.preflight import preflight_pod
@@ -168,7 +169,7 @@ def _job(
         "spec": {
             "podReplacementPolicy": "Failed",  # two processes must never write the same folder
             "podFailurePolicy": {"rules": [ignore_disruptions, {"action": "FailJob", "onExitCodes": usage_error}]},
-            "template": {"metadata": {"labels": evaluation.labels(role)}, "spec": pod},
+            "template": {"metadata": without_mesh({"labels": evaluation.labels(role)}), "spec": pod},
         },
     }
 

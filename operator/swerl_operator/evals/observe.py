@@ -20,10 +20,11 @@ from swerl_api.names import (
     progress_name,
     submission_id,
 )
-from swerl_kube import Json, KubeClient
+from swerl_kube import Json, KubeClient, pod_refusal
 
 from ..checks.capacity import apply_capacity_check, cluster_capacity_problem
 from ..checks.episode_capacity import episode_capacity_problems
+from ..checks.pods import refusal_problem
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
 from ..context import Settings
@@ -36,7 +37,7 @@ from ..status_builder import is_finished
 from . import manifests
 from .evaluation import Evaluation
 from .prerequisites import missing_prerequisites
-from .progress import read_progress
+from .progress import belongs_to, is_over, read_progress
 
 PROCESS_PODS = f"{ROLE_LABEL} in ({ROLE_DRIVER},{ROLE_ENGINE},{ROLE_SHARD},{ROLE_MERGE})"  # no sandbox, no grading
 
@@ -67,6 +68,7 @@ class EvalObservation:
     shards: Json | None = None  # the Indexed Job
     merge: Json | None = None
     pods: Sequence[Json] = ()  # of shards and merge
+    pod_refusal: Problem | None = None  # of shards or merge, while it has no Pod
     shard_progress: Sequence[EvalProgress] = ()  # one per shard
     merged_progress: EvalProgress | None = None  # of the merge
     checkpoint: str | None = None  # to evaluate
@@ -98,14 +100,23 @@ class EvalObserver:
             shard_progress=shards,
             merged_progress=merged,
         )
+        observed = replace(observed, pod_refusal=await self._pod_refusal(observed))
         serves = observed.engines is None or observed.engines.cluster is not None
         if observed.merge is not None or (observed.shards is not None and serves):
             return observed
         if observed.engines is not None and serves:
-            return replace(
-                observed, prerequisite_problems=problems
-            )  # the other checks passed before the engines were created
+            # The other checks passed before the engines were created.
+            return replace(observed, prerequisite_problems=problems)
         return await self._observe_start(evaluation, observed, problems)
+
+    async def _pod_refusal(self, observed: EvalObservation) -> Problem | None:
+        """Why the Job that should run has no Pod; its status does not say so."""
+        job = observed.merge or observed.shards
+        if job is None or is_over(job) or any(belongs_to(pod, job) for pod in observed.pods):
+            return None
+        name = job["metadata"]["name"]
+        message = await pod_refusal(self._api, job["metadata"]["namespace"], name)
+        return refusal_problem(f"Job {name}", message) if message else None
 
     async def _observe_start(
         self, evaluation: Evaluation, observed: EvalObservation, problems: list[Problem]

@@ -20,12 +20,22 @@ def job_condition(job: Json, type: str) -> bool:
     return any(one["type"] == type and one["status"] == "True" for one in conditions)
 
 
+def is_over(job: Json) -> bool:
+    """Whether the Job is Complete or Failed."""
+    return job_condition(job, "Complete") or job_condition(job, "Failed")
+
+
+def belongs_to(pod: Json, job: Json) -> bool:
+    """Whether the Job created the Pod."""
+    return bool(pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == job["metadata"]["name"])
+
+
 def failure_message(job: Json, pods: Sequence[Json]) -> str:
     """Why the Job failed, with the termination message of one of its failed Pods."""
     conditions = (job.get("status") or {}).get("conditions") or []
     reported = next((one.get("message", "") for one in conditions if one["type"] == "Failed"), "")
     name = job["metadata"]["name"]
-    exits = [text for pod in pods if _belongs_to(pod, name) and (text := _exit_message(pod))]
+    exits = [text for pod in pods if belongs_to(pod, job) and (text := _exit_message(pod))]
     return "; ".join([f"Job {name}: {reported}", *exits[-1:], "what was recorded stays in the output folder"])
 
 
@@ -33,10 +43,6 @@ def read_progress(config_map: Json) -> EvalProgress | None:
     """The progress in a process's ConfigMap; None for another ConfigMap."""
     text = (config_map.get("data") or {}).get(PROGRESS_KEY)
     return None if text is None else EvalProgress.model_validate(json.loads(text))
-
-
-def _belongs_to(pod: Json, job: str) -> bool:
-    return bool(pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == job)
 
 
 def _exit_message(pod: Json) -> str:

@@ -11,10 +11,11 @@ import hashlib
 
 from swerl_api import SweImageSetSpec
 from swerl_api.names import IMAGE_SET_LABEL, PULL_PREFIX, ROLE_LABEL, ROLE_PULL
+from swerl_api.pod_metadata import without_mesh
 from swerl_kube import Json
 
 from ..manifest import owner_reference
-from .observe import PullTarget
+from .observe import PULL_CONTAINER, PullTarget
 
 PULL_SECONDS = 3600  # limit of one pull
 
@@ -28,12 +29,14 @@ def pull_pod(owner: Json, spec: SweImageSetSpec, target: PullTarget) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": f"{PULL_PREFIX}{metadata['name']}-{digest}",
-            "namespace": metadata["namespace"],
-            "labels": {ROLE_LABEL: ROLE_PULL, IMAGE_SET_LABEL: metadata["name"]},
-            "ownerReferences": [owner_reference("SweImageSet", metadata["name"], metadata["uid"])],
-        },
+        "metadata": without_mesh(
+            {
+                "name": f"{PULL_PREFIX}{metadata['name']}-{digest}",
+                "namespace": metadata["namespace"],
+                "labels": {ROLE_LABEL: ROLE_PULL, IMAGE_SET_LABEL: metadata["name"]},
+                "ownerReferences": [owner_reference("SweImageSet", metadata["name"], metadata["uid"])],
+            }
+        ),
         "spec": {
             "nodeName": node,
             "restartPolicy": "Never",
@@ -45,7 +48,7 @@ def pull_pod(owner: Json, spec: SweImageSetSpec, target: PullTarget) -> Json:
             "imagePullSecrets": [{"name": name} for name in spec.image_pull_secrets],
             "containers": [
                 {
-                    "name": "pull",
+                    "name": PULL_CONTAINER,
                     "image": image,
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["true"],

@@ -13,6 +13,8 @@ from swerl_kube import Json
 from ..checks.nodes import accepts
 from ..manifest import toleration_manifests
 
+PULL_CONTAINER = "pull"
+
 PullTarget = tuple[str, str]  # node, image
 
 
@@ -43,8 +45,11 @@ def read_pull(pod: Json) -> Pull:
     """The result in the Pod's status."""
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     spec, status = pod["spec"], pod.get("status") or {}
-    target = (str(spec.get("nodeName")), str(spec["containers"][0]["image"]))
+    image = next(container["image"] for container in spec["containers"] if container["name"] == PULL_CONTAINER)
+    target = (str(spec.get("nodeName")), str(image))
     for entry in status.get("containerStatuses") or []:
+        if entry["name"] != PULL_CONTAINER:
+            continue
         state = entry.get("state") or {}
         waiting = state.get("waiting") or {}
         if state.get("terminated") or state.get("running") or waiting.get("reason") in START_REASONS:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_condition_true
 from swerl_kube import Json
 
-from ..checks.pods import pod_problem
+from ..checks.pods import cluster_problem, sidecars_not_ready
 from ..problem import Problem, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
 from ..ray.pods import head_pods, is_ready, is_running
@@ -151,7 +151,7 @@ def _follow_driver(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobO
 def _submit(builder: JobStatusBuilder, observed: JobObservation, driver: DriverState) -> JobDecision:
     if driver.phase == "unreachable":
         builder.phase(
-            "Blocked" if pod_problem(observed.pods) else "Retrying" if builder.status.failures else "Starting"
+            "Blocked" if _cluster_problem(observed) else "Retrying" if builder.status.failures else "Starting"
         )
         return JobDecision((), builder, STARTING_SECONDS)
     if driver.phase == "absent":
@@ -208,7 +208,7 @@ def _clean_up(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObserv
 
 
 def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) -> None:
-    problem = pod_problem(observed.pods)
+    problem = _cluster_problem(observed)
     expected = _expected_pods(observed.cluster or {})
     count = sum(is_ready(pod) for pod in observed.pods)
     if problem is not None:
@@ -217,10 +217,14 @@ def _set_cluster_condition(builder: JobStatusBuilder, observed: JobObservation) 
         text = "the RayCluster is suspended, as by Kueue until its queue has room"
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.WAITING_FOR_QUEUE, text)
     elif count < expected:
-        text = f"{count} of {expected} Ray Pods are ready"
+        text = "; ".join([f"{count} of {expected} Ray Pods are ready", *sidecars_not_ready(observed.pods, "ray-")])
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.CLUSTER_STARTING, text)
     else:
         builder.condition(JobCondition.CLUSTER_READY, "True", JobReason.CLUSTER_RUNNING)
+
+
+def _cluster_problem(observed: JobObservation) -> Problem | None:
+    return cluster_problem(observed.cluster, observed.pods) if observed.cluster else None
 
 
 def _set_learning_condition(builder: JobStatusBuilder) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from swerl_api import RayPods, Resources
 from swerl_api.names import ROLE_DRIVER, ROLE_LABEL
+from swerl_api.pod_metadata import without_mesh
 from swerl_api.pods import PodSettings
 from swerl_api.quantity import parse_quantity
 from swerl_kube import Json
@@ -116,7 +117,7 @@ def pod_template(plan: RayClusterPlan, group: RayGroup) -> Json:
     if group.role == ROLE_DRIVER:
         pod["serviceAccountName"] = plan.account
     labels = {**plan.labels, ROLE_LABEL: group.role}
-    return {"metadata": {"labels": labels}, "spec": {key: v for key, v in pod.items() if v != []}}
+    return {"metadata": without_mesh({"labels": labels}), "spec": {key: v for key, v in pod.items() if v != []}}
 
 
 def pull_secrets(pods: PodSettings, merged: PodVolumes) -> list[str]:
@@ -127,10 +128,12 @@ def pull_secrets(pods: PodSettings, merged: PodVolumes) -> list[str]:
 def container_environment(pods: PodSettings, environment: Mapping[str, str]) -> Json:
     """`env` and `envFrom` of a container: values of the user override `environment`."""
     values = {**environment, **pods.env}
-    found: Json = {"env": [{"name": name, "value": value} for name, value in values.items()]}
-    if pods.env_from_secrets:
-        found["envFrom"] = [{"secretRef": {"name": name}} for name in pods.env_from_secrets]
-    return found
+    return {"env": [{"name": name, "value": value} for name, value in values.items()], **secret_environment(pods)}
+
+
+def secret_environment(pods: PodSettings) -> Json:
+    """`envFrom` of a container; empty without Secrets."""
+    return {"envFrom": [{"secretRef": {"name": name}} for name in names]} if (names := pods.env_from_secrets) else {}
 
 
 def _worker_group(plan: RayClusterPlan, group: RayGroup) -> Json:

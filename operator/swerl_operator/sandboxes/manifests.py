@@ -16,6 +16,7 @@ from typing import Any
 
 from swerl_api import names
 from swerl_api.base import Resources
+from swerl_api.pod_metadata import without_mesh
 from swerl_api.quantity import parse_quantity
 
 from ..manifest import owner_reference, toleration_manifests
@@ -59,13 +60,15 @@ def sandbox_pod(group: ParsedGroup, ordinal: int, settings: SandboxSettings) -> 
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": names.sandbox_pod_name(group.key[1], ordinal),
-            "namespace": group.key[0],
-            "labels": pod_labels(group),
-            "ownerReferences": [owner_reference("SweSandbox", group.key[1], group.uid)],
-            **({"annotations": annotations} if (annotations := queue_annotations(group)) else {}),
-        },
+        "metadata": without_mesh(
+            {
+                "name": names.sandbox_pod_name(group.key[1], ordinal),
+                "namespace": group.key[0],
+                "labels": pod_labels(group),
+                "ownerReferences": [owner_reference("SweSandbox", group.key[1], group.uid)],
+                "annotations": queue_annotations(group),
+            }
+        ),
         "spec": pod | settings.pod_overrides,
     }
 

@@ -141,3 +141,19 @@ async def test_concurrent_gradings_all_get_verdicts(
     async with Grader(client, namespace, settings(max_concurrent=3)) as grader:
         verdicts = await asyncio.gather(*(grader.grade(task, patch) for patch in patches))
     assert [verdict.resolved for verdict in verdicts] == [bool(n % 2) for n in range(6)]
+
+
+async def test_refused_grading_pod_is_an_infrastructure_error_in_the_api_servers_words(
+    client: KubeClient, namespace: str, task: Task
+) -> None:
+    large = settings(resources={"limits": {"cpu": "100m", "memory": "700Mi"}})
+    limits = {"limits": [{"type": "Container", "max": {"memory": "600Mi"}}]}
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
+    await client.create("limitranges", body, namespace=namespace)
+    try:
+        async with Grader(client, namespace, large) as grader:
+            verdict = await asyncio.wait_for(grader.grade(task, ""), 60)
+    finally:
+        await client.delete("v1", "limitranges", namespace, "small")
+    assert verdict.status == "infra_error"
+    assert "maximum memory usage per Container is 600Mi" in verdict.detail

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from swerl_agent.grading.manifests import PART_BYTES, PULL_ALLOWANCE, grading_job, payload_maps
+from swerl_agent.grading.pods import PodState
 from swerl_api import GradingSpec, SandboxSpec
 from swerl_api.names import label_value
+from swerl_api.pod_metadata import MESH_ANNOTATIONS, MESH_LABELS
 
 
 def test_large_payload_is_split_without_loss() -> None:
@@ -45,3 +47,22 @@ def test_grading_job_ends_after_the_scripts_time_and_that_of_a_pull() -> None:
 @pytest.mark.parametrize(("text", "label"), [("o__r-1", "o__r-1"), ("a/b" + "c" * 80, "a-b" + "c" * 60), ("_x_", "x")])
 def test_labels(text: str, label: str) -> None:
     assert label_value(text) == label
+
+
+def test_state_of_a_pod_is_that_of_its_grading_container() -> None:
+    running, ended = {"running": {}}, {"terminated": {"exitCode": 1, "reason": "Error"}}
+    sidecar = {"name": "istio-proxy", "imageID": "proxy@1", "state": running}
+    own = {"name": "grading", "imageID": "task@1", "state": ended}
+    pod = {"metadata": {"name": "p"}, "status": {"phase": "Running", "containerStatuses": [sidecar, own]}}
+    state = PodState.of(pod, deleted=False)
+    assert (state.image, state.ended, state.reason) == ("task@1", True, "Error")
+    pod["status"]["containerStatuses"] = [sidecar]
+    assert not PodState.of(pod, deleted=False).started
+
+
+def test_grading_pods_opt_out_of_meshes() -> None:
+    job = grading_job(
+        "g", "i", ["base"], ["g"], settings=GradingSpec(), sandbox=SandboxSpec(), labels={"a": "b"}, owners=[]
+    )
+    metadata = job["spec"]["template"]["metadata"]
+    assert metadata["labels"] == {"a": "b", **MESH_LABELS} and metadata["annotations"] == MESH_ANNOTATIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swerl_operator.checks.pods import pod_problem
+from swerl_operator.checks.pods import cluster_problem, pod_problem, sidecars_not_ready
 from swerl_operator.checks.preflight import read_preflight
 from swerl_operator.jobs.manifests import attempt_preflight
 
@@ -57,4 +57,45 @@ def test_preflight_distinguishes_a_missing_path_from_a_changed_job(make_attempt:
     assert "path /data/model does not exist" in failed.problem.message
     changed = attempt_preflight(make_attempt(trainer={"image": "trainer:2"}))
     assert read_preflight(manifest, changed).state == "outdated"
-    assert read_preflight(manifest | {"status": {"phase": "Succeeded"}}, manifest).state == "passed"
+
+
+def test_preflight_is_over_when_its_own_containers_are(make_attempt: MakeAttempt) -> None:
+    manifest = attempt_preflight(make_attempt())
+    own: list[Any] = [
+        {"name": container["name"], "image": "i", "state": {"terminated": {"exitCode": 0}}}
+        for container in manifest["spec"]["containers"]
+    ]
+    sidecar = {"name": "istio-proxy", "image": "proxy", "state": {"running": {}}}
+
+    def state(*containers: Any) -> str:
+        return read_preflight(manifest | {"status": {"containerStatuses": [*containers]}}, manifest).state
+
+    assert state(sidecar, *own) == "passed"
+    assert state(sidecar, *own[1:]) == "waiting"
+    killed = sidecar | {"state": {"terminated": {"exitCode": 137}}}
+    assert state(killed, *own) == "passed", "the end of a sidecar says nothing about the sources"
+
+
+def test_preflight_needs_the_secrets_of_the_pods_that_it_precedes(make_attempt: MakeAttempt) -> None:
+    attempt = make_attempt(trainer={"image": "t", "envFromSecrets": ["hub"]})
+    containers = {one["name"]: one for one in attempt_preflight(attempt)["spec"]["containers"]}
+    assert containers["trainer"]["envFrom"] == [{"secretRef": {"name": "hub"}}]
+    assert "envFrom" not in containers["model"]
+
+
+def test_pod_that_admission_refuses_is_reported_in_its_words() -> None:
+    words = "pods is forbidden: exceeded quota: gpus"
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreateHeadPod", "message": words}
+    cluster = {"metadata": {"name": "demo-1"}, "status": {"conditions": [condition]}}
+    problem = cluster_problem(cluster, [])
+    assert problem is not None and problem.reason == "PodRefused"
+    assert words in problem.message and "RayCluster demo-1" in problem.message
+    cluster["status"] = {"conditions": [condition | {"status": "False"}]}
+    assert cluster_problem(cluster, []) is None
+
+
+def test_container_that_others_added_and_that_is_not_ready_is_named() -> None:
+    ours, sidecar = {"name": "ray-head", "ready": False}, {"name": "istio-proxy", "ready": False}
+    (named,) = sidecars_not_ready([pod(containerStatuses=[sidecar, ours])], "ray-")
+    assert "istio-proxy" in named and "demo-1-head" in named
+    assert sidecars_not_ready([pod(containerStatuses=[sidecar | {"ready": True}, ours])], "ray-") == []

@@ -40,9 +40,11 @@ class Api:
     async def find(self, api_version: str, resource: str, namespace: str | None, name: str) -> Body | None:
         return deepcopy(self.kept.get((resource, name)))
 
-    async def list(self, api_version: str, resource: str, namespace: str | None, *, labels: str = "") -> list[Body]:
+    async def list(
+        self, api_version: str, resource: str, namespace: str | None, *, labels: str = "", fields: str = ""
+    ) -> list[Body]:
         found = [body for (kind, _), body in self.kept.items() if kind == resource]
-        return deepcopy([body for body in found if matches(body, labels)])
+        return deepcopy([body for body in found if matches(body, labels) and has_fields(body, fields)])
 
     async def create(self, resource: str, body: Body) -> Body:
         key = (resource, body["metadata"]["name"])
@@ -83,6 +85,18 @@ def matches(body: Body, selector: str) -> bool:
     return True
 
 
+def has_fields(body: Body, selector: str) -> bool:
+    """`a.b=c`, joined by commas."""
+    for part in filter(None, selector.split(",")):
+        path, _, value = part.partition("=")
+        found: Any = body
+        for key in path.split("."):
+            found = found.get(key, {})
+        if found != value:
+            return False
+    return True
+
+
 class Ray:
     """A Ray head that accepts every submission."""
 
@@ -118,7 +132,9 @@ class ReconciledEval:
         return status
 
     def pass_preflight(self) -> None:
-        self.api.kept["pods", "nightly-preflight"]["status"] = {"phase": "Succeeded"}
+        pod = self.api.kept["pods", "nightly-preflight"]
+        ended = [{"name": one["name"], "state": {"terminated": {"exitCode": 0}}} for one in pod["spec"]["containers"]]
+        pod["status"] = {"phase": "Succeeded", "containerStatuses": ended}
 
     def end(self, job: str, how: str = "Complete") -> None:
         self.api.kept["jobs", job]["status"] = {"conditions": [{"type": how, "status": "True"}]}

@@ -115,10 +115,10 @@ def test_present_image_causes_no_registry_request() -> None:
     ("status", "state"),
     [
         ({}, "running"),
-        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, "running"),
-        ({"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}, "failed"),
-        ({"containerStatuses": [{"state": {"waiting": {"reason": "CreateContainerError"}}}]}, "pulled"),
-        ({"containerStatuses": [{"state": {"terminated": {"exitCode": 127}}}]}, "pulled"),
+        ({"containerStatuses": [{"name": "pull", "state": {"waiting": {"reason": "ContainerCreating"}}}]}, "running"),
+        ({"containerStatuses": [{"name": "pull", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}, "failed"),
+        ({"containerStatuses": [{"name": "pull", "state": {"waiting": {"reason": "CreateContainerError"}}}]}, "pulled"),
+        ({"containerStatuses": [{"name": "pull", "state": {"terminated": {"exitCode": 127}}}]}, "pulled"),
         ({"phase": "Failed", "reason": "OutOfpods"}, "failed"),
     ],
 )

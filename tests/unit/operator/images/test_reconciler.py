@@ -45,8 +45,8 @@ class Server:
 
     def pull(self, image: str) -> None:
         """Have a Pod that has pulled this image."""
-        said = {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}
-        spec = {"nodeName": "n1", "containers": [{"image": image}]}
+        said = {"containerStatuses": [{"name": "pull", "state": {"terminated": {"exitCode": 0}}}]}
+        spec = {"nodeName": "n1", "containers": [{"name": "pull", "image": image}]}
         self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": spec, "status": said}]
 
     async def patch(self, *arguments: Any, **_: object) -> None:

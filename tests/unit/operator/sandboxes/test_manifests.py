@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from swerl_api.base import Resources
+from swerl_api.pod_metadata import MESH_ANNOTATIONS, MESH_LABELS
 from swerl_operator.sandboxes.manifests import idle_command, pod_resources, sandbox_pod
 from swerl_operator.sandboxes.parsed import ParsedGroup
 from swerl_operator.sandboxes.settings import SandboxSettings
@@ -37,14 +38,18 @@ def test_groups_labels_are_copied_but_cannot_override(group: Groups) -> None:
     plain = group()
     resources = replace(plain, labels={**plain.labels, "swerl.dev/egress": "allow", "swerl.dev/sandbox": "other"})
     labels = sandbox_pod(resources, 0, SETTINGS)["metadata"]["labels"]
-    assert labels == {
-        "swerl.dev/job": "j",
-        "kueue.x-k8s.io/queue-name": "q",
-        "kueue.x-k8s.io/pod-group-name": "swesb-g-uid-g",
-        "swerl.dev/role": "sandbox",
-        "swerl.dev/sandbox": "g",
-        "swerl.dev/egress": "none",
-    }
+    assert (
+        labels
+        == {
+            "swerl.dev/job": "j",
+            "kueue.x-k8s.io/queue-name": "q",
+            "kueue.x-k8s.io/pod-group-name": "swesb-g-uid-g",
+            "swerl.dev/role": "sandbox",
+            "swerl.dev/sandbox": "g",
+            "swerl.dev/egress": "none",
+        }
+        | MESH_LABELS
+    )
 
 
 def test_names_resolve_only_where_the_network_is_open(group: Groups) -> None:
@@ -78,15 +83,15 @@ def test_spec_reaches_the_pod(group: Groups) -> None:
 
 def test_kueue_annotations_mark_one_group_without_replacements(group: Groups) -> None:
     meta = sandbox_pod(group(replicas=3), 0, SETTINGS)["metadata"]
-    assert meta["annotations"] == {
+    assert meta["annotations"] == MESH_ANNOTATIONS | {
         "kueue.x-k8s.io/pod-group-total-count": "3",
         "kueue.x-k8s.io/retriable-in-group": "false",
     }
     single = sandbox_pod(group(replicas=1), 0, SETTINGS)["metadata"]
-    assert "annotations" not in single and "kueue.x-k8s.io/pod-group-name" not in single["labels"]
+    assert single["annotations"] == MESH_ANNOTATIONS and "kueue.x-k8s.io/pod-group-name" not in single["labels"]
     without = replace(group(replicas=3), labels={"swerl.dev/job": "j"})
     meta = sandbox_pod(without, 0, SETTINGS)["metadata"]
-    assert "annotations" not in meta and not [name for name in meta["labels"] if "kueue" in name]
+    assert meta["annotations"] == MESH_ANNOTATIONS and not [name for name in meta["labels"] if "kueue" in name]
 
 
 def test_unreachable_node_has_a_short_toleration_unless_the_spec_has_one(group: Groups) -> None:

@@ -64,5 +64,8 @@ def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[
 
 def test_missing_image_with_policy_never_is_final() -> None:
     waiting = {"reason": "ErrImageNeverPull", "message": 'Container image "x" is not present with pull policy of Never'}
-    pod = {"metadata": {"name": "p"}, "status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
+    pod = {
+        "metadata": {"name": "p"},
+        "status": {"containerStatuses": [{"name": "grading", "state": {"waiting": waiting}}]},
+    }
     assert PodState.of(pod, deleted=False).reason in PERMANENT_PULL_REASONS - PULL_PAUSES

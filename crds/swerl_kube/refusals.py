@@ -1,0 +1,20 @@
+"""Why the Pods of a Job are not created: admission refuses them, and the Job's status does not say so."""
+
+from __future__ import annotations
+
+from .client import KubeClient
+from .errors import Forbidden
+
+
+async def pod_refusal(client: KubeClient, namespace: str, job: str) -> str | None:
+    """The API server's words for the newest refusal of a Pod of Job `job`.
+
+    It may be a quota, a LimitRange, Pod Security or a webhook. None when there is none, or Events may not be read.
+    """
+    fields = f"involvedObject.kind=Job,involvedObject.name={job},reason=FailedCreate"
+    try:
+        events = await client.list("v1", "events", namespace, fields=fields)
+    except Forbidden:
+        return None
+    newest = max(events, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
+    return None if newest is None else str(newest.get("message") or "")
