@@ -3,7 +3,8 @@
 Guarantees: the patch does not depend on the repository in the tree, which the agent may commit to, reconfigure or
 delete. A patch that lacks a change, or that cannot be taken, says so in `left_out`. An image without a repository or
 without git is an error before the first command. Where no baseline can be kept for another reason (no folder can be
-written), the patch is what `git add -A && git diff --cached` prints.
+written), the patch is what `git add -A && git diff --cached` prints. A login profile that the agent broke costs no
+change: the diff then runs in a session without it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from .command_runner import CommandRunner
 from .parsing import clean_patch
 
 SCRIPT = (Path(__file__).parent / "snapshot.sh").read_text()
-DIFF_COMMAND = "git add -A && git diff --cached --binary"
-STAGED_DIFF_COMMAND = "git diff --cached --binary"
+ENDED = "diff ended"  # last line of standard error
+DIFF_COMMAND = f"git add -A && git diff --cached --binary && echo '{ENDED}' >&2"
+STAGED_DIFF_COMMAND = f"git diff --cached --binary && echo '{ENDED}' >&2"
 TAKE_TIMEOUT = 120.0  # seconds
 DIFF_TIMEOUT = 60.0  # seconds
 MAX_PATCH = 8 << 20  # bytes; the largest parts of a longer patch are left out
@@ -56,8 +58,12 @@ class Patch:
 class Baseline:
     """The work tree of a sandbox as it was when `begin` was called."""
 
-    def __init__(self, session: CommandRunner, workdir: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, session: CommandRunner, workdir: str, env: Mapping[str, str], *, diff_timeout: float = DIFF_TIMEOUT
+    ) -> None:
+        """`diff_timeout`: seconds that a diff may take."""
         self._session, self._workdir, self._env = session, workdir, env
+        self._diff_timeout = diff_timeout
         self._taking: asyncio.Task[None] | None = None
         self._place: tuple[str, str] | None = None  # folder and tree object in the sandbox
         self._missing = ""  # why there is none
@@ -93,11 +99,16 @@ class Baseline:
 
     async def printed(self, command: str) -> Patch:
         """The diff that `command` prints."""
-        result = await self._run(command, DIFF_TIMEOUT)
-        errors = result.stderr.decode("utf-8", "replace").splitlines()
+        result = await self._run(command, self._diff_timeout)
+        if not _whole(result):
+            async with self._session.without_profile() as session:
+                result = await self._run(command, self._diff_timeout, session=session)
+        errors = _error_lines(result)
         named = dict.fromkeys(line.removeprefix(_LEFT_OUT) for line in errors if line.startswith(_LEFT_OUT))
         left_out = list(named)[:MAX_LEFT_OUT]
         failure = _failure(result, errors)
+        if not failure and not _whole(result):
+            failure = ("every change: the shell ended before the diff did",)
         text = "" if failure else printed_patch(result)
         return Patch(text, (*left_out, *failure), HEAD_MOVED in errors)
 
@@ -116,11 +127,13 @@ class Baseline:
         elif words[0].startswith("none "):
             self._missing = words[0].removeprefix("none ")
         else:
-            failure = _failure(result, result.stderr.decode("utf-8", "replace").splitlines())
+            failure = _failure(result, _error_lines(result))
             self._missing = f"no baseline was taken: {failure[0] if failure else words[0]}"
 
-    async def _run(self, command: str, timeout: float, *, cwd: str | None = None) -> CommandResult:
-        return await self._session.run(
+    async def _run(
+        self, command: str, timeout: float, *, cwd: str | None = None, session: CommandRunner | None = None
+    ) -> CommandResult:
+        return await (session or self._session).run(
             command, timeout=timeout, cwd=cwd or self._workdir, env=self._env, max_output=MAX_PATCH
         )
 
@@ -130,8 +143,19 @@ def printed_patch(result: CommandResult) -> str:
     return clean_patch(result.stdout.decode("utf-8", "surrogateescape"))
 
 
+def _whole(result: CommandResult) -> bool:
+    """Whether the command of a diff ran to its end; a login profile may exit with 0 before it."""
+    ran = result.exit_code == 0 and not result.timed_out
+    return ran and (ENDED in _error_lines(result) or bool(printed_patch(result)))
+
+
+def _error_lines(result: CommandResult) -> list[str]:
+    return result.stderr.decode("utf-8", "replace").splitlines()
+
+
 def _command(*words: str) -> str:
-    return f"set -- {' '.join(map(shlex.quote, words))}\n{SCRIPT}"
+    """The script in a shell of its own, which has no options and functions of the login profile."""
+    return f"command exec sh -c {shlex.join([SCRIPT, 'sh', *words])}"
 
 
 def _failure(result: CommandResult, errors: list[str]) -> tuple[str, ...]:

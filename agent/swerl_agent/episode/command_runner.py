@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from swerl_agent.sandbox import CommandResult
@@ -22,3 +23,7 @@ class CommandRunner(Protocol):
         env: Mapping[str, str] | None = None,
         max_output: int = ...,
     ) -> CommandResult: ...
+
+    def without_profile(self) -> AbstractAsyncContextManager[CommandRunner]:
+        """Another session of the same sandbox, whose commands start in plain `sh` without the login profile."""
+        ...

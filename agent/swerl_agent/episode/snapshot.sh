@@ -2,7 +2,8 @@
 #   take TREE ID            keeps the tree, with all content, in a new folder; prints the folder and the tree's object,
 #                           `none WHY` where nothing can be kept, or `unusable WHY` where no patch can be taken
 #   diff TREE FOLDER OBJECT LIMIT   prints the git diff from there to the tree as it is now, of at most LIMIT bytes
-# Standard error has a line `left out PATH: WHY` for each change that the diff lacks, and `head moved` where HEAD has.
+# Standard error has a line `left out PATH: WHY` for each change that the diff lacks, `head moved` where HEAD has, and
+# at its end `diff ended`.
 #
 # Index, objects, configuration and attributes are those of the folder: the repository in the tree, whatever became of
 # it, is only read for the files that it tracks. Files of repositories within the tree are files like others.
@@ -72,6 +73,7 @@ take() {
   mv "$store/too_large" "$store/known"
   touch "$store/known"
   theirs rev-parse -q --verify HEAD >"$store/head"
+  printf '%s\n' "$PATH" >"$store/path"
   object=$(own write-tree --missing-ok) && echo "$store $object"
 }
 
@@ -102,6 +104,7 @@ diff() { # object, limit
   own diff --cached --binary --full-index --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ -M "$1" \
     >"$store/patch" || exit
   if [ "$(wc -c <"$store/patch")" -le "$2" ]; then cat "$store/patch"; else fitting "$2"; fi
+  echo 'diff ended' >&2
 }
 
 umask 077
@@ -110,6 +113,7 @@ case $verb in
   take) take "$3" ;;
   diff)
     store=$3
+    [ ! -r "$store/path" ] || IFS= read -r PATH <"$store/path" # that of the image: the agent's may lead to no git
     [ -e "$store/index" ] || { echo "$store was removed" >&2; exit 1; }
     diff "$4" "$5"
     ;;

@@ -129,6 +129,11 @@ class Session:
             text = render(script=script, stdin=stdin_file)
         return await self._execute(name, text, timeout, limit)
 
+    def without_profile(self) -> Session:
+        """A new session of the same Pod, whose commands start in plain `sh` without the login profile."""
+        limit, settings = self._file_limit, self._settings
+        return Session(self._connector, file_limit=limit, login=False, image=self.image, settings=settings)
+
     async def execute(
         self, text: str, *, timeout: float, limit: wire.OutputLimit, id: str | None = None
     ) -> CommandResult:

@@ -58,6 +58,10 @@ class LocalSession:
         patch = PATCH.format(mark=self.counter[0]).encode()
         return CommandResult("c", 0, patch, b"", len(patch), 0, False, 0.0)
 
+    @contextlib.asynccontextmanager
+    async def without_profile(self) -> AsyncIterator[LocalSession]:
+        yield self
+
 
 @dataclass
 class LocalSandboxes:

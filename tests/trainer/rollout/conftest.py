@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,6 +106,10 @@ class Fakes:
         max_output: int = 0,
     ) -> CommandResult:
         return CommandResult("c", 0, PATCH, b"", len(PATCH), 0, False, 0.0)
+
+    @asynccontextmanager
+    async def without_profile(self) -> AsyncIterator[Fakes]:
+        yield self
 
     async def generate(
         self,

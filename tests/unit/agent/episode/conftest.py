@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,10 @@ class Shell:
             return CommandResult("c", 137, b"partial\n", b"", 8, 0, True, timeout)
         return CommandResult("c", process.returncode or 0, out[:max_output], err, len(out), len(err), False, 0.1)
 
+    @asynccontextmanager
+    async def without_profile(self) -> AsyncIterator[Shell]:
+        yield self
+
 
 class Memory:
     """A session that runs nothing: every command says which it was, a submission has a patch."""
@@ -145,6 +150,10 @@ class Memory:
         if patch or "COMPLETE" in command:
             out = (b"COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n" if "COMPLETE" in command else b"") + patch
         return CommandResult("c", 0, out, b"", len(out), 0, False, 0.0)
+
+    @asynccontextmanager
+    async def without_profile(self) -> AsyncIterator[Memory]:
+        yield self
 
 
 @pytest.fixture

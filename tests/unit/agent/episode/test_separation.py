@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,10 @@ class Recorder:
         self.told.append(f"{command} {options}")
         output = PATCH.encode()
         return CommandResult("c", 0, output, b"", len(output), 0, False, 0.1)
+
+    @asynccontextmanager
+    async def without_profile(self) -> AsyncIterator[Recorder]:
+        yield self
 
 
 def log_of(task: Task) -> bytes:
@@ -125,7 +130,7 @@ def test_tests_of_the_image_are_removed_before_the_first_command(tmp_path: Path,
     run_episode(task, shell, script, tokenizer, step_limit=1)
     assert all(path in shell.told[0] for path in task.hidden_paths)
     assert shell.told[0].startswith("rm -rf -- ")
-    assert [told.partition(" ")[0] for told in shell.told[1:3]] == ["set", "ls"], "the baseline is taken in between"
+    assert [told.partition(" ")[0] for told in shell.told[1:3]] == ["command", "ls"], "the baseline is taken in between"
 
 
 def test_sandbox_lost_before_the_first_command_is_the_infrastructure_s(tmp_path: Path, tokenizer: HFTokenizer) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from swerl_agent.episode.baseline import Patch
@@ -23,9 +25,13 @@ class Sandbox:
         self.asked.append({"command": command, **how})
         return self.result
 
+    @asynccontextmanager
+    async def without_profile(self) -> AsyncIterator[Sandbox]:
+        yield self
+
 
 def result(stdout: bytes, exit_code: int = 0, *, timed_out: bool = False) -> CommandResult:
-    return CommandResult("c", exit_code, stdout, b"", len(stdout), 0, timed_out, 0.1)
+    return CommandResult("c", exit_code, stdout, b"diff ended\n", len(stdout), 11, timed_out, 0.1)
 
 
 async def test_no_command_pages_or_draws() -> None:
@@ -47,6 +53,12 @@ async def test_diff_that_does_not_end_is_no_patch_and_no_error() -> None:
     patch = await Workspace(sandbox, AgentSpec(), "/testbed").baseline.patch()
     assert patch == Patch("", ("every change: git did not end in time",))
     assert sandbox.asked[0]["timeout"] == 60
+
+
+async def test_shell_that_ends_before_the_diff_is_no_silent_end() -> None:
+    silent = CommandResult("c", 0, b"", b"", 0, 0, False, 0.1)
+    patch = await Workspace(Sandbox(silent), AgentSpec(), "/testbed").baseline.patch()
+    assert patch == Patch("", ("every change: the shell ended before the diff did",))
 
 
 async def test_diff_without_its_end_is_no_patch() -> None:
