@@ -121,6 +121,7 @@ class SandboxReason:
     LIFETIME_EXCEEDED = "LifetimeExceeded"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     EVICTED = "Evicted"
+    STORAGE_EXCEEDED = "StorageExceeded"
     PREEMPTED = "Preempted"
     OOM_KILLED = "OOMKilled"
     NODE_LOST = "NodeLost"

@@ -57,6 +57,8 @@ def disruption(status: Mapping[str, Any]) -> PodLoss | None:
 def end_loss(status: Mapping[str, Any], container: str) -> PodLoss:
     """Why the Pod of this status, which failed or whose `container` ended, is lost."""
     cause, message = str(status.get("reason") or ""), str(status.get("message") or "")
+    if cause == "Evicted" and exceeded_storage(message):
+        return PodLoss(SandboxReason.STORAGE_EXCEEDED, message)
     if cause in STATUS_REASONS:
         return PodLoss(STATUS_REASONS[cause], message)
     if cause.startswith(KUBELET_REJECTIONS):
@@ -86,9 +88,9 @@ def exited_by_itself(metadata: Mapping[str, Any], status: Mapping[str, Any], con
     return datetime.fromisoformat(finished) < requested
 
 
-def exceeded_storage(status: Mapping[str, Any]) -> bool:
-    """Whether an evicted Pod's own files exceeded its limit, and not its node's disk."""
-    return _STORAGE_LIMIT.search(str(status.get("message") or "")) is not None
+def exceeded_storage(message: str) -> bool:
+    """Whether an evicted Pod's own files exceeded its limit, and not its node's disk, by its status' message."""
+    return _STORAGE_LIMIT.search(message) is not None
 
 
 def container_state(status: Mapping[str, Any], container: str, state: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from swerl_api.images import PERMANENT_PULL_REASONS, PULL_PAUSES, START_REASONS
 from swerl_kube import KubeClient, KubeError, NotFound, pause_after, pod_refusal
+from swerl_kube.pod_loss import exceeded_storage
 
 from .framing import Framer, Malformed, Report
 from .pods import PodState, PodWatch, follow_log
@@ -21,7 +22,6 @@ Manifest = dict[str, Any]
 T = TypeVar("T")
 
 STUCK = PULL_PAUSES | PERMANENT_PULL_REASONS | START_REASONS  # waiting reasons that more waiting does not cure
-OWN_STORAGE = ("ephemeral local storage usage exceeds", "exceeded its local ephemeral storage limit")
 REFUSAL_PAUSE = 20.0  # seconds without a Pod after which its refusal is looked for, again and again
 LOG_GRACE = 15.0  # seconds for the rest of the log after the container has ended
 REOPEN_PAUSE = 0.2  # seconds between tries at a log that is not there yet
@@ -201,7 +201,7 @@ async def _last_words(reader: _LogReader, state: PodState) -> Outcome:
         return report
     if state.reason == "OOMKilled":
         return Exhausted("memory", f"Pod {state.name} was stopped for using more memory than its limit")
-    if state.reason == "Evicted" and any(text in state.message for text in OWN_STORAGE):
+    if state.reason == "Evicted" and exceeded_storage(state.message):
         return Exhausted("storage", state.message)
     kind = NoReport if reader.begun and state.reason in ("Completed", "Error") else Infrastructure
     raise kind(f"Pod {state.name} ended without a report: {state.reason} {state.message}".strip())

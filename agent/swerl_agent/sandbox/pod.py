@@ -25,7 +25,7 @@ from swerl_kube import (
     Unreachable,
     pause_after,
 )
-from swerl_kube.pod_loss import container_state, disruption, end_loss, exceeded_storage, exited_by_itself
+from swerl_kube.pod_loss import container_state, disruption, end_loss, exited_by_itself
 
 from .errors import (
     ContainerExited,
@@ -57,6 +57,7 @@ LOSS_ERRORS: dict[str, type[SandboxError]] = {
     SandboxReason.OOM_KILLED: OOMKilled,
     SandboxReason.POD_REJECTED: PodRejected,
     SandboxReason.PREEMPTED: Evicted,
+    SandboxReason.STORAGE_EXCEEDED: StorageExceeded,
 }
 
 
@@ -146,8 +147,6 @@ def _end_error(pod: Json, container: str) -> type[SandboxError]:
     kind = LOSS_ERRORS.get(end_loss(status, container).reason, PodGone)
     if kind is ContainerExited and not exited_by_itself(pod["metadata"], status, container):
         return PodGone
-    if kind is Evicted and exceeded_storage(status):
-        return StorageExceeded
     return kind
 
 

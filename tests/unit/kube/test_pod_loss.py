@@ -27,6 +27,7 @@ def disrupted(reason: str) -> Json:
         (failed("OutOfcpu", message="too little"), SandboxReason.POD_REJECTED),
         (failed("UnexpectedAdmissionError"), SandboxReason.POD_REJECTED),
         (failed("Evicted", message="disk"), SandboxReason.EVICTED),
+        (failed("Evicted", message='Usage of EmptyDir volume "tmp" exceeds 1Gi'), SandboxReason.STORAGE_EXCEEDED),
         (failed("Preempting"), SandboxReason.PREEMPTED),
         (failed("DeadlineExceeded"), SandboxReason.LIFETIME_EXCEEDED),
         (failed("NodeShutdown"), SandboxReason.NODE_LOST),

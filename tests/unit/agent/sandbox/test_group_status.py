@@ -34,6 +34,7 @@ def pod(reason: str) -> dict[str, Any]:
         ("ImagePullFailed", "image_pull_failed"),
         ("Evicted", "pod_evicted"),
         ("Preempted", "pod_evicted"),
+        ("StorageExceeded", "storage_exceeded"),
         ("OOMKilled", "oom_killed"),
         ("NodeLost", "node_lost"),
         ("Completed", "pod_gone"),
