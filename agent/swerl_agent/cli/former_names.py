@@ -9,7 +9,6 @@ EVALUATION = {
     "--data": "the first argument, without an option name",
     "--dataset": "the first argument, without an option name",
     "--subset": "the first argument: verified, lite, swe-gym, owner/name or a file",
-    "--data-source": "no option: each row names its data set; `swerl tasks import --data-source` writes it",
     "--api-base": "--engine URL with --api chat-completions",
     "--sglang-url": "--engine URL",
     "--api-key": "--api-key-env VARIABLE, which names an environment variable",
@@ -22,16 +21,14 @@ EVALUATION = {
     "--redo-existing": "--redo all",
 }
 GRADING = {
-    "--predictions_path": "the first argument, without an option name; --gold grades reference fixes",
     "--predictions-path": "the first argument, without an option name; --gold grades reference fixes",
-    "--dataset_name": "--tasks SOURCE",
+    "--dataset-name": "--tasks SOURCE",
     "--dataset": "--tasks SOURCE",
-    "--instance_ids": "--instances ID,ID",
     "--instance-ids": "--instances ID,ID",
-    "--max_workers": "--jobs N",
     "--max-workers": "--jobs N",
-    "--run_id": "--output FOLDER",
-    "--report_dir": "--output FOLDER",
+    "--run-id": "--output FOLDER",
+    "--report-dir": "--output FOLDER",
+    "--rewrite-reports": "--logs FOLDER instead of predictions",
 }
 COMMANDS: Mapping[tuple[str, ...], Mapping[str, str]] = {("eval", "run"): EVALUATION, ("grade",): GRADING}
 
@@ -41,5 +38,6 @@ def former_names(arguments: Sequence[str]) -> list[str]:
     for command, names in COMMANDS.items():
         if tuple(arguments[: len(command)]) == command:
             options = [argument.partition("=")[0] for argument in arguments[len(command) :]]
-            return [f"{each} is here: {names[each]}" for each in dict.fromkeys(options) if each in names]
+            found = {each: names.get(each.replace("_", "-")) for each in options}
+            return [f"{each} is here: {name}" for each, name in found.items() if name]
     return []

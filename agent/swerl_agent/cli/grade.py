@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from swerl_agent.grading import NO_PATCH, VERDICTS, Grader
+from swerl_agent.grading import NO_PATCH, VERDICTS, Grader, Verdict
+from swerl_agent.grading.log_reader import LogReader, Unreadable
 from swerl_agent.grading.predictions import Prediction, ReportFolder, read_predictions
+from swerl_agent.grading.saved_logs import SavedRun, saved_runs, verdict_again
 from swerl_agent.sandbox.lease import owning_lease
 from swerl_agent.tasks import Task
 
@@ -30,6 +32,9 @@ def add_parser(parser: argparse.ArgumentParser) -> None:
         "predictions", type=Path, nargs="?", help="SWE-bench predictions: .json (list or object) or .jsonl"
     )
     which.add_argument("--gold", action="store_true", help="grade the reference fix of each chosen task instead")
+    which.add_argument(
+        "--logs", type=Path, metavar="FOLDER", help="grade the logs of an earlier run again (MODEL/ID/test_output.txt)"
+    )
     parser.add_argument("--tasks", type=Path, nargs="+", required=True, help=TASKS)
     parser.add_argument("--output", type=Path, default=Path("reports"), help="folder for reports (default ./reports)")
     parser.add_argument(
@@ -53,8 +58,10 @@ async def grade_predictions(options: argparse.Namespace) -> int:
     Exit codes: 0 all were graded, 2 some have an unknown task, 3 infrastructure failures prevented some.
     """
     tasks = {task.instance_id: task for task in chosen_tasks(options, *options.tasks)}
-    predictions = _predictions(options, tasks)
     folder = ReportFolder(options.output)
+    if options.logs:
+        return await _grade_logs(options, folder, tasks)
+    predictions = _predictions(options, tasks)
     reports: dict[str, dict[str, Any]] = {}
     if not options.redo:
         reports = {each.instance_id: report for each in predictions if (report := folder.done(each))}
@@ -63,6 +70,44 @@ async def grade_predictions(options: argparse.Namespace) -> int:
     reports |= await _graded(options, folder, tasks, left)
     failed, unknown = _summarised(folder, predictions, reports, len(tasks))
     return 3 if failed else 2 if unknown else 0
+
+
+async def _grade_logs(options: argparse.Namespace, folder: ReportFolder, tasks: Mapping[str, Task]) -> int:
+    """Grade saved logs, without a cluster; exit codes as of `grade_predictions`."""
+    runs, reader = saved_runs(options.logs), LogReader()
+    others = {run.prediction.instance_id for run in runs} - set(tasks)
+    unchosen = others & known_ids(options, *options.tasks) if others else set()
+    runs = [run for run in runs if run.prediction.instance_id not in unchosen]
+    failed = strange = 0
+    try:
+        for model in dict.fromkeys(run.prediction.model for run in runs):
+            mine = [run for run in runs if run.prediction.model == model]
+            reports = {
+                run.prediction.instance_id: await _log_graded(folder, reader, tasks[run.prediction.instance_id], run)
+                for run in mine
+                if run.prediction.instance_id in tasks
+            }
+            counts = _summarised(folder, [run.prediction for run in mine], reports, len(tasks))
+            failed, strange = failed + counts[0], strange + counts[1]
+    finally:
+        await reader.close()
+    return 3 if failed else 2 if strange else 0
+
+
+async def _log_graded(folder: ReportFolder, reader: LogReader, task: Task, run: SavedRun) -> dict[str, Any]:
+    try:
+        verdict = await reader.call(verdict_again, task, run)
+    except Unreadable as error:
+        verdict = Verdict("unresolved", {"resolved": False}, detail=str(error))
+    report = await asyncio.to_thread(folder.write, run.prediction, verdict)
+    if run.log is not None:
+        await asyncio.to_thread(folder.write_log, run.prediction, task.ground_truth.eval_script, run.log)
+    _print_verdict(run.prediction.instance_id, verdict)
+    return report
+
+
+def _print_verdict(instance_id: str, verdict: Verdict) -> None:
+    print(f"{instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
 
 
 def _predictions(options: argparse.Namespace, tasks: Mapping[str, Task]) -> list[Prediction]:
@@ -102,7 +147,7 @@ async def _graded(
             if prediction.patch.strip():
                 verdict = await grader.grade(task, prediction.patch, fresh=options.redo)
             report = await asyncio.to_thread(folder.write, prediction, verdict)
-            print(f"{prediction.instance_id:<40} {verdict.status:<19} {verdict.detail}", flush=True)
+            _print_verdict(prediction.instance_id, verdict)
             return report
 
         try:

@@ -25,7 +25,7 @@ from swerl_agent.tasks.images import image_name
 from swerl_agent.tasks.selection import parse_slice
 from swerl_agent.tasks.sources import RowSource
 
-from .task_options import add_rewrite_option
+from .task_options import add_rewrite_option, add_source_option
 from .values import natural, positive
 
 LIST = ".txt"  # a file of image references, as `tasks images` and `tasks export` write them
@@ -39,7 +39,7 @@ def add_parser(verbs: Any) -> None:
         "source", nargs="+", help=f"task set (file, folder, repository, short name), or list of images ({LIST})"
     )
     parser.add_argument("--slice", metavar="A:B", help="python slice of the images, in the order of their rows")
-    parser.add_argument("--data-source", default="", help="for files whose rows do not name it: decides their images")
+    add_source_option(parser)
     add_rewrite_option(parser)
     parser.add_argument("--concurrency", type=positive, default=8, help="images checked at the same time (default 8)")
     parser.add_argument(

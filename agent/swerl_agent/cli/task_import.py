@@ -20,7 +20,8 @@ from swerl_agent.tasks.quarantine import read_quarantine
 from swerl_agent.tasks.sources import DEFAULT_SOURCE, NAMES, RowSource
 from swerl_agent.tasks.writing import Layout, write_entries
 
-from .task_options import add_rewrite_option, add_script_options, eval_scripts
+from .task_options import add_rewrite_option, add_script_options, add_source_option, eval_scripts
+from .values import natural
 
 SOURCE = f"Hugging Face id, short name ({', '.join(NAMES)}), .jsonl or .parquet file, folder, task repository"
 
@@ -47,9 +48,9 @@ def _add_row_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", help="configuration of a Hugging Face data set")
     parser.add_argument("--split", help="default: test of SWE-bench sets, train of others")
     parser.add_argument("--revision", help="branch, tag or commit of a Hugging Face data set")
-    parser.add_argument("--data-source", default="", help="for files whose rows do not name it: decides their images")
+    add_source_option(parser)
     parser.add_argument("--filter", metavar="REGEX", help="only ids that begin with a match")
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows (default 0: all)")
+    parser.add_argument("--limit", type=natural, default=0, metavar="N", help="only the first N rows (default 0: all)")
     parser.add_argument("--quarantine", type=Path, metavar="FILE", help="leave out the tasks that `check` wrote here")
     add_script_options(parser)
     parser.add_argument("--format", choices=["text", "prompt"], default="text", help="key of the prompt (default text)")

@@ -28,7 +28,14 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slice", metavar="A:B", help="python slice of the sorted ids, after the filter")
     parser.add_argument("--split", help="only tasks of this split")
     parser.add_argument("--quarantine", type=Path, metavar="FILE", help="leave out the tasks that `check` wrote here")
+    add_source_option(parser)
+    add_script_options(parser)
     add_rewrite_option(parser)
+
+
+def add_source_option(parser: argparse.ArgumentParser) -> None:
+    """Which data set the rows of files are of."""
+    parser.add_argument("--data-source", default="", help="for files whose rows do not name it: decides their images")
 
 
 def add_rewrite_option(parser: argparse.ArgumentParser) -> None:
@@ -85,13 +92,18 @@ def _tasks_at(options: argparse.Namespace, path: Path) -> list[Task]:
         split=options.split,
         exclude=exclude,
         registry_rewrite=options.registry_rewrite,
+        data_source=options.data_source,
+        scripts=eval_scripts(options),
     )
 
 
 def _downloaded(options: argparse.Namespace, name: str) -> list[Task]:
     malformed: list[TaskError] = []
-    request = ImportRequest(purpose="evaluation", registry_rewrite=options.registry_rewrite)
-    entries = gather([RowSource(name, split=options.split)], request, malformed.append)
+    request = ImportRequest(
+        purpose="evaluation", scripts=eval_scripts(options), registry_rewrite=options.registry_rewrite
+    )
+    source = RowSource(name, split=options.split, data_source=options.data_source)
+    entries = gather([source], request, malformed.append)
     if malformed:
         raise TaskError(f"{len(malformed)} malformed rows, the first: {malformed[0]} (`swerl tasks import` says more)")
     return [entry.task for entry in entries]

@@ -1,12 +1,16 @@
-"""Values of options: numbers in a range, parts, pairs, and what the API's models make of them."""
+"""Values of options: numbers in a range, quantities, parts, pairs, and what the API's models make of them."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from swerl_api import RegistryRewrite
+from swerl_api.base import QUANTITY
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -43,6 +47,40 @@ def fraction(text: str) -> float:
     if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
     return number
+
+
+def non_negative(text: str) -> float:
+    """A finite number from 0."""
+    number = float(text)
+    if not (math.isfinite(number) and number >= 0):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number from 0")
+    return number
+
+
+def seconds(text: str) -> float:
+    """A finite number above 0."""
+    number = non_negative(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("0 is no time; give seconds above 0")
+    return number
+
+
+def quantity(text: str) -> str:
+    """A Kubernetes quantity above 0."""
+    if not re.match(QUANTITY, text) or not text.strip("0.KMGTPEeinumk"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a Kubernetes quantity above 0, such as 500m or 2Gi")
+    return text
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """An object in JSON."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
+    return value
 
 
 def part(text: str) -> tuple[int, int]:

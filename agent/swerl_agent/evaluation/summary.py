@@ -16,11 +16,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from swerl_agent.grading.harness_summary import (
+    COMPLETED,
+    EMPTY_PATCH,
+    ERROR,
+    RESOLVED,
+    SUBMITTED,
+    UNRESOLVED,
+    harness_summary,
+)
 from swerl_agent.storage import write_atomic
 
 from .records import RESULTS, ResultsError, SampleId, SampleRecord, SampleRecords
 
-HARNESS_KINDS = ("submitted", "completed", "resolved", "unresolved", "empty_patch", "error")
 Z = 1.959964  # standard normal quantile of a 95 % interval
 
 
@@ -64,21 +72,21 @@ def summarise(
         "avg_elapsed_s": round(fmean(record.elapsed for record in valid), 1) if valid else 0.0,
         "exit_statuses": dict(sorted(Counter(record.exit_status for record in records).items())),
         "verdicts": dict(sorted(Counter(record.verdict for record in valid if record.verdict).items())),
-        **_harness_ids(records),
+        **_by_harness_names(records),
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         "args": dict(arguments),
     }
 
 
-def _harness_ids(records: Iterable[SampleRecord]) -> dict[str, list[str]]:
-    """Ids under the harness's names, by the samples that `predictions` has the patches of."""
-    ids: dict[str, list[str]] = {f"{kind}_ids": [] for kind in HARNESS_KINDS}
+def _by_harness_names(records: Iterable[SampleRecord]) -> dict[str, Any]:
+    """Counts and ids under the harness's names, by the samples that `predictions` has the patches of."""
+    ids: dict[str, list[str]] = defaultdict(list)
     for record in _first_samples(records):
-        kind = "error" if not record.valid else "empty_patch" if record.patch_source is None else "completed"
-        outcome = {"completed": "resolved" if record.resolved else "unresolved"}.get(kind)
-        for each in filter(None, ("submitted", kind, outcome)):
-            ids[f"{each}_ids"].append(record.instance_id)
-    return ids
+        kind = ERROR if not record.valid else EMPTY_PATCH if record.patch_source is None else COMPLETED
+        outcome = [RESOLVED if record.resolved else UNRESOLVED] if kind == COMPLETED else []
+        for each in (SUBMITTED, kind, *outcome):
+            ids[each].append(record.instance_id)
+    return harness_summary(ids)
 
 
 def _first_samples(records: Iterable[SampleRecord]) -> Iterable[SampleRecord]:

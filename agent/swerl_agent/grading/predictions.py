@@ -14,6 +14,7 @@ from typing import Any
 
 from swerl_agent.storage import file_name, write_atomic
 
+from .harness_summary import COMPLETED, EMPTY_PATCH, ERROR, RESOLVED, SUBMITTED, UNRESOLVED, harness_summary
 from .verdict import Verdict
 
 REPORT = "report.json"
@@ -147,23 +148,17 @@ def summary(
     """Counts and ids over instances' reports; `unknown`: predictions without a known task; `total`: tasks chosen."""
     completed = [name for name, report in reports.items() if _graded(report)]
     ids = {
-        "submitted_ids": [*reports, *unknown],
-        "completed_ids": completed,
-        "resolved_ids": [name for name, report in reports.items() if report["resolved"]],
-        "unresolved_ids": [name for name in completed if not reports[name]["resolved"]],
-        "empty_patch_ids": [name for name, report in reports.items() if not report["patch_exists"]],
-        "error_ids": [name for name, report in reports.items() if report["status"] == "infra_error"],
-        "tampering_ids": [name for name, report in reports.items() if report.get("tampering")],
-        "unwitnessed_ids": [name for name, report in reports.items() if _by_the_log_alone(report)],
-        "unknown_ids": list(unknown),
+        SUBMITTED: [*reports, *unknown],
+        COMPLETED: completed,
+        RESOLVED: [name for name, report in reports.items() if report["resolved"]],
+        UNRESOLVED: [name for name in completed if not reports[name]["resolved"]],
+        EMPTY_PATCH: [name for name, report in reports.items() if not report["patch_exists"]],
+        ERROR: [name for name, report in reports.items() if report["status"] == "infra_error"],
+        "tampering": [name for name, report in reports.items() if report.get("tampering")],
+        "unwitnessed": [name for name, report in reports.items() if _by_the_log_alone(report)],
+        "unknown": unknown,
     }
-    counts = {name.replace("_ids", "_instances"): len(each) for name, each in ids.items()}
-    return {
-        "total_instances": total if total is not None else counts["submitted_instances"],
-        **counts,
-        **{name: sorted(each) for name, each in ids.items()},
-        "schema_version": 2,
-    }
+    return {**harness_summary(ids, total), "schema_version": 2}
 
 
 def _graded(report: Mapping[str, Any]) -> bool:

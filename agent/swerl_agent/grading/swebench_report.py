@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,12 @@ def grade_log(task: Task, log: bytes) -> dict[str, Any]:
     """
     if task.ground_truth.expected_output:
         return outcome_report(task, log)
-    grading, parsers, _ = library()
-    spec = _spec(task)
-    parser = parsers.PARSER_REGISTRY[task.ground_truth.log_parser]
-    text = log.decode("utf-8", "replace").replace("\r\n", "\n")
-    content = normalised(text, lambda line: parser(line, spec))
+    grading, _, _ = library()
+    spec, content = _spec(task), _content(task, log)
     prediction = {"instance_id": task.instance_id, "model_name_or_path": "swe-rl", "model_patch": ""}
     with tempfile.TemporaryDirectory(prefix="swerl-grading-") as folder:
         path = Path(folder) / "test_output.txt"
-        path.write_text(content if content is not None else text, encoding="utf-8")
+        path.write_text(_text(log) if content is None else content, encoding="utf-8")
         report: dict[str, Any] = grading.get_eval_report(spec, prediction, str(path), include_tests_status=True)
     result: dict[str, Any] = report[task.instance_id]
     return result
@@ -79,13 +77,23 @@ def doubly_reported(task: Task, log: bytes) -> list[str]:
 
 def statuses(task: Task, log: bytes) -> dict[str, str]:
     """The status of every test that a whole log reports, by swebench's names."""
-    text = log.decode("utf-8", "replace").replace("\r\n", "\n")
     if task.ground_truth.expected_output:
-        return outcome_map(text)
+        return outcome_map(_text(log))
+    _, parsers, _ = library()
+    content = _content(task, log)
+    return dict(parsers.PARSER_REGISTRY[task.ground_truth.log_parser](content, _spec(task))) if content else {}
+
+
+@lru_cache(maxsize=1)  # an unresolved log is read for its verdict, and again for the names in it
+def _content(task: Task, log: bytes) -> str | None:
+    """The log as swebench grades it, see `normalised`."""
     _, parsers, _ = library()
     parser, spec = parsers.PARSER_REGISTRY[task.ground_truth.log_parser], _spec(task)
-    content = normalised(text, lambda line: parser(line, spec))
-    return dict(parser(content, spec)) if content is not None else {}
+    return normalised(_text(log), lambda line: parser(line, spec))
+
+
+def _text(log: bytes) -> str:
+    return log.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def recorded_statuses(task: Task, summary: str) -> dict[str, str]:

@@ -233,8 +233,13 @@ def _detail(report: Mapping[str, Any], outcome: Report, ending: str) -> str:
         return ending
     if not status:
         return f"no readable test result; the eval script ended with {outcome.exit_code}"
-    counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]
-    parts = [f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts]
     alone = "by the log alone" if report["resolved"] and not report["witnessed"] else ""
-    absent = in_words(report.get("never_appeared") or {})
-    return ", ".join(part for part in (*parts, alone, absent) if part)
+    return ", ".join(filter(None, [tests_in_words(report), alone]))
+
+
+def tests_in_words(report: Mapping[str, Any]) -> str:
+    """How many of the task's tests passed, and which never ran; '' for a log without results."""
+    status = report.get("tests_status") or {}
+    counts = [(kind, status[kind]) for kind in ("FAIL_TO_PASS", "PASS_TO_PASS") if kind in status]
+    parts = [f"{kind} {len(t['success'])}/{len(t['success']) + len(t['failure'])}" for kind, t in counts]
+    return ", ".join(filter(None, [*parts, in_words(report.get("never_appeared") or {})]))

@@ -58,7 +58,8 @@ def gather(sources: Iterable[RowSource], request: ImportRequest, report: Report)
     Raises TaskError when a source cannot be read, for a refused benchmark, and when nothing is left.
     """
     rows = [located for source in sources for located in _chosen(_read_rows(source, report), request)]
-    entries = list(_without_repeats(_tasks(_with_scripts(rows, request, report), request, report), report))
+    tasks = _tasks(_with_scripts(rows, request, report), request, report)
+    entries = list(_without_repeats(_readable(tasks, report), report))
     refusal = benchmark_refusal(entry.task for entry in entries) if request.purpose == "train" else None
     if refusal:
         raise TaskError(refusal)
@@ -67,10 +68,11 @@ def gather(sources: Iterable[RowSource], request: ImportRequest, report: Report)
     return entries
 
 
-def import_one(unread: UnreadRow, request: ImportRequest) -> Task:
-    """The task of one row; raises TaskError naming what is wrong with it."""
+def import_one(unread: UnreadRow, request: ImportRequest, *, data_source: str = "") -> Task:
+    """The task of one row, of `data_source` where it names none; raises TaskError naming what is wrong with it."""
     errors: list[TaskError] = []
-    found = list(_tasks(_with_scripts([(unread.where, unread.row())], request, errors.append), request, errors.append))
+    row = unread.whole_row(data_source=data_source)
+    found = list(_tasks(_with_scripts([(unread.where, row)], request, errors.append), request, errors.append))
     if errors:
         raise errors[0]
     return found[0].task
@@ -116,21 +118,21 @@ def _tasks(rows: Iterable[LocatedRow], request: ImportRequest, report: Report) -
         allowed = replace(row, train_on_benchmark=row.train_on_benchmark or request.train_on_benchmark)
         try:
             task = task_of(allowed, where=where)
-            _check_parser(task, where=where)
         except TaskError as error:
             report(error)
         else:
             yield Entry(where, allowed, replace(task, image=rewrite(task.image, request.registry_rewrite)))
 
 
-def _check_parser(task: Task, *, where: str) -> None:
-    """Raise TaskError where swebench has no such log parser."""
-    name = task.ground_truth.log_parser
-    if name in (GENERIC_PARSER, *PARSERS.values()):
-        return
-    _, parsers, _ = library()
-    if name not in parsers.PARSER_REGISTRY:
-        raise TaskError(f"log_parser {name} is none of swebench's, so nothing reads the output of its tests", where)
+def _readable(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:
+    """Those whose log parser swebench has."""
+    for entry in entries:
+        name = entry.task.ground_truth.log_parser
+        if name in (GENERIC_PARSER, *PARSERS.values()) or name in library()[1].PARSER_REGISTRY:
+            yield entry
+        else:
+            reason = f"log_parser {name} is none of swebench's, so nothing reads the output of its tests"
+            report(TaskError(reason, entry.where))
 
 
 def _without_repeats(entries: Iterable[Entry], report: Report) -> Iterator[Entry]:

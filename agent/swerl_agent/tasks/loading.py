@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -14,9 +14,10 @@ from swerl_api.images import rewrite
 
 from .benchmark_refusal import benchmark_refusal
 from .benchmarks import Purpose
+from .importing import ImportRequest, import_one
 from .quarantine import quarantined_beside
 from .repository import read_repository
-from .row_files import read_tasks
+from .row_files import row_files, unread_rows
 from .selection import select
 from .task import Task, TaskError
 
@@ -37,14 +38,23 @@ def load_tasks(
     exclude: Collection[str] = (),
     purpose: Purpose = "evaluation",
     registry_rewrite: Iterable[RegistryRewrite] = (),
+    data_source: str = "",
+    scripts: Mapping[str, str] | None = None,
 ) -> list[Task]:
     """The chosen tasks at `path` with their images rewritten (see `select` for the choice).
 
+    Rows may be as their data set has them: `data_source` is the set of those that name none, `scripts` has eval scripts
+    by lower-cased id for those without one.
     `split` keeps the tasks that name this split, `exclude` leaves out ids, as does a quarantine file beside the tasks.
     Raises TaskError for unreadable or malformed tasks, repeated ids, an empty choice, and, for training, tasks of a
     benchmark.
     """
-    tasks = read_repository(path) if format == "swebench-task-repo" else read_tasks(path)
+    if format == "swebench-task-repo":
+        tasks = read_repository(path)
+    else:
+        request = ImportRequest(purpose="evaluation", scripts=scripts or {})
+        rows = (unread for file in row_files(path) for unread in unread_rows(file))
+        tasks = [import_one(unread, request, data_source=data_source) for unread in rows]
     refuse_repeated(tasks, where=str(path))
     if split:
         tasks = [task for task in tasks if task.split == split]

@@ -74,11 +74,6 @@ def task_of(row: Row, *, where: str) -> Task:
         raise TaskError(str(error), where) from error
 
 
-def read_tasks(path: Path) -> list[Task]:
-    """Every task of a file, or of all files of a folder; raises TaskError naming file, line and field."""
-    return [task_of(unread.whole_row(), where=unread.where) for file in row_files(path) for unread in unread_rows(file)]
-
-
 def row_files(path: Path) -> list[Path]:
     """The files of rows at `path`, those for grading alone left out; raises TaskError when there is none."""
     if not path.is_dir():

@@ -83,6 +83,8 @@ def test_ids_have_the_names_of_the_harness() -> None:
         "empty_patch": ["c__c-1"],
         "error": ["b__b-1"],
     }
+    counts = {name: summary[f"{name}_instances"] for name in [*ids, "total"]}
+    assert counts == {**{name: len(found) for name, found in ids.items()}, "total": 3}
 
 
 def test_predictions_hold_patches_byte_by_byte(tmp_path: Path) -> None:
