@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from .base import ApiModel, Fraction, Name, NonNegative, Positive, Rule, Seconds, Text
+from .base import ApiModel, Fraction, KubernetesObject, Name, NonNegative, Positive, Rule, Seconds, Text
 
 AgentKind = Literal["builtin", "mini-swe-agent"]
 ContextPolicy = Literal["omit", "stop"]
@@ -85,6 +85,11 @@ class AgentSpec(ApiModel):
     """Cutting of command output."""
     head_ratio: Fraction = 0.3
     """Share of the context budget for the first turns when turns are left out; the rest is for the last ones."""
+    model_kwargs: KubernetesObject | None = None
+    """Further fields of the model's requests, under the names of mini-swe-agent's model_kwargs. With engines: top_p,
+    top_k, min_p, and chat_template_kwargs, enable_thinking and reasoning_effort for the chat template. With a chat
+    completions endpoint: any field that it takes. extra_body counts as its content. Temperature and maxTokensPerTurn
+    have fields of their own. Of kind builtin alone: mini-swe-agent's are in its own configuration."""
     chat_template: Text | None = None
     """Path of a jinja2 chat template inside the trainer Pods; absent means the tokenizer's own."""
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 from swerl_kube import ConfigError, KubeContext, KubeError
 
@@ -43,9 +44,17 @@ USAGE_ERRORS = (
 INFRASTRUCTURE_ERRORS = (EngineError, EvaluationAborted, GradingError, KubeError, SandboxError)
 
 
+class Parser(argparse.ArgumentParser):
+    """Answers wrong usage with one line instead of all options; its subparsers do so, too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong; exit with 2."""
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help lists the options)\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    root = argparse.ArgumentParser(prog="swerl", description="Tasks, episodes, grading and sandboxes on Kubernetes.")
+    root = Parser(prog="swerl", description="Tasks, episodes, grading and sandboxes on Kubernetes.")
     nouns = root.add_subparsers(
         dest="noun", required=True, metavar="tasks|images|episode|eval|grade|sandbox|serve|trajectories"
     )

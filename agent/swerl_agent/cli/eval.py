@@ -69,6 +69,7 @@ SAMPLE_OPTIONS = (  # how a sample is run
     "observation_head_chars",
     "observation_tail_chars",
     "max_tokens",
+    "model_kwargs",
 )
 CHOICE = ("samples", "filter", "slice", "split", "shuffle", "seed")  # which samples; may differ within a folder
 

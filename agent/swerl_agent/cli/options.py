@@ -15,7 +15,7 @@ from swerl_agent.episode import PROTOCOLS, PromptError
 from swerl_agent.episode.configured import read_prompts
 from swerl_agent.evaluation import AGENTS, BUILTIN, MINI_SWE_AGENT
 
-from .values import checked, fraction, natural, positive
+from .values import checked, fraction, json_object, natural, positive
 
 PROTOCOL: Mapping[str, ProtocolName] = {
     BUILTIN: "mini-swe-agent-1",
@@ -38,6 +38,12 @@ def add_agent_options(
         choices=list(PROTOCOLS),
         help=f"format of commands in answers; default: {', '.join(f'{PROTOCOL[agent]} ({agent})' for agent in agents)}",
     )
+    parser.add_argument(
+        "--model-kwargs",
+        type=json_object,
+        metavar="JSON",
+        help='more of each request of the builtin agent, as \'{"chat_template_kwargs": {"enable_thinking": false}}\'',
+    )
     parser.add_argument("--temperature", type=float, default=0.0)
     _add_limit(parser, "--step-limit", spec.step_limit, "turns")
     _add_limit(parser, "--step-timeout", spec.command_timeout_seconds, "seconds per command")
@@ -53,13 +59,13 @@ def add_agent_options(
     _add_observation_options(parser, spec)
     parser.add_argument(
         "--format-error-limit",
-        type=int,
+        type=natural,
         metavar="N",
         help="maximum consecutive answers without a command; 0: no limit",
     )
     parser.add_argument(
         "--repeat-limit",
-        type=int,
+        type=natural,
         default=spec.repeat_limit,
         metavar="N",
         help="maximum consecutive repeats of a command; 0: no limit",
@@ -117,6 +123,7 @@ def agent_spec(options: argparse.Namespace) -> AgentSpec:
         max_tokens_per_turn=options.max_tokens,
         observation=_observation(options),
         head_ratio=options.head_ratio,
+        model_kwargs=options.model_kwargs,
     )
     if spec.kind == MINI_SWE_AGENT:
         _check_mini_swe_agent(spec)

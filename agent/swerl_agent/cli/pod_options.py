@@ -11,7 +11,7 @@ from swerl_api.base import PullPolicy
 
 from swerl_agent.sandbox.group import CLAIM_TIMEOUT
 
-from .values import checked, pair, positive
+from .values import checked, pair, positive, quantity
 
 AFTERWARDS = 180  # seconds of a sandbox's lifetime for what comes after its episode
 PULL_POLICIES: Mapping[str, PullPolicy] = {"missing": "IfNotPresent", "never": "Never"}
@@ -52,8 +52,12 @@ def add_pod_options(parser: argparse.ArgumentParser) -> None:
 
 def add_sandbox_options(parser: argparse.ArgumentParser) -> None:
     """What a sandbox may use, besides `add_pod_options`."""
-    parser.add_argument("--sandbox-cpu", metavar="CPU", help="request and limit of a sandbox (default 500m and 2)")
-    parser.add_argument("--sandbox-memory", metavar="MEMORY", help="request and limit (default 1Gi and 4Gi)")
+    parser.add_argument(
+        "--sandbox-cpu", type=quantity, metavar="CPU", help="request and limit of a sandbox (default 500m and 2)"
+    )
+    parser.add_argument(
+        "--sandbox-memory", type=quantity, metavar="MEMORY", help="request and limit (default 1Gi and 4Gi)"
+    )
     parser.add_argument("--egress", choices=["none", "allow"], default="none", help="network (default none)")
 
 
@@ -88,8 +92,8 @@ def add_grading_options(
     parser.add_argument(
         seconds, type=positive, default=timeout, metavar="N", help=f"seconds for a task's tests (default {timeout})"
     )
-    parser.add_argument(cpu, default="1", metavar="CPU", help="CPU of a grading Pod (default 1)")
-    parser.add_argument(memory, default="2Gi", metavar="MEMORY", help="its memory (default 2Gi)")
+    parser.add_argument(cpu, type=quantity, default="1", metavar="CPU", help="CPU of a grading Pod (default 1)")
+    parser.add_argument(memory, type=quantity, default="2Gi", metavar="MEMORY", help="its memory (default 2Gi)")
     parser.add_argument(
         "--contrast",
         choices=get_args(GradingSpec.model_fields["contrast"].annotation),

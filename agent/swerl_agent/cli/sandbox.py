@@ -17,6 +17,7 @@ from swerl_agent.sandbox.terminal import attach
 
 from .options import add_cluster_options, open_client
 from .pod_options import PULL_POLICIES, add_pull_option
+from .values import quantity, seconds
 
 LIST_SANDBOXES = (
     "list sandbox Pods with `kubectl get pods -l swerl.dev/role=sandbox`; Pods of SweSandbox NAME are swesb-NAME-0, ..."
@@ -29,7 +30,7 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     run = verbs.add_parser("run", help="run one command in a new sandbox")
     run.add_argument("image", help="image of the sandbox")
     run.add_argument("command", help="shell command, as for `bash -lc`")
-    run.add_argument("--timeout", type=float, default=600.0, help="seconds (default 600)")
+    run.add_argument("--timeout", type=seconds, default=600.0, help="seconds (default 600)")
     run.set_defaults(run=run_command)
     shell = verbs.add_parser("shell", help="open a terminal in a running sandbox, or in a new one")
     which = shell.add_mutually_exclusive_group(required=True)
@@ -39,8 +40,8 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
     for verb in (run, shell):
         verb.add_argument("--workdir", default="/", help="working directory (default /)")
         verb.add_argument("--egress", choices=["none", "allow"], default="none", help="network (default none)")
-        verb.add_argument("--cpu", default="1", help="CPUs (default 1)")
-        verb.add_argument("--memory", default="2Gi", help="memory (default 2Gi)")
+        verb.add_argument("--cpu", type=quantity, default="1", help="CPUs (default 1)")
+        verb.add_argument("--memory", type=quantity, default="2Gi", help="memory (default 2Gi)")
         add_pull_option(verb)
         add_cluster_options(verb)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from swerl_api import AgentSpec
 
-from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol
+from swerl_agent.episode import HFTokenizer, Prompts, agent_protocol, with_template_options
 from swerl_agent.evaluation import BUILTIN, SampleRunner, open_sample_runner
 from swerl_agent.tasks.importing import ImportRequest
 
@@ -34,7 +34,7 @@ from .pod_options import (
     sandbox_settings,
 )
 from .task_options import add_rewrite_option, add_script_options, eval_scripts
-from .values import positive
+from .values import natural, non_negative, positive
 
 if TYPE_CHECKING:
     from swerl_agent.server import AgentServer, RequestDefaults, RequestRunner
@@ -46,9 +46,11 @@ DEFAULTS = AgentSpec(step_limit=250, command_timeout_seconds=600, episode_timeou
 def add_parser(parser: argparse.ArgumentParser) -> None:
     """The command has no verbs."""
     parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=11_000, help="port; 0: a free one (default 11000)")
+    parser.add_argument("--port", type=natural, default=11_000, help="port; 0: a free one (default 11000)")
     parser.add_argument("--concurrency", type=positive, default=16, help="concurrent episodes (default 16)")
-    parser.add_argument("--grace", type=float, default=20.0, help="seconds for running episodes to end (default 20)")
+    parser.add_argument(
+        "--grace", type=non_negative, default=20.0, help="seconds for running episodes to end (default 20)"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of answers (default ./results)")
     parser.add_argument("--skip-if-exists", action="store_true", help="return stored answers to repeated requests")
     parser.add_argument("--run-golden", action="store_true", help="grade the reference fix instead of asking the model")
@@ -73,7 +75,7 @@ async def run_server(options: argparse.Namespace) -> int:
     spec = agent_spec(options)
     protocol = agent_protocol(spec)
     prompts = Prompts.of(protocol, prompts_text(options))
-    tokenizer = HFTokenizer(options.tokenizer, tools=protocol.tools)
+    tokenizer = with_template_options(HFTokenizer(options.tokenizer, tools=protocol.tools), spec)
     defaults = _defaults(options)
     grading = grading_settings(options, "grading_", jobs=options.concurrency)
     sandbox = sandbox_settings(options).model_copy(update={"max_concurrent": options.concurrency})

@@ -36,7 +36,7 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser("check", help="check that each reference fix passes and that the empty patch fails")
     parser.add_argument("path", type=Path, nargs="+", help=TASKS)
     parser.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="runs of each patch, to find flaky tests (default 1)"
+        "--repeat", type=positive, default=1, metavar="N", help="runs of each patch, to find flaky tests (default 1)"
     )
     parser.add_argument(
         "--output",
@@ -72,7 +72,7 @@ async def _run(
 ) -> None:
     def report(checked: TaskValidation) -> None:
         found.append(checked)
-        print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {_remark(checked)}", flush=True)
+        print(f"{checked.task.instance_id:<40} {' '.join(_column(checked))} {remark(checked)}", flush=True)
 
     settings = grading_settings(options, jobs=options.jobs, cache=False)
     sandbox = pod_settings(options)
@@ -116,7 +116,7 @@ def _column(checked: TaskValidation) -> list[str]:
     return [f"{text:<19}" for text in columns]
 
 
-def _remark(checked: TaskValidation) -> str:
+def remark(checked: TaskValidation) -> str:
     """The fault, or how long the tests take; and how the image's tree differs from its commit."""
     return "; ".join(filter(None, [_finding(checked), _dirty(checked.dirty)]))
 

@@ -15,6 +15,7 @@ from .episode import INFRASTRUCTURE_ERROR, PROMPT_FAILED, SANDBOX_DESTROYED, Epi
 from .graded_episode import Agent, GradedEpisode, has_patch, run_graded_episode
 from .loop import BuiltinAgent, ChatAgent
 from .metrics import agent_metrics, repeats_itself, time_metrics
+from .model_kwargs import SamplingFields, request_fields, with_template_options
 from .parsing import find_actions, is_valid_patch, submission
 from .prompts import PromptError, Prompts
 from .protocol import PROTOCOLS, AgentProtocol, agent_protocol
@@ -54,6 +55,7 @@ __all__ = [
     "RetokenizationError",
     "RetryPolicy",
     "SGLangEngine",
+    "SamplingFields",
     "StepScoring",
     "TokenSegment",
     "Tokenizer",
@@ -70,11 +72,13 @@ __all__ = [
     "is_valid_patch",
     "max_input_tokens",
     "repeats_itself",
+    "request_fields",
     "retokenize",
     "run_graded_episode",
     "submission",
     "time_metrics",
     "training_segments",
+    "with_template_options",
     "write_artifacts",
     "written_on_exit",
 ]

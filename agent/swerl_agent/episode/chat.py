@@ -106,12 +106,14 @@ class ChatCompletions:
         self._to_proxy = proxy.headers if proxy and self._base.startswith("http:") else {}
         self._way: dict[str, Any] = {"proxy": proxy.url, "proxy_headers": proxy.headers} if proxy else {}
 
-    async def check(self, *, max_tokens: int, temperature: float, tools: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Find out whether episodes will be answered, by one short question in their manner.
+    async def check(
+        self, *, max_tokens: int, temperature: float, tools: Sequence[Mapping[str, Any]] = (), **more: Any
+    ) -> None:
+        """Find out whether episodes will be answered, by one short question in their manner; `more` as of `complete`.
 
         Raises EndpointError for what must be changed, EngineError when there is no answer in CHECK_SECONDS.
         """
-        optional: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        optional: dict[str, Any] = {**more, **({"tools": list(tools)} if tools else {})}
         ask = partial(
             self.complete,
             [{"role": "user", "content": "Reply with OK."}],

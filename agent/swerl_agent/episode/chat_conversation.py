@@ -16,6 +16,7 @@ from swerl_api import AgentSpec
 from .chat import ChatCompletions, ContextFull, Message
 from .context import SLACK, answer_room, choose_window, max_input_tokens, omission_note, omits_turns
 from .conversation import ModelReply, Opening, context_full
+from .model_kwargs import request_fields
 from .request import EpisodeRequest
 from .token_segment import TokenSegment
 
@@ -60,6 +61,7 @@ class ChatConversation:
 
     def __init__(self, server: ChatCompletions, spec: AgentSpec, opening: Opening, request: EpisodeRequest) -> None:
         self._server, self._spec, self._request = server, spec, request
+        self._fields = request_fields(spec)
         self._window = CountedWindow(spec)
         self._refused = math.inf  # characters at which the server reported a full window
         self._opening = opening
@@ -77,6 +79,7 @@ class ChatConversation:
                     max_tokens=self._window.room(self._shown),
                     temperature=self._request.temperature,
                     routing_key=self._request.routing_key,
+                    **self._fields,
                 )
                 break
             except ContextFull:

@@ -11,6 +11,7 @@ from swerl_api import AgentSpec
 from .chat import ContextFull
 from .context import omits_turns
 from .engine import Engine
+from .model_kwargs import sampling_fields
 from .request import EpisodeRequest
 from .token_segment import TokenSegment
 from .tokens import Tokenizer
@@ -69,6 +70,8 @@ class SampledConversation:
         self, engine: Engine, tokenizer: Tokenizer, spec: AgentSpec, opening: Opening, request: EpisodeRequest
     ) -> None:
         self._engine, self._tokenizer, self._spec, self._request = engine, tokenizer, spec, request
+        share = sampling_fields(spec).share
+        self._sampling: dict[str, Any] = {"share": share} if share else {}
         self._transcript = Transcript(tokenizer, opening, spec)
         self.segments = self._transcript.segments
 
@@ -86,6 +89,7 @@ class SampledConversation:
             temperature=self._request.temperature,
             stop_token_ids=self._tokenizer.stop_token_ids,
             routing_key=self._request.routing_key,
+            **self._sampling,
         )
         text = self._transcript.answer(generation)
         return ModelReply(text, generation.finish_reason == "length", generation.usage)

@@ -24,6 +24,8 @@ from swerl_agent.episode import (
     PromptError,
     Prompts,
     agent_protocol,
+    request_fields,
+    with_template_options,
 )
 from swerl_agent.gateway import Gateway, Relay
 
@@ -41,8 +43,10 @@ async def open_agent(
     """
     protocol = agent_protocol(spec)
     if spec.kind == BUILTIN:
-        yield BuiltinAgent(engine, tokenizer, Prompts.of(protocol, prompts), spec)
+        shown = with_template_options(tokenizer, spec)
+        yield BuiltinAgent(engine, shown, Prompts.of(protocol, prompts), spec)
         return
+    _refuse_model_kwargs(spec)
     package = _mini_swe_agent()
     agent = package.MiniSweAgent.of(protocol, prompts)
     async with Gateway(engine, tokenizer) as gateway:
@@ -59,7 +63,8 @@ async def open_chat_agent(
     """
     protocol = agent_protocol(spec)
     tools = protocol.tools
-    check = partial(server.check, max_tokens=spec.max_tokens_per_turn, temperature=temperature, tools=tools)
+    longest = spec.max_tokens_per_turn
+    check = partial(server.check, max_tokens=longest, temperature=temperature, tools=tools, **request_fields(spec))
     if spec.kind == BUILTIN:
         if tools:
             raise PromptError(
@@ -70,11 +75,18 @@ async def open_chat_agent(
         await check()
         yield agent
         return
+    _refuse_model_kwargs(spec)
     package = _mini_swe_agent()
     mini = package.MiniSweAgent.of(protocol, prompts)
     await check()
     async with Relay(server) as relay:
         yield package.MiniSweAgentEpisodes(relay, mini, spec)
+
+
+def _refuse_model_kwargs(spec: AgentSpec) -> None:
+    if spec.model_kwargs:
+        where = "model.model_kwargs of its own configuration, which the prompts hold"
+        raise PromptError(f"agent.modelKwargs is of the builtin agent; mini-swe-agent reads {where}")
 
 
 def _mini_swe_agent() -> ModuleType:

@@ -10,13 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
+from swerl_agent.episode import SamplingFields
 from swerl_agent.episode.parsing import Call, split_thought
 
 from .errors import Refusal, invalid
 
-NEUTRAL = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,)}
 UNSUPPORTED = ("extra_forbidden", "none_required")  # error types of unsupported fields
 
 
@@ -124,10 +124,8 @@ class _StreamOptions(BaseModel):
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(SamplingFields):
     """Body of a request. Fields that accept only their neutral value are unsupported; those of type Any are ignored."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str = ""
     messages: list[Message] = Field(min_length=1)
@@ -140,13 +138,7 @@ class ChatRequest(BaseModel):
     max_completion_tokens: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     seed: int | None = None
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1)
-    min_p: float | None = Field(default=None, ge=0, le=1)
     logprobs: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    enable_thinking: bool | None = None
-    reasoning_effort: str | None = None
     n: Literal[1] | None = None
     top_logprobs: Literal[0] | None = None
     repetition_penalty: Annotated[float, Field(ge=1, le=1)] | None = None
@@ -166,19 +158,6 @@ class ChatRequest(BaseModel):
     def shown_tools(self) -> list[dict[str, Any]]:
         """Tools to show in the model's prompt."""
         return (self.tools or []) if self.tool_choice != "none" else []
-
-    @property
-    def share(self) -> dict[str, float]:
-        """Values of top_p, top_k and min_p that replace the engine's settings; neutral values are absent."""
-        given = {"top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
-        return {name: value for name, value in given.items() if value is not None and value not in NEUTRAL[name]}
-
-    @property
-    def template_options(self) -> dict[str, Any]:
-        """Inputs of the chat template besides messages and tools."""
-        thinking = False if self.reasoning_effort == "none" else self.enable_thinking
-        named = {"enable_thinking": thinking, "reasoning_effort": self.reasoning_effort}
-        return {name: value for name, value in named.items() if value is not None} | (self.chat_template_kwargs or {})
 
     @property
     def wanted_tokens(self) -> int | None:

@@ -16,6 +16,8 @@ from swerl_agent.grading import Verdict
 from swerl_agent.tasks import Task
 from swerl_agent.tasks.sources import is_hub_name
 
+from tests.unit.agent.tasks.rows import jsonl, swe_gym
+
 ENGINE = ["--engine", "http://127.0.0.1:9", "--tokenizer", "/nowhere"]
 RUN = ["eval", "run", "tasks", "--output", "out", *ENGINE]
 ROW = {
@@ -140,6 +142,51 @@ def test_invalid_value_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixt
     assert main(["grade", "--gold", "--tasks", str(tasks), "--kubeconfig", "/nowhere", "--workdir", "src"]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("swerl: ")]
     assert "invalid sandbox options: workdir" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cpu", "lots"], "argument --cpu: 'lots' is not a Kubernetes quantity above 0, such as 500m or 2Gi"),
+        (["--memory", "-1"], "argument --memory: '-1' is not a Kubernetes quantity above 0"),
+        (["--memory", "0Gi"], "argument --memory: '0Gi' is not a Kubernetes quantity above 0"),
+        (["--timeout", "-3"], "argument --timeout: -3 is not positive"),
+        (["--jobs", "x"], "argument --jobs/-j: invalid positive value: 'x'"),
+        (["--contrast", "perhaps"], "argument --contrast: invalid choice: 'perhaps'"),
+    ],
+)
+def test_value_out_of_range_is_wrong_usage_in_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["grade", "p.json", "--tasks", "t", *words])
+    [line] = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and said in line and line.startswith("swerl grade: ")
+
+
+def test_amount_of_a_sandbox_is_checked() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*RUN, "--sandbox-cpu", "2 cores"])
+    assert ended.value.code == 2
+
+
+def test_rows_as_their_data_set_has_them_are_graded_without_an_import(tmp_path: Path, graded: list[Any]) -> None:
+    source = jsonl(tmp_path / "rows.jsonl", swe_gym())
+    command = ["grade", "--gold", "--tasks", str(source), "--output", str(tmp_path / "out")]
+    assert main(command) == 2, "no naming rule for images without a data source"
+    assert main([*command, "--data-source", "SWE-Gym/SWE-Gym"]) == 0
+    assert [name for name, _ in graded] == ["getmoto__moto-5876"]
+
+
+def test_scripts_of_raw_rows_may_come_from_another_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "kit__kit-1"
+    row = {key: value for key, value in (ROW | {"instance_id": name}).items() if key != "eval_script"}
+    rows = jsonl(tmp_path / "rows.jsonl", row)
+    assert main(["tasks", "list", str(rows)]) == 2
+    assert "no eval script: the row has no column eval_script" in capsys.readouterr().err
+    scripts = jsonl(tmp_path / "scripts.jsonl", {"instance_id": name, "eval_script": "true"})
+    assert main(["tasks", "list", str(rows), "--eval-scripts", str(scripts)]) == 0
+    assert listed(capsys) == [name]
 
 
 def test_options_of_other_programs_are_answered_with_the_own_ones(capsys: pytest.CaptureFixture[str]) -> None:
