@@ -107,7 +107,7 @@ def division_problems(shape: ModelShape, layout: Layout) -> Iterator[str]:
         (shape.heads, "attention heads", t, "tensor"),
         (shape.kv_heads, "key/value heads", t, "tensor"),
         (shape.intermediate, "intermediate size", t, "tensor"),
-        (shape.vocabulary, "vocabulary", t, "tensor"),
+        (shape.experts.shared if shape.experts else 0, "shared expert's size", t, "tensor"),
         (shape.layers, "layers", p, "pipeline"),
     ):
         if size % parts:
@@ -134,15 +134,16 @@ class RankParameters:
 def rank_parameters(shape: ModelShape, layout: Layout, stage: int) -> RankParameters:
     """Parameters of a rank of pipeline stage `stage` (the same for all of them)."""
     per_stage = shape.layers // layout.pipeline
+    embedding = -(-shape.vocabulary // layout.tensor) * layout.tensor * shape.hidden  # rows padded for all ranks
     layers = range(stage * per_stage, (stage + 1) * per_stage)
     divided = sum(shape.attention + shape.mlp(layer) for layer in layers)
     whole = sum(shape.norms + shape.router(layer) for layer in layers)
     first, last = stage == 0, stage == layout.pipeline - 1
     if first:
-        divided += shape.embedding
+        divided += embedding
     if last:
         whole += shape.hidden
         if not (shape.tied and first):  # a tied last stage keeps a copy of its own
-            divided += shape.embedding
+            divided += embedding
     experts = sum(shape.routed(layer) for layer in layers)
     return RankParameters(divided // layout.tensor + whole, experts // layout.expert)

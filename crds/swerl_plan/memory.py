@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .adapters import adapter_parameters
 from .layout import Layout, RankParameters, rank_parameters
 from .shape import ModelShape
 
@@ -42,7 +43,8 @@ class TrainingSettings:
     colocate: bool
     reference: bool  # a frozen copy for a KL penalty
     entropy: bool  # its gradient is needed
-    trained_share: float = 1.0  # of the tokens of a micro-batch that are trained
+    adapter_rank: int = 0  # of low-rank adapters, which alone are trained; 0: all weights are
+    adapter_targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,21 @@ class _Stage:
 
     def __init__(self, shape: ModelShape, layout: Layout, settings: TrainingSettings, stage: int) -> None:
         self.shape, self.layout, self.settings, self.stage = shape, layout, settings, stage
-        self.parameters = rank_parameters(shape, layout, stage)
-        self.weights = settings.bytes_per_weight * self.parameters.all
-        self.gradients = FP32 * self.parameters.all
-        self.sharded = _sharded(self.parameters, layout)  # parameters whose optimizer state this rank has
+        held = self.trained = rank_parameters(shape, layout, stage)
+        self.frozen = 0  # bytes
+        if settings.adapter_rank:
+            self.frozen = settings.bytes_per_weight * held.all
+            adapters = adapter_parameters(shape, layout, settings.adapter_rank, settings.adapter_targets)
+            self.trained = RankParameters(adapters, 0)
+        self.weights = self.frozen + settings.bytes_per_weight * self.trained.all
+        self.gradients = FP32 * self.trained.all
+        self.sharded = _sharded(self.trained, layout)  # parameters whose optimizer state this rank has
         self.fused = layout.gpus > 0  # Transformer Engine's kernels
 
     def phases(self) -> dict[Phase, Memory]:
         found: dict[Phase, Memory] = {
-            "load": self._memory({"weights": 2 * self.weights, "gradients": self.gradients}),
-            "step": self._memory(self._resident() | {"activations": self._activations()} | self._logits(), trains=True),
+            "load": self._memory({"weights": 2 * self.weights - self.frozen, "gradients": self.gradients}),
+            "step": self._memory(self._resident() | self._training(), trains=True),
             "save": self._save(),
         }
         shares_gpu = self.settings.colocate and self.layout.gpus > 0
@@ -106,7 +113,7 @@ class _Stage:
         """With what a process needs anyway; `trains`: the optimizer has its state."""
         settings = self.settings
         process = {"process": GPU_PROCESS if self.layout.gpus else CPU_PROCESS}
-        reference = {"reference": 2 * self.weights} if settings.reference else {}
+        reference = {"reference": 2 * self.weights} if settings.reference and not self.frozen else {}
         offloaded = {"optimizer": OFFLOADED_STATE * self.sharded} if trains and self._offloads else {}
         return Memory(
             {**gpu, **({"reserve": GPU_RESERVE} if self.layout.gpus else {})},
@@ -129,11 +136,14 @@ class _Stage:
         return (STATE if self.settings.bytes_per_weight < FP32 else ADAM_MOMENTS) * self.sharded
 
     def _save(self) -> Memory:
-        """Every rank gathers the optimizer of its weights on its host, over the device."""
-        largest = max(self.parameters.shared, self.parameters.experts)
-        gathered = {"gathered optimizer": STATE * (self.parameters.all + self.sharded) + 2 * FP32 * largest}
-        over_device = {"gather": FP32 * (largest + self.sharded)} if self.layout.gpus else {}
-        return self._memory(self._resident() | over_device, gathered, trains=True)
+        """Every rank copies the optimizer and the weights that it writes to its host; a resume reads as much."""
+        weights = self.settings.bytes_per_weight * self.sharded
+        return self._memory(self._resident(), {"written": STATE * self.sharded + weights}, trains=True)
+
+    def _training(self) -> dict[str, int]:
+        """What a step needs beside what stays: gloo sums a copy of the gradients, NCCL needs none."""
+        reduction = {} if self.layout.gpus else {"reduction": self.gradients}
+        return {"activations": self._activations(), **self._logits(), **reduction}
 
     def _transfer(self) -> dict[str, int]:
         """Shards of a bucket, its whole tensors, and the flat copy that is sent."""
@@ -152,14 +162,9 @@ class _Stage:
         return round(in_flight * kept + working)
 
     @property
-    def _sequence_shards(self) -> int:
-        """Sequence parallelism divides what lies between matrices."""
-        return self.layout.tensor if self.fused else 1
-
-    @property
     def _stream(self) -> float:
-        """Bytes of the residual stream of a micro-batch."""
-        return self.settings.bytes_per_weight * self.settings.tokens * self.shape.hidden / self._sequence_shards
+        """Bytes of the residual stream of a micro-batch, which sequence parallelism divides."""
+        return self.settings.bytes_per_weight * self.settings.tokens * self.shape.hidden / self.layout.tensor
 
     def _layer(self, layer: int) -> float:
         """Bytes that one layer keeps of a micro-batch for its backward pass."""
@@ -178,7 +183,7 @@ class _Stage:
         dense = shape.intermediate if experts is None or layer < experts.dense_layers else experts.shared
         width = 4 * dense / t
         if experts is not None and layer >= experts.dense_layers:
-            copies = experts.per_token * EXPERT_IMBALANCE / self._sequence_shards
+            copies = experts.per_token * EXPERT_IMBALANCE / self.layout.tensor
             width += copies * (4 * experts.intermediate + 2 * shape.hidden)
         return width
 
@@ -193,8 +198,8 @@ class _Stage:
         """Logits of the trained tokens, their fp32 copy and gradients; on the last stage."""
         if self.stage != self.layout.pipeline - 1:
             return {}
-        tokens = round(self.settings.tokens * self.settings.trained_share)
-        width = self.shape.vocabulary // self.layout.tensor
+        tokens = self.settings.tokens
+        width = -(-self.shape.vocabulary // self.layout.tensor)
         each = self.settings.bytes_per_weight * 2 + FP32 * (1 if self.settings.bytes_per_weight < FP32 else 0)
         entropy = 3 * FP32 * width * (tokens if self.settings.entropy else min(tokens, ENTROPY_CHUNK))
         return {"logits": tokens * width * each + entropy}

@@ -34,10 +34,15 @@ def apply_capacity_check(check: str, problems: Sequence[Problem], nodes: Sequenc
     merged = merge_problems([*problems])
     if any(problem.reason != JobReason.INSUFFICIENT_RESOURCES for problem in problems):
         return merged  # an invalid quantity
-    if check == "enforce" or (check == "auto" and not in_node_pools(nodes)):
+    if nodes_are_final(check, nodes):
         return replace(merged, message=f"{merged.message} (the operator's capacityCheck is {check!r})")
     text = f"{merged.message}; the Pods are created and wait for nodes (the operator's capacityCheck is {check!r})"
     return replace(merged, message=text, blocks=False)
+
+
+def nodes_are_final(check: str, nodes: Sequence[Json]) -> bool:
+    """Whether a job that does not fit `nodes` can be refused: no others are expected."""
+    return check == "enforce" or (check == "auto" and not in_node_pools(nodes))
 
 
 def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Json]) -> Problem | None:

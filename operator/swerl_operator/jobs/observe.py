@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from swerl_api import JobCondition, SweRLJobStatus, is_condition_true
 from swerl_kube import Json, KubeClient
 
-from ..checks.capacity import apply_capacity_check, cluster_capacity_problem
+from ..checks.capacity import apply_capacity_check, cluster_capacity_problem, nodes_are_final
 from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.layout import layout_problem
 from ..checks.preflight import Preflight, read_preflight
@@ -86,7 +86,7 @@ class JobObserver:
         settings, spec = self._settings, attempt.spec
         checked = settings.capacity_check != "off"
         nodes = await self._api.list("v1", "nodes", None) if checked else []
-        found = [layout_problem(spec, nodes)]
+        found = [layout_problem(spec, nodes if nodes_are_final(settings.capacity_check, nodes) else [])]
         if checked:
             found.append(cluster_capacity_problem(cluster_plan(attempt), nodes))
             found += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)

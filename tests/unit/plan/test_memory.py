@@ -40,12 +40,12 @@ def test_offloaded_optimizer_moves_to_the_host() -> None:
     assert there.gpu["optimizer"] == 0 and there.host["optimizer"] == pytest.approx(1.5 * here.gpu["optimizer"])
 
 
-def test_saved_optimizer_is_gathered_on_every_rank() -> None:
+def test_save_copies_what_the_rank_owns() -> None:
     assert SHAPE is not None
-    save = rank_memory(SHAPE, LAYOUT, SETTINGS)["save"]
+    memory = rank_memory(SHAPE, LAYOUT, SETTINGS)
     each = rank_parameters(SHAPE, LAYOUT, 0).all
-    assert save.host["gathered optimizer"] == pytest.approx(12 * each + 12 * each / 4 + 8 * each, rel=1e-6)
-    assert save.gpu["gather"] == pytest.approx(4 * each + each, rel=1e-6)
+    assert memory["save"].host["written"] == pytest.approx((12 + 2) * each / 4, rel=1e-6)
+    assert memory["save"].gpu_bytes < memory["step"].gpu_bytes
 
 
 def test_engines_on_the_same_gpu_come_when_gradients_are_gone() -> None:
@@ -62,6 +62,17 @@ def test_first_stage_keeps_micro_batches_for_all_stages() -> None:
         for stages in (1, 4)
     )
     assert four["step"].gpu["activations"] == pytest.approx(one["step"].gpu["activations"], rel=0.05)
+
+
+def test_adapters_alone_have_gradients_and_optimizer() -> None:
+    assert SHAPE is not None
+    adapted = replace(SETTINGS, adapter_rank=32, adapter_targets=("q_proj", "o_proj"), reference=True)
+    memory = rank_memory(SHAPE, LAYOUT, adapted)
+    each = 64 * 32 * (2 * 5120 + 2 * 64 * 128 // 4)
+    assert memory["step"].gpu["gradients"] == 4 * each
+    assert memory["step"].gpu["weights"] == 2 * (rank_parameters(SHAPE, LAYOUT, 0).all + each)
+    assert "reference" not in memory["step"].host  # the frozen weights are the reference
+    assert memory["load"].gpu["weights"] < 1.01 * memory["step"].gpu["weights"]
 
 
 def test_without_gpus_all_memory_is_the_hosts() -> None:

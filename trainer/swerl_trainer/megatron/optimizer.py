@@ -8,6 +8,7 @@ import torch
 from swerl_trainer.megatron.config import RankConfig, initial_lr
 from swerl_trainer.megatron.device import Device
 from swerl_trainer.megatron.errors import TrainerError
+from swerl_trainer.megatron.optimizer_parts import keep_parts
 
 from megatron.core.distributed import DistributedDataParallel
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
@@ -45,4 +46,6 @@ def build_optimizer(module: DistributedDataParallel, rank: RankConfig, device: D
         use_distributed_optimizer=True,
         **(_OFFLOAD if offload else {}),
     )
-    return get_megatron_optimizer(config, [module])
+    optimizer = get_megatron_optimizer(config, [module])
+    keep_parts(optimizer)
+    return optimizer

@@ -1,0 +1,112 @@
+"""What ranks really hold, against what the plan says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from swerl_api import AlgorithmSpec, TrainerSpec
+from swerl_plan.layout import Layout
+from swerl_plan.memory import CPU_PROCESS, TrainingSettings, rank_memory
+from swerl_plan.shape import read_shape
+from swerl_trainer.algorithm import Batch, TrainingSample, policy_batch
+from swerl_trainer.megatron.architecture import read_architecture
+from swerl_trainer.megatron.config import RankConfig
+from swerl_trainer.megatron.conversion import hf_shapes
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.ports import free_port
+
+MEASURED = Path(__file__).with_name("measured.py")
+TOKENS = 128  # of a micro-batch
+LAYOUTS: dict[str, dict[str, int]] = {"data": {}, "tensor": {"tensor_parallel": 2}}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose weights outweigh what a process has besides: 75 million parameters."""
+    folder = tmp_path_factory.mktemp("model")
+    architecture: Any = Qwen3ForCausalLM
+    config = Qwen3Config(
+        vocab_size=4096,
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=6,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=64,
+        tie_word_embeddings=True,
+        max_position_embeddings=512,
+    )
+    architecture(config).save_pretrained(folder)
+    return folder
+
+
+def batch() -> Batch:
+    """A sequence of TOKENS tokens for each of two ranks, every token of it trained."""
+    samples = [
+        TrainingSample([7 + i] * TOKENS, [0] + [1] * (TOKENS - 1), [-8.0] * TOKENS, float(i), True, "g", i, "task")
+        for i in range(2)
+    ]
+    return policy_batch(samples, AlgorithmSpec())
+
+
+SMALL = {
+    "num_hidden_layers": 3,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 96,
+    "vocab_size": 320,
+}
+MIXTURE = {"num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True}
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "qwen2": {},
+    "qwen3": {"tie_word_embeddings": True},
+    "llama": {},
+    "qwen3_moe": {**MIXTURE, "num_experts": 8},
+}
+
+
+@pytest.mark.parametrize("family", CONFIGURATIONS)
+def test_planned_parameters_are_those_of_the_tensors(family: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family, **SMALL, **CONFIGURATIONS[family]}))
+    tensors = hf_shapes(read_architecture(tmp_path)).values()
+    assert read_shape(tmp_path).parameters == sum(map(math.prod, tensors))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_ranks_hold_what_the_plan_says(name: str, model: Path, tmp_path: Path) -> None:
+    trainer = TrainerSpec(image="t", replicas=2, max_tokens_per_gpu=TOKENS, **LAYOUTS[name])
+    config = RankConfig(str(model), "float32", trainer, AlgorithmSpec())
+    settings = TrainingSettings(4, TOKENS, "none", offload=False, colocate=False, reference=False, entropy=False)
+    planned = rank_memory(read_shape(model), Layout.of(trainer), settings)
+    for measured in ranks(tmp_path, {"config": config, "batch": batch()}):
+        for part, held in measured["held"].items():
+            assert held == pytest.approx(planned["step"].host[part], rel=0.01), part
+        for phase, peak in measured["peaks"].items():
+            assert peak == pytest.approx(planned[phase].host_bytes - CPU_PROCESS, rel=0.1), phase
+
+
+def ranks(folder: Path, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """The reports of two ranks."""
+    file, out = folder / "job.pt", folder / "out.pt"
+    torch.save({**job, "port": free_port(), "out": out}, file)
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+    command = [sys.executable, "-W", "ignore", str(MEASURED), str(file)]
+    processes = [
+        subprocess.Popen([*command, str(rank), "2"], env=environ, stdout=-1, stderr=subprocess.STDOUT, text=True)
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=400)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)[-4000:]
+    found: list[dict[str, Any]] = torch.load(out, weights_only=False)
+    return found
