@@ -39,7 +39,7 @@ class EngineSettings:
     @property
     def parallel(self) -> int:
         """GPUs that share the model's matrices."""
-        return int(self.arguments.get("tp-size") or max(1, self.gpus))
+        return max(1, int(self.arguments.get("tp-size") or self.gpus))
 
 
 @dataclass(frozen=True)

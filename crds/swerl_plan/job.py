@@ -58,9 +58,9 @@ class JobPlan:
 def plan_job(
     spec: SweRLJobSpec, shape: ModelShape, machines: Machines, judge: ModelShape | None = None
 ) -> JobPlan | None:
-    """The plan of `spec` for a model of `shape`; None when the ranks cannot even be divided into its groups."""
+    """The plan of `spec` for a model of `shape`; None when it cannot even be divided over the ranks."""
     layout, settings, engine = Layout.of(spec.trainer), training_settings(spec), policy_engine(spec)
-    if not layout.is_whole:
+    if any(division_problems(shape, layout)):
         return None
     served = engine_memory(shape, engine, machines.gpu_memory) if serves(spec) else None
     phases = rank_memory(shape, layout, settings)
@@ -107,7 +107,7 @@ def serves(spec: SweRLJobSpec) -> bool:
 
 def training_settings(spec: SweRLJobSpec) -> TrainingSettings:
     """What decides the memory of the job's ranks."""
-    trainer, algorithm = spec.trainer, spec.algorithm
+    trainer, algorithm, lora = spec.trainer, spec.algorithm, spec.model.lora
     longest = ceil(spec.agent.context_tokens / trainer.context_parallel)
     return TrainingSettings(
         bytes_per_weight=2 if spec.model.dtype == "bfloat16" else 4,
@@ -117,6 +117,8 @@ def training_settings(spec: SweRLJobSpec) -> TrainingSettings:
         colocate=spec.colocate and serves(spec),
         reference=algorithm.kl_coef > 0,
         entropy=algorithm.entropy_coef > 0,
+        adapter_rank=lora.rank if lora else 0,
+        adapter_targets=tuple(lora.targets) if lora else (),
     )
 
 

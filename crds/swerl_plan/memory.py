@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .adapters import adapter_parameters
+from .adapters import trained_parameters
 from .layout import Layout, RankParameters, rank_parameters
 from .shape import ModelShape
 
@@ -88,12 +88,10 @@ class _Stage:
 
     def __init__(self, shape: ModelShape, layout: Layout, settings: TrainingSettings, stage: int) -> None:
         self.shape, self.layout, self.settings, self.stage = shape, layout, settings, stage
-        held = self.trained = rank_parameters(shape, layout, stage)
-        self.frozen = 0  # bytes
-        if settings.adapter_rank:
-            self.frozen = settings.bytes_per_weight * held.all
-            adapters = adapter_parameters(shape, layout, settings.adapter_rank, settings.adapter_targets)
-            self.trained = RankParameters(adapters, 0)
+        adapters = settings.adapter_rank, settings.adapter_targets
+        self.trained = trained_parameters(shape, layout, stage, *adapters)
+        held = rank_parameters(shape, layout, stage).all if settings.adapter_rank else 0
+        self.frozen = settings.bytes_per_weight * held
         self.weights = self.frozen + settings.bytes_per_weight * self.trained.all
         self.gradients = FP32 * self.trained.all
         self.sharded = _sharded(self.trained, layout)  # parameters whose optimizer state this rank has

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .layout import Layout, rank_parameters
+from .adapters import adapter_parameters, trained_parameters
+from .layout import Layout
 from .memory import FP32, STATE, TrainingSettings
 from .shape import ModelShape
 
@@ -46,9 +47,16 @@ def step_traffic(shape: ModelShape, layout: Layout, settings: TrainingSettings, 
     return Traffic(
         sent={axis: round(size) for axis, size in sent.items()},
         update=settings.bytes_per_weight * shape.parameters,
-        checkpoint=(settings.bytes_per_weight + STATE) * shape.parameters,
+        checkpoint=(settings.bytes_per_weight + STATE) * _trained(shape, settings),
         seconds=seconds + _compute(shape, layout, settings, work, tokens),
     )
+
+
+def _trained(shape: ModelShape, settings: TrainingSettings) -> int:
+    """All parameters that are trained."""
+    if not settings.adapter_rank:
+        return shape.parameters
+    return adapter_parameters(shape, Layout(pods=1, gpus=1), settings.adapter_rank, settings.adapter_targets)
 
 
 def _activations(
@@ -74,7 +82,8 @@ def _activations(
 
 def _parameters(shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork) -> dict[str, float]:
     """Gradients to the shards of the optimizer, new weights back."""
-    parameters = rank_parameters(shape, layout, layout.pipeline - 1)
+    adapters = settings.adapter_rank, settings.adapter_targets
+    parameters = trained_parameters(shape, layout, layout.pipeline - 1, *adapters)
     found: dict[str, float] = {}
     per_parameter = FP32 + settings.bytes_per_weight
     shards, expert_shards = layout.optimizer_shards, layout.expert_shards

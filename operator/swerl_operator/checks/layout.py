@@ -23,7 +23,10 @@ MIB = 2**20
 
 def layout_problem(spec: SweRLJobSpec, nodes: Sequence[Json]) -> Problem | None:
     """Why the model cannot be trained and served in the spec's layout, with one that fits; None when it can."""
-    text = refusal(spec, known_models(spec), machines(spec, nodes))
+    try:
+        text = refusal(spec, known_models(spec), machines(spec, nodes))
+    except (TypeError, ValueError) as error:
+        return Problem(JobReason.INVALID_SPEC, f"spec.rollout.engineArgs: {error}")
     return Problem(JobReason.LAYOUT_REFUSED, text) if text else None
 
 

@@ -68,11 +68,13 @@ SMALL = {
     "vocab_size": 320,
 }
 MIXTURE = {"num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True}
+GLM = {"attention_bias": True, "partial_rotary_factor": 0.5, "n_group": 1, "topk_group": 1}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "qwen2": {},
     "qwen3": {"tie_word_embeddings": True},
     "llama": {},
     "qwen3_moe": {**MIXTURE, "num_experts": 8},
+    "glm4_moe": {**MIXTURE, "n_routed_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1} | GLM,
 }
 
 

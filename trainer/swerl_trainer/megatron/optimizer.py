@@ -47,5 +47,6 @@ def build_optimizer(module: DistributedDataParallel, rank: RankConfig, device: D
         **(_OFFLOAD if offload else {}),
     )
     optimizer = get_megatron_optimizer(config, [module])
-    keep_parts(optimizer)
+    if rank.trainer.expert_parallel == 1 and rank.lora is None:  # others gather, as Megatron does
+        keep_parts(optimizer)
     return optimizer

@@ -59,3 +59,15 @@ def test_context_beyond_the_model_is_refused(make_attempt: MakeAttempt) -> None:
 def test_model_from_a_volume_is_left_to_the_driver(make_attempt: MakeAttempt) -> None:
     spec = make_attempt(trainer=trainer(gpus=6, tensorParallel=3), rollout={"engines": 1, "gpusPerEngine": 3}).spec
     assert layout_problem(spec, [node(**H100)]) is None
+
+
+def test_more_stages_than_layers_are_refused(make_attempt: MakeAttempt) -> None:
+    spec = make_attempt(model=QWEN, trainer=trainer(pipelineParallel=128), rollout=ENGINES).spec
+    problem = layout_problem(spec, [])
+    assert problem is not None and "layers 64 cannot be divided over pipelineParallel 128" in problem.message
+
+
+def test_engine_argument_that_is_no_number_is_named(make_attempt: MakeAttempt) -> None:
+    engines = ENGINES | {"engineArgs": {"mem-fraction-static": "most"}}
+    problem = layout_problem(make_attempt(model=QWEN, trainer=trainer(), rollout=engines).spec, [node(**H100)])
+    assert problem is not None and problem.message.startswith("spec.rollout.engineArgs: could not convert")
