@@ -23,7 +23,7 @@ class BusyServer:
 
     def __init__(self, *refusals: tuple[int, str]) -> None:
         self._refusals = list(refusals)
-        self.asked: list[tuple[float, str, str]] = []  # monotonic seconds, method, path
+        self.requests: list[tuple[float, str, str]] = []  # monotonic seconds, method, path
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -48,11 +48,11 @@ class BusyServer:
     @property
     def pauses(self) -> list[float]:
         """Seconds between one request and the next."""
-        times = [when for when, _, _ in self.asked]
+        times = [when for when, _, _ in self.requests]
         return [later - sooner for sooner, later in itertools.pairwise(times)]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append((time.monotonic(), request.method, request.path))
+        self.requests.append((time.monotonic(), request.method, request.path))
         status, retry_after = self._refusals.pop(0) if self._refusals else OK
         if status != 200:
             text = json.dumps({"kind": "Status", "reason": "TooManyRequests", "message": "too many requests"})

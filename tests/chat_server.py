@@ -32,17 +32,17 @@ class ChatServer:
     ) -> None:
         self._reply, self._models, self._key = reply, models, key
         self._window, self._counts = window, counts
-        self.asked: list[Body] = []
+        self.requests: list[Body] = []
         self.url = ""
 
     async def complete(self, request: web.Request) -> web.Response:
-        if refusal := self._stranger(request):
+        if refusal := self._unauthorized(request):
             return refusal
         body = await request.json()
-        self.asked.append(body)
+        self.requests.append(body)
         tokens = len(json.dumps(body["messages"])) // CHARACTERS
-        if self._window and tokens + longest(body) > self._window:
-            return full(self._window, tokens)
+        if self._window and tokens + max_answer_tokens(body) > self._window:
+            return context_length_error(self._window, tokens)
         reply = self._reply(body)
         if isinstance(reply, web.Response):  # one that was sent cannot be sent again
             return web.Response(body=reply.body, status=reply.status, headers=reply.headers)
@@ -55,20 +55,20 @@ class ChatServer:
         return web.json_response({**head, "choices": [choice], **({"usage": usage} if self._counts else {})})
 
     async def list(self, request: web.Request) -> web.Response:
-        if refusal := self._stranger(request):
+        if refusal := self._unauthorized(request):
             return refusal
         if self._models is None:
             return error(404, "Not Found")
         return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]})
 
-    def _stranger(self, request: web.Request) -> web.Response | None:
+    def _unauthorized(self, request: web.Request) -> web.Response | None:
         shown = request.headers.get("Authorization")
         if self._key is None or shown == f"Bearer {self._key}":
             return None
         return error(401, f"Incorrect API key provided: {(shown or 'none').removeprefix('Bearer ')}")
 
 
-def longest(body: Body) -> int:
+def max_answer_tokens(body: Body) -> int:
     """The longest answer a request allows."""
     return int(body.get("max_tokens") or body.get("max_completion_tokens") or 0)
 
@@ -78,7 +78,7 @@ def error(status: int, message: str, code: str | None = None, **headers: str) ->
     return web.json_response(body, status=status, headers=headers)
 
 
-def full(window: int, tokens: int) -> web.Response:
+def context_length_error(window: int, tokens: int) -> web.Response:
     return error(400, f"This model's maximum context length is {window} tokens. However, you requested {tokens} more.")
 
 

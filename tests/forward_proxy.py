@@ -39,10 +39,10 @@ class ForwardProxy:
             path = urlsplit(target)._replace(scheme="", netloc="").geturl()
             kept = [line for line in headers if not line.lower().startswith(("proxy-", "connection:"))]
             onward.write("\r\n".join([f"{method} {path} {version}", *kept, "Connection: close", "", ""]).encode())
-        await asyncio.gather(_pump(reader, onward), _pump(there, writer))
+        await asyncio.gather(_copy(reader, onward), _copy(there, writer))
 
 
-async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     with suppress(ConnectionError):
         while data := await source.read(1 << 16):
             target.write(data)

@@ -23,9 +23,9 @@ from demo.run import fetch_output, train
 from demo.setup import prepare
 from demo.steps import StepFailed, Steps
 from tests.bench import context_bench, grading_bench, parity_bench
-from tests.bench.exec_peers.place import pods
+from tests.bench.exec_peers.targets import pods
 from tests.bench.figures import QUICK, Figure, conclude
-from tests.bench.many_episodes import EPISODES, Many, many
+from tests.bench.many_episodes import EPISODES, ConcurrentEpisodes, run_concurrently
 from tests.bench.turns import share_of_a_turn
 
 PODS = 32  # for the episodes; each holds several
@@ -57,13 +57,13 @@ def demo_figures(rows: Sequence[Mapping[str, float]]) -> list[Figure]:
     ]
 
 
-async def crowd(kubeconfig: str) -> Many:
+async def concurrent_episodes(kubeconfig: str) -> ConcurrentEpisodes:
     """Many episodes in real Pods."""
     async with KubeClient.from_environment(kubeconfig) as client, pods(client, kubeconfig, PODS) as place:
-        return await many(place)
+        return await run_concurrently(place)
 
 
-def gateway_distance() -> float:
+def gateway_logprob_difference() -> float:
     """Largest distance of a sampled token's log-prob from what the same engine says again, in the trainer's image."""
     test = ["python", "-m", "pytest", "-q", "-s", "tests/trainer/engines/test_gateway.py"]
     done = subprocess.run([sys.executable, "-m", "images", "trainer", "--", *test], capture_output=True, text=True)
@@ -77,7 +77,7 @@ def main() -> int:
     cluster = Cluster.from_environment()
     kubeconfig = str(cluster.kubeconfig)
     waits = demo_figures(steps_of_the_demo(cluster))
-    episodes = asyncio.run(crowd(kubeconfig))
+    episodes = asyncio.run(concurrent_episodes(kubeconfig))
     verdicts = parity_bench.compare()
     print(f"{episodes.endings} in {episodes.seconds:.0f} s; {verdicts}\n")
     found = [
@@ -86,7 +86,7 @@ def main() -> int:
         Figure(f"episodes_of_{EPISODES}_lost", EPISODES - episodes.endings.get("submitted", 0), 0),
         *grading_bench.figures(kubeconfig),
         *context_bench.figures(),
-        Figure("gateway_logprob_distance", gateway_distance(), 1e-4),
+        Figure("gateway_logprob_distance", gateway_logprob_difference(), 1e-4),
         Figure("verdicts_unlike_swebench", len(verdicts.differences), 0),
     ]
     return conclude(found, FOLDER / "figures.json")

@@ -25,10 +25,10 @@ async def count(client: KubeClient) -> Writes:
     async with client.http.get(f"{client.server}/metrics", headers=await client.headers()) as answer:
         answer.raise_for_status()
         text = await answer.text()
-    return charged(text)
+    return counted_writes(text)
 
 
-def charged(page: str) -> Writes:
+def counted_writes(page: str) -> Writes:
     """The charged writes of a metrics page."""
     found: Writes = Counter()
     for labels, value in _LINE.findall(page):
@@ -40,7 +40,7 @@ def charged(page: str) -> Writes:
     return found
 
 
-def spent(before: Writes, after: Writes) -> Writes:
+def writes_between(before: Writes, after: Writes) -> Writes:
     """Writes between two counts; a Pod's second DELETE is its kubelet's, and not charged."""
     found = after - before
     found["DELETE", "pods"] = min(found["DELETE", "pods"], found["POST", "pods"])

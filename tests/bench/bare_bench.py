@@ -25,7 +25,7 @@ from tests.bench.figures import QUICK, Figure, conclude
 MINUTE = 60
 
 
-class NewUser:
+class FreshCheckout:
     """A home, a clone and caches of their own, all empty."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,13 +44,13 @@ class NewUser:
         kept = {name: value for name, value in os.environ.items() if name not in inherited}
         self._environment = kept | {"PATH": os.pathsep.join(path)} | {k: str(v) for k, v in places.items()}
 
-    def types(self, command: str) -> float:
+    def run(self, command: str) -> float:
         """Seconds that `command` took; its output goes to this one's. Raises CalledProcessError when it fails."""
         begun = time.monotonic()
         subprocess.run(command, shell=True, cwd=self.clone, env=self._environment, check=True)
         return time.monotonic() - begun
 
-    def leaves(self) -> None:
+    def remove(self) -> None:
         """Remove cluster, folders and the image engine's mounts."""
         subprocess.run("make cluster-down", shell=True, cwd=self.clone, env=self._environment)
         shutil.rmtree(self._run, ignore_errors=True)
@@ -58,20 +58,20 @@ class NewUser:
 
 
 @contextmanager
-def new_user(name: str) -> Iterator[NewUser]:
+def measure_fresh_checkout(name: str) -> Iterator[FreshCheckout]:
     """One on this machine, in the user's home folder, where there is room."""
-    comes = NewUser(Path.home() / f"bare-{name}-{os.getpid()}")
+    comes = FreshCheckout(Path.home() / f"bare-{name}-{os.getpid()}")
     try:
         yield comes
     finally:
-        comes.leaves()
+        comes.remove()
 
 
 def until_the_first_step() -> Figure:
     """Minutes from `make demo` until the first training step was done."""
-    with new_user("demo") as user:
+    with measure_fresh_checkout("demo") as user:
         begun = time.time()
-        whole = user.types("make demo")
+        whole = user.run("make demo")
         [first, *_] = read_metrics(user.home / "demo" / "output")
         print(f"make demo: {whole / MINUTE:.1f} min; {json.loads((user.home / 'demo/summary.json').read_text())}")
     return Figure("bare_first_step_min", (first["time"] - begun) / MINUTE, 35)
@@ -79,8 +79,8 @@ def until_the_first_step() -> Figure:
 
 def tests() -> list[Figure]:
     """Minutes of `make test`, bare and again."""
-    with new_user("test") as user:
-        bare, again = user.types("make test"), user.types("make test")
+    with measure_fresh_checkout("test") as user:
+        bare, again = user.run("make test"), user.run("make test")
     return [Figure("bare_test_min", bare / MINUTE, 60), Figure("warm_test_min", again / MINUTE, 25)]
 
 

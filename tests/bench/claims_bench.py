@@ -32,7 +32,7 @@ from cluster.layout import swerl_home
 from demo.cluster import ROOT, Cluster
 from tests.bench import api_writes
 from tests.bench.agent_sandbox import WarmPool, controller
-from tests.bench.exec_peers.clients import KubernetesPython, Place
+from tests.bench.exec_peers.clients import KubernetesPython, PodTargets
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.control_plane.operator_process import Operator
 
@@ -78,7 +78,7 @@ def bare_pods(namespace: str, name: str) -> list[Json]:
     return pods
 
 
-class Node:
+class StartTimer:
     """Starts of many Pods at once, measured."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
@@ -113,10 +113,10 @@ class Node:
     async def _until(self, api: str, resource: str, done: Callable[[dict[str, Json]], bool]) -> None:
         """Follow a collection until `done` accepts its objects by name."""
         async with asyncio.timeout(PATIENCE):
-            while not await self._came(api, resource, done):
+            while not await self._appeared(api, resource, done):
                 pass
 
-    async def _came(self, api: str, resource: str, done: Callable[[dict[str, Json]], bool]) -> bool:
+    async def _appeared(self, api: str, resource: str, done: Callable[[dict[str, Json]], bool]) -> bool:
         """The same for RELIST_SECONDS: what goes between this list and the watch's own is missing in the next."""
         listing = await self._client.list(api, resource, self._namespace)
         seen = {item["metadata"]["name"]: item for item in listing}
@@ -136,7 +136,7 @@ class Node:
 
 
 @dataclass
-class Claims:
+class ClaimTimes:
     """Of one side: times in milliseconds."""
 
     waits: list[float] = field(default_factory=list)  # until a sandbox that was prepared is there
@@ -154,11 +154,11 @@ class Claims:
         before = await api_writes.count(client)
         yield
         await asyncio.sleep(SETTLE_SECONDS)
-        self.writes.update(api_writes.spent(before, await api_writes.count(client)))
+        self.writes.update(api_writes.writes_between(before, await api_writes.count(client)))
         self.sandboxes += sandboxes
 
 
-async def claim_ahead(client: KubeClient, namespace: str, block: int, claims: Claims) -> None:
+async def claim_ahead(client: KubeClient, namespace: str, block: int, claims: ClaimTimes) -> None:
     """Groups of which each is declared and prepared while commands run in the one before."""
     spec = SweSandboxSpec.model_validate(group_body(namespace, "", REPLICAS)["spec"])
 
@@ -190,7 +190,7 @@ async def claim_ahead(client: KubeClient, namespace: str, block: int, claims: Cl
     await following.delete()
 
 
-async def claim_of_pool(pool: WarmPool, one_shot: KubernetesPython, block: int, claims: Claims) -> None:
+async def claim_of_pool(pool: WarmPool, one_shot: KubernetesPython, block: int, claims: ClaimTimes) -> None:
     """The peer's: claim after claim on a full warm pool."""
     for number in range(CLAIMS):
         name = f"claim-{block}-{number}"
@@ -203,10 +203,10 @@ async def claim_of_pool(pool: WarmPool, one_shot: KubernetesPython, block: int, 
         await pool.full()
 
 
-async def claims(client: KubeClient, kubeconfig: str, namespace: str) -> tuple[Claims, Claims]:
+async def claims(client: KubeClient, kubeconfig: str, namespace: str) -> tuple[ClaimTimes, ClaimTimes]:
     """Ours and the peer's, in blocks that take turns."""
-    ours, theirs = Claims(), Claims()
-    pool, one_shot = WarmPool(client, namespace, POOL), KubernetesPython(Place(kubeconfig, namespace, (), ()))
+    ours, theirs = ClaimTimes(), ClaimTimes()
+    pool, one_shot = WarmPool(client, namespace, POOL), KubernetesPython(PodTargets(kubeconfig, namespace, (), ()))
     await pool.fill(
         {"name": "sandbox", "image": IMAGE, "command": ["sleep", "86400"], "resources": {"requests": AMOUNTS}}
     )
@@ -225,7 +225,7 @@ async def claims(client: KubeClient, kubeconfig: str, namespace: str) -> tuple[C
 
 async def starts(client: KubeClient, namespace: str) -> tuple[list[float], list[float]]:
     """Seconds of groups and of bare Pods, in turns."""
-    node, ours, theirs = Node(client, namespace), [], []
+    node, ours, theirs = StartTimer(client, namespace), [], []
     await node.bare("warm-up")
     for number in range(ROUNDS):
         ours.append(await node.group(f"group-{number}"))
@@ -251,7 +251,7 @@ async def measure(cluster: Cluster, namespace: str, folder: Path) -> list[Figure
     ]
 
 
-async def _served(operator: Operator, work: Coroutine[Any, Any, list[Figure]]) -> list[Figure]:
+async def _while_operator_runs(operator: Operator, work: Coroutine[Any, Any, list[Figure]]) -> list[Figure]:
     """What `work` found; raises RuntimeError at once where the operator ends before."""
     task = asyncio.create_task(work)
     while not (await asyncio.wait([task], timeout=1))[0]:
@@ -273,7 +273,7 @@ def main() -> int:
     try:
         with Operator(str(cluster.kubeconfig), folder / "operator.log", **options) as operator:
             operator.until_leading()
-            found = asyncio.run(_served(operator, measure(cluster, namespace, folder)))
+            found = asyncio.run(_while_operator_runs(operator, measure(cluster, namespace, folder)))
     finally:
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
     return conclude(found, folder / "figures.json")

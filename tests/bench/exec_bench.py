@@ -21,18 +21,18 @@ from tests.bench.exec_peers.clients import (
     Client,
     KubernetesPython,
     KubernetesPythonWithLogin,
-    Ours,
-    OursWithLogin,
-    Place,
+    PodTargets,
+    Swerl,
+    SwerlWithLogin,
 )
-from tests.bench.exec_peers.place import pods
+from tests.bench.exec_peers.targets import pods
 from tests.bench.figures import QUICK, Figure, conclude
 
 ROUNDS = 15 if QUICK else 100
-Kind = Callable[[Place], Client]
+Kind = Callable[[PodTargets], Client]
 COMPARED: dict[str, tuple[Kind, Kind, tuple[str, ...], float]] = {  # ours, the peer, command, promised ratio of medians
-    "exec_true_ms": (Ours, KubernetesPython, ("true",), 0.1),
-    "exec_echo_login_ms": (OursWithLogin, KubernetesPythonWithLogin, ("echo", "hello"), 0.2),
+    "exec_true_ms": (Swerl, KubernetesPython, ("true",), 0.1),
+    "exec_echo_login_ms": (SwerlWithLogin, KubernetesPythonWithLogin, ("echo", "hello"), 0.2),
 }
 Call = Callable[[], Awaitable[None]]
 
@@ -43,7 +43,7 @@ async def figures(kubeconfig: str) -> list[Figure]:
         return [await _compare(name, place) for name in COMPARED]
 
 
-async def _compare(name: str, place: Place) -> Figure:
+async def _compare(name: str, place: PodTargets) -> Figure:
     kind, peers, command, goal = COMPARED[name]
     ours, peer = kind(place), peers(place)
     await ours.open(1)

@@ -30,13 +30,13 @@ class Figure:
         return self.ours if self.peer is None else self.ours / self.peer
 
     @property
-    def holds(self) -> bool:
+    def meets_goal(self) -> bool:
         return self.measured >= self.goal if self.at_least else self.measured <= self.goal
 
     def __str__(self) -> str:
         peer, ratio = ("-", "-") if self.peer is None else (f"{self.peer:.4g}", f"{self.measured:.3f}")
         goal = f"{'>=' if self.at_least else '<='}{self.goal:g}"
-        return f"{self.name} {self.ours:.4g} {peer} {ratio} {goal} {'ok' if self.holds else 'short'}"
+        return f"{self.name} {self.ours:.4g} {peer} {ratio} {goal} {'ok' if self.meets_goal else 'short'}"
 
 
 def conclude(figures: Sequence[Figure], record: Path | None = None) -> int:
@@ -44,5 +44,7 @@ def conclude(figures: Sequence[Figure], record: Path | None = None) -> int:
     print(*figures, sep="\n", flush=True)
     if record is not None:
         record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps([asdict(figure) | {"holds": figure.holds} for figure in figures], indent=1) + "\n")
-    return 0 if all(figure.holds for figure in figures) else 1
+        record.write_text(
+            json.dumps([asdict(figure) | {"meets_goal": figure.meets_goal} for figure in figures], indent=1) + "\n"
+        )
+    return 0 if all(figure.meets_goal for figure in figures) else 1

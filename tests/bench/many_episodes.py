@@ -17,7 +17,7 @@ from swerl_agent.tasks import GroundTruth, Task
 from swerl_api import AgentSpec
 
 from tests.bench.context_bench import TOKENIZER
-from tests.bench.exec_peers.clients import Ours, Place
+from tests.bench.exec_peers.clients import PodTargets, Swerl
 from tests.bench.exec_peers.worker import processor_seconds
 from tests.scripted_engine import Script, block
 
@@ -35,7 +35,7 @@ TASK = Task("bench__turns-1", "bench/turns", "0" * 40, "1", "Count.", "-", Groun
 
 
 @dataclass(frozen=True)
-class Many:
+class ConcurrentEpisodes:
     """What all of them came to."""
 
     cores: float  # processor seconds per second
@@ -43,7 +43,7 @@ class Many:
     endings: dict[str, int]  # exit status → episodes
 
 
-class Thinker(Script):
+class DelayedEngine(Script):
     """An engine whose answers take as long as a model's."""
 
     async def generate(self, input_ids: Sequence[int], **wishes: Any) -> Generation:
@@ -51,9 +51,9 @@ class Thinker(Script):
         return await super().generate(input_ids, **wishes)
 
 
-async def run(place: str) -> Many:
+async def run(place: str) -> ConcurrentEpisodes:
     """Open the sessions (several in a Pod), run an episode in each, all at once."""
-    ours = Ours(Place(**json.loads(place)))
+    ours = Swerl(PodTargets(**json.loads(place)))
     tokenizer = HFTokenizer(TOKENIZER)
     started, used = time.monotonic(), processor_seconds()
     await ours.open(EPISODES)
@@ -64,17 +64,17 @@ async def run(place: str) -> Many:
     seconds = time.monotonic() - started
     cores = (processor_seconds() - used) / seconds
     await ours.close()
-    return Many(cores, seconds, dict(endings))
+    return ConcurrentEpisodes(cores, seconds, dict(endings))
 
 
 async def _episode(session: Session, tokenizer: HFTokenizer) -> str:
-    engine = Thinker(tokenizer, [block(LOOK)] * (TURNS - 1) + [block(SUBMIT)])
+    engine = DelayedEngine(tokenizer, [block(LOOK)] * (TURNS - 1) + [block(SUBMIT)])
     agent = BuiltinAgent(engine, tokenizer, Prompts.default(), AgentSpec())
     episode = await agent.run_episode(EpisodeRequest(TASK, group="bench", index=0, temperature=1.0), session)
     return episode.exit_status
 
 
-async def many(place: Place) -> Many:
+async def run_concurrently(place: PodTargets) -> ConcurrentEpisodes:
     """The same in a process of its own."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.bench.many_episodes", json.dumps(asdict(place)), stdout=asyncio.subprocess.PIPE
@@ -82,7 +82,7 @@ async def many(place: Place) -> Many:
     out, _ = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"the process of the episodes ended with {process.returncode}; see above")
-    return Many(**json.loads(out))
+    return ConcurrentEpisodes(**json.loads(out))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def tasks_of(parser: str, statuses: dict[str, str]) -> Iterator[Task]:
                 yield Task("o__r-1", "o/r", "0" * 40, "1", "text", "image", ground_truth)
 
 
-def harness_says(task: Task, content: str) -> bool:
+def harness_resolves(task: Task, content: str) -> bool:
     """`resolved` in the harness's own report."""
     ground_truth = task.ground_truth
     spec = import_module("swebench.types").TestSpec(
@@ -135,7 +135,7 @@ def compare(tree: Path | None = None) -> Comparison:
         for parser, log in logs:
             for task in tasks_of(parser, dict(parsers[parser](log, None))):
                 for content in _contents(log):
-                    theirs, ours = harness_says(task, content), bool(grade_log(task, content.encode())["resolved"])
+                    theirs, ours = harness_resolves(task, content), bool(grade_log(task, content.encode())["resolved"])
                     verdicts, resolved = verdicts + 1, resolved + theirs
                     if theirs != ours:
                         differences.append(f"{parser}: harness {theirs}, here {ours}: {content[-300:]!r}")
@@ -152,7 +152,7 @@ def sample(count: int) -> list[dict[str, Any]]:
                 continue
             for task in tasks_of(parser, dict(parsers[parser](log, None))):
                 for code in (0, 1):
-                    resolved = harness_says(task, f"{START}\n{log}\n{END}\n{EXIT_CODE}: {code}\n")
+                    resolved = harness_resolves(task, f"{START}\n{log}\n{END}\n{EXIT_CODE}: {code}\n")
                     ground_truth = task.ground_truth
                     row = {
                         "parser": parser,
@@ -165,10 +165,10 @@ def sample(count: int) -> list[dict[str, Any]]:
                     }
                     found.setdefault((resolved, parser), []).append(row)
     turns = [[rows for (resolved, _), rows in sorted(found.items()) if resolved is wanted] for wanted in (True, False)]
-    return [row for rows in turns for row in _in_turn(rows, count // 2)]
+    return [row for rows in turns for row in _interleave(rows, count // 2)]
 
 
-def _in_turn(rows: list[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:
+def _interleave(rows: list[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:
     """The first of each list, then the second of each, until there are `count`."""
     deepest = max(map(len, rows))
     return [each[turn] for turn in range(deepest) for each in rows if turn < len(each)][:count]

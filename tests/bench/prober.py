@@ -45,7 +45,7 @@ class Prober:
 
 
 @contextmanager
-def neighbour(cluster: Cluster, namespace: str) -> Iterator[Prober]:
+def probed_pod(cluster: Cluster, namespace: str) -> Iterator[Prober]:
     """A prober with rights on ConfigMaps of `namespace` only; it must be stopped within the context."""
     account, role = f"system:serviceaccount:{namespace}:{NAME}", f"{namespace}-{NAME}"
     cluster.kubectl("create", "namespace", namespace)

@@ -18,11 +18,11 @@ from swerl_kube import KubeClient
 
 from cluster import layout
 from demo.cluster import Cluster
-from tests.bench.exec_peers.clients import CLIENTS, MOST_SLOTS, Place
+from tests.bench.exec_peers.clients import CLIENTS, MOST_SLOTS, PodTargets
 from tests.bench.exec_peers.correctness import CHECKS, KILLED
-from tests.bench.exec_peers.held import Held, held
-from tests.bench.exec_peers.place import pods
+from tests.bench.exec_peers.open_sessions import OpenSessions, measure_open_sessions
 from tests.bench.exec_peers.rex import servers
+from tests.bench.exec_peers.targets import pods
 from tests.bench.exec_peers.workers import Load, Worker, worker
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.chaos.components import Components
@@ -42,14 +42,14 @@ Loads = Mapping[tuple[str, str, int], Load]
 Matrix = Mapping[str, Mapping[str, bool]]
 
 
-async def measure(cluster: layout.Cluster, place: Place) -> Loads:
+async def measure(cluster: layout.Cluster, place: PodTargets) -> Loads:
     """Every client at every concurrency, all clients of a load in turn, round by round."""
     loads: dict[tuple[str, str, int], Load] = {}
     for command, slots in PLAN:
         names = [name for name in CLIENTS if slots <= MOST_SLOTS.get(name, slots)]
         async with _workers(names, cluster, place) as workers:
             for one in workers:
-                await one.ask(do="open", slots=slots, command=command)
+                await one.request(do="open", slots=slots, command=command)
             for _ in range(ROUNDS):
                 for one in workers:
                     load = loads.setdefault((one.name, command, slots), Load())
@@ -58,12 +58,12 @@ async def measure(cluster: layout.Cluster, place: Place) -> Loads:
     return loads
 
 
-async def judge(cluster: layout.Cluster, place: Place) -> Matrix:
+async def check_clients(cluster: layout.Cluster, place: PodTargets) -> Matrix:
     """What each client does right; nothing is timed here, so all at once, and one end of the API server for all."""
     components = Components(place.kubeconfig)
     async with _workers(CLIENTS, cluster, place) as workers:
-        found = dict(zip([one.name for one in workers], await asyncio.gather(*map(_judged, workers)), strict=True))
-        checks = [asyncio.create_task(one.ask(do="check", name=KILLED)) for one in workers]
+        found = dict(zip([one.name for one in workers], await asyncio.gather(*map(_check_one, workers)), strict=True))
+        checks = [asyncio.create_task(one.request(do="check", name=KILLED)) for one in workers]
         await asyncio.sleep(KILL_AFTER)
         components.kill("apiserver")
         await asyncio.sleep(DEAD_SECONDS)
@@ -73,13 +73,13 @@ async def judge(cluster: layout.Cluster, place: Place) -> Matrix:
     return found
 
 
-async def _judged(one: Worker) -> dict[str, bool]:
-    await one.ask(do="open", slots=1)
-    return {name: (await one.ask(do="check", name=name))["right"] for name in CHECKS if name != KILLED}
+async def _check_one(one: Worker) -> dict[str, bool]:
+    await one.request(do="open", slots=1)
+    return {name: (await one.request(do="check", name=name))["right"] for name in CHECKS if name != KILLED}
 
 
 @asynccontextmanager
-async def _workers(names: Iterable[str], cluster: layout.Cluster, place: Place) -> AsyncIterator[list[Worker]]:
+async def _workers(names: Iterable[str], cluster: layout.Cluster, place: PodTargets) -> AsyncIterator[list[Worker]]:
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(worker(name, cluster, place)) for name in names]
 
@@ -102,7 +102,7 @@ def matrix(found: Matrix) -> str:
     return _aligned(rows)
 
 
-def figures(loads: Loads, found: Matrix, kept: Held) -> list[Figure]:
+def figures(loads: Loads, found: Matrix, kept: OpenSessions) -> list[Figure]:
     """What is promised."""
 
     def pair(command: str, slots: int) -> tuple[Load, Load]:
@@ -130,11 +130,11 @@ async def run(kubeconfig: str, cluster: layout.Cluster) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     async with KubeClient.from_environment(kubeconfig) as client, pods(client, kubeconfig, PODS) as bare:
         place = await servers(client, bare)
-        loads, found = await measure(cluster, place), await judge(cluster, place)
+        loads, found = await measure(cluster, place), await check_clients(cluster, place)
         (folder / "matrix.json").write_text(json.dumps(found, indent=1))
         (folder / "table.txt").write_text(table(loads) + "\n")
         print(f"\n{table(loads)}\n\n{matrix(found)}\n", flush=True)
-        kept = await held(place, HOLD_SECONDS)
+        kept = await measure_open_sessions(place, HOLD_SECONDS)
     print(f"{kept.commands} commands on held sessions\n")
     return conclude(figures(loads, found, kept), folder / "figures.json")
 

@@ -27,7 +27,7 @@ from demo.cluster import ROOT, Cluster
 from tests.bench import api_writes
 from tests.bench.figures import QUICK, Figure, conclude
 from tests.bench.kwok import PLACEMENT, fake_nodes
-from tests.bench.prober import neighbour
+from tests.bench.prober import probed_pod
 from tests.control_plane.operator_process import Operator
 
 SANDBOXES = int(os.environ.get("SANDBOXES") or (1_000 if QUICK else 10_000))
@@ -59,10 +59,10 @@ class HandOver:
 
     taken: float  # until the Lease names the other
     ready: float  # until all groups that were under way are Ready
-    twice: int  # Pods that were made though there had been one of that name
+    duplicates: int  # Pods that were made though there had been one of that name
 
 
-class Census:
+class PodUidRecorder:
     """Every Pod there ever was, by name."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Census:
             self._uids.setdefault(meta["name"], set()).add(meta["uid"])
 
     @property
-    def twice(self) -> int:
+    def duplicates(self) -> int:
         return sum(len(uids) - 1 for uids in self._uids.values())
 
 
@@ -151,7 +151,7 @@ async def one_round(drivers: Drivers, client: KubeClient, operator: Operator, nu
     await drivers.until(lambda phases: not phases)
     found.gone_seconds = time.monotonic() - started
     await asyncio.sleep(5)  # what the operator still has to say
-    found.writes = api_writes.spent(before, await api_writes.count(client))
+    found.writes = api_writes.writes_between(before, await api_writes.count(client))
     print(
         f"round {number}: Ready {found.ready_seconds:.1f} s, gone {found.gone_seconds:.1f} s, operator "
         f"{found.rss_mb:.0f} MB, {found.grown_kb:.1f} kB more a sandbox, "
@@ -164,8 +164,8 @@ async def one_round(drivers: Drivers, client: KubeClient, operator: Operator, nu
 async def hand_over(drivers: Drivers, client: KubeClient, leading: Operator, standby: str, groups: int) -> HandOver:
     """Stop the leader while it creates Pods."""
     names = [f"h-g{index}" for index in range(groups)]
-    census = Census()
-    task = asyncio.create_task(census.follow(client, drivers.namespace))
+    pod_uids = PodUidRecorder()
+    task = asyncio.create_task(pod_uids.follow(client, drivers.namespace))
     await drivers.declare(names)
     await drivers.until(lambda phases: sum(phase == "Ready" for phase in phases.values()) >= groups // 4)
     started = time.monotonic()
@@ -173,11 +173,14 @@ async def hand_over(drivers: Drivers, client: KubeClient, leading: Operator, sta
     await until_held(client, drivers.namespace, standby)
     taken = time.monotonic() - started
     await drivers.until(lambda phases: sum(phases.get(name) == "Ready" for name in names) == groups)
-    found = HandOver(taken, time.monotonic() - started, census.twice)
+    found = HandOver(taken, time.monotonic() - started, pod_uids.duplicates)
     await stopped
     task.cancel()
     await drivers.release(names)
-    print(f"hand-over: new leader {found.taken:.2f} s, all Ready {found.ready:.1f} s, {found.twice} twice", flush=True)
+    print(
+        f"hand-over: new leader {found.taken:.2f} s, all Ready {found.ready:.1f} s, {found.duplicates} twice",
+        flush=True,
+    )
     return found
 
 
@@ -214,7 +217,7 @@ def figures(rounds: list[Round], peak_mb: float, others: list[float], handed: Ha
         Figure("others_p99_s", p99(others), OTHERS_SECONDS),
         Figure("api_writes_per_sandbox_most", max(writes), WRITES),
         Figure("hand_over_s", handed.taken, HAND_OVER_SECONDS),
-        Figure("hand_over_pods_made_twice", handed.twice, 0),
+        Figure("hand_over_pods_made_twice", handed.duplicates, 0),
     ]
 
 
@@ -231,7 +234,7 @@ async def measure(cluster: Cluster, folder: Path) -> list[Figure]:
     try:
         with (
             fake_nodes(cluster, NODES, pods_each, folder),
-            neighbour(cluster, f"{namespace}-others") as prober,
+            probed_pod(cluster, f"{namespace}-others") as prober,
             first,
         ):
             return await _measure(cluster, namespace, (first, second), prober.stop, small)

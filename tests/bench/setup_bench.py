@@ -26,7 +26,7 @@ ROUNDS = 1 if QUICK else 3
 CODE = {"operator": "operator/swerl_operator/__init__.py", "trainer": "trainer/swerl_trainer/__init__.py"}
 
 
-def started_again() -> tuple[list[float], list[float]]:
+def restart_seconds() -> tuple[list[float], list[float]]:
     """Seconds of `cluster up` with everything built: until the API server is ready, and until all is."""
     ready, whole = [], []
     lifecycle.up(NAME, swerl_home())
@@ -34,7 +34,7 @@ def started_again() -> tuple[list[float], list[float]]:
         for _ in range(ROUNDS):
             lifecycle.down(NAME, swerl_home())
             begun = time.monotonic()
-            served = since(begun, answers)
+            served = since(begun, is_ready)
             lifecycle.up(NAME, swerl_home())
             whole.append(time.monotonic() - begun)
             ready.append(served())
@@ -43,7 +43,7 @@ def started_again() -> tuple[list[float], list[float]]:
     return ready, whole
 
 
-def answers() -> bool:
+def is_ready() -> bool:
     cluster = layout.find(NAME, swerl_home())
     with contextlib.suppress(ClusterError, OSError):
         return cluster is not None and lifecycle.api(cluster).text("/readyz", timeout=1) == "ok"
@@ -69,7 +69,7 @@ def since(begun: float, happened: Callable[[], bool]) -> Callable[[], float]:
     return seconds
 
 
-def built_again(checkout: Path) -> dict[str, float]:
+def rebuild_seconds(checkout: Path) -> dict[str, float]:
     """Seconds of `python3 -m images NAME`, push included, after a line was added to the code of image NAME."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(checkout)], check=True)
     environment = os.environ | {"PYTHONPATH": str(checkout)}
@@ -87,8 +87,8 @@ def built_again(checkout: Path) -> dict[str, float]:
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="swerl-bench-setup-") as folder:
-        images = built_again(Path(folder) / "checkout")
-    ready, whole = started_again()
+        images = rebuild_seconds(Path(folder) / "checkout")
+    ready, whole = restart_seconds()
     return conclude(
         [
             Figure("apiserver_again_s", max(ready), 10),

@@ -13,17 +13,17 @@ from tests.chaos.conftest import RESOURCES
 from tests.control_plane.exec.conftest import IMAGE
 
 
-def say(word: object) -> None:
+def print_json(word: object) -> None:
     print(json.dumps(word), flush=True)
 
 
 async def main(namespace: str) -> None:
     async with Sandbox.claim(IMAGE, 1, namespace=namespace, resources=RESOURCES) as [sandbox]:
-        say("claimed")
+        print_json("claimed")
         while line := await asyncio.to_thread(sys.stdin.readline):
             command, timeout = json.loads(line)
             result = await sandbox.run(command, timeout=timeout)
-            say(
+            print_json(
                 {
                     "stdout": result.stdout.decode(),
                     "timed_out": result.timed_out,

@@ -73,7 +73,7 @@ async def kept_running(operator: Operator) -> AsyncIterator[list[str]]:
         await task
 
 
-async def nothing_left(
+async def wait_until_nothing_left(
     user: User, seconds: float = 60, *, policies: bool = True, but: frozenset[str] | set[str] = frozenset()
 ) -> None:
     """Return when the user's namespace holds no SweSandbox, Pod, Lease or NetworkPolicy `but` those (kind/name).

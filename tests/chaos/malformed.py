@@ -18,7 +18,7 @@ LIMITS = BOUNDS | {"pattern", "enum", "minLength", "maxLength", "minItems", "max
 OPENAPI_ONLY = {"default", "description", "format", "nullable"}
 
 
-def drawn(kind: Kind, number: int, *, reproducible: bool) -> list[Json]:
+def generate_specs(kind: Kind, number: int, *, reproducible: bool) -> list[Json]:
     """About `number` specs of `kind`: of the right types, some within all limits, with parts of examples, or spoilt."""
     made: list[Json] = []
 
@@ -42,8 +42,10 @@ def _specs(kind: Kind) -> st.SearchStrategy[Json]:
     schema = crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     fitting = from_schema(_plain(schema, OPENAPI_ONLY))
     anything = from_schema({})
-    blended = st.builds(_blend, st.sampled_from(_examples(kind)), fitting, st.sets(st.integers(0, 20), max_size=4))
-    spoilt = st.builds(_spoil, blended, st.lists(st.integers(0, 9), min_size=1, max_size=4), anything)
+    blended = st.builds(
+        _merge_fields, st.sampled_from(_examples(kind)), fitting, st.sets(st.integers(0, 20), max_size=4)
+    )
+    spoilt = st.builds(_with_wrong_value, blended, st.lists(st.integers(0, 9), min_size=1, max_size=4), anything)
     return st.one_of(blended, fitting, from_schema(_plain(schema, OPENAPI_ONLY | LIMITS)), spoilt, anything)
 
 
@@ -73,16 +75,16 @@ def _plain(schema: Any, left_out: set[str]) -> Any:
     return kept
 
 
-def _blend(good: Json, other: Json, which: set[int]) -> Json:
+def _merge_fields(good: Json, other: Json, which: set[int]) -> Json:
     """`good` with some fields of `other`."""
     return good | {name: value for number, (name, value) in enumerate(sorted(other.items())) if number in which}
 
 
-def _spoil(spec: Any, way: list[int], wrong: Any) -> Any:
+def _with_wrong_value(spec: Any, way: list[int], wrong: Any) -> Any:
     """`spec` with `wrong` in the place that `way` leads to."""
     if not way or not isinstance(spec, dict | list) or not spec:
         return wrong
     keys: list[Any] = sorted(spec) if isinstance(spec, dict) else list(range(len(spec)))
     key, copy = keys[way[0] % len(keys)], spec.copy()
-    copy[key] = _spoil(spec[key], way[1:], wrong)
+    copy[key] = _with_wrong_value(spec[key], way[1:], wrong)
     return copy

@@ -1,4 +1,4 @@
-"""SOAK_MINUTES of random churn; then nothing of it may be left, neither in the cluster nor in any process.
+"""SOAK_MINUTES of random clients; then nothing of it may be left, neither in the cluster nor in any process.
 
 `make soak` runs it. It ends by itself: when the time is over, running work finishes, all groups are deleted, and
 objects, file descriptors, sockets, asyncio tasks and processes in a Pod are counted against those before.
@@ -24,7 +24,7 @@ from swerl_agent.sandbox import Claim, SandboxLost, Session
 from swerl_kube import KubeClient
 from swerl_operator.sandboxes.manifests import idle_command
 
-from tests.chaos.conftest import nothing_left
+from tests.chaos.conftest import wait_until_nothing_left
 from tests.conftest import kubectl
 from tests.control_plane.exec.conftest import connect
 from tests.control_plane.operator_process import Operator
@@ -42,7 +42,7 @@ GROWTH = 1.5  # of the operator's memory, at most
 
 
 @dataclass(frozen=True)
-class Census:
+class ProcessResources:
     """What a process holds."""
 
     descriptors: int
@@ -50,7 +50,7 @@ class Census:
     megabytes: int
 
     @classmethod
-    def of(cls, process: int) -> Census:
+    def of(cls, process: int) -> ProcessResources:
         targets = []
         for entry in Path(f"/proc/{process}/fd").iterdir():
             with suppress(FileNotFoundError):
@@ -59,8 +59,8 @@ class Census:
         return cls(len(targets), sum(target.startswith("socket:") for target in targets), resident >> 20)
 
 
-class Churn:
-    """The things that programs do to sandboxes, the rude ones among them."""
+class RandomClient:
+    """The things that programs do to sandboxes, also without cleaning up."""
 
     def __init__(self, claim: Callable[..., Claim], client: KubeClient, user: User, pod: Json, kubeconfig: str) -> None:
         self._claim, self._client, self._user, self._pod, self._kubeconfig = claim, client, user, pod, kubeconfig
@@ -69,10 +69,10 @@ class Churn:
         self.ways: list[Callable[[], Awaitable[None]]] = [
             self.use,
             self.use,
-            self.give_up_waiting,
-            self.lose_the_group,
-            self.come_and_go,
-            self.die,
+            self.cancel_claim,
+            self.delete_group,
+            self.reconnect_session,
+            self.kill_program,
         ]
 
     async def run(self, until: float) -> None:
@@ -90,7 +90,7 @@ class Churn:
                 await sandbox.write("/tmp/file", b"x" * 100_000)
                 assert len(await sandbox.read("/tmp/file")) == 100_000
 
-    async def give_up_waiting(self) -> None:
+    async def cancel_claim(self) -> None:
         """Stop to wait for a claim."""
 
         async def wait() -> None:
@@ -103,7 +103,7 @@ class Churn:
         await asyncio.wait([task])
         assert task.cancelled(), task
 
-    async def lose_the_group(self) -> None:
+    async def delete_group(self) -> None:
         """Somebody deletes the group while a command runs."""
         async with self._claim(1) as [sandbox]:
             command = asyncio.create_task(sandbox.run("sleep 100", timeout=120))
@@ -113,7 +113,7 @@ class Churn:
             with pytest.raises(SandboxLost):
                 await asyncio.wait_for(command, 30)
 
-    async def come_and_go(self) -> None:
+    async def reconnect_session(self) -> None:
         """Sessions in a Pod that stays, their streams cut."""
         async with Session(connect(self._client, self._pod)) as session:
             await self._commands(session)
@@ -121,7 +121,7 @@ class Churn:
             await session._stream.close()
             await self._commands(session)
 
-    async def die(self) -> None:
+    async def kill_program(self) -> None:
         """A program is killed while it holds a sandbox."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -148,15 +148,15 @@ class Churn:
         assert late.timed_out
 
 
-async def report(churn: Churn, operator: Operator, started: float) -> None:
+async def report(client: RandomClient, operator: Operator, started: float) -> None:
     while True:
         await asyncio.sleep(REPORT)
-        print_state(f"{(time.monotonic() - started) / 60:.0f} min", churn, operator)
+        print_state(f"{(time.monotonic() - started) / 60:.0f} min", client, operator)
 
 
-def print_state(when: str, churn: Churn, operator: Operator) -> None:
-    print(f"{when}: {churn.commands} commands, {dict(churn.done)}; this process {Census.of(os.getpid())},"
-          f" {len(asyncio.all_tasks())} tasks; operator {Census.of(operator.pid)}", flush=True)  # fmt: skip
+def print_state(when: str, client: RandomClient, operator: Operator) -> None:
+    print(f"{when}: {client.commands} commands, {dict(client.done)}; this process {ProcessResources.of(os.getpid())},"
+          f" {len(asyncio.all_tasks())} tasks; operator {ProcessResources.of(operator.pid)}", flush=True)  # fmt: skip
 
 
 def processes(kubeconfig: str, pod: Json) -> int:
@@ -176,26 +176,26 @@ async def test_no_process_or_object_is_left(
 ) -> None:
     pod = await make_pod(command=idle_command(int(MINUTES * 60) + 3600))
     in_pod, process = processes(kubeconfig, pod), operator.pid
-    churn = Churn(claim, client, user, pod, kubeconfig)
-    for way in churn.ways[1:]:
+    load = RandomClient(claim, client, user, pod, kubeconfig)
+    for way in load.ways[1:]:
         await way()
-    await quiet(user, pod)
-    tasks, ours, theirs = names(), Census.of(os.getpid()), Census.of(process)
+    await wait_until_idle(user, pod)
+    tasks, ours, theirs = names(), ProcessResources.of(os.getpid()), ProcessResources.of(process)
 
     started = time.monotonic()
-    reporter = asyncio.create_task(report(churn, operator, started))
-    await asyncio.gather(*(churn.run(started + MINUTES * 60) for _ in range(WORKERS)))
+    reporter = asyncio.create_task(report(load, operator, started))
+    await asyncio.gather(*(load.run(started + MINUTES * 60) for _ in range(WORKERS)))
     reporter.cancel()
     with suppress(asyncio.CancelledError):
         await reporter
-    await quiet(user, pod)
-    print_state("at the end", churn, operator)
+    await wait_until_idle(user, pod)
+    print_state("at the end", load, operator)
 
     assert names() == tasks
     assert operator.alive and operator.pid == process, operator.log.read_text()[-4000:]
-    for before, after in ((ours, Census.of(os.getpid())), (theirs, Census.of(process))):
+    for before, after in ((ours, ProcessResources.of(os.getpid())), (theirs, ProcessResources.of(process))):
         assert after.descriptors <= before.descriptors + SLACK and after.sockets <= before.sockets + SLACK
-    assert Census.of(process).megabytes <= theirs.megabytes * GROWTH
+    assert ProcessResources.of(process).megabytes <= theirs.megabytes * GROWTH
     assert processes(kubeconfig, pod) == in_pod
 
 
@@ -204,8 +204,8 @@ def names() -> Counter[Any]:
     return Counter(getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks())
 
 
-async def quiet(user: User, pod: Json) -> None:
+async def wait_until_idle(user: User, pod: Json) -> None:
     """Wait until deleted groups are gone; the remaining Pod is ignored."""
-    await nothing_left(user, 120, but={f"pods/{pod['metadata']['name']}"})
+    await wait_until_nothing_left(user, 120, but={f"pods/{pod['metadata']['name']}"})
     await asyncio.sleep(QUIET)
     gc.collect()

@@ -11,7 +11,7 @@ from swerl_agent.sandbox import Claim, Session
 from swerl_kube import KubeClient
 
 from tests.chaos.components import Components
-from tests.chaos.conftest import nothing_left
+from tests.chaos.conftest import wait_until_nothing_left
 from tests.control_plane.exec.conftest import connect, until
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def test_groups_change_while_the_watch_is_down(
         await asyncio.wait_for(asyncio.gather(leaving, releasing), 180)
         assert (await sandboxes[1].run("echo on", timeout=60)).stdout == b"on\n"
         assert await asyncio.wait_for(coming, 180) == b"there\n"
-    await nothing_left(user, COLLECTED_WITHIN, policies=False)
+    await wait_until_nothing_left(user, COLLECTED_WITHIN, policies=False)
 
 
 async def lines(session: Session, path: str) -> list[str]:

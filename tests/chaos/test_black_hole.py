@@ -11,7 +11,7 @@ from swerl_agent.sandbox import Sandbox
 from swerl_kube import KubeClient
 
 from tests.chaos.conftest import RESOURCES
-from tests.chaos.hole import Hole, server_of, through
+from tests.chaos.stalling_proxy import StallingProxy, proxied_kubeconfig, server_of
 from tests.control_plane.exec.conftest import IMAGE
 from tests.control_plane.operator_process import Operator
 
@@ -19,31 +19,33 @@ NOTICED = 100.0  # seconds; a watch is silent for a minute between two bookmarks
 
 
 @pytest.fixture
-def hole(kubeconfig: str) -> Iterator[Hole]:
-    with Hole(server_of(kubeconfig)) as hole:
-        yield hole
+def proxy(kubeconfig: str) -> Iterator[StallingProxy]:
+    with StallingProxy(server_of(kubeconfig)) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def beyond(hole: Hole, kubeconfig: str, tmp_path: Path) -> str:
+def proxied(proxy: StallingProxy, kubeconfig: str, tmp_path: Path) -> str:
     """Kubeconfig of the API server beyond the hole."""
-    return through(hole, kubeconfig, tmp_path / "kubeconfig")
+    return proxied_kubeconfig(proxy, kubeconfig, tmp_path / "kubeconfig")
 
 
 @pytest.fixture
-def operator(beyond: str, namespace: str, crds: None, tmp_path: Path) -> Iterator[Operator]:
-    with Operator(beyond, tmp_path / "log", namespaces=namespace, lease_namespace=namespace) as operator:
+def operator(proxied: str, namespace: str, crds: None, tmp_path: Path) -> Iterator[Operator]:
+    with Operator(proxied, tmp_path / "log", namespaces=namespace, lease_namespace=namespace) as operator:
         operator.until_leading()
         yield operator
 
 
-async def test_operator_and_client_go_on(hole: Hole, beyond: str, operator: Operator, namespace: str) -> None:
-    async with KubeClient.from_environment(beyond) as client:
-        options = {"client": client, "kubeconfig": beyond, "namespace": namespace, "resources": RESOURCES}
+async def test_operator_and_client_go_on(
+    proxy: StallingProxy, proxied: str, operator: Operator, namespace: str
+) -> None:
+    async with KubeClient.from_environment(proxied) as client:
+        options = {"client": client, "kubeconfig": proxied, "namespace": namespace, "resources": RESOURCES}
         async with Sandbox.claim(IMAGE, 1, **options) as [first]:
             running = asyncio.create_task(first.run("echo once >>/tmp/runs; sleep 10; echo done", timeout=25))
             await asyncio.sleep(2)
-            assert hole.swallow() >= 4, "the operator's watches, the client's, the session"
+            assert proxy.stall() >= 4, "the operator's watches, the client's, the session"
             async with asyncio.timeout(NOTICED):
                 async with Sandbox.claim(IMAGE, 1, **options) as [second]:
                     assert (await second.run("echo new", timeout=60)).stdout == b"new\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.conftest import nothing_left
+from tests.chaos.conftest import wait_until_nothing_left
 from tests.control_plane.operator_process import Operator
 from tests.control_plane.sandboxes.conftest import User
 
@@ -39,7 +39,7 @@ async def start_client(kubeconfig: str, namespace: str, operator: Operator) -> A
             stdout=asyncio.subprocess.PIPE,
         )
         started.append(process)
-        assert await said(process) == "claimed"
+        assert await next_line(process) == "claimed"
         return process
 
     yield start
@@ -49,25 +49,25 @@ async def start_client(kubeconfig: str, namespace: str, operator: Operator) -> A
             await process.wait()
 
 
-async def said(process: asyncio.subprocess.Process, seconds: float = 90) -> Any:
+async def next_line(process: asyncio.subprocess.Process, seconds: float = 90) -> Any:
     """The next line the program printed, from JSON."""
     assert process.stdout is not None
     return json.loads(await asyncio.wait_for(process.stdout.readline(), seconds))
 
 
-async def ask(process: asyncio.subprocess.Process, *, command: str, timeout: float) -> Any:
+async def run_in_program(process: asyncio.subprocess.Process, *, command: str, timeout: float) -> Any:
     """What `command` did in the program's sandbox."""
     assert process.stdin is not None
     process.stdin.write(json.dumps([command, timeout]).encode() + b"\n")
-    return await said(process)
+    return await next_line(process)
 
 
 async def test_killed_program_leaves_no_object(start_client: Any, user: User) -> None:
     program = await start_client()
-    assert (await ask(program, command="echo on", timeout=30))["stdout"] == "on\n"
+    assert (await run_in_program(program, command="echo on", timeout=30))["stdout"] == "on\n"
     program.kill()
     killed = time.monotonic()
-    await nothing_left(user, GONE, policies=False)
+    await wait_until_nothing_left(user, GONE, policies=False)
     print(f"gone after {time.monotonic() - killed:.0f} s")
 
 
@@ -85,7 +85,7 @@ async def test_clock_jump_has_no_effect(start_client: Any, user: User, clock: Pa
     program = await start_client(LD_PRELOAD=str(clock), CLOCK_SHIFT=str(shift))
     for jump, stay in JUMPS:
         started = time.monotonic()
-        asked = asyncio.create_task(ask(program, command=f"sleep {stay}; echo on", timeout=stay + 8))
+        asked = asyncio.create_task(run_in_program(program, command=f"sleep {stay}; echo on", timeout=stay + 8))
         await asyncio.sleep(1)
         now = int(shift.read_text()) + jump
         shift.write_text(f"{now}\n")
@@ -93,6 +93,6 @@ async def test_clock_jump_has_no_effect(start_client: Any, user: User, clock: Pa
         assert (answer["stdout"], answer["timed_out"]) == ("on\n", False), f"after a jump of {jump} s"
         assert abs(answer["wall"] - (time.time() + now)) < 30, "the program saw the shifted clock"
         assert time.monotonic() - started < stay + 8
-    late = await ask(program, command="sleep 60", timeout=2)
+    late = await run_in_program(program, command="sleep 60", timeout=2)
     assert late["timed_out"] and late["duration"] < 10
     assert len(await user.api.list("v1", "pods", user.namespace, labels="swerl.dev/sandbox")) == 1

@@ -11,7 +11,7 @@ from swerl_agent.sandbox import Claim, PodGone, Sandbox, Session
 from swerl_kube import KubeClient
 
 from tests.chaos.components import Components
-from tests.chaos.conftest import nothing_left
+from tests.chaos.conftest import wait_until_nothing_left
 from tests.control_plane.exec.conftest import connect, until
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def test_commands_run_once_and_groups_become_ready(
     assert await asyncio.wait_for(asyncio.gather(*claims), 300) == [[b"0\n", b"1\n"]] * GROUPS
     assert not kept_running or component not in LEADER_STAYS, kept_running
     await asyncio.gather(*(session.close() for session in [reader, *sessions]))
-    await nothing_left(user, policies=False, but={f"pods/{pod['metadata']['name']}"})
+    await wait_until_nothing_left(user, policies=False, but={f"pods/{pod['metadata']['name']}"})
 
 
 async def used(claim: Callable[[], Claim], *, again: bool) -> list[bytes]:

@@ -11,7 +11,7 @@ import pytest
 from swerl_api.crd import SWEEVAL, SWEIMAGESET, SWERLJOB, SWESANDBOX, Kind
 from swerl_kube import ApiError
 
-from tests.chaos.malformed import drawn
+from tests.chaos.malformed import generate_specs
 from tests.control_plane.operator_process import Operator
 from tests.control_plane.sandboxes.conftest import API, User
 
@@ -32,7 +32,7 @@ def operator_options() -> dict[str, str]:
 async def test_each_is_refused_or_answered(kind: Kind, user: User, operator: Operator) -> None:
     process = operator.pid
     wanted = int(NUMBER * SHARES[kind])
-    specs = drawn(kind, wanted, reproducible=NUMBER <= 1000)
+    specs = generate_specs(kind, wanted, reproducible=NUMBER <= 1000)
     assert len(specs) >= wanted
     if kind is SWEIMAGESET:
         specs = [spec | {"registryRewrite": NO_SUCH_IMAGES} if isinstance(spec, dict) else spec for spec in specs]

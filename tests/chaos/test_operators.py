@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.chaos.conftest import nothing_left
+from tests.chaos.conftest import wait_until_nothing_left
 from tests.control_plane.operator_process import Operator
-from tests.control_plane.sandboxes.conftest import Census, User, each_once
+from tests.control_plane.sandboxes.conftest import PodUidRecorder, User, each_once
 
 GROUPS, REPLICAS = 6, 4
 
 
 async def test_killed_in_a_burst_of_groups(user: User, operator: Operator) -> None:
-    census = await Census(user).start()
+    pod_uids = await PodUidRecorder(user).start()
     groups = [f"burst-{number}" for number in range(GROUPS)]
     await asyncio.gather(*(user.declare(group, replicas=REPLICAS) for group in groups))
     for made in (1, 7, 15):
@@ -28,8 +28,8 @@ async def test_killed_in_a_burst_of_groups(user: User, operator: Operator) -> No
         await user.delete(group)
     operator.start()
     await asyncio.to_thread(operator.until_leading)
-    await nothing_left(user)
-    assert await census.close(groups) == each_once(groups, REPLICAS)
+    await wait_until_nothing_left(user)
+    assert await pod_uids.close(groups) == each_once(groups, REPLICAS)
 
 
 async def count(user: User) -> int:

@@ -30,7 +30,7 @@ TIGHT = {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi", "cpu": "1"}}
 EVICTED = 90.0  # seconds the kubelet may take to measure a disk
 
 
-class Running:
+class RunningCommand:
     """A command that would go on for minutes, in a sandbox that a group claimed."""
 
     def __init__(self, client: KubeClient, session: Session, namespace: str, pod: str) -> None:
@@ -45,20 +45,20 @@ class Running:
 
 
 @pytest.fixture
-async def running(claim: Callable[..., Claim], client: KubeClient, namespace: str) -> AsyncIterator[Running]:
+async def running(claim: Callable[..., Claim], client: KubeClient, namespace: str) -> AsyncIterator[RunningCommand]:
     async with claim(1) as [sandbox]:
-        running = Running(client, sandbox.session, namespace, sandbox.name)
+        running = RunningCommand(client, sandbox.session, namespace, sandbox.name)
         await asyncio.sleep(1)
         yield running
         running.command.cancel()
 
 
-async def test_deleted(running: Running) -> None:
+async def test_deleted(running: RunningCommand) -> None:
     await running.client.delete("v1", "pods", running.namespace, running.pod)
     assert type(await running.error()) is PodGone
 
 
-async def test_deleted_by_force(running: Running) -> None:
+async def test_deleted_by_force(running: RunningCommand) -> None:
     await running.client.delete("v1", "pods", running.namespace, running.pod, grace_seconds=0)
     assert type(await running.error()) is PodGone
 
@@ -69,7 +69,7 @@ async def test_process_one_ended_by_a_command(claim: Callable[..., Claim]) -> No
             await asyncio.wait_for(sandbox.session.run("kill 1; sleep 120", timeout=150), REPORTED)
 
 
-async def test_evicted_by_a_user_or_a_drain(running: Running) -> None:
+async def test_evicted_by_a_user_or_a_drain(running: RunningCommand) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": running.pod}}
     await running.client.request(
         "POST", resource_path("v1", "pods", running.namespace, running.pod, "eviction"), body=eviction
@@ -102,14 +102,16 @@ async def test_evicted_by_the_kubelet_for_its_disk(client: KubeClient, make_pod:
     limits = {"memory": "128Mi", "cpu": "1", "ephemeral-storage": "16Mi"}
     pod = await make_pod(resources={"requests": {"cpu": "10m"}, "limits": limits})
     async with Session(connect(client, pod)) as session:
-        evicted = asyncio.create_task(when(client, namespace, pod, lambda status: status.get("reason") == "Evicted"))
+        evicted = asyncio.create_task(
+            status_time(client, namespace, pod, lambda status: status.get("reason") == "Evicted")
+        )
         with pytest.raises(StorageExceeded):
             await session.run("head -c 67108864 /dev/zero >/tmp/much; sleep 300", timeout=EVICTED)
         raised = time.monotonic()
         assert raised - await asyncio.wait_for(evicted, REPORTED) <= REPORTED
 
 
-async def when(client: KubeClient, namespace: str, pod: Json, true: Callable[[Any], bool]) -> float:
+async def status_time(client: KubeClient, namespace: str, pod: Json, true: Callable[[Any], bool]) -> float:
     """Time at which the Pod's status was seen to be so."""
     name = f"metadata.name={pod['metadata']['name']}"
     async for event in client.watch("v1", "pods", namespace, fields=name):

@@ -70,7 +70,7 @@ def remove_product(cluster: Cluster) -> None:
 
 @pytest.mark.alone
 def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace: str) -> None:
-    before = everything(shell)
+    before = product_objects(shell)
     shell.run("helm install swe-rl charts/")
     installed = owned(shell, namespace)
     shell.run("kubectl apply -f swerljob.yaml")
@@ -82,7 +82,7 @@ def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace
         assert time.monotonic() < gone_by, f"60 s after the job was deleted there are still {left}"
         time.sleep(1)
     shell.run("helm uninstall swe-rl --wait")
-    left = everything(shell) - before
+    left = product_objects(shell) - before
     assert left and all(name.startswith("customresourcedefinition") for name in left), left
 
 
@@ -94,7 +94,7 @@ def owned(shell: Shell, namespace: str) -> set[str]:
     return {name for name in names if "swe-rl-operator" not in name}
 
 
-def everything(shell: Shell) -> set[str]:
+def product_objects(shell: Shell) -> set[str]:
     """Names of all objects that the product may have made, Pods and Events left out."""
     kinds = "crds,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
     inside = "deployments,services,serviceaccounts,roles,rolebindings,configmaps,secrets,leases,networkpolicies,pvc"

@@ -60,7 +60,7 @@ def kill_driver(product_namespace: ProductNamespace, name: str, attempt: int) ->
     )
 
 
-def unbroken_order(job: dict[str, Any]) -> Callable[[int], str]:
+def task_order(job: dict[str, Any]) -> Callable[[int], str]:
     """The task that a run without interruptions takes for its group `k` (from 0)."""
     names = sorted(path.name for path in (ROOT / "tasks" / "train" / "tasks").iterdir())
     order = TaskOrder(len(names), job["spec"]["tasks"]["shuffle"], job["spec"]["tasks"].get("seed", 0))
@@ -99,7 +99,7 @@ def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: Pro
     for row in steps:
         assert set(row) >= AGENT_FIGURES
         assert not undocumented(row)
-    order = unbroken_order(job)
+    order = task_order(job)
     assert groups(product_namespace.output / name / "artifacts") == {
         (k, order(k), f"step-{1 + k // 2:04}") for k in range(6)
     }

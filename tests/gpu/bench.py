@@ -55,8 +55,8 @@ def training(folder: Path) -> list[Figure]:
     """Tokens per second and MFU of a GRPO step over packed sequences, with and without recomputation."""
     figures = []
     for shape in (QWEN3_0_6B, QWEN3_4B):
-        plain = _apart(_train, folder, shape, "none")
-        recomputed = _apart(_train, folder, shape, "full")
+        plain = _isolated(_train, folder, shape, "none")
+        recomputed = _isolated(_train, folder, shape, "full")
         mfu = plain * shape.training_flops(SEQUENCE) / (PEAK_TFLOPS * 1e12)
         name = f"train_{shape.name}_8k"
         figures += [
@@ -69,9 +69,9 @@ def training(folder: Path) -> list[Figure]:
 def rollout(folder: Path) -> list[Figure]:
     """Generated tokens per second at several numbers of requests at once."""
     figures = []
-    bandwidth = _apart(_bandwidth)
+    bandwidth = _isolated(_bandwidth)
     for shape in (QWEN3_0_6B, QWEN3_4B):
-        for batch, rate in zip(BATCHES, _apart(_generate, folder, shape), strict=True):
+        for batch, rate in zip(BATCHES, _isolated(_generate, folder, shape), strict=True):
             cache = batch * shape.cache_bytes(PROMPT_TOKENS + NEW_TOKENS // 2)
             bound = batch * bandwidth / (2 * shape.parameters + cache)
             name = f"rollout_{shape.name}_batch_{batch}_tokens_per_s"
@@ -82,10 +82,10 @@ def rollout(folder: Path) -> list[Figure]:
 def weights(folder: Path) -> list[Figure]:
     """Seconds in which an engine on the same GPU has all new weights."""
     shapes = (QWEN3_0_6B, QWEN3_4B)
-    return [Figure(f"weight_update_{s.name}_s", _apart(_update, folder, s), UPDATE_GOALS[s.name]) for s in shapes]
+    return [Figure(f"weight_update_{s.name}_s", _isolated(_update, folder, s), UPDATE_GOALS[s.name]) for s in shapes]
 
 
-def _apart(work: Callable[..., T], *arguments: Any) -> T:
+def _isolated(work: Callable[..., T], *arguments: Any) -> T:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 

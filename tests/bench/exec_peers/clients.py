@@ -21,7 +21,7 @@ STDOUT, STDERR, ERROR = 1, 2, 3  # channels of the exec protocol
 
 
 @dataclass(frozen=True)
-class Place:
+class PodTargets:
     """Where commands run."""
 
     kubeconfig: str
@@ -36,11 +36,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandOutput:
     exit_code: int | None
     stdout: bytes
     stderr: bytes
-    cuts: int | None = None  # streams that were lost and replaced meanwhile; None: the client does not report it
+    reconnects: int | None = None  # streams that were lost and replaced meanwhile; None: the client does not report it
 
 
 class Client(Protocol):
@@ -50,17 +50,17 @@ class Client(Protocol):
         """Make everything ready that may stay open between commands."""
         ...
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer: ...
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput: ...
 
     async def close(self) -> None: ...
 
 
-class Ours:
+class Swerl:
     """`Session.run`: one stream per slot, kept open; no login profile, as with the others."""
 
     login = False
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PodTargets) -> None:
         self.place = place
         self._stack = AsyncExitStack()
         self.sessions: list[Any] = []
@@ -81,16 +81,16 @@ class Ours:
             await asyncio.gather(*(session.open() for session in fresh[start : start + 16]))
         self.sessions += fresh
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput:
         result = await self.sessions[slot].run(shlex.join(command), timeout=timeout, max_output=64 << 20)
         exit_code = None if result.timed_out else result.exit_code
-        return Answer(exit_code, result.stdout, result.stderr, cuts=result.retries)
+        return CommandOutput(exit_code, result.stdout, result.stderr, reconnects=result.retries)
 
     async def close(self) -> None:
         await self._stack.aclose()
 
 
-class OursWithLogin(Ours):
+class SwerlWithLogin(Swerl):
     """The same as it is by default: each command reads the login profile."""
 
     login = True
@@ -99,12 +99,12 @@ class OursWithLogin(Ours):
 class Kubectl:
     """`kubectl exec`: a process per command."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PodTargets) -> None:
         self._place = place
 
     async def open(self, slots: int) -> None: ...
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput:
         place, pipe = self._place, asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             "kubectl", "--kubeconfig", place.kubeconfig, "-n", place.namespace, "exec", place.pod(slot), "--", *command,
@@ -116,7 +116,7 @@ class Kubectl:
             process.kill()
             await process.wait()
             raise
-        return Answer(process.returncode, out, err)
+        return CommandOutput(process.returncode, out, err)
 
     async def close(self) -> None: ...
 
@@ -124,7 +124,7 @@ class Kubectl:
 class KubernetesPython:
     """`kubernetes.stream.stream`, one WebSocket and one thread per command (the pattern of R2E-Gym)."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PodTargets) -> None:
         from kubernetes import config
 
         self._place = place
@@ -134,14 +134,14 @@ class KubernetesPython:
 
     async def open(self, slots: int) -> None: ...
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput:
         return await self.run_in(self._place.pod(slot), command, timeout)
 
-    async def run_in(self, pod: str, command: Sequence[str], timeout: float) -> Answer:
+    async def run_in(self, pod: str, command: Sequence[str], timeout: float) -> CommandOutput:
         """In a Pod of the place's namespace, whether the place names it or not."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, pod, list(command), timeout)
 
-    def _run(self, pod: str, command: list[str], timeout: float) -> Answer:
+    def _run(self, pod: str, command: list[str], timeout: float) -> CommandOutput:
         from kubernetes import client
         from kubernetes.stream import stream
 
@@ -154,7 +154,7 @@ class KubernetesPython:
         try:
             answer.run_forever(timeout=timeout)
             out, err = answer.read_stdout(timeout=0) or "", answer.read_stderr(timeout=0) or ""
-            return Answer(answer.returncode, out.encode(), err.encode())
+            return CommandOutput(answer.returncode, out.encode(), err.encode())
         finally:
             answer.close()
 
@@ -165,14 +165,14 @@ class KubernetesPython:
 class KubernetesPythonWithLogin(KubernetesPython):
     """The same for `bash -lc` with the command: what a command in a login shell costs without a session."""
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput:
         return await super().run(slot, ("bash", "-lc", shlex.join(command)), timeout)
 
 
 class KubernetesAsyncio:
     """`kubernetes_asyncio` with its `WsApiClient`, one WebSocket per command."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PodTargets) -> None:
         self._place = place
         self._core: Any = None
 
@@ -184,7 +184,7 @@ class KubernetesAsyncio:
             await config.load_kube_config(self._place.kubeconfig)
             self._core = client.CoreV1Api(api_client=WsApiClient())
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput:
         from kubernetes_asyncio.stream import WsApiClient
 
         outputs, code = {STDOUT: bytearray(), STDERR: bytearray()}, None
@@ -200,7 +200,7 @@ class KubernetesAsyncio:
                         code = WsApiClient.parse_error_data(payload)
                     elif channel in outputs:
                         outputs[channel] += payload
-        return Answer(code, bytes(outputs[STDOUT]), bytes(outputs[STDERR]))
+        return CommandOutput(code, bytes(outputs[STDOUT]), bytes(outputs[STDERR]))
 
     async def close(self) -> None:
         if self._core is not None:
@@ -210,7 +210,7 @@ class KubernetesAsyncio:
 class Kr8s:
     """`kr8s`: `Pod.exec`, one WebSocket per command."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PodTargets) -> None:
         self._place = place
         self._pods: dict[str, Any] = {}
 
@@ -223,11 +223,11 @@ class Kr8s:
             for name in self._place.pods:
                 self._pods[name] = await Pod.get(name, namespace=self._place.namespace, api=api)
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput:
         pod = self._pods[self._place.pod(slot)]
         async with asyncio.timeout(timeout):
             done = await pod.exec(list(command), check=False, timeout=timeout)
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return CommandOutput(done.returncode, done.stdout, done.stderr)
 
     async def close(self) -> None: ...
 
@@ -235,7 +235,7 @@ class Kr8s:
 class SweRex:
     """The server of SWE-ReX in each Pod: one HTTP request per command."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: PodTargets) -> None:
         self._place = place
         self._runtimes: list[Any] = []
 
@@ -246,19 +246,19 @@ class SweRex:
             host, _, port = address.rpartition(":")
             self._runtimes.append(RemoteRuntime(auth_token=self._place.rex_token, host=host, port=int(port)))
 
-    async def run(self, slot: int, command: Sequence[str], timeout: float) -> Answer:
+    async def run(self, slot: int, command: Sequence[str], timeout: float) -> CommandOutput:
         from swerex.runtime.abstract import Command
 
         runtime = self._runtimes[slot % len(self._runtimes)]
         done = await runtime.execute(Command(command=list(command), shell=False, timeout=timeout))
-        return Answer(done.exit_code, done.stdout.encode(), done.stderr.encode())
+        return CommandOutput(done.exit_code, done.stdout.encode(), done.stderr.encode())
 
     async def close(self) -> None: ...
 
 
-CLIENTS: dict[str, Callable[[Place], Client]] = {
-    "ours": Ours,
-    "ours-login": OursWithLogin,
+CLIENTS: dict[str, Callable[[PodTargets], Client]] = {
+    "ours": Swerl,
+    "ours-login": SwerlWithLogin,
     "kubernetes-python": KubernetesPython,
     "kubernetes-python-login": KubernetesPythonWithLogin,
     "kubectl": Kubectl,
@@ -270,9 +270,9 @@ CLIENTS: dict[str, Callable[[Place], Client]] = {
 MOST_SLOTS = {"kubectl": 64, "ours-login": 64, "kubernetes-python-login": 64}
 
 
-def made(name: str, place: str) -> Client:
+def make_client(name: str, place: str) -> Client:
     """The client of that name, for a place as JSON."""
     fields = json.loads(place)
     lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
     os.environ["KUBECONFIG"] = fields["kubeconfig"]
-    return CLIENTS[name](Place(**(fields | lists)))
+    return CLIENTS[name](PodTargets(**(fields | lists)))

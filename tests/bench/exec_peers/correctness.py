@@ -7,13 +7,13 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
-from tests.bench.exec_peers.clients import Answer, Client
+from tests.bench.exec_peers.clients import Client, CommandOutput
 
 PATIENCE = 60.0  # seconds a client may take for what takes 6
 MANY = 10 << 20  # bytes
 
 
-async def _shell(client: Client, script: str, timeout: float = PATIENCE) -> Answer:
+async def _shell(client: Client, script: str, timeout: float = PATIENCE) -> CommandOutput:
     return await client.run(0, ("sh", "-c", script), timeout)
 
 
@@ -64,7 +64,7 @@ async def api_server_killed(client: Client) -> bool:
     """
     mark = f"/tmp/{os.urandom(4).hex()}"
     answer = await _shell(client, f"echo ran >>{mark}; sleep 8; cat {mark}")
-    return answer.exit_code == 0 and answer.stdout == b"ran\n" and answer.cuts != 0
+    return answer.exit_code == 0 and answer.stdout == b"ran\n" and answer.reconnects != 0
 
 
 CHECKS: dict[str, Callable[[Client], Awaitable[bool]]] = {

@@ -14,22 +14,22 @@ DAEMONS = ("apiserver", "kubelet", "containerd")
 
 
 @dataclass(frozen=True)
-class Spent:
+class CpuTime:
     """Processor seconds since boot (whole machine) or start (a daemon)."""
 
     machine: float
     daemons: dict[str, float]
 
-    def since(self, before: Spent) -> Spent:
-        return Spent(
+    def since(self, before: CpuTime) -> CpuTime:
+        return CpuTime(
             self.machine - before.machine,
             {name: seconds - before.daemons[name] for name, seconds in self.daemons.items()},
         )
 
 
-def spent(cluster: layout.Cluster) -> Spent:
+def cpu_time(cluster: layout.Cluster) -> CpuTime:
     """Now; raises RuntimeError when a daemon of the cluster does not run."""
-    return Spent(_machine(), {name: _process(_daemon(cluster, name)) for name in DAEMONS})
+    return CpuTime(_machine(), {name: _process(_daemon(cluster, name)) for name in DAEMONS})
 
 
 def memory(pid: int) -> int:

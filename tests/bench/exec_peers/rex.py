@@ -19,7 +19,7 @@ from swerl_kube import KubeClient
 
 from cluster.layout import swerl_home
 from demo.cluster import ROOT
-from tests.bench.exec_peers.clients import Place
+from tests.bench.exec_peers.clients import PodTargets
 
 PORT = 8880
 FOLDER = "/opt/rex"
@@ -28,7 +28,7 @@ UP_SECONDS = 120.0
 AT_ONCE = 4  # Pods that are given the packages at the same time
 
 
-async def servers(client: KubeClient, place: Place) -> Place:
+async def servers(client: KubeClient, place: PodTargets) -> PodTargets:
     """The place with a server in each Pod; raises RuntimeError when one does not answer."""
     version = await _python(client, place)
     packages = await asyncio.to_thread(_packages, version)
@@ -47,7 +47,7 @@ async def servers(client: KubeClient, place: Place) -> Place:
     return dataclasses.replace(place, rex=tuple(addresses), rex_token=token)
 
 
-async def _python(client: KubeClient, place: Place) -> str:
+async def _python(client: KubeClient, place: PodTargets) -> str:
     async with Session(PodConnector(client, place.namespace, place.pods[0], uid=place.uids[0])) as session:
         done = await session.run("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'", timeout=60)
     return done.stdout.decode().strip()

@@ -18,8 +18,8 @@ from typing import Any
 from swerl_agent.event_loop import run
 
 from tests.bench.exec_peers import correctness
-from tests.bench.exec_peers.clients import Client, made
-from tests.bench.exec_peers.place import MIB
+from tests.bench.exec_peers.clients import Client, make_client
+from tests.bench.exec_peers.targets import MIB
 
 COMMANDS = {
     "true": ("true",),
@@ -92,4 +92,4 @@ async def serve(client: Client) -> None:
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     start = run if sys.argv[1].startswith("ours") else asyncio.run
-    start(serve(made(*sys.argv[1:3])))
+    start(serve(make_client(*sys.argv[1:3])))

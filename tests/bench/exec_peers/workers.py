@@ -17,7 +17,7 @@ from typing import Any
 
 from cluster.layout import Cluster
 from tests.bench.exec_peers import machine
-from tests.bench.exec_peers.clients import Place
+from tests.bench.exec_peers.clients import PodTargets
 
 SAMPLE_SECONDS = 0.25
 CLOSE_SECONDS = 15.0  # that a client gets to close what it has open
@@ -64,7 +64,7 @@ class Worker:
         self.name = name
         self._cluster, self._process = cluster, process
 
-    async def ask(self, **order: Any) -> dict[str, Any]:
+    async def request(self, **order: Any) -> dict[str, Any]:
         """Its answer; raises RuntimeError when the process has ended."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -76,9 +76,9 @@ class Worker:
     async def load(self, into: Load, command: str, slots: int, seconds: float) -> None:
         """Run the command in all slots, which are open, and add what it cost."""
         sampling = asyncio.create_task(self._sample(into))
-        before = machine.spent(self._cluster)
-        answer = await self.ask(do="load", command=command, slots=slots, seconds=seconds)
-        cost = machine.spent(self._cluster).since(before)
+        before = machine.cpu_time(self._cluster)
+        answer = await self.request(do="load", command=command, slots=slots, seconds=seconds)
+        cost = machine.cpu_time(self._cluster).since(before)
         sampling.cancel()
         into.taken += answer["taken"]
         into.failures += answer["failures"]
@@ -96,7 +96,7 @@ class Worker:
 
 
 @asynccontextmanager
-async def worker(name: str, cluster: Cluster, place: Place) -> AsyncIterator[Worker]:
+async def worker(name: str, cluster: Cluster, place: PodTargets) -> AsyncIterator[Worker]:
     """A running client; it closes what it has open and its process ends with the context."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(

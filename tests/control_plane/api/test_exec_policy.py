@@ -17,8 +17,8 @@ import yaml
 from .conftest import Kubectl
 
 Json = dict[str, Any]
-Enter = Callable[..., subprocess.CompletedProcess[str]]
-Typed = Callable[..., list[str]]
+PodExec = Callable[..., subprocess.CompletedProcess[str]]
+KubectlAs = Callable[..., list[str]]
 IMAGE = "registry.swerl:5000/swe-rl/sandbox-base:latest"
 REFUSED = "drivers and the operator may exec only into sandbox Pods"
 SANDBOX, DATABASE = "swesb-audited-run-0", "database-0"
@@ -40,9 +40,9 @@ def pods(kubectl: Kubectl, namespace: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def typed(
+def kubectl_as(
     kubeconfig: str, kubectl: Kubectl, namespace: str, driver: str, pods: None, tmp_path_factory: pytest.TempPathFactory
-) -> Typed:
+) -> KubectlAs:
     """The command line of a kubectl that has nothing but the token of a service account."""
 
     def words(account: str, *command: str) -> list[str]:
@@ -55,18 +55,18 @@ def typed(
 
 
 @pytest.fixture(scope="module")
-def enter(typed: Typed) -> Enter:
+def pod_exec(kubectl_as: KubectlAs) -> PodExec:
     """Runs a command in a Pod as a service account."""
 
     def run(account: str, pod: str, *command: str) -> subprocess.CompletedProcess[str]:
-        whole = typed(account, "exec", pod, "--", *command)
+        whole = kubectl_as(account, "exec", pod, "--", *command)
         return subprocess.run(whole, capture_output=True, text=True, timeout=60)
 
     return run
 
 
 @pytest.fixture(scope="module")
-def generous(kubectl: Kubectl, namespace: str, driver: str, release: str) -> str:
+def privileged_driver(kubectl: Kubectl, namespace: str, driver: str, release: str) -> str:
     """A driver whose administrator has given it more than the chart does."""
     account = "generous-driver"
     assert kubectl("create", "serviceaccount", account, "-n", namespace).returncode == 0
@@ -121,10 +121,12 @@ def refused_by_policy(command: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("account", ["demo-driver", "{release}-operator"])
-def test_drivers_and_the_operator_enter_sandboxes_only(enter: Enter, typed: Typed, release: str, account: str) -> None:
+def test_drivers_and_the_operator_enter_sandboxes_only(
+    pod_exec: PodExec, kubectl_as: KubectlAs, release: str, account: str
+) -> None:
     account = account.format(release=release)
-    assert refused_by_policy(typed(account, "exec", DATABASE, "--", "true"))
-    done = enter(account, SANDBOX, "echo", "inside")
+    assert refused_by_policy(kubectl_as(account, "exec", DATABASE, "--", "true"))
+    done = pod_exec(account, SANDBOX, "echo", "inside")
     assert (done.returncode, done.stdout) == (0, "inside\n"), done.stderr
 
 
@@ -138,9 +140,11 @@ def test_drivers_and_the_operator_enter_sandboxes_only(enter: Enter, typed: Type
     ids=["attach", "port-forward", "debug"],
 )
 @pytest.mark.parametrize("pod", [SANDBOX, DATABASE])
-def test_driver_has_no_other_access_to_pods(typed: Typed, command: tuple[str, ...], right: str, pod: str) -> None:
+def test_driver_has_no_other_access_to_pods(
+    kubectl_as: KubectlAs, command: tuple[str, ...], right: str, pod: str
+) -> None:
     verb, *options = command
-    done = subprocess.run(typed("demo-driver", verb, pod, *options), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(kubectl_as("demo-driver", verb, pod, *options), capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "forbidden" in done.stderr and f'resource "{right}"' in done.stderr
 
 
@@ -150,23 +154,25 @@ def test_driver_has_no_other_access_to_pods(typed: Typed, command: tuple[str, ..
     ids=["attach", "port-forward"],
 )
 def test_driver_with_portforward_rights_has_them_for_sandboxes_only(
-    typed: Typed, generous: str, command: tuple[str, ...], words: str
+    kubectl_as: KubectlAs, privileged_driver: str, command: tuple[str, ...], words: str
 ) -> None:
     verb, *options = command
-    assert refused_by_policy(typed(generous, verb, DATABASE, *options))
-    assert words in output_until(typed(generous, verb, SANDBOX, *options), words)
+    assert refused_by_policy(kubectl_as(privileged_driver, verb, DATABASE, *options))
+    assert words in output_until(kubectl_as(privileged_driver, verb, SANDBOX, *options), words)
 
 
-def test_other_account_opens_no_shell(enter: Enter) -> None:
+def test_other_account_opens_no_shell(pod_exec: PodExec) -> None:
     for pod in (SANDBOX, DATABASE):
-        assert "cannot get resource" in enter("default", pod, "true").stderr
+        assert "cannot get resource" in pod_exec("default", pod, "true").stderr
 
 
-def test_audit_log_names_user_command_and_pod(enter: Enter, kubectl: Kubectl, namespace: str, kubeconfig: str) -> None:
+def test_audit_log_names_user_command_and_pod(
+    pod_exec: PodExec, kubectl: Kubectl, namespace: str, kubeconfig: str
+) -> None:
     log = Path(kubeconfig).parent / "log" / "audit.log"
     words = base64.b32encode(namespace.encode()).decode().strip("=")  # told by this test alone
 
-    def told(user: str) -> Json | None:
+    def audit_entry(user: str) -> Json | None:
         for line in log.read_text().splitlines():
             notes = json.loads(line).get("annotations") or {}
             found = {key.rpartition("/")[2]: value for key, value in notes.items() if "-exec-audit/" in key}
@@ -176,11 +182,11 @@ def test_audit_log_names_user_command_and_pod(enter: Enter, kubectl: Kubectl, na
 
     driver = f"system:serviceaccount:{namespace}:demo-driver"
     deadline = time.monotonic() + 30
-    while told(driver) is None:
-        assert enter("demo-driver", SANDBOX, "sh", "-c", f"echo {words}").returncode == 0
+    while audit_entry(driver) is None:
+        assert pod_exec("demo-driver", SANDBOX, "sh", "-c", f"echo {words}").returncode == 0
         assert time.monotonic() < deadline, f"{log} does not tell of it"
         time.sleep(0.5)
-    assert told(driver) == {
+    assert audit_entry(driver) == {
         "user": driver,
         "pod": f"{namespace}/{SANDBOX}",
         "group": f"{namespace}/audited-run",
@@ -189,11 +195,11 @@ def test_audit_log_names_user_command_and_pod(enter: Enter, kubectl: Kubectl, na
     }
     assert kubectl("exec", "-n", namespace, SANDBOX, "--", "echo", words).returncode == 0
     person = kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").stdout
-    found = told(person)
+    found = audit_entry(person)
     assert found is not None and "job" not in found, "a person enters too, for no job"
 
 
-def test_audit_log_omits_other_pods(enter: Enter, namespace: str, kubeconfig: str) -> None:
+def test_audit_log_omits_other_pods(pod_exec: PodExec, namespace: str, kubeconfig: str) -> None:
     log = (Path(kubeconfig).parent / "log" / "audit.log").read_text()
     events = [json.loads(line) for line in log.splitlines()]
     mine = [event for event in events if event["objectRef"].get("namespace") == namespace]

@@ -52,7 +52,7 @@ class ProbeNamespace:
         flags = ["-i"] if stdin is not None else []
         return self.kubectl("exec", *flags, pod, "--", "/probe", *command, stdin=stdin)
 
-    def matrix(self, pod: str, targets: dict[str, str]) -> dict[str, bool]:
+    def reachability(self, pod: str, targets: dict[str, str]) -> dict[str, bool]:
         """Which targets (name -> kind:address) `pod` reaches, all tried at once."""
         done = self.exec(pod, "matrix", *(f"{name}={target}" for name, target in targets.items()))
         assert done.returncode == 0, done.stderr

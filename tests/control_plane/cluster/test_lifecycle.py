@@ -16,14 +16,14 @@ from tests.control_plane.cluster.probe_namespace import ProbeNamespace, cluster_
 
 
 @pytest.fixture(scope="module")
-def made(second: ProbeNamespace) -> Cluster:
+def bare(second: ProbeNamespace) -> Cluster:
     cluster = layout.find(Path(second.kubeconfig).parent.name, layout.swerl_home())
     assert cluster is not None
     return cluster
 
 
 @pytest.fixture(scope="module")
-def pod(second: ProbeNamespace, made: Cluster, probe_image: str) -> str:
+def pod(second: ProbeNamespace, bare: Cluster, probe_image: str) -> str:
     """A Pod of the second cluster that survives all that follows."""
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("survivor", "serve", "8080"))
@@ -31,59 +31,59 @@ def pod(second: ProbeNamespace, made: Cluster, probe_image: str) -> str:
     return "survivor"
 
 
-def test_up_again_changes_nothing(made: Cluster, pod: str) -> None:
-    before = _pids(made)
-    cluster_command("--name", made.name, "up", "--bare")
-    assert _pids(made) == before
+def test_up_again_changes_nothing(bare: Cluster, pod: str) -> None:
+    before = _pids(bare)
+    cluster_command("--name", bare.name, "up", "--bare")
+    assert _pids(bare) == before
 
 
-def test_clusters_cannot_reach_each_other(running: Cluster, made: Cluster, second: ProbeNamespace, pod: str) -> None:
-    reached = second.matrix(
-        pod, {"own apiserver": f"tcp:{made.node_ip}:6443", "first apiserver": f"tcp:{running.node_ip}:6443",
+def test_clusters_cannot_reach_each_other(running: Cluster, bare: Cluster, second: ProbeNamespace, pod: str) -> None:
+    reached = second.reachability(
+        pod, {"own apiserver": f"tcp:{bare.node_ip}:6443", "first apiserver": f"tcp:{running.node_ip}:6443",
               "first dns": f"dns-tcp:{running.dns_ip}:53"})  # fmt: skip
     assert reached == {"own apiserver": True, "first apiserver": False, "first dns": False}
 
 
 @pytest.mark.parametrize("component", list(components.ALL))
-def test_killed_component_is_repaired(made: Cluster, second: ProbeNamespace, pod: str, component: str) -> None:
-    before = _pids(made)
+def test_killed_component_is_repaired(bare: Cluster, second: ProbeNamespace, pod: str, component: str) -> None:
+    before = _pids(bare)
     os.kill(before[component], signal.SIGKILL)
-    eventually(lambda: component not in _pids(made), "the component is dead")
-    cluster_command("--name", made.name, "up", "--bare")
-    after = _pids(made)
+    eventually(lambda: component not in _pids(bare), "the component is dead")
+    cluster_command("--name", bare.name, "up", "--bare")
+    after = _pids(bare)
     assert after.pop(component) != before.pop(component)
     assert after == before
     eventually(lambda: second.exec(pod, "exit", "5").returncode == 5, "exec works as before", 30)
     assert second.get("pod", pod)["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_restart_replaces_one_component(made: Cluster, pod: str) -> None:
-    before = _pids(made)
-    cluster_command("--name", made.name, "restart", "scheduler")
-    changed = {name for name, pid in _pids(made).items() if pid != before[name]}
+def test_restart_replaces_one_component(bare: Cluster, pod: str) -> None:
+    before = _pids(bare)
+    cluster_command("--name", bare.name, "restart", "scheduler")
+    changed = {name for name, pid in _pids(bare).items() if pid != before[name]}
     assert changed == {"scheduler"}
 
 
-def test_component_started_under_nohup_handles_hangup(made: Cluster, pod: str) -> None:
+def test_component_started_under_nohup_handles_hangup(bare: Cluster, pod: str) -> None:
     """Processes of Pods could inherit an ignored signal, and no terminal would end them."""
     default = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        cluster_command("--name", made.name, "restart", "scheduler")
+        cluster_command("--name", bare.name, "restart", "scheduler")
     finally:
         signal.signal(signal.SIGHUP, default)
-    status = Path(f"/proc/{_pids(made)['scheduler']}/status").read_text()
+    status = Path(f"/proc/{_pids(bare)['scheduler']}/status").read_text()
     ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn:"))
     assert not ignored & 1 << signal.SIGHUP - 1
 
 
-def test_down_leaves_nothing_but_the_image_store(made: Cluster, pod: str) -> None:
-    cluster_command("--name", made.name, "up", "--bare")  # it runs, but where this is tried again
-    _assert_removed(made, "down")
-    assert [entry.name for entry in made.state.iterdir()] == ["containerd"]
+def test_down_leaves_nothing_but_the_image_store(bare: Cluster, pod: str) -> None:
+    cluster_command("--name", bare.name, "up", "--bare")  # it runs, but where this is tried again
+    _assert_removed(bare, "down")
+    assert [entry.name for entry in bare.state.iterdir()] == ["containerd"]
 
 
-def test_later_start_is_quick_and_needs_no_pull(made: Cluster, second: ProbeNamespace) -> None:
-    cluster_command("--name", made.name, "up", "--bare")
+def test_later_start_is_quick_and_needs_no_pull(bare: Cluster, second: ProbeNamespace) -> None:
+    cluster_command("--name", bare.name, "up", "--bare")
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("again", "sleep", "60"))
     second.wait_running("again")
@@ -91,25 +91,25 @@ def test_later_start_is_quick_and_needs_no_pull(made: Cluster, second: ProbeName
     assert any("already present" in event["message"] for event in events)
 
 
-def test_down_after_a_crash_leaves_nothing(running: Cluster, made: Cluster) -> None:
-    cluster_command("--name", made.name, "up", "--bare")
-    for name, pid in _pids(made).items():
+def test_down_after_a_crash_leaves_nothing(running: Cluster, bare: Cluster) -> None:
+    cluster_command("--name", bare.name, "up", "--bare")
+    for name, pid in _pids(bare).items():
         if name in ("containerd", "kubelet", "etcd", "registry"):
             os.kill(pid, signal.SIGKILL)
-    _assert_removed(made, "down", "--purge")
-    assert not made.state.exists()
-    assert cluster_command("--name", made.name, "status", check=False).returncode == 1
+    _assert_removed(bare, "down", "--purge")
+    assert not bare.state.exists()
+    assert cluster_command("--name", bare.name, "status", check=False).returncode == 1
     assert cluster_command("status").returncode == 0, "the first cluster is as it was"
 
 
 def _assert_removed(cluster: Cluster, *verb: str) -> None:
     """Runs `verb` and looks for whatever the cluster had on the machine."""
-    before = _traces(cluster)
+    before = _remains(cluster)
     assert len(before) > 10, before
     inside = _processes(_network_namespaces(cluster))
     assert inside
     cluster_command("--name", cluster.name, *verb)
-    assert _traces(cluster) == []
+    assert _remains(cluster) == []
     assert not [(pid, name) for pid, name in inside if _target(Path(f"/proc/{pid}/ns/net")) == name]
 
 
@@ -118,7 +118,7 @@ def _pids(cluster: Cluster) -> dict[str, int]:
     return {each["name"]: each["pid"] for each in status["components"] if each["pid"]}
 
 
-def _traces(cluster: Cluster) -> list[str]:
+def _remains(cluster: Cluster) -> list[str]:
     """Whatever of the machine names the cluster: processes, mounts, links, routes, rules, cgroups, files."""
     words = (f"{cluster.state}/", f"{cluster.run}/", f"{cluster.label} ", f'"{cluster.label}"', f"/{cluster.label}/")
     listings = ("ps -eo args", "ip netns", "ip route", "ip -o link", "nft list ruleset", "iptables-save")

@@ -59,7 +59,7 @@ def reached(probes: ProbeNamespace, targets: dict[str, str], expected: set[str],
     """Targets that the client reaches, as soon as they are `expected`; a policy takes effect after some tens of ms."""
     deadline = time.monotonic() + seconds
     while True:
-        found = {name for name, answers in probes.matrix("client", targets).items() if answers}
+        found = {name for name, answers in probes.reachability("client", targets).items() if answers}
         if found == expected or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
@@ -76,7 +76,9 @@ def test_link_local_address_of_the_node_is_blocked(
     node, port, beside = Path("/run/netns") / running.label, free_port(), f"side{os.getpid()}"
     pod = pod_network.pod_namespace(probes.get("pod", "client")["metadata"]["uid"])
     device = _other_end(pod, node)
-    assert probes.matrix("client", {"pod": targets["pod"]}) == {"pod": True}, "now it knows its gateway's hardware"
+    assert probes.reachability("client", {"pod": targets["pod"]}) == {"pod": True}, (
+        "now it knows its gateway's hardware"
+    )
     with (
         _ipv6(node, device),
         _counted(node, device) as packets,
@@ -89,7 +91,7 @@ def test_link_local_address_of_the_node_is_blocked(
             "own": f"tcp:[{own}%eth0]:{port}",
             "own, from the hardware address": f"linklocal:{port}",
         }
-        assert {name for name, reached in probes.matrix("client", ways).items() if reached} == {"beside"}
+        assert {name for name, reached in probes.reachability("client", ways).items() if reached} == {"beside"}
         arrived, passed = packets()
         assert arrived > 0 == passed, "what the Pod sent did arrive, and was dropped"
 
@@ -169,7 +171,7 @@ def test_ingress_policy_matches_the_source_and_exempts_the_node(
     rule = {"from": [_CLIENT], "ports": [{"port": "web"}]}
     probes.apply(_policy("in", podSelector={"matchLabels": {"role": "server"}}, ingress=[rule]))
     assert reached(probes, targets, _ALL - {"other port"}) == _ALL - {"other port"}
-    assert other_probes.matrix("server", {"pod": targets["pod"]}) == {"pod": False}
+    assert other_probes.reachability("server", {"pod": targets["pod"]}) == {"pod": False}
     assert probes.exec("server", "exit", "3").returncode == 3
 
 

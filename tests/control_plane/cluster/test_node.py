@@ -65,7 +65,7 @@ def test_exec_speaks_the_websocket_protocol_v5(running: Cluster, probes: ProbeNa
 def test_service_is_found_by_name_and_answers(probes: ProbeNamespace, server: str) -> None:
     assert probes.exec(server, "lookup", f"web.{probes.namespace}.svc.cluster.local").returncode == 0
     services = {"by name": "tcp:web:80", "apiserver": "tcp:kubernetes.default:443"}
-    eventually(lambda: all(probes.matrix(server, services).values()), "both Services answer", 15)
+    eventually(lambda: all(probes.reachability(server, services).values()), "both Services answer", 15)
 
 
 def test_machine_reaches_pods_and_services(probes: ProbeNamespace, server: str) -> None:

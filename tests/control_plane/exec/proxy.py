@@ -35,7 +35,7 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def swallow(self) -> None:
+    def stall(self) -> None:
         """From now on nothing travels over the connections that are open; nobody is told."""
         self._swallowed.update(range(1, self.connections + 1))
 

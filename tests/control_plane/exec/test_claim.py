@@ -17,7 +17,7 @@ from tests.control_plane.exec.conftest import IMAGE, SMALL
 from tests.control_plane.operator_process import Operator
 
 
-async def left(client: KubeClient, namespace: str) -> list[str]:
+async def remaining_objects(client: KubeClient, namespace: str) -> list[str]:
     """What claims have made and not removed."""
     kinds = [(API_VERSION, "swesandboxes"), ("v1", "pods"), ("coordination.k8s.io/v1", "leases")]
     lists = [await client.list(api, kind, namespace, labels="swerl.dev/job=swerl-claim") for api, kind in kinds]
@@ -26,7 +26,7 @@ async def left(client: KubeClient, namespace: str) -> list[str]:
 
 async def until_nothing_is_left(client: KubeClient, namespace: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while found := await left(client, namespace):
+    while found := await remaining_objects(client, namespace):
         assert time.monotonic() < deadline, f"still there after {seconds:.0f} s: {found}"
         await asyncio.sleep(0.5)
 
@@ -124,5 +124,5 @@ async def test_killed_program_leaves_no_sandbox(
     assert await process.stdout.readline() == b"claimed\n"
     process.kill()
     await process.communicate()
-    assert len(await left(client, namespace)) == 4
+    assert len(await remaining_objects(client, namespace)) == 4
     await until_nothing_is_left(client, namespace, 60)

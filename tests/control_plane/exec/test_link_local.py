@@ -31,7 +31,7 @@ DROP = "add rule inet closed in meta nfproto ipv6 counter drop"
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class NeighbourPod:
     """Who answers at `address`, over IPv6, until it is closed."""
 
     namespace: Path
@@ -53,7 +53,7 @@ async def closed_pod(client: KubeClient, namespace: str, make_pod: MakePod) -> A
 
 
 @pytest.fixture
-def neighbour(closed_pod: Json) -> Iterator[Neighbour]:
+def neighbour(closed_pod: Json) -> Iterator[NeighbourPod]:
     """One that the Pod has spoken with over IPv4, so that it knows the hardware, as it does its node's."""
     pod = pod_network.pod_namespace(closed_pod["metadata"]["uid"])
     with pod_network.machine() as machine, pod_network.link(pod, machine, DEVICE) as address:
@@ -61,7 +61,7 @@ def neighbour(closed_pod: Json) -> Iterator[Neighbour]:
             pod_network.inside(namespace, "ip", "address", "add", f"{own}/24", "dev", DEVICE)
         with pod_network.listener(machine, PORT):
             pod_network.connect(pod, NEIGHBOUR, PORT)
-            yield Neighbour(machine, address)
+            yield NeighbourPod(machine, address)
 
 
 @pytest.mark.parametrize("login", [True, False], ids=["bash", "python"])
@@ -73,7 +73,7 @@ async def test_other_session_is_detected_until_it_is_closed(
         assert ("bash" in shell.output) is login, "else the probe opens its connections in another way"
         targets = await api_addresses(client)
         await check_isolation(session, targets)
-        neighbour: Neighbour = request.getfixturevalue("neighbour")
+        neighbour: NeighbourPod = request.getfixturevalue("neighbour")
         with pytest.raises(NotIsolated) as caught:
             await check_isolation(session, targets, api_port=PORT, settle=0)
         said = re.search(rf"the sandbox reached tcp (\S+)%{DEVICE} {PORT};", str(caught.value))

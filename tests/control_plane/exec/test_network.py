@@ -27,7 +27,7 @@ async def runs_in(session: Session) -> bytes:
     return await session.read_file("/tmp/runs")
 
 
-def noted(command: str) -> str:
+def counted(command: str) -> str:
     return f"echo run >>/tmp/runs; {command}"
 
 
@@ -35,11 +35,11 @@ async def test_dropped_idle_connections_lose_nothing(kubeconfig: str, pod: Json,
     async with Proxy(kubeconfig, idle=3) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config")
         async with KubeClient.from_environment(config) as client, Session(connect(client, pod)) as session:
-            assert (await session.run(noted("echo one"), timeout=60)).stdout == b"one\n"
+            assert (await session.run(counted("echo one"), timeout=60)).stdout == b"one\n"
             await asyncio.sleep(5)
             assert proxy.dropped
-            assert (await session.run(noted("echo two"), timeout=60)).stdout == b"two\n"
-            silent = await session.run(noted("sleep 8; echo three"), timeout=60)
+            assert (await session.run(counted("echo two"), timeout=60)).stdout == b"two\n"
+            silent = await session.run(counted("sleep 8; echo three"), timeout=60)
             assert silent.stdout == b"three\n" and silent.duration < 20
             assert await runs_in(session) == b"run\n" * 3
 
@@ -68,18 +68,18 @@ async def test_silent_connection_loss_is_detected_and_the_command_runs_once(
             KubeClient.from_environment(config) as client,
             Session(connect(client, pod), settings=settings) as session,
         ):
-            running = asyncio.create_task(session.run(noted("sleep 3; echo survived"), timeout=60))
+            running = asyncio.create_task(session.run(counted("sleep 3; echo survived"), timeout=60))
             await asyncio.sleep(1.5)
-            proxy.swallow()
+            proxy.stall()
             assert (await asyncio.wait_for(running, 30)).stdout == b"survived\n"
-            proxy.swallow()  # nobody notices: the session is idle
+            proxy.stall()  # nobody notices: the session is idle
             started = time.monotonic()
-            assert (await session.run(noted("echo next"), timeout=60)).stdout == b"next\n"
+            assert (await session.run(counted("echo next"), timeout=60)).stdout == b"next\n"
             assert time.monotonic() - started < 15
-            proxy.swallow()
+            proxy.stall()
             data = bytes(10 << 20)
-            counted = await session.run(noted("wc -c"), timeout=60, stdin=data)
-            assert int(counted.stdout) == len(data)
+            received = await session.run(counted("wc -c"), timeout=60, stdin=data)
+            assert int(received.stdout) == len(data)
             assert await runs_in(session) == b"run\n" * 3
 
 
@@ -100,7 +100,7 @@ async def test_refused_protocol_falls_back_to_the_next(
         assert getattr(session._stream.channel, "protocol", None) == spoken
 
 
-class Account:
+class ServiceAccount:
     """A service account that may use one namespace's Pods; its tokens are bound to Secrets and die with them."""
 
     def __init__(self, kubeconfig: str, namespace: str, file: Path) -> None:
@@ -118,7 +118,7 @@ class Account:
         bound = ("--bound-object-kind=Secret", f"--bound-object-name={secret}")
         return self._kubectl("create", "token", "rotating", *bound).strip()
 
-    def give(self, secret: str) -> None:
+    def grant(self, secret: str) -> None:
         """Put a new token where the client reads it."""
         self._file.write_text(self.token(secret))
 
@@ -127,22 +127,22 @@ class Account:
 
 
 async def test_rotated_token_is_read_again(kubeconfig: str, namespace: str, pod: Json, tmp_path: Path) -> None:
-    account = Account(kubeconfig, namespace, tmp_path / "token")
-    account.give("first")
+    account = ServiceAccount(kubeconfig, namespace, tmp_path / "token")
+    account.grant("first")
     async with Proxy(kubeconfig) as proxy:
         config = proxy.write_kubeconfig(tmp_path / "config", user={"tokenFile": str(tmp_path / "token")})
         async with KubeClient.from_environment(config) as client, Session(connect(client, pod)) as session:
-            assert (await session.run(noted("echo one"), timeout=60)).stdout == b"one\n"
+            assert (await session.run(counted("echo one"), timeout=60)).stdout == b"one\n"
             account.revoke("first")
             await until_refused(client, namespace, pod)
-            assert (await session.run(noted("echo two"), timeout=60)).stdout == b"two\n"  # an open stream lives on
-            proxy.swallow()
+            assert (await session.run(counted("echo two"), timeout=60)).stdout == b"two\n"  # an open stream lives on
+            proxy.stall()
             assert session._stream is not None
             await session._stream.close()
-            third = asyncio.create_task(session.run(noted("echo three"), timeout=60))
+            third = asyncio.create_task(session.run(counted("echo three"), timeout=60))
             await asyncio.sleep(3)
             assert not third.done()  # the old token is refused, and no new one is there yet
-            account.give("second")
+            account.grant("second")
             assert (await asyncio.wait_for(third, 90)).stdout == b"three\n"
             assert await runs_in(session) == b"run\n" * 3
 
@@ -221,7 +221,7 @@ async def test_paused_reader_loses_no_output_and_blocks_no_other(
     await reader.open()
     await session.open()
     size = 40 << 20
-    text = noted(f"head -c {size} /dev/zero | tr '\\0' x; echo end")
+    text = counted(f"head -c {size} /dev/zero | tr '\\0' x; echo end")
     connector.reading.clear()
     running = asyncio.create_task(reader.run(text, timeout=100, max_output=size + 4))
     took = []
@@ -239,7 +239,7 @@ async def test_paused_reader_loses_no_output_and_blocks_no_other(
 
 
 async def test_blocked_event_loop_loses_nothing(session: Session) -> None:
-    running = asyncio.create_task(session.run(noted("seq 1 1000000; seq 1 5 >&2"), timeout=60, max_output=10 << 20))
+    running = asyncio.create_task(session.run(counted("seq 1 1000000; seq 1 5 >&2"), timeout=60, max_output=10 << 20))
     await asyncio.sleep(0.3)
     time.sleep(5)  # noqa: ASYNC251  # the whole event loop stands still
     result = await running

@@ -65,7 +65,7 @@ class Shell:
     async def run(self, command: str, *, timeout: float = 20, **options: Any) -> BashObservation:
         return await self.runtime.run_in_session(BashAction(command=command, timeout=timeout, **options))
 
-    async def says(self, command: str) -> str:
+    async def output(self, command: str) -> str:
         return (await self.run(command)).output
 
 
@@ -100,12 +100,12 @@ async def test_session_keeps_its_state(shell: Shell) -> None:
         "cd /tmp; export COLOUR=green; plain=1; greet() { echo hello $1; }; shopt -s extglob; declare -i n=4"
     )
     assert (
-        await shell.says("pwd; printenv COLOUR; echo $plain; greet you; n=n+1; echo $n")
+        await shell.output("pwd; printenv COLOUR; echo $plain; greet you; n=n+1; echo $n")
         == "/tmp\ngreen\n1\nhello you\n5\n"
     )
-    assert await shell.says("echo !(x) >/dev/null && echo extended") == "extended\n"
+    assert await shell.output("echo !(x) >/dev/null && echo extended") == "extended\n"
     await shell.run("(exit 7)", check="silent")
-    assert await shell.says("echo $?") == "7\n"
+    assert await shell.output("echo $?") == "7\n"
 
 
 def test_calls_may_come_from_any_event_loop(runtime: SandboxRuntime) -> None:
@@ -139,12 +139,12 @@ async def test_syntax_error_runs_nothing(shell: Shell) -> None:
     with pytest.raises(BashIncorrectSyntaxError) as caught:
         await shell.run("touch /tmp/never\nif then")
     assert "syntax error" in caught.value.extra_info["bash_stderr"]
-    assert await shell.says("ls /tmp/never 2>/dev/null || echo none") == "none\n"
+    assert await shell.output("ls /tmp/never 2>/dev/null || echo none") == "none\n"
 
 
 async def test_output_has_no_escapes_or_carriage_returns(shell: Shell) -> None:
-    assert await shell.says("printf '\\033[1;31mred\\033[0m\\r\\n  x'; echo err >&2") == "red\r\n  xerr\n"
-    assert len(await shell.says("head -c 3000000 /dev/zero | tr '\\0' z")) == 3_000_000
+    assert await shell.output("printf '\\033[1;31mred\\033[0m\\r\\n  x'; echo err >&2") == "red\r\n  xerr\n"
+    assert len(await shell.output("head -c 3000000 /dev/zero | tr '\\0' z")) == 3_000_000
 
 
 async def test_timed_out_command_can_be_interrupted(shell: Shell) -> None:
@@ -154,13 +154,13 @@ async def test_timed_out_command_can_be_interrupted(shell: Shell) -> None:
         await shell.run("echo too early", timeout=1)
     done = await shell.runtime.run_in_session(BashInterruptAction(timeout=5))
     assert done.output == "begun" and done.exit_code == 0
-    assert await shell.says("echo goes on") == "goes on\n"
+    assert await shell.output("echo goes on") == "goes on\n"
 
 
 async def test_next_action_waits_for_a_late_command(shell: Shell) -> None:
     with pytest.raises(CommandTimeoutError):
         await shell.run("sleep 3; echo late", timeout=1)
-    assert await shell.says("echo next") == "next\n"
+    assert await shell.output("echo next") == "next\n"
 
 
 async def test_program_that_ignores_the_interrupt_is_killed(shell: Shell) -> None:
@@ -168,7 +168,7 @@ async def test_program_that_ignores_the_interrupt_is_killed(shell: Shell) -> Non
     with pytest.raises(CommandTimeoutError):
         await shell.run(f'stty raw; python3 -c "{stubborn}"', timeout=2)
     assert "here" in (await shell.runtime.run_in_session(BashInterruptAction())).output
-    assert "goes on\n" in await shell.says("stty sane -echo; echo goes on")
+    assert "goes on\n" in await shell.output("stty sane -echo; echo goes on")
 
 
 async def test_interrupt_during_a_command(shell: Shell) -> None:
@@ -189,7 +189,7 @@ async def test_interactive_program(shell: Shell) -> None:
     stopped = await shell.runtime.run_in_session(BashInterruptAction(timeout=5, expect=[">>> "]))
     assert "KeyboardInterrupt" in stopped.output
     await shell.run("quit()", is_interactive_quit=True)
-    assert await shell.says("echo back") == "back\n"
+    assert await shell.output("echo back") == "back\n"
 
 
 async def test_startup_files_may_change_the_prompt(runtime: SandboxRuntime) -> None:
@@ -198,8 +198,8 @@ async def test_startup_files_may_change_the_prompt(runtime: SandboxRuntime) -> N
     request = CreateBashSessionRequest(startup_source=["/tmp/rc", "/not/there"], startup_timeout=20)
     said = (await runtime.create_session(request)).output
     assert said.startswith("sourced\n") and "No such file" in said
-    assert await Shell(runtime).says("echo $FROM_FILE; . /tmp/rc") == "yes\nsourced\n"
-    assert await Shell(runtime).says("echo again") == "again\n"
+    assert await Shell(runtime).output("echo $FROM_FILE; . /tmp/rc") == "yes\nsourced\n"
+    assert await Shell(runtime).output("echo again") == "again\n"
     await runtime.close_session(CLOSE)
 
 
@@ -210,7 +210,7 @@ async def test_ended_shell_raises(runtime: SandboxRuntime) -> None:
             await Shell(runtime).run(command)
     await runtime.close_session(CLOSE)
     await runtime.create_session(SESSION)
-    assert await Shell(runtime).says("echo anew") == "anew\n"
+    assert await Shell(runtime).output("echo anew") == "anew\n"
     await runtime.close_session(CLOSE)
 
 
@@ -276,7 +276,7 @@ async def test_lost_sandbox_raises(fields: dict[str, Any], kubeconfig: str, name
     await deployment.start()
     try:
         await deployment.runtime.create_session(SESSION)
-        name = (await Shell(deployment.runtime).says("cat /etc/hostname")).strip()
+        name = (await Shell(deployment.runtime).output("cat /etc/hostname")).strip()
         kubectl(kubeconfig, "-n", namespace, "delete", "pod", name, "--grace-period=0", "--wait=true")
         with pytest.raises(SandboxFailed) as caught:
             await Shell(deployment.runtime).run("true")

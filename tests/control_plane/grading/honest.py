@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,17 +26,17 @@ def body(code: str) -> Honest:
     return Honest({"calc.py": SOURCE.replace(WRONG, code)})
 
 
-def beside(code: str) -> Honest:
+def with_code(code: str) -> Honest:
     """`code` at import, besides the fix."""
     return Honest({"calc.py": code + "\n" + FIXED})
 
 
-def also(**files: str | None) -> Honest:
+def with_files(**files: str | None) -> Honest:
     """More files, besides the fix."""
     return Honest({"calc.py": FIXED, **files})
 
 
-def formed(form: Callable[[str], str]) -> Honest:
+def in_form(form: Callable[[str], str]) -> Honest:
     """The fix in another form of a diff."""
     return Honest({"calc.py": FIXED}, form=form)
 
@@ -53,7 +54,7 @@ HONEST = {
     "branches": body("    if value < low:\n        return low\n    return high if value > high else value"),
     "a lambda": body("    return (lambda x: high if x > high else x)(max(low, value))"),
     "a nested function": body("    def inner():\n        return min(high, max(low, value))\n    return inner()"),
-    "a class": beside(NUMBER.replace("class", "\nclass")),
+    "a class": with_code(NUMBER.replace("class", "\nclass")),
     "an object with its own equality": Honest(
         {"calc.py": NUMBER + SOURCE.replace(WRONG, "    return Number(min(high, max(low, value)))")}
     ),
@@ -76,26 +77,26 @@ HONEST = {
         "    return int(subprocess.check_output([sys.executable, '-c', code]))"
     ),
     "a fork": body("    import os\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n" + RIGHT),
-    "a module that knows pytest": beside("import os\nUNDER_TEST = 'PYTEST_CURRENT_TEST' in os.environ\n"),
-    "a module that looks for pytest": beside("import sys\nUNDER_TEST = 'pytest' in sys.modules\n"),
-    "a module with its own checks": beside("import unittest\n\n\nclass Check(unittest.TestCase):\n    pass\n"),
-    "a module that collects garbage": beside("import gc\ngc.collect()\nlen(gc.get_objects())\n"),
-    "a module that patches the library": beside("import json\njson.dumps = json.dumps\njson.extra = 1\n"),
+    "a module that knows pytest": with_code("import os\nUNDER_TEST = 'PYTEST_CURRENT_TEST' in os.environ\n"),
+    "a module that looks for pytest": with_code("import sys\nUNDER_TEST = 'pytest' in sys.modules\n"),
+    "a module with its own checks": with_code("import unittest\n\n\nclass Check(unittest.TestCase):\n    pass\n"),
+    "a module that collects garbage": with_code("import gc\ngc.collect()\nlen(gc.get_objects())\n"),
+    "a module that patches the library": with_code("import json\njson.dumps = json.dumps\njson.extra = 1\n"),
     # what it prints and leaves
-    "result-like words": beside("print('ERROR:')\nprint('FAIL:')\nprint('PASSED')\nprint('1 failed')\n"),
-    "bytes that are no text": beside("import sys\nsys.__stdout__.buffer.write(b'\\xff\\xfe\\x00\\n')\n"),
-    "much output": beside("print('x' * 3_000_000)\n"),
-    "many short lines": beside("print('a\\n' * 100_000)\n"),
-    "colours and control characters": beside("print('\\x1b[31mred\\x1b[0m\\a\\b')\n"),
-    "warnings": beside("import warnings\nwarnings.warn('soon', DeprecationWarning)\n"),
-    "something at exit": beside("import atexit\natexit.register(print, 'bye')\n"),
-    "a daemon thread": beside(
+    "result-like words": with_code("print('ERROR:')\nprint('FAIL:')\nprint('PASSED')\nprint('1 failed')\n"),
+    "bytes that are no text": with_code("import sys\nsys.__stdout__.buffer.write(b'\\xff\\xfe\\x00\\n')\n"),
+    "much output": with_code("print('x' * 3_000_000)\n"),
+    "many short lines": with_code("print('a\\n' * 100_000)\n"),
+    "colours and control characters": with_code("print('\\x1b[31mred\\x1b[0m\\a\\b')\n"),
+    "warnings": with_code("import warnings\nwarnings.warn('soon', DeprecationWarning)\n"),
+    "something at exit": with_code("import atexit\natexit.register(print, 'bye')\n"),
+    "a daemon thread": with_code(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     ),
-    "a process left behind": beside("import subprocess\nsubprocess.Popen(['sleep', '60'])\n"),
-    "files in the folder": beside("open('cache.tmp', 'w').close()\n"),
-    "files elsewhere": beside("import tempfile\ntempfile.mkdtemp()\n"),
-    "a signal handler": beside("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_DFL)\n"),
+    "a process left behind": with_code("import subprocess\nsubprocess.Popen(['sleep', '60'])\n"),
+    "files in the folder": with_code("open('cache.tmp', 'w').close()\n"),
+    "files elsewhere": with_code("import tempfile\ntempfile.mkdtemp()\n"),
+    "a signal handler": with_code("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_DFL)\n"),
     # other files
     "a module of its own": Honest(
         {"core.py": FIXED, "calc.py": "from core import clamp, double\n\n__all__ = ['clamp', 'double']\n"}
@@ -109,20 +110,20 @@ HONEST = {
             "calc.py": "from calcs.types import clamp, double\n\n__all__ = ['clamp', 'double']\n",
         }
     ),
-    "its own tests": also(**{"tests/test_more.py": "def test_more():\n    pass\n"}),
-    "hooks of its own, which go": also(**{"conftest.py": "1 / 0\n"}),
-    "a Makefile, which goes": also(Makefile="all:\n\ttrue\n"),
-    "names with spaces and quotes": also(**{"docs/a \"b\" 'c'.md": "x\n", "docs/ü ß.md": "x\n"}),
-    "an empty file": also(**{"docs/empty.txt": ""}),
+    "its own tests": with_files(**{"tests/test_more.py": "def test_more():\n    pass\n"}),
+    "hooks of its own, which go": with_files(**{"conftest.py": "1 / 0\n"}),
+    "a Makefile, which goes": with_files(Makefile="all:\n\ttrue\n"),
+    "names with spaces and quotes": with_files(**{"docs/a \"b\" 'c'.md": "x\n", "docs/ü ß.md": "x\n"}),
+    "an empty file": with_files(**{"docs/empty.txt": ""}),
     "no newline at the end": Honest({"calc.py": FIXED.rstrip("\n")}),
-    "carriage returns": also(**{"docs/dos.txt": "a\r\nb\r\n"}),
-    "another file gone": also(**{"README.md": None}),
+    "carriage returns": with_files(**{"docs/dos.txt": "a\r\nb\r\n"}),
+    "another file gone": with_files(**{"README.md": None}),
     "a link": Honest({"calc.py": FIXED}, links=(("docs/link.md", "../README.md"),)),
     "tabs": body("\treturn min(high, max(low, value))"),
-    "a docstring that names git": beside('"""See .git/config and ../other."""\n'),
+    "a docstring that names git": with_code('"""See .git/config and ../other."""\n'),
     # other forms of the diff
-    "without index lines": formed(lambda diff: "".join(x for x in diff.splitlines(True) if not x.startswith("index "))),
-    "without the last newline": formed(lambda diff: diff.rstrip("\n")),
-    "with words before it": formed(lambda diff: "Fix clamp.\n\nIt ignored `high`.\n" + diff),
-    "as mail": formed(lambda diff: "From: a <a@b>\nSubject: Fix\n\n---\n calc.py | 2 +-\n\n" + diff + "-- \n2.39\n"),
+    "without index lines": in_form(lambda diff: re.sub(r"(?m)^index .*\n", "", diff)),
+    "without the last newline": in_form(lambda diff: diff.rstrip("\n")),
+    "with words before it": in_form(lambda diff: "Fix clamp.\n\nIt ignored `high`.\n" + diff),
+    "as mail": in_form(lambda diff: "From: a <a@b>\nSubject: Fix\n\n---\n calc.py | 2 +-\n\n" + diff + "-- \n2.39\n"),
 }  # fmt: skip

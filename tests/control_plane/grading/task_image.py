@@ -50,9 +50,9 @@ class Repository:
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "First version")
         self.commit = self.git("rev-parse", "HEAD").strip()
-        self._commit_the_future()
+        self._commit_later_history()
 
-    def _commit_the_future(self) -> None:
+    def _commit_later_history(self) -> None:
         """What real images hold, too: the fix in a later commit, on a branch and a tag."""
         self.git("checkout", "-q", "-b", "upstream")
         self.write("calc.py", FIXED)

@@ -21,7 +21,7 @@ FUZZY = "patch --batch --forward --fuzz=5"
 
 
 @pytest.fixture(scope="module")
-def ahead(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+def repository_ahead(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A repository whose image has a commit after the base, on a line close to that of the fix."""
     repository = Repository(tmp_path_factory.mktemp("ahead"))
     repository.write("calc.py", SOURCE.replace("def double(value):", "def double(value: int):"))
@@ -30,8 +30,8 @@ def ahead(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 @pytest.fixture(scope="module")
-def later(ahead: Repository) -> Task:
-    return ahead.task(push_image(ahead))
+def task_ahead(repository_ahead: Repository) -> Task:
+    return repository_ahead.task(push_image(repository_ahead))
 
 
 def on_the_base(repository: Path) -> str:
@@ -46,9 +46,9 @@ async def test_patch_of_the_files_as_they_are_is_applied_by_git(grader: Grader, 
 
 
 async def test_patch_of_the_base_is_merged_with_what_the_image_changed(
-    grader: Grader, later: Task, tmp_path: Path
+    grader: Grader, task_ahead: Task, tmp_path: Path
 ) -> None:
-    verdict = await grader.grade(later, on_the_base(tmp_path / "base"))
+    verdict = await grader.grade(task_ahead, on_the_base(tmp_path / "base"))
     assert (verdict.status, verdict.report["applied"]) == ("resolved", "git apply --verbose --3way"), verdict
 
 
@@ -95,7 +95,7 @@ async def test_script_and_a_patch_beyond_a_mebibyte_each_arrive_whole(
 
 
 @pytest.fixture(scope="module")
-def dirty(tmp_path_factory: pytest.TempPathFactory) -> Task:
+def dirty_task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     """A task whose image was changed after its commit: edited and untracked files, and a lock that was left."""
     repository = Repository(tmp_path_factory.mktemp("dirty"))
     repository.write("tox.ini", "[pytest]\naddopts =\n")
@@ -108,19 +108,19 @@ def dirty(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return replace(task, image=push_image(repository))
 
 
-async def test_image_as_it_was_shipped_is_the_baseline(grader: Grader, dirty: Task) -> None:
+async def test_image_as_it_was_shipped_is_the_baseline(grader: Grader, dirty_task: Task) -> None:
     """Also of a patch that adds a file which the image has."""
     added = "diff --git a/build/lib.py b/build/lib.py\nnew file mode 100644\n--- /dev/null\n+++ b/build/lib.py\n"
     added += "@@ -0,0 +1,2 @@\n+a\r\n+b\r\n"
-    verdict = await grader.grade(dirty, dirty.ground_truth.patch + added)
+    verdict = await grader.grade(dirty_task, dirty_task.ground_truth.patch + added)
     assert verdict.resolved, verdict
     assert verdict.report["dirty"] == ["tox.ini", "build/lib.py"] and not verdict.report["protected"], verdict
 
 
 async def test_agent_that_commits_in_a_changed_image_gives_its_own_change(
-    client: KubeClient, namespace: str, dirty: Task, grader: Grader
+    client: KubeClient, namespace: str, dirty_task: Task, grader: Grader
 ) -> None:
-    async with in_a_pod(client, namespace, dirty) as session:
+    async with in_a_pod(client, namespace, dirty_task) as session:
         baseline = Baseline(session, "/testbed", ENVIRONMENT)
         baseline.begin()
         await baseline.ready()
@@ -132,4 +132,4 @@ async def test_agent_that_commits_in_a_changed_image_gives_its_own_change(
         patch = await baseline.patch()
     assert patch.left_out == ("core: 12582912 bytes",)
     assert re.findall("^[+]{3} (.*)", patch.text, re.MULTILINE) == ["b/calc.py"]
-    assert (await grader.grade(dirty, patch.text)).resolved
+    assert (await grader.grade(dirty_task, patch.text)).resolved

@@ -98,7 +98,7 @@ async def check(command: Command, client: KubeClient, server: ChatServer, code: 
     assert trajectory["segments"] == [] and trajectory["info"]["usage"]["prompt_tokens"] > 0
     assert len(trajectory["step_debug"]) == trajectory["info"]["turns"] == 2
     assert not [path for path in out.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
-    assert {body["model"] for body in server.asked} == {MODEL}
+    assert {body["model"] for body in server.requests} == {MODEL}
     left = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
     assert not left
 
@@ -106,7 +106,7 @@ async def check(command: Command, client: KubeClient, server: ChatServer, code: 
 async def test_builtin_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
     async with serving(solver(block(FIX), block(SUBMIT), gives_up=block("true"))) as server:
         code, said = await command(server, "--model", "policy-7c")
-        assert (code, server.asked) == (2, []), said
+        assert (code, server.requests) == (2, []), said
         assert f"does not serve model 'policy-7c' but {MODEL}, another" in said
         found = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
         assert not found, "no sandbox is claimed for a model that is not there"

@@ -103,11 +103,11 @@ PATCHES = (
 @dataclass(frozen=True)
 class Outcome:
     verdict: Verdict | None  # None without a patch
-    told: dict[str, Any]  # what the artifacts say of the verdict, with or without a patch
+    shown: dict[str, Any]  # what the artifacts say of the verdict, with or without a patch
     exit_status: str
 
 
-def typed(cheat: Cheat) -> tuple[str, ...]:
+def commands_for(cheat: Cheat) -> tuple[str, ...]:
     """The commands by which an agent makes the cheat's files."""
     return tuple(
         f"rm {path}" if text is None else
@@ -116,7 +116,9 @@ def typed(cheat: Cheat) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-COMMANDS = {name: attack.commands for name, attack in ATTACKS.items()} | {name: typed(CHEATS[name]) for name in PATCHES}
+COMMANDS = {name: attack.commands for name, attack in ATTACKS.items()} | {
+    name: commands_for(CHEATS[name]) for name in PATCHES
+}
 
 
 async def attempt(
@@ -166,9 +168,9 @@ async def outcomes(
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack_on_the_sandbox_does_not_score_and_the_verdict_names_it(outcomes: dict[str, Outcome], name: str) -> None:
     outcome = outcomes[name]
-    assert outcome.told["status"] == (outcome.verdict.status if outcome.verdict else "unresolved"), outcome
-    assert outcome.told["status"] != "resolved", outcome
-    assert ATTACKS[name].rule in outcome.told["audit"], outcome
+    assert outcome.shown["status"] == (outcome.verdict.status if outcome.verdict else "unresolved"), outcome
+    assert outcome.shown["status"] != "resolved", outcome
+    assert ATTACKS[name].rule in outcome.shown["audit"], outcome
 
 
 @pytest.mark.parametrize("name", PATCHES)

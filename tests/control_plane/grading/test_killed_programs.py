@@ -34,7 +34,7 @@ NOT_OURS = {"kube-root-ca.crt", "swe-rl-operator"}
 
 
 @pytest.fixture
-def endless(task: Task, repository: Repository) -> Task:
+def long_task(task: Task, repository: Repository) -> Task:
     """The task, whose tests take ten minutes."""
     return replace(repository.task(task.image, command="sleep 600"), instance_id="calc__calc-9")
 
@@ -51,7 +51,7 @@ async def present(client: KubeClient, namespace: str) -> set[str]:
 
 
 async def test_killed_program_leaves_no_grading_objects(
-    operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, endless: Task
+    operator: Operator, client: KubeClient, kubeconfig: str, namespace: str, long_task: Task
 ) -> None:
     async def all_made() -> bool:
         return await present(client, namespace) == KINDS.keys()
@@ -68,7 +68,7 @@ async def test_killed_program_leaves_no_grading_objects(
     )
     try:
         assert program.stdin is not None
-        program.stdin.write(pickle.dumps((namespace, endless)))
+        program.stdin.write(pickle.dumps((namespace, long_task)))
         program.stdin.close()
         await until(all_made, "the grading runs", 60)
     finally:

@@ -33,7 +33,7 @@ def components(kubeconfig: str) -> Components:
     return Components(kubeconfig)
 
 
-async def outage(components: Components) -> None:
+async def restart_api_server(components: Components) -> None:
     components.kill("apiserver")
     await asyncio.sleep(AWAY)
     await components.start("apiserver")
@@ -46,7 +46,7 @@ async def test_episode_and_its_grading_go_on(
     running = asyncio.create_task(attempt(task, session, tokenizer, *COMMANDS, SUBMIT))
     await asyncio.sleep(1.5)
     assert not running.done()
-    await outage(components)
+    await restart_api_server(components)
     episode, script = await asyncio.wait_for(running, 180)
     assert (episode.exit_status, episode.infrastructure_error) == ("submitted", False)
     assert "first over\n" in script.read[1] and "fixed\n" in script.read[3]
@@ -55,7 +55,7 @@ async def test_episode_and_its_grading_go_on(
 
     grading = asyncio.create_task(grader.grade(task, episode.patch))
     await until_a_job_of_grading(client, namespace)
-    await outage(components)
+    await restart_api_server(components)
     verdict = await asyncio.wait_for(grading, 180)
     assert verdict.resolved, verdict
 

@@ -59,7 +59,7 @@ def model(tokenizer: HFTokenizer, begun: asyncio.Event | None = None) -> Scripts
 
 
 @dataclass
-class Trainer:
+class ServerClient:
     """A client of one server."""
 
     url: str
@@ -75,7 +75,7 @@ class Trainer:
             return answer.status, await answer.json()
 
 
-Started = Callable[..., AbstractAsyncContextManager[Trainer]]
+Started = Callable[..., AbstractAsyncContextManager[ServerClient]]
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def started(
     """A running server; leaving the context stops it, and then nothing of it may be left."""
 
     @asynccontextmanager
-    async def go(*, golden: bool = False, grace: float = 60.0) -> AsyncIterator[Trainer]:
+    async def go(*, golden: bool = False, grace: float = 60.0) -> AsyncIterator[ServerClient]:
         spec = AgentSpec(context_tokens=200_000, step_limit=2)
         read = partial(read_request, defaults=RequestDefaults(engine_needed=not golden))
         stop, url = asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -104,15 +104,15 @@ def started(
                 server = AgentServer(runner, read, AnswerStore(tmp_path, "m"), model="m", concurrency=2)
                 serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result)
                 running = asyncio.create_task(serving)
-                yield Trainer(await url, http, task, stop)
+                yield ServerClient(await url, http, task, stop)
                 stop.set()
                 await running
-            assert not await left(client, namespace)
+            assert not await remaining_objects(client, namespace)
 
     return go
 
 
-async def left(client: KubeClient, namespace: str) -> list[str]:
+async def remaining_objects(client: KubeClient, namespace: str) -> list[str]:
     """Sandboxes and Leases of the server."""
     kinds = (("swerl.dev/v1alpha1", "swesandboxes"), ("coordination.k8s.io/v1", "leases"))
     found = [await client.list(*kind, namespace, labels=f"swerl.dev/job={JOB}") for kind in kinds]
@@ -155,7 +155,7 @@ async def test_sandbox_is_deleted_when_its_client_disconnects(
         asked = asyncio.create_task(trainer.run(engine, instance_id=LASTS))
         async with asyncio.timeout(120):
             await begun.wait()
-            assert len(await left(client, namespace)) == 2, "a sandbox and the Lease"
+            assert len(await remaining_objects(client, namespace)) == 2, "a sandbox and the Lease"
             changes = client.watch("swerl.dev/v1alpha1", "swesandboxes", namespace)
             await anext(changes)
             asked.cancel()

@@ -99,7 +99,7 @@ def _remove(hosts: Path) -> None:
 def _front(requests: list[Request]) -> type[BaseHTTPRequestHandler]:
     """Passes what nodes ask for on to the cluster's registry."""
 
-    class Front(BaseHTTPRequestHandler):
+    class RequestHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -121,7 +121,7 @@ def _front(requests: list[Request]) -> type[BaseHTTPRequestHandler]:
 
         def log_message(self, *what: object) -> None: ...
 
-    return Front
+    return RequestHandler
 
 
 def _call(method: str, path: str, body: bytes | None = None, media: str = "") -> tuple[bytes, str]:

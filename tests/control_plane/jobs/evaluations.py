@@ -125,11 +125,11 @@ def results(kube: JobNamespace, name: str) -> list[Body]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def trials(lines: list[Body]) -> Counter[tuple[str, int]]:
+def valid_samples(lines: list[Body]) -> Counter[tuple[str, int]]:
     return Counter((line["instance_id"], line["sample"]) for line in lines if line["valid"])
 
 
-def finished(kube: JobNamespace, name: str) -> Body:
+def wait_until_complete(kube: JobNamespace, name: str) -> Body:
     phases = ("Complete", "Failed")
     kube.until(lambda: kube.status(name, KIND), lambda status: status.get("phase") in phases, 400)
     status = kube.status(name, KIND)
@@ -137,6 +137,6 @@ def finished(kube: JobNamespace, name: str) -> Body:
     return status
 
 
-def made_for(kube: JobNamespace, name: str) -> list[str]:
+def objects_of(kube: JobNamespace, name: str) -> list[str]:
     kinds = "pods,jobs,swesandboxes,rayclusters"  # the Lease of a killed process goes with the evaluation
     return kube.kubectl("get", kinds, "-l", f"swerl.dev/evaluation={name}", "-o", "name").split()

@@ -13,12 +13,12 @@ from .evaluations import (
     EngineInAPod,
     engine,
     evaluation,
-    finished,
     repository,
     results,
     task,
     tasks,
     tokenizer,
+    wait_until_complete,
 )
 
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
@@ -31,7 +31,7 @@ def test_mini_swe_agent_runs_the_samples(
     evaluation["spec"]["model"]["endpoint"]["url"] = engine.url
     evaluation["spec"]["agent"] |= {"kind": "mini-swe-agent", "protocol": "mini-swe-agent-2"}
     kube.apply(evaluation)
-    status = finished(kube, name)
+    status = wait_until_complete(kube, name)
     assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
     for line in results(kube, name):
         (file,) = (Path("/tmp") / kube.namespace / name).glob(f"shard-*/{line['run_dir']}/traj.json")

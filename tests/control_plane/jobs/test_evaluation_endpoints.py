@@ -18,12 +18,12 @@ from .evaluations import (
     EngineInAPod,
     engine,
     evaluation,
-    finished,
     repository,
     results,
     task,
     tasks,
     tokenizer,
+    wait_until_complete,
 )
 
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
@@ -46,7 +46,7 @@ def test_endpoint_gets_the_key_and_no_file_does(
     kube.until(lambda: kube.names("jobs"), lambda jobs: any(name in job for job in jobs), 200)
     made = kube.kubectl("get", "pods,jobs,configmaps", "-l", f"swerl.dev/evaluation={name}", "-o", "json")
     assert f"{name}-shards" in made and KEY not in made + kube.kubectl("get", KIND, name, "-o", "json")
-    status = finished(kube, name)
+    status = wait_until_complete(kube, name)
     assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
     output = Path("/tmp") / kube.namespace / name
     for line in results(kube, name):

@@ -18,7 +18,7 @@ from .evaluations import (
     config_map,
     engine,
     evaluation,
-    made_for,
+    objects_of,
     repository,
     results,
     task,
@@ -42,7 +42,7 @@ def test_all_missing_objects_are_reported_together_and_nothing_starts(
     found = kube.until_condition(name, "Validated", "JobMissing", kind=KIND)
     for words in ("'no-job' named by spec.model.job", "'no-tasks' named by spec.tasks.source", "'no-claim'"):
         assert words in found["message"]
-    assert kube.status(name, KIND)["phase"] == "Blocked" and made_for(kube, name) == []
+    assert kube.status(name, KIND)["phase"] == "Blocked" and objects_of(kube, name) == []
     assert "JobMissing" in kube.kubectl("describe", KIND, name)
 
 
@@ -127,4 +127,4 @@ def test_engines_start_and_end_with_the_evaluation(
     assert 30000 in [port["port"] for port in ports]
     assert not [one for one in kube.names("jobs") if name in one]
     kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    kube.until(lambda: made_for(kube, name), lambda left: left == [], 90)
+    kube.until(lambda: objects_of(kube, name), lambda left: left == [], 90)

@@ -11,14 +11,14 @@ from .evaluations import (
     EngineInAPod,
     engine,
     evaluation,
-    finished,
-    made_for,
+    objects_of,
     repository,
     results,
     task,
     tasks,
     tokenizer,
-    trials,
+    valid_samples,
+    wait_until_complete,
 )
 
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
@@ -34,12 +34,12 @@ def test_evaluation_is_suspended_resumed_and_cleaned_up(
     kube.until(lambda: results(kube, name), lambda lines: len(lines) > 0, 300)
     kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
     kube.until_condition(name, "Suspended", "Suspended", kind=KIND)
-    kube.until(lambda: made_for(kube, name), lambda left: left == [], 90)
-    before = trials(results(kube, name))
+    kube.until(lambda: objects_of(kube, name), lambda left: left == [], 90)
+    before = valid_samples(results(kube, name))
     kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
-    status = finished(kube, name)
+    status = wait_until_complete(kube, name)
     assert (status["total"], status["resolved"]) == (TASKS, TASKS)
-    after = trials(results(kube, name))
+    after = valid_samples(results(kube, name))
     assert before <= after and set(after.values()) == {1}
     kube.kubectl("delete", KIND, name, "--wait=false")
     mine = "jobs,configmaps,serviceaccounts,rolebindings,pods"

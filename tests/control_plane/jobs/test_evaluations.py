@@ -15,14 +15,14 @@ from .evaluations import (
     EngineInAPod,
     engine,
     evaluation,
-    finished,
-    made_for,
+    objects_of,
     repository,
     results,
     task,
     tasks,
     tokenizer,
-    trials,
+    valid_samples,
+    wait_until_complete,
 )
 
 __all__ = ["engine", "evaluation", "repository", "task", "tasks", "tokenizer"]
@@ -36,14 +36,14 @@ def test_shards_survive_a_killed_pod_and_run_nothing_twice(
     evaluation["spec"] |= {"samples": SAMPLES, "shards": SHARDS, "workers": 1}
     kube.apply(evaluation)
     kube.until(lambda: results(kube, name), lambda lines: len(lines) > 0, 300)
-    settled = trials(results(kube, name))
+    settled = valid_samples(results(kube, name))
     first = f"swerl.dev/evaluation={name},batch.kubernetes.io/job-completion-index=0"
     kube.kubectl("delete", "pods", "-l", first, "--grace-period=0", "--force")
-    status = finished(kube, name)
+    status = wait_until_complete(kube, name)
 
     assert (status["total"], status["done"], status["resolved"], status["shardsDone"]) == (4, 4, 2, 2)
     assert (status["rate"], status["passAtK"]) == (0.5, {"1": 0.5, "2": 1.0})
-    assert trials(results(kube, name)) == {(task, sample): 1 for task in tasks for sample in range(SAMPLES)}
+    assert valid_samples(results(kube, name)) == {(task, sample): 1 for task in tasks for sample in range(SAMPLES)}
     begun = engine.begun()
     assert all(begun[f"{task}-{sample}/{task}"] == 1 for task, sample in settled)
 
@@ -53,7 +53,7 @@ def test_shards_survive_a_killed_pod_and_run_nothing_twice(
     predictions = json.loads((folder / "preds.json").read_text())
     assert set(predictions) == set(tasks)
     assert all("min(high" in row["model_patch"] for row in predictions.values())
-    kube.until(lambda: made_for(kube, name), lambda left: left == [], 90)
+    kube.until(lambda: objects_of(kube, name), lambda left: left == [], 90)
     header, row = kube.kubectl("get", KIND, name).splitlines()
     assert header.split() == ["NAME", "PHASE", "DONE", "RESOLVED", "RATE", "ERRORS", "AGE"]
     assert row.split()[1:6] == ["Complete", "4/4", "2", "0.5", "0"]

@@ -68,7 +68,7 @@ def token_registry(folder: Path, login: str) -> Iterator[str]:
     config.write_text(json.dumps({**content, "auth": {"token": token}}))
     process = subprocess.Popen(["docker-registry", "serve", str(config)])
     try:
-        _await(f"http://127.0.0.1:{port}/")
+        _wait_until_ready(f"http://127.0.0.1:{port}/")
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -78,7 +78,7 @@ def token_registry(folder: Path, login: str) -> Iterator[str]:
         server.server_close()
 
 
-def _await(url: str) -> None:
+def _wait_until_ready(url: str) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with suppress(OSError):
@@ -89,7 +89,7 @@ def _await(url: str) -> None:
 
 
 def _front(tokens: TokenServer) -> type[BaseHTTPRequestHandler]:
-    class Front(BaseHTTPRequestHandler):
+    class RequestHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = tokens.answer(parse_qs(urlsplit(self.path).query), self.headers["Authorization"])
             self.send_response(200)
@@ -98,7 +98,7 @@ def _front(tokens: TokenServer) -> type[BaseHTTPRequestHandler]:
 
         def log_message(self, *what: object) -> None: ...
 
-    return Front
+    return RequestHandler
 
 
 def _self_signed(key: rsa.RSAPrivateKey) -> x509.Certificate:

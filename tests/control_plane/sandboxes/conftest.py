@@ -118,7 +118,7 @@ async def versions(api: KubeClient, url: str, version: int) -> AsyncIterator[Bod
         await asyncio.sleep(0.2)
 
 
-class Census:
+class PodUidRecorder:
     """Every UID that each Pod name of the namespace ever had, as a watch tells it."""
 
     def __init__(self, user: User) -> None:
@@ -126,7 +126,7 @@ class Census:
         self.seen: dict[str, set[str]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> Census:
+    async def start(self) -> PodUidRecorder:
         """Follow all Pods made from now on."""
         pods = resource_path("v1", "pods", self.user.namespace)
         listed = await self.user.api.request("GET", pods)
@@ -174,6 +174,6 @@ async def user(
 
 
 @pytest.fixture
-async def census(user: User) -> Census:
+async def pod_uids(user: User) -> PodUidRecorder:
     """A count of the Pods made from the test's start on."""
-    return await Census(user).start()
+    return await PodUidRecorder(user).start()

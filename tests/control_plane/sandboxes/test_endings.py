@@ -19,7 +19,7 @@ def degraded(status: Body) -> bool:
     return any(c["type"] == "Degraded" for c in status.get("conditions", ()))
 
 
-async def loses_one(user: Any, reading: Reading, group: str, reason: str) -> str:
+async def wait_until_one_is_lost(user: Any, reading: Reading, group: str, reason: str) -> str:
     """The message, once the group of two says that it lost one Pod for `reason` and goes on with the other."""
     status = await user.until(lambda: user.status(group), degraded, 30)
     state, found, message = reading(status, "Degraded")
@@ -48,7 +48,7 @@ async def test_pod_deleted_by_hand_is_lost_even_if_its_process_exits_with_0(user
     await user.declare("by-hand", replicas=2)
     await user.phase("by-hand", "Ready")
     await user.api.delete("v1", "pods", user.namespace, "swesb-by-hand-1")  # with its grace period, as kubectl does
-    message = await loses_one(user, reading, "by-hand", "PodDeleted")
+    message = await wait_until_one_is_lost(user, reading, "by-hand", "PodDeleted")
     assert "swesb-by-hand-1" in message and "kubectl delete" in message
     await ends_with_the_other(user, reading, "by-hand", "PodDeleted")
 
@@ -59,7 +59,7 @@ async def test_evicted_pod_is_lost(user: Any, reading: Reading) -> None:
     name = "swesb-drained-0"
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": user.namespace}}
     await user.api.request("POST", f"/api/v1/namespaces/{user.namespace}/pods/{name}/eviction", body=body)
-    assert name in await loses_one(user, reading, "drained", "Evicted")
+    assert name in await wait_until_one_is_lost(user, reading, "drained", "Evicted")
     await ends_with_the_other(user, reading, "drained", "Evicted")
 
 
@@ -80,7 +80,7 @@ async def slots(user: Any) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def urgent(user: Any) -> AsyncIterator[str]:
+async def high_priority_class(user: Any) -> AsyncIterator[str]:
     """A PriorityClass above the sandboxes'."""
     name = f"urgent-{os.getpid()}"
     body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 1000}
@@ -89,7 +89,7 @@ async def urgent(user: Any) -> AsyncIterator[str]:
     await user.api.delete("scheduling.k8s.io/v1", "priorityclasses", None, name)
 
 
-async def test_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, urgent: str) -> None:
+async def test_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, high_priority_class: str) -> None:
     resources = {"requests": {"cpu": "10m", "memory": "16Mi", SLOT: "1"}, "limits": {"memory": "256Mi", SLOT: "1"}}
     await user.declare("outbid", replicas=2, resources=resources)
     await user.phase("outbid", "Ready")
@@ -100,13 +100,13 @@ async def test_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, u
         "kind": "Pod",
         "metadata": {"name": "rival", "namespace": user.namespace},
         "spec": {
-            "priorityClassName": urgent,
+            "priorityClassName": high_priority_class,
             "terminationGracePeriodSeconds": 0,
             "containers": [{name: container[name] for name in ("name", "image", "command", "resources")}],
         },
     }
     await user.api.create("pods", rival)
-    assert "preempt" in await loses_one(user, reading, "outbid", "Preempted")
+    assert "preempt" in await wait_until_one_is_lost(user, reading, "outbid", "Preempted")
     await user.api.delete("v1", "pods", user.namespace, "rival", grace_seconds=0)
     await ends_with_the_other(user, reading, "outbid", "Preempted")
 

@@ -16,14 +16,14 @@ Body = dict[str, Any]
 Reading = Callable[[Body, str], tuple[str, str, str]]
 
 
-class Place(NamedTuple):
+class Placement(NamedTuple):
     """Where a Pod can only be once `open` was awaited."""
 
     selector: dict[str, str]
     open: Callable[[], Awaitable[None]]
 
 
-def usable(pods: dict[str, Body]) -> int:
+def ready_pods(pods: dict[str, Body]) -> int:
     return sum(
         any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ()))
         for pod in pods.values()
@@ -119,7 +119,7 @@ async def test_expired_lease_deletes_group_and_pods(user: Any, operator: Any) ->
         await asyncio.sleep(1)
         if all([(await user.status(name)).get("phase") == "Ready" for name in ("leased-a", "leased-b")]):
             break
-    assert usable(await user.pods("leased-a")) == 2
+    assert ready_pods(await user.pods("leased-a")) == 2
     started = time.monotonic()
     for name in ("leased-a", "leased-b"):
         await user.until(lambda name=name: user.sandbox(name), lambda found: found is None, 20)
@@ -184,7 +184,7 @@ async def test_unschedulable_pod_waits_and_is_reported(user: Any, reading: Readi
 
 
 @pytest.fixture
-async def place(user: Any) -> AsyncIterator[Place]:
+async def placement(user: Any) -> AsyncIterator[Placement]:
     """A label of nodes that no node has until it is opened."""
     node = (await user.api.list("v1", "nodes", None))[0]["metadata"]["name"]
     key = f"test.swerl.dev/place-{os.getpid()}"
@@ -192,15 +192,15 @@ async def place(user: Any) -> AsyncIterator[Place]:
     async def label(value: str | None) -> None:
         await user.api.patch("v1", "nodes", None, node, {"metadata": {"labels": {key: value}}})
 
-    yield Place({key: "open"}, lambda: label("open"))
+    yield Placement({key: "open"}, lambda: label("open"))
     await label(None)
 
 
 async def test_unschedulable_group_reports_its_reason_and_starts_on_a_new_node(
-    user: Any, reading: Reading, kubeconfig: str, place: Place
+    user: Any, reading: Reading, kubeconfig: str, placement: Placement
 ) -> None:
     lifetime = 15
-    await user.declare("patient", replicas=2, lifetimeSeconds=lifetime, nodeSelector=place.selector)
+    await user.declare("patient", replicas=2, lifetimeSeconds=lifetime, nodeSelector=placement.selector)
     status = await user.until(lambda: user.status("patient"), bool, 60)
     state, reason, message = reading(status, "Ready")
     assert (state, reason) == ("False", "Unschedulable") and message.startswith(
@@ -218,7 +218,7 @@ async def test_unschedulable_group_reports_its_reason_and_starts_on_a_new_node(
     assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("patient")).items()} == {
         name: pod["metadata"]["uid"] for name, pod in pods.items()
     }, "a lifetime begins on a node"
-    await place.open()
+    await placement.open()
     status = await user.phase("patient", "Failed", 90)
     assert reading(status, "Finished")[1] == "LifetimeExceeded" and status["waits"]["scheduleSeconds"] >= lifetime
     await user.delete("patient")

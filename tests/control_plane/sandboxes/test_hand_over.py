@@ -58,7 +58,7 @@ async def holder(lease: list[Spec]) -> str | None:
     return lease[-1]["holderIdentity"] if lease else None
 
 
-def hand_over(lease: list[Spec], leader: str, follower: str) -> tuple[datetime, datetime]:
+def lease_times(lease: list[Spec], leader: str, follower: str) -> tuple[datetime, datetime]:
     """The last word of `leader` and the first of `follower`, who alone follows."""
     holders = [spec["holderIdentity"] for spec in lease]
     first = holders.index(follower)
@@ -75,10 +75,13 @@ async def test_standby_takes_over_in_the_middle_of_a_burst(
     kubeconfig: str,
     namespace: str,
     tmp_path: Path,
-    census: Any,
+    pod_uids: Any,
 ) -> None:
     options = {"namespaces": namespace, "lease_namespace": namespace}
-    with _again(operator), Operator(kubeconfig, tmp_path / "standby", identity="standby", **options) as standby:
+    with (
+        _restarted(operator),
+        Operator(kubeconfig, tmp_path / "standby", identity="standby", **options) as standby,
+    ):
         groups = [f"{number.name.lower()}-{i}" for i in range(4)]
         await asyncio.to_thread(standby.until_standing_by)
         for name in groups:
@@ -89,18 +92,18 @@ async def test_standby_takes_over_in_the_middle_of_a_burst(
             told = datetime.now(UTC)
             await asyncio.to_thread(operator.kill, number)
             await user.until(lambda: holder(lease), lambda name: name == "standby", 60)
-        left, taken = hand_over(lease, "test", "standby")
+        left, taken = lease_times(lease, "test", "standby")
         assert (left - told).total_seconds() <= ENDED_SECONDS, lease
         assert bounds[0] <= (taken - left).total_seconds() <= bounds[1], lease
         for name in groups:
             await user.phase(name, "Ready")
-        assert await census.close(groups) == each_once(groups, 4)
+        assert await pod_uids.close(groups) == each_once(groups, 4)
         for name in groups:
             await user.delete(name)
 
 
 @contextmanager
-def _again(operator: Operator) -> Iterator[None]:
+def _restarted(operator: Operator) -> Iterator[None]:
     """The module's operator leads afterwards, whatever happened."""
     try:
         yield

@@ -23,7 +23,7 @@ def operator_options() -> dict[str, str]:
     return {"sandbox_pod_overrides": json.dumps({"schedulingGates": [{"name": GATE}]})}
 
 
-async def lift(user: Any, group: str) -> None:
+async def remove_gates(user: Any, group: str) -> None:
     """Lift the gates, as a queue with room does."""
     for name in await user.pods(group):
         await user.api.patch("v1", "pods", user.namespace, name, {"spec": {"schedulingGates": None}})
@@ -55,7 +55,7 @@ async def test_gated_group_is_admitted_when_the_gates_are_removed(user: Any, ope
     assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("held")).items()} == before
     assert not await user.pods("behind"), "what waits in a queue has its place within the limit"
 
-    await lift(user, "held")
+    await remove_gates(user, "held")
     status = await user.phase("held", "Ready")
     assert reading(status, "Admitted")[:2] == ("True", "Admitted")
     assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("held")).items()} == before

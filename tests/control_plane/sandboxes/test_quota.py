@@ -49,7 +49,7 @@ async def test_group_without_quota_waits_and_continues_pod_by_pod(
     status = await user.phase("second", "Pending", 60)
     assert waits_for_quota(reading(status, "Admitted")) and waits_for_quota(reading(status, "Ready")), status
     assert not await user.pods("second")
-    assert QUOTA in await claimed_in_vain(user, kubeconfig)
+    assert QUOTA in await failed_claim_message(user, kubeconfig)
 
     await user.release("swesb-first-0")
     await user.until(lambda: user.pods("second"), lambda pods: len(pods) == 1, 60)
@@ -62,7 +62,7 @@ async def test_group_without_quota_waits_and_continues_pod_by_pod(
         await user.delete(name)
 
 
-async def claimed_in_vain(user: User, kubeconfig: str) -> str:
+async def failed_claim_message(user: User, kubeconfig: str) -> str:
     """What a client is told that waits for seconds only."""
     spec = SweSandboxSpec.model_validate({"image": IMAGE, "workdir": "/"})
     async with KubeClient.from_environment(kubeconfig) as client:

@@ -16,7 +16,11 @@ Body = dict[str, Any]
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 async def test_restarted_operator_completes_groups_without_repetition(
-    number: signal.Signals, user: Any, operator: Any, reading: Callable[[Body, str], tuple[str, str, str]], census: Any
+    number: signal.Signals,
+    user: Any,
+    operator: Any,
+    reading: Callable[[Body, str], tuple[str, str, str]],
+    pod_uids: Any,
 ) -> None:
     groups = [f"{number.name.lower()}-{i}" for i in range(3)]
     for name in groups:
@@ -44,6 +48,6 @@ async def test_restarted_operator_completes_groups_without_repetition(
     await user.phase(groups[2], "Ready")
     status = await user.phase(groups[0], "Finished", 30)
     assert reading(status, "Finished")[1] == "Completed"
-    assert await census.close(groups) == each_once(groups, 4)
+    assert await pod_uids.close(groups) == each_once(groups, 4)
     for name in groups:
         await user.delete(name)

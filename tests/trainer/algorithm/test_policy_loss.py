@@ -69,7 +69,7 @@ def terms(**changes: object) -> TokenTerms:
     return TokenTerms(**(fields | changes))  # type: ignore[arg-type]
 
 
-def slope(loss: NumpyLoss) -> Array:
+def numeric_gradient(loss: NumpyLoss) -> Array:
     """Gradient of the sum of `loss` at LOGPROBS."""
     steps = 1e-6 * np.eye(len(LOGPROBS))
     return np.array([(loss(LOGPROBS + step).sum() - loss(LOGPROBS - step).sum()) / 2e-6 for step in steps])
@@ -95,7 +95,7 @@ def test_value_and_gradient_match_the_formula(algorithm: AlgorithmSpec, formula:
     assert loss.detach().numpy() == pytest.approx(formula(LOGPROBS))
     torch.autograd.backward(loss.sum())
     assert arguments.logprobs.grad is not None
-    assert arguments.logprobs.grad.numpy() == pytest.approx(slope(formula), abs=1e-6)
+    assert arguments.logprobs.grad.numpy() == pytest.approx(numeric_gradient(formula), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["grpo", "gspo", "cispo", "rloo"])

@@ -31,10 +31,10 @@ def test_model_in_the_repository_passes_the_gate() -> None:
 
 
 def test_undertrained_model_is_reported_and_can_be_exported(tmp_path: Path) -> None:
-    trained = made("tiny_model.pretrain", tmp_path / "run", "--tokens", SHORT)
+    trained = run_module("tiny_model.pretrain", tmp_path / "run", "--tokens", SHORT)
     assert trained.returncode == 1, trained.stderr
     assert "train on more tokens" in trained.stdout
-    exported = made("tiny_model.export", tmp_path / "run", tmp_path / "model")
+    exported = run_module("tiny_model.export", tmp_path / "run", tmp_path / "model")
     assert exported.returncode == 0, exported.stderr
     assert json.loads((tmp_path / "model" / "config.json").read_text()) == json.loads(
         (SHIPPED / "config.json").read_text()
@@ -45,5 +45,5 @@ def test_undertrained_model_is_reported_and_can_be_exported(tmp_path: Path) -> N
     assert all(torch.isfinite(weight).all() for weight in fresh.values())
 
 
-def made(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+def run_module(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", program, *map(str, arguments)], capture_output=True, text=True)

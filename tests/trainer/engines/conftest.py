@@ -42,7 +42,7 @@ def log_probs(model: Qwen3ForCausalLM, prompt: list[int], output: list[int]) -> 
     return [float(table[len(prompt) - 1 + i, token]) for i, token in enumerate(output)]
 
 
-class HeldModel:
+class InProcessTrainer:
     """The training side of a weight update: a transformers model in this process, one bucket."""
 
     def __init__(self, model: Qwen3ForCausalLM) -> None:
@@ -109,7 +109,7 @@ class RoutedEngine:
 
     pool: EnginePool
     owner: LocalEngine
-    source: HeldModel
+    source: InProcessTrainer
     http: aiohttp.ClientSession
     trainer_lock: asyncio.Lock
     watcher: asyncio.Task[None]
@@ -140,7 +140,7 @@ async def routed_engine(
     logs = tmp_path_factory.mktemp("logs")
     settings = ServerSettings(model=str(make_model(0)), dtype="float32", gpus=0, context_tokens=4096)
     owner = LocalEngine(settings, logs / "engine.log", "127.0.0.1")
-    source = HeldModel(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
+    source = InProcessTrainer(Qwen3ForCausalLM.from_pretrained(make_model(1), dtype=torch.float32).eval())
     async with aiohttp.ClientSession() as http:
         pool = EnginePool([owner], Router.on("127.0.0.1", http, logs / "router.log"), http)
         try:

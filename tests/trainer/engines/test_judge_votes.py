@@ -24,7 +24,7 @@ VOTE = r"\boxed{1}"
 STEP = {"step_idx": 0, "action": "ls", "returncode": 0, "output_head": "f", "output_tail": "f", "output_len": 1}
 
 
-def teach(folder: Path) -> None:
+def fix_answer(folder: Path) -> None:
     """Make the model of `folder` answer VOTE, whatever it reads: each token alone decides the next."""
     tokenizer = HFTokenizer(folder)
     config = Qwen3Config.from_pretrained(folder, tie_word_embeddings=False)
@@ -46,7 +46,7 @@ def teach(folder: Path) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def judge(make_model: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Judge]:
     folder, logs = make_model(3), tmp_path_factory.mktemp("logs")
-    teach(folder)
+    fix_answer(folder)
     server = ServerSettings(model=str(folder), dtype="float32", gpus=0, context_tokens=4096)
     async with aiohttp.ClientSession() as http:
         router = Router.on("127.0.0.1", http, logs / "judge-router.log")

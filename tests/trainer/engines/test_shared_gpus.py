@@ -19,7 +19,7 @@ from swerl_trainer.weight_bucket import WeightBucket
 BUCKET = WeightBucket(("w",), ("bfloat16",), ((2,),), 4)
 
 
-class Engine(EngineClient):
+class RecordingEngine(EngineClient):
     """An engine that remembers its calls; one named in `refuses` fails."""
 
     def __init__(self, url: str, locations: Sequence[Location] = (), refuses: str = "") -> None:
@@ -76,7 +76,7 @@ def test_every_engine_has_gpus_of_its_own() -> None:
 
 async def test_each_engine_rank_reads_from_the_rank_on_its_gpu() -> None:
     source = Ranks()
-    engines = [Engine(name, [Location(name, 1), Location(name, 0)]) for name in ("b", "a")]
+    engines = [RecordingEngine(name, [Location(name, 1), Location(name, 0)]) for name in ("b", "a")]
     await weight_link(source, engines, "ipc").send(7)  # type: ignore[arg-type]
     loads = [body for name, body in engines[0].calls if name == "update_weights_from_tensor"]
     assert [load["serialized_named_tensors"] for load in loads] == [
@@ -98,8 +98,8 @@ async def test_each_engine_rank_reads_from_the_rank_on_its_gpu() -> None:
 async def test_bucket_is_abandoned_when_an_engine_fails() -> None:
     source = Ranks()
     engines = [
-        Engine("a", [Location("a", 0)]),
-        Engine("b", [Location("b", 0)], refuses="update_weights_from_tensor"),
+        RecordingEngine("a", [Location("a", 0)]),
+        RecordingEngine("b", [Location("b", 0)], refuses="update_weights_from_tensor"),
     ]
     with pytest.raises(WeightTransferFailed) as failed:
         await weight_link(source, engines, "ipc").send(1)  # type: ignore[arg-type]
@@ -108,8 +108,8 @@ async def test_bucket_is_abandoned_when_an_engine_fails() -> None:
 
 
 async def test_engine_beside_a_broken_one_stays_paused_until_the_next_update() -> None:
-    good = Engine("a", [Location("a", 0)])
-    bad = Engine("b", [Location("b", 0)], refuses="update_weights_from_tensor")
+    good = RecordingEngine("a", [Location("a", 0)])
+    bad = RecordingEngine("b", [Location("b", 0)], refuses="update_weights_from_tensor")
     with pytest.raises(WeightTransferFailed):
         await weight_link(Ranks(), [good, bad], "ipc").send(1)  # type: ignore[arg-type]
     assert good.names[-1] == "end_weight_update"  # a second begin without it is refused
@@ -120,11 +120,11 @@ async def test_engine_beside_a_broken_one_stays_paused_until_the_next_update() -
 
 async def test_engine_on_a_gpu_without_a_training_rank_is_an_error() -> None:
     with pytest.raises(EngineError, match="no training rank"):
-        await weight_link(Ranks(), [Engine("c", [Location("c", 0)])], "ipc").send(1)  # type: ignore[arg-type]
+        await weight_link(Ranks(), [RecordingEngine("c", [Location("c", 0)])], "ipc").send(1)  # type: ignore[arg-type]
 
 
 async def test_engine_stops_generating_before_it_sleeps_and_sleeps_once() -> None:
-    engine = Engine("a")
+    engine = RecordingEngine("a")
     await engine.wake()
     await engine.sleep()
     await engine.sleep()
@@ -133,7 +133,7 @@ async def test_engine_stops_generating_before_it_sleeps_and_sleeps_once() -> Non
     assert engine.calls[0][1] == {"mode": "retract"}
 
 
-class Handle:
+class FakeServer:
     """An engine that dies when told to, and counts its starts."""
 
     locations = (Location("a", 0),)
@@ -151,7 +151,7 @@ class Handle:
     async def stop(self) -> None: ...
 
 
-class Switch:
+class FakeRouter:
     """A router that knows the engines it was told of."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class Switch:
         self.engines.remove(url)
 
 
-class Link:
+class FakeWeightSender:
     """A way to the engines that always works."""
 
     engines = ()
@@ -180,8 +180,8 @@ class Link:
 async def test_engine_on_the_trainers_gpu_is_not_started_during_a_step(
     monkeypatch: pytest.MonkeyPatch, backend: Backend, starts_during_the_step: int
 ) -> None:
-    monkeypatch.setattr(pools, "weight_link", lambda *_: Link())
-    handle, switch, trainer_lock = Handle(), Switch(), asyncio.Lock()
+    monkeypatch.setattr(pools, "weight_link", lambda *_: FakeWeightSender())
+    handle, switch, trainer_lock = FakeServer(), FakeRouter(), asyncio.Lock()
     pool = EnginePool([handle], switch, None, backend=backend)  # type: ignore[arg-type, list-item]
     await pool.start()
     await pool.attach(Ranks(), 0, trainer_lock)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from swerl_trainer.engines.static_pool import StaticEnginePool
 
 
 @dataclass
-class Switch:
+class FakeRouter:
     """A router that remembers which engines it knows."""
 
     engines: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Switch:
 
 
 @dataclass
-class Engine:
+class FakeServer:
     """An engine that may die, and may fail to start."""
 
     name: str
@@ -61,18 +61,18 @@ async def watched(pool: StaticEnginePool, seconds: float = 0.3) -> None:
 
 
 async def test_all_engines_serve_after_the_start() -> None:
-    router = Switch()
-    await StaticEnginePool([Engine("a"), Engine("b")], router, "m").start()  # type: ignore[arg-type]
+    router = FakeRouter()
+    await StaticEnginePool([FakeServer("a"), FakeServer("b")], router, "m").start()  # type: ignore[arg-type]
     assert router.engines == ["a.1", "b.1"]
 
 
 async def test_engine_that_cannot_start_ends_the_start() -> None:
     with pytest.raises(EngineStartError, match="b ended"):
-        await StaticEnginePool([Engine("a"), Engine("b", failures=1)], Switch(), "m").start()  # type: ignore[arg-type]
+        await StaticEnginePool([FakeServer("a"), FakeServer("b", failures=1)], FakeRouter(), "m").start()  # type: ignore[arg-type]
 
 
 async def test_lost_engine_is_replaced_after_a_failed_replacement() -> None:
-    router, first, second = Switch(), Engine("a"), Engine("b")
+    router, first, second = FakeRouter(), FakeServer("a"), FakeServer("b")
     pool = StaticEnginePool([first, second], router, "m", check_seconds=0.01)  # type: ignore[arg-type]
     await pool.start()
     first.running, first.failures, router.alive = False, 3, False

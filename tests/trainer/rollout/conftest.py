@@ -31,7 +31,7 @@ async def run(worker: Worker, request: GroupRequest, members: tuple[int, ...], i
     return await worker.rollout(request, index, retry)
 
 
-class Letters:
+class CharacterTokenizer:
     """A tokenizer whose tokens are characters."""
 
     stop_token_ids = (0,)
@@ -57,7 +57,7 @@ class Fakes:
 
     events: list[str] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
-    says: str = "A"  # the engine, to every prompt
+    answer: str = "A"  # the engine, to every prompt
     broken_engine: bool = False
     votes: int = 0  # the judge was asked for
     broken_judge: bool = False
@@ -125,7 +125,7 @@ class Fakes:
             await self.hang.wait()
         if self.broken_engine:
             raise EngineError("no answer")
-        ids = [*map(ord, self.says), 0]
+        ids = [*map(ord, self.answer), 0]
         return Generation(ids, [-(place + 1) / 10 for place in range(len(ids))], "stop", [("1", 0, len(ids))])
 
     async def vote(self, input_ids: Sequence[int], **sampling: object) -> Generation:
@@ -148,7 +148,7 @@ def fakes() -> Fakes:
 def builtin(fakes: Fakes, **limits: float) -> BuiltinAgent:
     """The built-in agent with one step, and the other limits that are given."""
     prompts = Prompts("s", "{{ task }}", "again", "{{ output.output }}")
-    return BuiltinAgent(fakes, Letters(), prompts, AgentSpec(step_limit=1).model_copy(update=limits))  # type: ignore[arg-type]
+    return BuiltinAgent(fakes, CharacterTokenizer(), prompts, AgentSpec(step_limit=1).model_copy(update=limits))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from swerl_trainer.rollout.worker import Worker
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script
-from tests.unit.agent.episode.conftest import PLAIN, Memory, make_tokenizer
+from tests.unit.agent.episode.conftest import PLAIN, CannedSession, make_tokenizer
 
 from .conftest import REQUEST, TASK, Fakes, run
 
@@ -30,8 +30,8 @@ def block(command: str) -> str:
 class FakesWithoutCommands(Fakes):
     """Sandboxes that run no command."""
 
-    async def claim(self, ordinal: int) -> Memory:  # type: ignore[override]
-        return Memory()
+    async def claim(self, ordinal: int) -> CannedSession:  # type: ignore[override]
+        return CannedSession()
 
 
 async def test_mini_swe_agent_is_trained_on_its_sampled_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

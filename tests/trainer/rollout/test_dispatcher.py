@@ -237,14 +237,14 @@ def test_every_group_is_accounted_for(seed: int) -> None:
     dropped = 0
     while d.taken < 6:
         d.actions()
-        play(d, chance)
+        end_one_episode(d, chance)
         step = d.take()
         if step is not None:
             check_staleness(d, step)
             trained += step.groups
             dropped += sum(step.dropped.values())
             d.drain()
-            settle(d, chance, lambda: d.may_update())
+            run_until(d, chance, lambda: d.may_update())
             d.updated(d.taken)
     assert len(trained) == 12
     late = sum(d._dropped.values())
@@ -255,7 +255,7 @@ def check_staleness(d: Dispatcher, step: StepGroups) -> None:
     assert all(0 <= d.taken - 1 - group.version <= d.algorithm.max_staleness for group in step.groups)
 
 
-def play(d: Dispatcher, chance: random.Random) -> None:
+def end_one_episode(d: Dispatcher, chance: random.Random) -> None:
     """End one running member."""
     running = [(group.request.id, index) for group in d.groups.values() for index in sorted(group.running)]
     if running:
@@ -264,7 +264,7 @@ def play(d: Dispatcher, chance: random.Random) -> None:
         d.graded(Rollout(group, index, "t", valid=valid, reward=chance.choice([1.0, -1.0])))
 
 
-def settle(d: Dispatcher, chance: random.Random, reached: Callable[[], bool]) -> None:
+def run_until(d: Dispatcher, chance: random.Random, reached: Callable[[], bool]) -> None:
     while not reached():
         d.actions()
-        play(d, chance)
+        end_one_episode(d, chance)

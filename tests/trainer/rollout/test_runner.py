@@ -15,7 +15,7 @@ from .dispatching import dispatcher
 
 
 @dataclass
-class Failing:
+class FailingWorker:
     """A worker whose episodes all end with one error, but for those of the group `other`."""
 
     code: str
@@ -40,7 +40,7 @@ async def step(code: str, error: str, *, other: str = "", other_code: str = "") 
 
     async def serving() -> None: ...
 
-    worker = Failing(code, error, other, other_code)
+    worker = FailingWorker(code, error, other, other_code)
     runner = RolloutRunner(dispatcher(tasks=4, retries=1), [worker], serving=serving)  # type: ignore[list-item]
     try:
         async with asyncio.timeout(20):

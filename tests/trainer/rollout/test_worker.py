@@ -20,7 +20,7 @@ from swerl_trainer.rollout.worker import Worker
 
 from tests.agent_spec import judge_spec
 
-from .conftest import MEMBERS, REQUEST, TASK, Fakes, Letters, builtin, run
+from .conftest import MEMBERS, REQUEST, TASK, CharacterTokenizer, Fakes, builtin, run
 
 
 async def test_sandbox_is_removed_before_the_patch_is_graded(worker: Worker, fakes: Fakes) -> None:
@@ -160,7 +160,7 @@ async def test_worker_can_train_on_retokenized_text(dependencies: WorkerDependen
 
 
 async def test_suspicious_actions_of_an_episode_are_reported(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
-    fakes.says = "```bash\ngit log --all\n```"
+    fakes.answer = "```bash\ngit log --all\n```"
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
     assert (rollout.valid, rollout.suspicions) == (True, {"git-all"})
     (folder,) = (tmp_path / "step-0001").iterdir()
@@ -176,7 +176,7 @@ async def test_episode_whose_text_cannot_be_encoded_is_no_reward(dependencies: W
 
 
 @dataclass
-class Voting:
+class VotingEngine:
     """The fakes' judge, as an engine."""
 
     fakes: Fakes
@@ -187,8 +187,8 @@ class Voting:
 
 @pytest.fixture
 def judged_worker(fakes: Fakes, dependencies: WorkerDependencies) -> Worker:
-    fakes.says = "```bash\nls\n```"
-    judge = Judge(Voting(fakes), Letters(), judge_spec(votes=3))
+    fakes.answer = "```bash\nls\n```"
+    judge = Judge(VotingEngine(fakes), CharacterTokenizer(), judge_spec(votes=3))
     return Worker(replace(dependencies, judge=judge, algorithm=AlgorithmSpec(stepwise=StepwiseSpec(judge_weight=0.5))))
 
 

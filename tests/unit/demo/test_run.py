@@ -14,24 +14,24 @@ from demo.job import VOLUME_CLAIM, Images, volume_folder
 from demo.steps import StepFailed
 
 
-class Recorded(Cluster):
-    """A cluster that answers every read with the same job and notes what is asked of it."""
+class RecordingCluster(Cluster):
+    """A cluster that answers every read with the same job and records its commands."""
 
-    asked: list[tuple[str, ...]]
+    commands: list[tuple[str, ...]]
     status: dict[str, Any] | StepFailed
 
     @classmethod
-    def with_job(cls, status: dict[str, Any] | StepFailed) -> Recorded:
+    def with_job(cls, status: dict[str, Any] | StepFailed) -> RecordingCluster:
         made = cls(Path("/nonexistent"), local=True)
-        object.__setattr__(made, "asked", [])
+        object.__setattr__(made, "commands", [])
         object.__setattr__(made, "status", status)
         return made
 
     def apply(self, *manifests: dict[str, Any]) -> None:
-        self.asked.append(("apply", *(manifest["metadata"]["name"] for manifest in manifests)))
+        self.commands.append(("apply", *(manifest["metadata"]["name"] for manifest in manifests)))
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 300) -> str:
-        self.asked.append(arguments)
+        self.commands.append(arguments)
         return ""
 
     def get(self, *what: str) -> dict[str, Any]:
@@ -40,22 +40,22 @@ class Recorded(Cluster):
         return {"status": self.status}
 
     def wait_gone(self, timeout: float, *what: str) -> None:
-        self.asked.append(("gone", *what))
+        self.commands.append(("gone", *what))
 
 
 JOB = {"metadata": {"name": "demo"}}
 
 
 def test_job_that_cannot_be_followed_is_deleted() -> None:
-    cluster = Recorded.with_job(StepFailed("connection refused"))
+    cluster = RecordingCluster.with_job(StepFailed("connection refused"))
     with pytest.raises(StepFailed, match="connection refused"):
         run.train(cluster, JOB, response_timeout=-1.0)
-    assert [asked[0] for asked in cluster.asked] == ["apply", "delete", "gone"]
+    assert [command[0] for command in cluster.commands] == ["apply", "delete", "gone"]
 
 
 def test_failed_job_gives_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     failed = {"type": "Failed", "status": "True", "message": "no tasks in /data"}
-    status, _ = run.train(Recorded.with_job({"phase": "Failed", "conditions": [failed]}), JOB)
+    status, _ = run.train(RecordingCluster.with_job({"phase": "Failed", "conditions": [failed]}), JOB)
     assert status["phase"] == "Failed"
     assert "no tasks in /data" in capsys.readouterr().out
 
@@ -63,7 +63,7 @@ def test_failed_job_gives_the_reason(capsys: pytest.CaptureFixture[str]) -> None
 def test_job_without_output_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SWERL_HOME", str(tmp_path))
     with pytest.raises(StepFailed, match="wrote nothing"):
-        run.fetch_output(Recorded.with_job({}), Images({}), tmp_path)
+        run.fetch_output(RecordingCluster.with_job({}), Images({}), tmp_path)
 
 
 def test_fetched_output_is_the_jobs_folder_without_checkpoints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_fetched_output_is_the_jobs_folder_without_checkpoints(monkeypatch: pyte
     for file in ("demo/metrics.jsonl", "demo/checkpoints/step-0000001/COMPLETE", "demo.0a1b2c3d/metrics.jsonl"):
         (volume / file).parent.mkdir(parents=True, exist_ok=True)
         (volume / file).touch()
-    output = run.fetch_output(Recorded.with_job({}), Images({}), tmp_path)
+    output = run.fetch_output(RecordingCluster.with_job({}), Images({}), tmp_path)
     assert output == tmp_path / "output"
     assert [path.name for path in output.rglob("*")] == ["metrics.jsonl"]
 

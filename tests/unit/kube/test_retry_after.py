@@ -41,7 +41,7 @@ async def test_rejected_request_is_sent_again_after_retry_after(opened: Opened, 
             await client.get("v1", "pods", "ns", "x")
         else:
             await client.create("pods", POD, namespace="ns")
-        assert [asked for _, asked, _ in server.asked] == [method] * 3
+        assert [asked for _, asked, _ in server.requests] == [method] * 3
         assert min(server.pauses) >= 1
 
 
@@ -54,7 +54,7 @@ async def test_write_that_may_have_been_carried_out_is_sent_once(
     async with opened((status, told)) as (client, server):
         with pytest.raises(kind):
             await client.create("pods", POD, namespace="ns")
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("method", ["get", "delete"])
@@ -62,14 +62,14 @@ async def test_retry_after_beyond_the_limit_is_raised_to_the_caller(opened: Open
     async with opened((429, "3600")) as (client, server):
         with pytest.raises(Throttled) as caught:
             await getattr(client, method)("v1", "pods", "ns", "x")
-        assert caught.value.retry_after == 3600 and len(server.asked) == 1
+        assert caught.value.retry_after == 3600 and len(server.requests) == 1
 
 
 async def test_call_waits_as_asked_up_to_a_limit(opened: Opened) -> None:
     async with opened(*[(429, "1")] * 100, longest_wait=2.0) as (client, server):
         with pytest.raises(Throttled):
             await client.list("v1", "pods", "ns")
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
 
 
 async def test_watch_resumes_after_retry_after(opened: Opened) -> None:
@@ -77,7 +77,7 @@ async def test_watch_resumes_after_retry_after(opened: Opened) -> None:
         async for event in client.watch("v1", "pods", "ns"):
             assert event.object["metadata"]["name"] == "x"
             break
-        assert len(server.asked) == 3, "a list, a stream refused, a stream"
+        assert len(server.requests) == 3, "a list, a stream refused, a stream"
         assert server.pauses[1] >= 1
 
 

@@ -16,19 +16,19 @@ def thing(name: str, version: int) -> Json:
     return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}}
 
 
-class Script:
+class ScriptedSource:
     """A source that plays lists and streams; a stream ends by EOF, or raises its last item."""
 
     def __init__(self, lists: list[Json], streams: list[list[Json | KubeError]]) -> None:
         self.lists, self.streams = lists, streams
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     async def list(self) -> Json:
-        self.asked.append("list")
+        self.calls.append("list")
         return self.lists.pop(0)
 
     async def stream(self, version: str) -> AsyncIterator[Json]:
-        self.asked.append(version)
+        self.calls.append(version)
         for item in self.streams.pop(0):
             if isinstance(item, KubeError):
                 raise item
@@ -43,7 +43,7 @@ def change(kind: str, item: Json) -> Json:
     return {"type": kind, "object": item}
 
 
-async def play(script: Script, *, refused_window: float = 0.0) -> list[tuple[str, str]]:
+async def play(script: ScriptedSource, *, refused_window: float = 0.0) -> list[tuple[str, str]]:
     """Events until the script refuses access."""
     seen: list[tuple[str, str]] = []
     settings = WatchSettings(first_pause=0.001, longest_pause=0.01, refused_window=refused_window)
@@ -57,7 +57,7 @@ STOP = Forbidden("WATCH", 403, "Forbidden", "end of script")
 
 
 async def test_stream_resumes_after_a_clean_end() -> None:
-    script = Script(
+    script = ScriptedSource(
         [listing(5, thing("a", 3))],
         [
             [change("MODIFIED", thing("a", 6)), change("BOOKMARK", thing("", 9))],
@@ -65,39 +65,39 @@ async def test_stream_resumes_after_a_clean_end() -> None:
         ],
     )
     assert await play(script) == [("ADDED", "a"), ("MODIFIED", "a"), ("ADDED", "b")]
-    assert script.asked == ["list", "5", "9"]
+    assert script.calls == ["list", "5", "9"]
 
 
 async def test_expired_version_means_list_again_without_repeats() -> None:
-    script = Script(
+    script = ScriptedSource(
         [listing(5, thing("a", 1), thing("b", 2), thing("c", 3)), listing(20, thing("b", 2), thing("c", 15))],
         [[Expired("WATCH", 410, "Expired", "too old")], [STOP]],
     )
     seen = await play(script)
     assert seen[:3] == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
     assert seen[3:] == [("DELETED", "a"), ("MODIFIED", "c")]
-    assert script.asked == ["list", "5", "list", "20"]
+    assert script.calls == ["list", "5", "list", "20"]
 
 
 async def test_broken_connection_is_opened_again() -> None:
-    script = Script(
+    script = ScriptedSource(
         [listing(5)], [[Unreachable("reset")], [change("ADDED", thing("a", 7)), Unreachable("reset")], [STOP]]
     )
     assert await play(script) == [("ADDED", "a")]
-    assert script.asked == ["list", "5", "5", "7"]
+    assert script.calls == ["list", "5", "5", "7"]
 
 
 async def test_restarted_server_may_refuse_for_a_while() -> None:
     missing = NotFound("WATCH", 404, "NotFound", "")
     refusals: list[KubeError] = [Unauthorized("WATCH", 401, "Unauthorized", ""), missing, STOP]
     going_on = [change("ADDED", thing("b", 6))]
-    script = Script([listing(5, thing("a", 3))], [[], *([one] for one in refusals), going_on, *[[STOP]] * 1000])
+    script = ScriptedSource([listing(5, thing("a", 3))], [[], *([one] for one in refusals), going_on, *[[STOP]] * 1000])
     assert await play(script, refused_window=0.2) == [("ADDED", "a"), ("ADDED", "b")]
-    assert script.asked[:7] == ["list", "5", "5", "5", "5", "5", "6"]
+    assert script.calls[:7] == ["list", "5", "5", "5", "5", "5", "6"]
 
 
 async def test_refusal_before_the_first_list_ends_the_watch_at_once() -> None:
-    class Closed(Script):
+    class Closed(ScriptedSource):
         async def list(self) -> Json:
             raise STOP
 

@@ -45,7 +45,7 @@ class Cluster:
         return True
 
 
-class Time:
+class FakeClock:
     now = 0.0
 
     def clock(self) -> float:
@@ -56,8 +56,8 @@ class Time:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def gc(cluster: Cluster, time: Time) -> OrphanGC:
+def gc(cluster: Cluster, time: FakeClock) -> OrphanGC:
     return OrphanGC(cluster, (), SandboxSettings(), time.clock, time.wall)  # type: ignore[arg-type]
 
 
-async def pass_time(gc: OrphanGC, time: Time, seconds: float) -> bool:
+async def pass_time(gc: OrphanGC, time: FakeClock, seconds: float) -> bool:
     """Sweep every five seconds; what the last one said."""
     ending = False
     until = time.now + seconds
@@ -81,7 +81,7 @@ async def pass_time(gc: OrphanGC, time: Time, seconds: float) -> bool:
 
 
 async def test_gradings_are_deleted_before_the_lease_that_owns_their_policy(
-    gc: OrphanGC, cluster: Cluster, time: Time
+    gc: OrphanGC, cluster: Cluster, time: FakeClock
 ) -> None:
     assert not await pass_time(gc, time, DURATION)
     assert cluster.deleted == []
@@ -92,14 +92,14 @@ async def test_gradings_are_deleted_before_the_lease_that_owns_their_policy(
     assert cluster.deleted[-1] == "leases/program"
 
 
-async def test_renewed_lease_is_kept(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+async def test_renewed_lease_is_kept(gc: OrphanGC, cluster: Cluster, time: FakeClock) -> None:
     for _ in range(30):
         cluster.renewed = time.wall()
         await pass_time(gc, time, 10)
     assert cluster.deleted == []
 
 
-async def test_renewal_during_the_deletion_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: Time) -> None:
+async def test_renewal_during_the_deletion_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: FakeClock) -> None:
     cluster.pods.clear()
     cluster.late = True
     assert not await pass_time(gc, time, DURATION + 10)

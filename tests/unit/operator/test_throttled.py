@@ -39,7 +39,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
 async def test_throttled_request_is_sent_again_after_its_delay(opened: Opened) -> None:
     async with opened((429, "1"), (503, "1")) as (api, server):
         assert await api.create("pods", POD) == BODY
-        assert [method for _, method, _ in server.asked] == ["POST"] * 3
+        assert [method for _, method, _ in server.requests] == ["POST"] * 3
         assert min(server.pauses) >= 1
 
 
@@ -47,14 +47,14 @@ async def test_429_without_a_delay_is_raised_to_the_caller(opened: Opened) -> No
     async with opened((429, "")) as (api, server):
         with pytest.raises(Unavailable) as caught:
             await api.create("pods", POD)
-        assert caught.value.retry_after is None and len(server.asked) == 1
+        assert caught.value.retry_after is None and len(server.requests) == 1
 
 
 async def test_call_waits_for_the_requested_delay_but_not_for_ever(opened: Opened) -> None:
     async with opened(*[(429, "1")] * 100, longest_wait=2.0) as (api, server):
         with pytest.raises(Unavailable) as caught:
             await api.list("v1", "pods", "ns")
-        assert caught.value.retry_after == 1 and len(server.asked) == 2
+        assert caught.value.retry_after == 1 and len(server.requests) == 2
 
 
 async def test_throttled_watch_raises_with_the_delay(opened: Opened) -> None:

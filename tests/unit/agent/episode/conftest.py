@@ -138,7 +138,7 @@ class Shell:
         yield self
 
 
-class Memory:
+class CannedSession:
     """A session that runs nothing: every command says which it was, a submission has a patch."""
 
     image = "repository/task@sha256:0123"
@@ -152,7 +152,7 @@ class Memory:
         return CommandResult("c", 0, out, b"", len(out), 0, False, 0.0)
 
     @asynccontextmanager
-    async def without_profile(self) -> AsyncIterator[Memory]:
+    async def without_profile(self) -> AsyncIterator[CannedSession]:
         yield self
 
 

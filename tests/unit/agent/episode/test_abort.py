@@ -13,14 +13,14 @@ from swerl_agent.tasks import GroundTruth, Task
 from tests.agent_spec import agent_spec, judge_spec
 from tests.scripted_engine import Script, block
 
-from .conftest import SUBMIT, Memory
+from .conftest import SUBMIT, CannedSession
 
 TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 ANSWERS = [block("ls"), "no command", block("cat kit.py"), block(SUBMIT.replace("git diff", "git status"))]
 FAR = 10_000  # more waits than the episode has
 
 
-class Waiting(Script):
+class YieldingScript(Script):
     """A scripted engine that waits before it answers."""
 
     async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
@@ -56,7 +56,7 @@ class CancelledAt:
 async def attempt(tokenizer: HFTokenizer, place: int) -> tuple[list[Episode], int, bool]:
     """The episodes that were reported, the number of waits, and whether the cancellation came out."""
     seen: list[Episode] = []
-    judge = Judge(Waiting(tokenizer, [r"\boxed{1}"] * 9), tokenizer, judge_spec(votes=2))
+    judge = Judge(YieldingScript(tokenizer, [r"\boxed{1}"] * 9), tokenizer, judge_spec(votes=2))
 
     async def whole() -> None:
         async with judge.scoring("problem", "g/0") as scoring:
@@ -64,9 +64,9 @@ async def attempt(tokenizer: HFTokenizer, place: int) -> tuple[list[Episode], in
             await scoring.finish()
 
     async def run(scoring: Scoring) -> Episode:
-        agent = BuiltinAgent(Waiting(tokenizer, ANSWERS), tokenizer, Prompts.default(), agent_spec())
+        agent = BuiltinAgent(YieldingScript(tokenizer, ANSWERS), tokenizer, Prompts.default(), agent_spec())
         request = EpisodeRequest(TASK, group="g", index=0, temperature=1.0, scoring=scoring, on_end=seen.append)
-        return await agent.run_episode(request, Memory())
+        return await agent.run_episode(request, CannedSession())
 
     waiting = CancelledAt(whole(), place)
 

@@ -235,7 +235,7 @@ def test_git_of_the_model_works_in_a_tree_of_another_owner(image: Path, monkeypa
     assert "+answer = 42\n" in patch.text and patch.left_out == ()
 
 
-class Unprivileged(Shell):
+class UnprivilegedShell(Shell):
     """Runs commands as a user who may not read everything."""
 
     async def run(self, command: str, **how: Any) -> CommandResult:
@@ -254,7 +254,7 @@ def test_unreadable_file_is_named_and_the_rest_is_the_patch() -> None:
         if os.getuid() == 0:
             subprocess.run(["chown", "-R", "65534:65534", parent], check=True)
         hide = "echo x > hidden.py; mkdir shut; echo x > shut/x.py; echo y > kept.py; chmod 0 hidden.py shut kept.py"
-        patch = patch_after(folder, FIX, hide, shell=Unprivileged(folder))
+        patch = patch_after(folder, FIX, hide, shell=UnprivilegedShell(folder))
         (folder / "shut").chmod(0o700)
     assert "+answer = 42\n" in patch.text and "hidden" not in patch.text
     named = {line.partition(":")[0] for line in patch.left_out}

@@ -46,6 +46,6 @@ async def test_the_patch_is_whole_and_nothing_is_left_out(
     patch = await baseline.patch()
     await session.close()
     await image_folder.finish()
-    image_folder.forget(session)
+    image_folder.remove_state(session)
     assert patch.text.splitlines()[-2:] == ["-answer = 41", "+answer = 42"]
     assert patch == Patch(patch.text)

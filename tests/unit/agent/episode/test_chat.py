@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from swerl_agent.episode import ChatCompletions, Completion, ContextFull, EndpointError, EngineError, RetryPolicy
 
-from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, serving
+from tests.chat_server import MODEL, Body, ChatServer, Reply, error, max_answer_tokens, serving
 
 KEY = "sk-very-secret-0123456789"
 HI = [{"role": "user", "content": "Hi"}]
@@ -51,7 +51,7 @@ async def test_request_and_answer() -> None:
     server = ChatServer(Replies("Hello"))
     async with opened(server, top_p=0.9, top_k=20) as chat:
         completion = await ask(chat)
-    assert server.asked == [
+    assert server.requests == [
         {"model": MODEL, "messages": HI, "max_tokens": 9, "temperature": 0.7, "top_p": 0.9, "top_k": 20}
     ]
     assert (completion.text, completion.content, completion.truncated) == ("Hello", "Hello", False)
@@ -62,7 +62,7 @@ async def test_neutral_parameters_are_not_sent() -> None:
     server = ChatServer(Replies("Hello"))
     async with opened(server) as chat:
         await ask(chat)
-    assert not {"top_p", "top_k", "stream", "tools"} & server.asked[0].keys()
+    assert not {"top_p", "top_k", "stream", "tools"} & server.requests[0].keys()
 
 
 async def test_reasoning_and_calls_are_part_of_the_history() -> None:
@@ -96,7 +96,7 @@ async def test_server_that_stays_busy_is_an_engine_error() -> None:
     async with opened(server, retry_policy=replace(QUICK, retries=2)) as chat:
         with pytest.raises(EngineError, match=r"/v1/chat/completions gave no answer in 3 tries: .*HTTP 429: .*quota"):
             await ask(chat)
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 async def test_pause_of_hours_is_not_waited_for() -> None:
@@ -104,7 +104,7 @@ async def test_pause_of_hours_is_not_waited_for() -> None:
     async with opened(server) as chat:
         with pytest.raises(EngineError, match="requests a wait of 7200 s"):
             await ask(chat)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 async def test_request_times_out() -> None:
@@ -160,7 +160,7 @@ async def test_refusal_names_the_fix_and_is_not_retried(reply: web.Response, wor
     async with opened(server) as chat:
         with pytest.raises(EndpointError, match=words):
             await ask(chat)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ async def test_check_sends_the_requests_of_episodes() -> None:
     server = ChatServer(Replies("OK"))
     async with opened(server) as chat:
         await chat.check(max_tokens=100, temperature=0.5, tools=[{"type": "function"}])
-    (asked,) = server.asked
+    (asked,) = server.requests
     assert (asked["max_tokens"], asked["temperature"], asked["tools"]) == (100, 0.5, [{"type": "function"}])
 
 
@@ -206,14 +206,14 @@ async def test_unknown_model_is_found_by_the_servers_list() -> None:
     server = ChatServer(Replies("OK"), models=[f"model-{number}" for number in range(12)])
     with pytest.raises(EndpointError, match=r"'policy-7b' but model-0, .*, and 2 more; choose one .*--model"):
         await check(server)
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("models", [None, [], [MODEL], [f"models/{MODEL}"]])
 async def test_unlisted_model_is_requested_too(models: list[str] | None) -> None:
     server = ChatServer(Replies("OK"), models=models)
     await check(server)
-    assert [asked["model"] for asked in server.asked] == [MODEL]
+    assert [asked["model"] for asked in server.requests] == [MODEL]
 
 
 async def test_missing_key_is_found_by_the_check() -> None:
@@ -236,8 +236,8 @@ async def test_other_name_of_the_longest_answer_is_found_by_the_check() -> None:
     async with opened(server) as chat:
         await chat.check(max_tokens=100, temperature=0.5)
         await ask(chat)
-    assert [longest(body) for body in server.asked] == [100, 100, 9]
-    assert "max_tokens" not in server.asked[-1]
+    assert [max_answer_tokens(body) for body in server.requests] == [100, 100, 9]
+    assert "max_tokens" not in server.requests[-1]
 
 
 async def test_dead_server_is_an_engine_error() -> None:

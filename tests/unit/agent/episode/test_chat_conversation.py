@@ -24,10 +24,10 @@ from swerl_agent.episode import (
 from swerl_agent.tasks import GroundTruth, Task
 
 from tests.agent_spec import agent_spec
-from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, scripted, serving, turn
+from tests.chat_server import MODEL, Body, ChatServer, Reply, error, max_answer_tokens, scripted, serving, turn
 from tests.scripted_engine import block
 
-from .conftest import SUBMIT, Memory, Shell
+from .conftest import SUBMIT, CannedSession, Shell
 
 TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 FIX = "sed -i s/41/42/ kit.py"
@@ -62,8 +62,8 @@ async def test_chat_episode_solves_a_task_and_writes_artifacts_without_tokens(
         "assistant",
     ]
     assert [(step["step_idx"], step["action"]) for step in episode.steps] == [(0, "cat kit.py"), (1, FIX), (2, SUBMIT)]
-    assert "answer = 41" in server.asked[1]["messages"][3]["content"]
-    assert (server.asked[0]["temperature"], longest(server.asked[0])) == (0.5, 4096)
+    assert "answer = 41" in server.requests[1]["messages"][3]["content"]
+    assert (server.requests[0]["temperature"], max_answer_tokens(server.requests[0])) == (0.5, 4096)
 
     assert (episode.segments, episode.sampled_tokens) == ([], 0)
     counted = episode.usage
@@ -93,19 +93,19 @@ async def test_reasoning_is_kept_and_not_sent_again(attempt: RunEpisode) -> None
     assert answers[0].startswith("<think>Let me look: ") and answers[1] == "<think>I go on</think>"
     assert [step["action"] for step in episode.steps] == ["ls", SUBMIT]
     assert episode.format_errors == 1
-    sent = [message["content"] for message in server.asked[2]["messages"] if message["role"] == "assistant"]
+    sent = [message["content"] for message in server.requests[2]["messages"] if message["role"] == "assistant"]
     assert sent == [block("ls"), "(no text)"]
 
 
 async def test_turns_are_left_out_before_the_window_is_full_as_the_server_counts(attempt: RunEpisode) -> None:
-    server = ChatServer(lambda body: block(f"echo {len(server.asked)}; printf %s {LONG}"))
-    episode = await attempt(server, Memory(), context_tokens=4000, max_tokens_per_turn=500, step_limit=12)
+    server = ChatServer(lambda body: block(f"echo {len(server.requests)}; printf %s {LONG}"))
+    episode = await attempt(server, CannedSession(), context_tokens=4000, max_tokens_per_turn=500, step_limit=12)
     assert (episode.exit_status, episode.turns) == ("max_steps", 12)
     assert episode.omitted_turns > 0
-    lengths = [len(json.dumps(body["messages"])) // 4 for body in server.asked]
-    assert all(length + longest(body) <= 4000 for length, body in zip(lengths, server.asked, strict=True))
-    last = server.asked[-1]["messages"]
-    assert last[:1] == server.asked[0]["messages"][:1]
+    lengths = [len(json.dumps(body["messages"])) // 4 for body in server.requests]
+    assert all(length + max_answer_tokens(body) <= 4000 for length, body in zip(lengths, server.requests, strict=True))
+    last = server.requests[-1]["messages"]
+    assert last[:1] == server.requests[0]["messages"][:1]
     assert any("left out here: the context window is full" in message["content"] for message in last)
     assert "ran echo 11;" in last[-1]["content"]
     roles = [message["role"] for message in last]
@@ -117,7 +117,7 @@ async def test_turns_are_left_out_when_the_server_says_that_its_window_is_full(
     attempt: RunEpisode, counts: bool
 ) -> None:
     server = ChatServer(scripted(block(f"printf %s {LONG}")), window=4000, counts=counts)
-    episode = await attempt(server, Memory(), max_tokens_per_turn=500, step_limit=8)
+    episode = await attempt(server, CannedSession(), max_tokens_per_turn=500, step_limit=8)
     assert (episode.exit_status, episode.turns, episode.infrastructure_error) == ("max_steps", 8, False)
     assert episode.omitted_turns > 0
 
@@ -128,15 +128,15 @@ async def test_episode_may_stop_where_turns_would_be_left_out(
 ) -> None:
     server = ChatServer(scripted(block(f"printf %s {LONG}")), **({"window": window} if window else {}))
     how = {"max_tokens_per_turn": 500, "step_limit": 12, "context_policy": "stop", **limits}
-    episode = await attempt(server, Memory(), **how)
+    episode = await attempt(server, CannedSession(), **how)
     assert (episode.exit_status, episode.infrastructure_error, episode.omitted_turns) == ("context_overflow", False, 0)
     assert 1 <= episode.turns < 8
-    assert not any("left out here" in json.dumps(body) for body in server.asked)
+    assert not any("left out here" in json.dumps(body) for body in server.requests)
 
 
 async def test_window_that_the_newest_turn_fills_ends_the_episode(attempt: RunEpisode) -> None:
     server = ChatServer(scripted(block(f"printf %s {3 * LONG}")), window=2500)
-    episode = await attempt(server, Memory(), max_tokens_per_turn=500, step_limit=8)
+    episode = await attempt(server, CannedSession(), max_tokens_per_turn=500, step_limit=8)
     assert (episode.exit_status, episode.infrastructure_error) == ("context_overflow", False)
     assert episode.turns >= 1
 
@@ -157,7 +157,7 @@ async def test_answer_cut_for_length_is_marked(attempt: RunEpisode) -> None:
     server = ChatServer(reply)
     episode = await attempt(server)
     assert episode.format_errors == 1
-    told = server.asked[1]["messages"][-1]["content"]
+    told = server.requests[1]["messages"][-1]["content"]
     assert told.startswith(Prompts.default().format_error([], truncated=True))
 
 

@@ -41,7 +41,7 @@ def test_truncation_frees_room_for_later_turns() -> None:
     assert window == Window(30, 200 - 52)
 
 
-class Talk:
+class Conversation:
     """A conversation of answers and observations, and everything the engine read."""
 
     def __init__(self, tokenizer: HFTokenizer, spec: AgentSpec) -> None:
@@ -63,33 +63,33 @@ class Talk:
 
 
 @pytest.fixture
-def talk(tokenizer: HFTokenizer) -> Talk:
-    talk = Talk(tokenizer, WINDOW)
+def chat(tokenizer: HFTokenizer) -> Conversation:
+    chat = Conversation(tokenizer, WINDOW)
     for number in range(60):
-        talk.turn(f"look at {number};", f"file {number} has a line")
-    return talk
+        chat.turn(f"look at {number};", f"file {number} has a line")
+    return chat
 
 
-def test_omitted_middle_is_marked(talk: Talk) -> None:
-    seen = talk.seen
+def test_omitted_middle_is_marked(chat: Conversation) -> None:
+    seen = chat.seen
     assert "Fix wrap." in seen
     assert "look at 0;" in seen
     assert "file 59 has" in seen
     assert "look at 20;" not in seen
-    assert omission_note(talk.transcript.omitted) in seen
-    assert len(talk.transcript.input_ids()) <= 1_000
+    assert omission_note(chat.transcript.omitted) in seen
+    assert len(chat.transcript.input_ids()) <= 1_000
 
 
-def test_no_two_messages_of_one_role_follow_each_other(talk: Talk, tokenizer: HFTokenizer) -> None:
-    for ids in (*talk.read, talk.transcript.input_ids()):
+def test_no_two_messages_of_one_role_follow_each_other(chat: Conversation, tokenizer: HFTokenizer) -> None:
+    for ids in (*chat.read, chat.transcript.input_ids()):
         roles = [part.split("\n", 1)[0] for part in tokenizer.decode(ids).split("<|im_start|>")[1:]]
         assert roles == ["system", *["user", "assistant"] * ((len(roles) - 1) // 2)]
 
 
-def test_window_moves_in_chunks(talk: Talk) -> None:
-    moves = len(talk.transcript.segments) - 1
+def test_window_moves_in_chunks(chat: Conversation) -> None:
+    moves = len(chat.transcript.segments) - 1
     assert 1 <= moves <= 10
-    rewrites = sum(after[: len(before)] != before for before, after in zip(talk.read, talk.read[1:], strict=False))
+    rewrites = sum(after[: len(before)] != before for before, after in zip(chat.read, chat.read[1:], strict=False))
     assert rewrites <= moves
 
 
@@ -99,54 +99,54 @@ def test_context_of_a_step_grows_by_its_own_observation_only(
     encoded: list[int] = []
     encode = tokenizer._piece
     monkeypatch.setattr(tokenizer, "_piece", lambda text: encoded.append(len(text)) or encode(text))
-    talk, costs = Talk(tokenizer, WINDOW), []
+    chat, costs = Conversation(tokenizer, WINDOW), []
     for number in range(100, 400):
         before = sum(encoded)
-        talk.turn(f"look at {number};", f"file {number} has a line")
+        chat.turn(f"look at {number};", f"file {number} has a line")
         costs.append(sum(encoded) - before)
-    assert len(talk.transcript.segments) > 5
+    assert len(chat.transcript.segments) > 5
     assert max(costs[1:]) <= 5 * min(costs)
 
 
-def test_every_answer_is_trained_once_with_what_was_read(talk: Talk, tokenizer: HFTokenizer) -> None:
-    segments = talk.transcript.segments
+def test_every_answer_is_trained_once_with_what_was_read(chat: Conversation, tokenizer: HFTokenizer) -> None:
+    segments = chat.transcript.segments
     answers = [answer for segment in segments for answer in segment.answers]
     assert [step for step, _, _ in answers] == list(range(60))
     for segment in segments:
         spans = {index for _, start, end in segment.answers for index in range(start, end)}
         assert [index in spans for index in range(len(segment.tokens))] == [bool(mask) for mask in segment.loss_mask]
         for step, start, end in segment.answers:
-            assert segment.tokens[:start] == talk.read[step]
+            assert segment.tokens[:start] == chat.read[step]
             assert tokenizer.decode(segment.tokens[start:end]) == f"look at {step};<|im_end|>"
 
 
-def test_dynamic_history_is_one_sample_per_step(talk: Talk) -> None:
-    steps = training_segments(talk.transcript.segments, dynamic_history=True)
+def test_dynamic_history_is_one_sample_per_step(chat: Conversation) -> None:
+    steps = training_segments(chat.transcript.segments, dynamic_history=True)
     assert len(steps) == 60
     for number, sample in enumerate(steps):
-        assert sample.tokens[: sample.prompt_length] == talk.read[number]
+        assert sample.tokens[: sample.prompt_length] == chat.read[number]
         sampled = len(sample.tokens) - sample.prompt_length
         assert sample.loss_mask == [0] * sample.prompt_length + [1] * sampled
         assert sample.logprobs == [0.0] * sample.prompt_length + [-0.5] * sampled
         assert sample.weight_versions == [("1", sample.prompt_length, len(sample.tokens))]
-    assert training_segments(talk.transcript.segments, dynamic_history=False) == talk.transcript.segments
+    assert training_segments(chat.transcript.segments, dynamic_history=False) == chat.transcript.segments
 
 
 def test_latest_observation_is_kept_when_larger_than_the_tail(tokenizer: HFTokenizer) -> None:
-    talk = Talk(tokenizer, WINDOW)
+    chat = Conversation(tokenizer, WINDOW)
     for number in range(10):
-        talk.turn(f"look at {number};", "short")
-    talk.turn("cat all", "x" * 2_000 + " the end")
-    assert "the end" in talk.seen
-    assert "look at 9;" not in talk.seen
-    assert omission_note(10) in talk.seen
+        chat.turn(f"look at {number};", "short")
+    chat.turn("cat all", "x" * 2_000 + " the end")
+    assert "the end" in chat.seen
+    assert "look at 9;" not in chat.seen
+    assert omission_note(10) in chat.seen
 
 
 def test_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
-    talk = Talk(tokenizer, AgentSpec(context_tokens=100, max_tokens_per_turn=90))
-    talk.turn("ls", "x" * 500)
-    assert "x" * 500 in talk.seen
-    assert talk.transcript.room() < 0
+    chat = Conversation(tokenizer, AgentSpec(context_tokens=100, max_tokens_per_turn=90))
+    chat.turn("ls", "x" * 500)
+    assert "x" * 500 in chat.seen
+    assert chat.transcript.room() < 0
 
 
 @pytest.mark.parametrize(("length", "omits", "room"), [
@@ -158,10 +158,10 @@ def test_answer_gets_its_whole_reserve_or_none_without_truncation(length: int, o
 
 
 def test_truncation_free_conversation_is_one_sequence(tokenizer: HFTokenizer) -> None:
-    talk, number = Talk(tokenizer, WINDOW.model_copy(update={"context_policy": "stop"})), 0
-    while talk.transcript.room() >= 1:
-        talk.turn(f"look at {number};", f"file {number} has a line")
+    chat, number = Conversation(tokenizer, WINDOW.model_copy(update={"context_policy": "stop"})), 0
+    while chat.transcript.room() >= 1:
+        chat.turn(f"look at {number};", f"file {number} has a line")
         number += 1
-    assert talk.transcript.omitted == 0 and len(talk.transcript.segments) == 1
-    assert "look at 0;" in talk.seen and f"file {number - 1} has" in talk.seen
-    assert 1_000 < len(talk.transcript.input_ids()) <= 1_200
+    assert chat.transcript.omitted == 0 and len(chat.transcript.segments) == 1
+    assert "look at 0;" in chat.seen and f"file {number - 1} has" in chat.seen
+    assert 1_000 < len(chat.transcript.input_ids()) <= 1_200

@@ -21,7 +21,7 @@ from swerl_agent.tasks import GroundTruth, Task
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
 
-from .conftest import PLAIN, Memory, make_tokenizer
+from .conftest import PLAIN, CannedSession, make_tokenizer
 
 TASK = Task("kit__kit-1", "kit/kit", "0" * 40, "1", "It breaks.", "image", GroundTruth("", "", "", ("t",), ()))
 GOOD = {
@@ -39,7 +39,7 @@ async def attempt(tokenizer: HFTokenizer, *answers: str, task: Task = TASK, **te
     ended: list[Episode] = []
     agent = BuiltinAgent(Script(tokenizer, answers), tokenizer, prompts, agent_spec(step_limit=4))
     request = EpisodeRequest(task, group="g", index=0, temperature=1.0, on_end=ended.append)
-    episode = await agent.run_episode(request, Memory())
+    episode = await agent.run_episode(request, CannedSession())
     assert ended == [episode]
     return episode
 

@@ -261,7 +261,7 @@ def test_artifacts_hold_the_episode_without_ground_truth(run: Run, tmp_path: Pat
     assert all(GOLD.encode() not in path.read_bytes() for path in folder.iterdir())
 
 
-def verdict_told(folder: Path, episode: Episode) -> dict[str, Any] | None:
+def artifact_verdict(folder: Path, episode: Episode) -> dict[str, Any] | None:
     told: dict[str, Any] | None
     told = json.loads((write_artifacts(folder, episode, None) / "meta.json").read_text())["verdict"]
     return told
@@ -270,14 +270,14 @@ def verdict_told(folder: Path, episode: Episode) -> dict[str, Any] | None:
 def test_verdict_on_an_agent_that_left_no_patch_names_what_it_did(run: Run, tmp_path: Path) -> None:
     episode, _ = run(block("echo pip download calc; git reflog; git log --all"), block(SUBMIT))
     assert (episode.exit_status, episode.patch) == ("submitted", None)
-    told = verdict_told(tmp_path, episode)
+    told = artifact_verdict(tmp_path, episode)
     assert told is not None and (told["status"], told["detail"]) == ("unresolved", "no patch")
     assert told["audit"] == ["git-all", "git-reflog", "package-download"]
     honest, _ = run(block("ls"), step_limit=1)
-    assert (verdict_told(tmp_path, honest) or {})["audit"] == []
+    assert (artifact_verdict(tmp_path, honest) or {})["audit"] == []
 
 
 @pytest.mark.parametrize("change", [{"patch": "diff --git a/x b/x\n"}, {"error_code": "oom_killed"}])
 def test_no_verdict_is_awaited_without_a_finished_episode(run: Run, tmp_path: Path, change: dict[str, str]) -> None:
     episode, _ = run(block("git log --all"), step_limit=1)
-    assert verdict_told(tmp_path, replace(episode, **change)) is None  # type: ignore[arg-type]
+    assert artifact_verdict(tmp_path, replace(episode, **change)) is None  # type: ignore[arg-type]

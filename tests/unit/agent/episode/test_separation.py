@@ -41,19 +41,19 @@ JOB = next(item["spec"] for item in yaml.safe_load_all(EXAMPLE.read_text()) if i
 
 
 @dataclass
-class Recorder:
+class RecordingSandbox:
     """A sandbox that notes what it is told, and answers every command with a patch."""
 
-    told: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
     image: str = ""
 
     async def run(self, command: str, **options: Any) -> CommandResult:
-        self.told.append(f"{command} {options}")
+        self.commands.append(f"{command} {options}")
         output = PATCH.encode()
         return CommandResult("c", 0, output, b"", len(output), 0, False, 0.1)
 
     @asynccontextmanager
-    async def without_profile(self) -> AsyncIterator[Recorder]:
+    async def without_profile(self) -> AsyncIterator[RecordingSandbox]:
         yield self
 
 
@@ -67,7 +67,9 @@ def log_of(task: Task) -> bytes:
     ).encode()
 
 
-def run_episode(task: Task, shell: Recorder, script: Script, tokenizer: HFTokenizer, *, step_limit: int) -> Episode:
+def run_episode(
+    task: Task, shell: RecordingSandbox, script: Script, tokenizer: HFTokenizer, *, step_limit: int
+) -> Episode:
     agent = BuiltinAgent(script, tokenizer, Prompts.default(), agent_spec(step_limit=step_limit))
     return asyncio.run(agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), shell))
 
@@ -78,7 +80,7 @@ def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> di
     spec = group_spec(
         sandbox, image=task.image, task_id=task.instance_id, workdir="/testbed", replicas=2, owner="job-1"
     )
-    shell, script = Recorder(), Script(tokenizer, [block("cat x.py"), "no command", block("false")])
+    shell, script = RecordingSandbox(), Script(tokenizer, [block("cat x.py"), "no command", block("false")])
     episode = run_episode(task, shell, script, tokenizer, step_limit=4)
     verdict = Verdict(
         "unresolved", grade_log(task, log_of(task)), detail=f"forged: {task.ground_truth.fail_to_pass[0]}"
@@ -88,7 +90,7 @@ def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> di
     assert set(files) == {"traj.json", "meta.json", "patch.diff"}
     return {
         "sandbox": spec.model_dump_json(by_alias=True),
-        "commands": "\n".join(shell.told),
+        "commands": "\n".join(shell.commands),
         "prompts": "\n".join(script.read),
         "view": json.dumps(vars(task.visible())),
         "shown": repr(task) + repr(task.ground_truth) + repr(episode),
@@ -126,27 +128,27 @@ def test_tests_of_the_image_are_removed_before_the_first_command(tmp_path: Path,
     source = tmp_path / "source.jsonl"
     source.write_text(json.dumps(r2e()) + "\n")
     (task,) = load_tasks(source, "jsonl")
-    shell, script = Recorder(), Script(tokenizer, [block("ls")])
+    shell, script = RecordingSandbox(), Script(tokenizer, [block("ls")])
     run_episode(task, shell, script, tokenizer, step_limit=1)
-    assert all(path in shell.told[0] for path in task.hidden_paths)
-    assert shell.told[0].startswith("rm -rf -- ")
-    assert [told.partition(" ")[0] for told in shell.told[1:3]] == ["command", "ls"], "the baseline is taken in between"
+    assert all(path in shell.commands[0] for path in task.hidden_paths)
+    assert shell.commands[0].startswith("rm -rf -- ")
+    assert [c.partition(" ")[0] for c in shell.commands[1:3]] == ["command", "ls"], "the baseline is taken in between"
 
 
 def test_sandbox_lost_before_the_first_command_is_the_infrastructure_s(tmp_path: Path, tokenizer: HFTokenizer) -> None:
-    class Lost(Recorder):
+    class LostSandbox(RecordingSandbox):
         async def run(self, command: str, **_: object) -> CommandResult:
             raise OOMKilled("the sandbox ended")
 
     source = tmp_path / "source.jsonl"
     source.write_text(json.dumps(r2e()) + "\n")
     (task,) = load_tasks(source, "jsonl")
-    episode = run_episode(task, Lost(), Script(tokenizer, [block("ls")]), tokenizer, step_limit=1)
+    episode = run_episode(task, LostSandbox(), Script(tokenizer, [block("ls")]), tokenizer, step_limit=1)
     assert (episode.exit_status, episode.turns) == ("infrastructure_error", 0)
     assert GradedEpisode(episode).reward is None
 
 
-class Bash:
+class LocalShell:
     """Runs commands on this machine."""
 
     async def run(self, command: str, **_: object) -> CommandResult:
@@ -156,7 +158,7 @@ class Bash:
 
 @pytest.fixture
 def scrub() -> Callable[[list[str]], None]:
-    return lambda paths: asyncio.run(scrub_tests(Bash(), paths))
+    return lambda paths: asyncio.run(scrub_tests(LocalShell(), paths))
 
 
 def test_hidden_paths_are_gone_and_others_stay(tmp_path: Path, scrub: Callable[[list[str]], None]) -> None:

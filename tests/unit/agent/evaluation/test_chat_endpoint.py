@@ -20,7 +20,7 @@ from tests.kubeconfig import write_kubeconfig
 from tests.unit.agent.episode.conftest import PLAIN, make_tokenizer
 from tests.unit.agent.tasks.rows import swebench
 
-from .test_shard import SOLVED, Maps, evaluation_file, fill
+from .test_shard import SOLVED, FakeConfigMaps, evaluation_file, fill
 
 KEY = "sk-very-secret-0123456789"
 
@@ -80,11 +80,11 @@ async def test_shard_sends_the_key_of_its_secret(tasks: Path, tmp_path: Path) ->
         file = chat_file(server.url, apiKeySecret={"name": "api", "key": "token"})
         shard = Shard(file, 0, folders, api_key=KEY)
         fill(shard.folder, SOLVED)
-        assert await run_shard(Maps(), shard)  # type: ignore[arg-type]
+        assert await run_shard(FakeConfigMaps(), shard)  # type: ignore[arg-type]
     assert KEY not in repr(shard) and KEY not in file.model_dump_json()
     kept = json.loads((shard.folder / "settings.json").read_text())["sample_options"]
     assert (kept["api"], kept["model"]) == ("chat-completions", MODEL)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 async def test_refused_shard_creates_no_folder(tasks: Path, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_refused_shard_creates_no_folder(tasks: Path, tmp_path: Path) -> N
     async with serving(ChatServer(scripted("OK"), models=["policy-6b"])) as server:
         shard = Shard(chat_file(server.url), 0, folders)
         with pytest.raises(EndpointError, match="does not serve model 'policy-7b' but policy-6b"):
-            await run_shard(Maps(), shard)  # type: ignore[arg-type]
+            await run_shard(FakeConfigMaps(), shard)  # type: ignore[arg-type]
     assert not shard.folder.exists()
     assert SampleRecords(tmp_path).all == []
 
@@ -123,8 +123,8 @@ async def test_engine_of_another_model_starts_no_sample(
         endpoint.model = "org/policy-7b"
         shard = Shard(file, 0, ShardFolders(tasks=tasks, output=tmp_path / "output"))
         with pytest.raises(EndpointError, match=r"serves /models/policy-8b, not org/policy-7b"):
-            await run_shard(Maps(), shard)  # type: ignore[arg-type]
+            await run_shard(FakeConfigMaps(), shard)  # type: ignore[arg-type]
         assert not shard.folder.exists()
         endpoint.model = "org/policy-8b"
         fill(shard.folder, SOLVED)
-        assert await run_shard(Maps(), shard)  # type: ignore[arg-type]
+        assert await run_shard(FakeConfigMaps(), shard)  # type: ignore[arg-type]

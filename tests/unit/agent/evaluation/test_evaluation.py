@@ -47,7 +47,7 @@ def lost() -> GradedEpisode:
     )
 
 
-def unprompted() -> GradedEpisode:
+def prompt_failed() -> GradedEpisode:
     return GradedEpisode(Episode("t", "g", 0, exit_status="prompt_failed", error_code="prompt_failed", error=BROKEN))
 
 
@@ -155,7 +155,7 @@ async def test_lost_lease_ends_the_evaluation_at_once(tmp_path: Path, runner: An
 
 
 async def test_task_whose_prompt_does_not_render_fails_only_its_own_episode(tmp_path: Path, runner: Any) -> None:
-    runner.outcomes = iter([solved(), unprompted(), solved()])
+    runner.outcomes = iter([solved(), prompt_failed(), solved()])
     work = evaluation(tmp_path, 3)
     await work.run(runner)
     assert (work.left, work.retryable) == ([("a__a-1", 0)], [])
@@ -172,7 +172,7 @@ async def test_task_whose_prompt_does_not_render_fails_only_its_own_episode(tmp_
 async def test_prompts_that_never_render_end_the_evaluation_by_line_and_keep_results(
     tmp_path: Path, runner: Any
 ) -> None:
-    runner.outcomes = iter([solved(), *(unprompted() for _ in range(40))])
+    runner.outcomes = iter([solved(), *(prompt_failed() for _ in range(40))])
     with pytest.raises(PromptError, match=r"ended the last 20 samples, the last at a__a-20: agent\.instance_.*line 2"):
         await evaluation(tmp_path, 40).run(runner)
     known = SampleRecords(tmp_path).all
@@ -180,7 +180,7 @@ async def test_prompts_that_never_render_end_the_evaluation_by_line_and_keep_res
 
 
 async def test_few_samples_that_all_lack_a_prompt_are_no_result(tmp_path: Path, runner: Any) -> None:
-    runner.outcomes = iter([unprompted(), unprompted()])
+    runner.outcomes = iter([prompt_failed(), prompt_failed()])
     await evaluation(tmp_path, 2).run(runner)
     with pytest.raises(PromptError, match=r"ended all 2 samples, the last at a__a-1: agent\.instance_template"):
         check_prompts(SampleRecords(tmp_path))

@@ -24,7 +24,7 @@ SAMPLE_ID = (TASK.instance_id, 0)
 TOLD = {"model": "m", "api_base": "http://e", "step_limit": 20, "max_tokens": 4096}
 
 
-class Scripted:
+class ThreeTurnAgent:
     """An agent of three turns."""
 
     fault: Exception | None = None
@@ -73,12 +73,12 @@ class FakeSampleRunner(SampleRunner):
         return Verdict("resolved")
 
 
-def evaluation(folder: Path, agent: Scripted | None = None) -> Evaluation:
-    spec, scripted = SampleSpec(workers=1, temperature=0.5), cast(Any, agent or Scripted())
+def evaluation(folder: Path, agent: ThreeTurnAgent | None = None) -> Evaluation:
+    spec, scripted = SampleSpec(workers=1, temperature=0.5), cast(Any, agent or ThreeTurnAgent())
     return Evaluation([TASK], scripted, spec, SampleRecords(folder), folder, metadata=TOLD)
 
 
-def left(folder: Path) -> list[dict[str, Any]]:
+def written_metadata(folder: Path) -> list[dict[str, Any]]:
     """What the folders of attempts say, oldest first."""
     known = [json.loads(path.read_text()) for path in sorted(folder.glob("*/meta.json"))]
     assert all((path.parent / "traj.json").exists() for path in folder.glob("*/meta.json"))
@@ -106,14 +106,14 @@ async def test_cancelled_sample_writes_its_episode_once_and_can_be_repeated(
     for place in range(waits):
         folder = tmp_path / str(place)
         await cancelled_at(folder, place)
-        known, settled = left(folder), SampleRecords(folder).settled(SAMPLE_ID)
+        known, settled = written_metadata(folder), SampleRecords(folder).settled(SAMPLE_ID)
         begun = place >= 2
         assert len(known) == begun, f"cancelled at wait {place}"
         assert [meta["interrupted"] for meta in known] == [not settled] * begun
         endings += [(meta["exit_status"], meta["interrupted"], meta["reward"]) for meta in known]
         if not settled:
             await evaluation(folder)._run_sample(SAMPLE_ID, FakeSampleRunner())
-        (meta,) = left(folder)
+        (meta,) = written_metadata(folder)
         (record,) = SampleRecords(folder).all
         assert (meta["interrupted"], meta["reward"], record.resolved) == (False, 1, True)
         assert (folder / record.run_dir / "patch.diff").exists()
@@ -121,11 +121,11 @@ async def test_cancelled_sample_writes_its_episode_once_and_can_be_repeated(
 
 
 async def test_raised_error_ends_the_sample_and_leaves_artifacts(tmp_path: Path) -> None:
-    agent = Scripted()
+    agent = ThreeTurnAgent()
     agent.fault = ZeroDivisionError("oh")
     with pytest.raises(ZeroDivisionError):
         await evaluation(tmp_path, agent)._run_sample(SAMPLE_ID, FakeSampleRunner())
-    (meta,) = left(tmp_path)
+    (meta,) = written_metadata(tmp_path)
     assert (meta["turns"], meta["interrupted"], SampleRecords(tmp_path).all) == (3, True, [])
 
 
@@ -134,7 +134,7 @@ async def test_episode_whose_patch_cannot_be_graded_here_leaves_its_artifacts(tm
     place.fault = GradingError("no permission")
     with pytest.raises(GradingError):
         await evaluation(tmp_path)._run_sample(SAMPLE_ID, place)
-    (meta,) = left(tmp_path)
+    (meta,) = written_metadata(tmp_path)
     assert (meta["exit_status"], meta["verdict"], meta["interrupted"]) == ("submitted", None, True)
     assert len(list(tmp_path.glob("*/patch.diff"))) == 1
     assert evaluation(tmp_path).left == [SAMPLE_ID]
@@ -145,7 +145,7 @@ async def test_verdict_lost_to_the_api_server_loses_the_sample_but_not_its_artif
     place.fault = Unreachable("connection refused")
     record = await evaluation(tmp_path)._run_sample(SAMPLE_ID, place)
     assert (record.valid, record.error) == (False, "Unreachable: connection refused")
-    assert [meta["interrupted"] for meta in left(tmp_path)] == [True]
+    assert [meta["interrupted"] for meta in written_metadata(tmp_path)] == [True]
 
 
 async def test_sandbox_that_cannot_be_removed_fails_no_episode(
@@ -154,7 +154,7 @@ async def test_sandbox_that_cannot_be_removed_fails_no_episode(
     place = FakeSampleRunner()
     place.stuck = Unreachable("connection refused")
     record = await evaluation(tmp_path)._run_sample(SAMPLE_ID, place)
-    assert record.resolved and left(tmp_path)[0]["interrupted"] is False
+    assert record.resolved and written_metadata(tmp_path)[0]["interrupted"] is False
     assert "could not be deleted; it ends when its Lease expires: connection refused" in caplog.text
 
 
@@ -165,9 +165,9 @@ async def test_retries_without_result_share_one_folder(tmp_path: Path) -> None:
     (other / "traj.json").write_text("{}")
     for _ in range(2):
         await cancelled_at(tmp_path, 3)
-    assert len(left(tmp_path)) == 2
+    assert len(written_metadata(tmp_path)) == 2
     await evaluation(tmp_path)._run_sample(SAMPLE_ID, FakeSampleRunner())
-    assert sorted(meta["interrupted"] for meta in left(tmp_path)) == [False, True]
+    assert sorted(meta["interrupted"] for meta in written_metadata(tmp_path)) == [False, True]
     assert other.exists()
 
 
@@ -184,7 +184,7 @@ async def test_failed_write_of_an_interrupted_sample_keeps_the_cause(
 
 async def test_files_of_a_sample_record_its_settings(tmp_path: Path) -> None:
     await evaluation(tmp_path)._run_sample(SAMPLE_ID, FakeSampleRunner())
-    (meta,) = left(tmp_path)
+    (meta,) = written_metadata(tmp_path)
     assert meta.items() >= {**TOLD, "instance_id": TASK.instance_id, "temperature": 0.5, "sample": 0}.items()
     assert (meta["reward"], meta["group_index"], meta["index"]) == (1, f"{TASK.instance_id}-0", 0)
     assert meta["eval_result"] == meta["verdict"] and meta["verdict"]["status"] == "resolved"

@@ -53,7 +53,7 @@ def evaluation_file(**spec: Any) -> EvaluationFile:
     )  # fmt: skip
 
 
-class Maps:
+class FakeConfigMaps:
     """An API server that keeps ConfigMaps."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ def test_shards_of_another_division_use_another_folder(tmp_path: Path) -> None:
 
 
 async def test_merge_is_repeatable_and_reports_the_total(tmp_path: Path) -> None:
-    file, maps, folders = evaluation_file(), Maps(), ShardFolders(output=tmp_path)
+    file, maps, folders = evaluation_file(), FakeConfigMaps(), ShardFolders(output=tmp_path)
     first, second = (Shard(file, number, folders).folder for number in range(2))
     (first / "run-1").mkdir(parents=True)
     (first / "run-1" / "patch.diff").write_text("diff --git a/x b/x\n")
@@ -225,7 +225,7 @@ async def test_shard_without_tasks_is_accepted(agent: Mapping[str, Any], tmp_pat
     (folders.tasks).mkdir()
     (folders.tasks / "rows.jsonl").write_text(json.dumps(swebench("owner__repo-1")))
     tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)
-    file, maps = evaluation_file(agent=agent).model_copy(update={"tokenizer": str(tokenizer)}), Maps()
+    file, maps = evaluation_file(agent=agent).model_copy(update={"tokenizer": str(tokenizer)}), FakeConfigMaps()
     empty, full = (Shard(file, number, folders) for number in range(2))
     assert await run_shard(maps, empty)  # type: ignore[arg-type]
     assert maps.progress("nightly.eval-0") == {"total": 1, "done": 0, "resolved": 0, "errors": 0, "progress": "0/1"}
@@ -234,7 +234,7 @@ async def test_shard_without_tasks_is_accepted(agent: Mapping[str, Any], tmp_pat
 
 
 async def test_merge_without_prompts_is_reported_after_the_files_are_written(tmp_path: Path) -> None:
-    file, maps, folders = evaluation_file(), Maps(), ShardFolders(output=tmp_path)
+    file, maps, folders = evaluation_file(), FakeConfigMaps(), ShardFolders(output=tmp_path)
     unprompted = replace(LOST, exit_status="prompt_failed", error="agent.system_template does not render: line 1")
     for number in range(2):
         fill(Shard(file, number, folders).folder, replace(unprompted, sample=number))
@@ -247,11 +247,11 @@ async def test_merge_without_prompts_is_reported_after_the_files_are_written(tmp
 
 async def test_shard_that_never_started_is_named(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="shard-0-of-2 has no results"):
-        await merge_shards(Maps(), evaluation_file(), ShardFolders(output=tmp_path))  # type: ignore[arg-type]
+        await merge_shards(FakeConfigMaps(), evaluation_file(), ShardFolders(output=tmp_path))  # type: ignore[arg-type]
 
 
 async def test_progress_that_is_known_is_not_written_again(tmp_path: Path) -> None:
-    maps = Maps()
+    maps = FakeConfigMaps()
     report = ProgressReport(maps, "ns", "p", {})  # type: ignore[arg-type]
     records = SampleRecords(fill(tmp_path, SOLVED, LOST))
     for _ in range(3):

@@ -35,7 +35,7 @@ TOOL: dict[str, Any] = {
 }
 
 
-class Spelling:
+class CharacterEncoder:
     """Encodes every character by itself: other tokens than the text encodes to, as a model may sample them."""
 
     def __init__(self, tokenizer: HFTokenizer) -> None:
@@ -46,7 +46,7 @@ class Spelling:
         return [index for character in text for index in self._inner.encode(character)]
 
 
-class Held(Script):
+class BlockedScript(Script):
     """Answers when it is let go on."""
 
     def __init__(self, tokenizer: Any, answers: Sequence[str | Exception]) -> None:
@@ -70,7 +70,7 @@ class GatewayEpisode:
     tokenizer: HFTokenizer
     gateway: Gateway
 
-    async def say(self, *messages: Any, **options: Any) -> Any:
+    async def complete(self, *messages: Any, **options: Any) -> Any:
         """The completion of a conversation."""
         return await self.client.chat.completions.create(model="any", messages=list(messages), **options)
 
@@ -103,7 +103,7 @@ def opened(plain: HFTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         **limits: Any,
     ) -> AsyncIterator[GatewayEpisode]:
         shown = HFTokenizer(make_tokenizer(tmp_path, template)) if template else tokenizer
-        engine = kind(Spelling(shown), answers)  # type: ignore[arg-type]
+        engine = kind(CharacterEncoder(shown), answers)  # type: ignore[arg-type]
         spec = agent_spec(**limits)
         async with Gateway(engine, shown, keep_alive=keep_alive) as gateway:
             with gateway.episode(spec, routing_key="g/t", temperature=temperature) as (endpoint, recording):
@@ -121,7 +121,7 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def told(completion: Any) -> dict[str, Any]:
+def message_of(completion: Any) -> dict[str, Any]:
     """The answer as a client keeps it."""
     return dict(completion.choices[0].message.model_dump())
 

@@ -14,7 +14,7 @@ from swerl_agent.episode import EngineError, HFTokenizer
 from tests.unit.agent.episode.conftest import THINKING
 from tests.unit.agent.episode.templates import GLM, QWEN_2_5, QWEN_3
 
-from .conftest import GatewayEpisode, Held, Open, check, user
+from .conftest import BlockedScript, GatewayEpisode, Open, check, user
 
 CALL = '<tool_call>\n{"name": "Bash", "arguments": {"command": "ls"}}\n</tool_call>'
 TOOL: dict[str, Any] = {
@@ -176,8 +176,8 @@ async def test_key_may_be_in_either_header(opened: Open) -> None:
 
 
 async def test_lost_engine_ends_a_stream_with_an_error(opened: Open) -> None:
-    async with opened(EngineError("gone"), kind=Held, keep_alive=0.01) as episode, client(episode) as messages:
-        assert isinstance(episode.engine, Held)
+    async with opened(EngineError("gone"), kind=BlockedScript, keep_alive=0.01) as episode, client(episode) as messages:
+        assert isinstance(episode.engine, BlockedScript)
         stream = await messages.create(model="m", max_tokens=9, messages=[user("Hi")], stream=True)
         episode.engine.go.set()
         with pytest.raises(anthropic.APIStatusError, match="gone"):

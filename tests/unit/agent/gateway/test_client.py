@@ -8,14 +8,14 @@ import openai
 import pytest
 from swerl_agent.episode import HFTokenizer
 
-from .conftest import TOOL, Open, system, told, user
+from .conftest import TOOL, Open, message_of, system, user
 
 CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
 
 
 async def test_answer_has_its_text_reason_usage_and_weights(opened: Open) -> None:
     async with opened("Hello.") as episode:
-        got = await episode.say(system("Be terse."), user("Hi"))
+        got = await episode.complete(system("Be terse."), user("Hi"))
     (segment,) = episode.recording.segments
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("Hello.", "stop")
     assert got.usage.prompt_tokens == segment.prompt_length
@@ -27,7 +27,7 @@ async def test_answer_has_its_text_reason_usage_and_weights(opened: Open) -> Non
 async def test_stream_gives_the_same_answer(opened: Open) -> None:
     text = "word " * 100
     async with opened(text) as episode:
-        stream = await episode.say(user("Hi"), stream=True, stream_options={"include_usage": True})
+        stream = await episode.complete(user("Hi"), stream=True, stream_options={"include_usage": True})
         chunks = [chunk async for chunk in stream]
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == text
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
@@ -36,8 +36,8 @@ async def test_stream_gives_the_same_answer(opened: Open) -> None:
 
 async def test_tool_calls_are_answered_as_calls_and_streamed(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened(CALL, CALL, tokenizer=with_tools) as episode:
-        got = await episode.say(user("List."), tools=[TOOL])
-        stream = await episode.say(user("List."), tools=[TOOL], stream=True)
+        got = await episode.complete(user("List."), tools=[TOOL])
+        stream = await episode.complete(user("List."), tools=[TOOL], stream=True)
         deltas = [chunk.choices[0].delta async for chunk in stream]
     message = got.choices[0].message
     assert (message.content, got.choices[0].finish_reason) == ("So:", "tool_calls")
@@ -58,15 +58,17 @@ async def test_tool_calls_are_answered_as_calls_and_streamed(opened: Open, with_
 )
 async def test_malformed_call_stays_content(opened: Open, with_tools: HFTokenizer, text: str) -> None:
     async with opened(text, tokenizer=with_tools) as episode:
-        got = await episode.say(user("List."), tools=[TOOL])
+        got = await episode.complete(user("List."), tools=[TOOL])
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == (text, "stop")
     assert got.choices[0].message.tool_calls is None
 
 
 async def test_without_tools_a_call_is_text(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened(CALL, CALL, tokenizer=with_tools) as episode:
-        assert (await episode.say(user("List."))).choices[0].message.content == CALL
-        assert (await episode.say(user("List."), tools=[TOOL], tool_choice="none")).choices[0].message.content == CALL
+        assert (await episode.complete(user("List."))).choices[0].message.content == CALL
+        assert (await episode.complete(user("List."), tools=[TOOL], tool_choice="none")).choices[
+            0
+        ].message.content == CALL
     assert "Run it." not in episode.engine.read[1]
 
 
@@ -80,15 +82,15 @@ async def test_arguments_in_tags_have_the_types_of_the_tool(opened: Open, with_t
         "</function>\n</tool_call>"
     )
     async with opened(text, tokenizer=with_tools) as episode:
-        got = await episode.say(user("Wait."), tools=[tool])
+        got = await episode.complete(user("Wait."), tools=[tool])
     assert json.loads(got.choices[0].message.tool_calls[0].function.arguments) == {"seconds": 3, "why": "1"}
     assert got.choices[0].message.content is None
 
 
 async def test_stop_string_ends_the_answer_after_its_last_token(opened: Open) -> None:
     async with opened("yes END and more", "no") as episode:
-        got = await episode.say(user("Hi"), stop=["END", "never"])
-        await episode.say(user("Hi"), told(got), user("And?"))
+        got = await episode.complete(user("Hi"), stop=["END", "never"])
+        await episode.complete(user("Hi"), message_of(got), user("And?"))
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("yes ", "stop")
     (segment,) = episode.recording.segments
     _, start, end = segment.answers[0]
@@ -98,7 +100,7 @@ async def test_stop_string_ends_the_answer_after_its_last_token(opened: Open) ->
 
 async def test_log_probs_are_given_for_each_token_of_the_text(opened: Open) -> None:
     async with opened("ab") as episode:
-        got = await episode.say(user("Hi"), logprobs=True)
+        got = await episode.complete(user("Hi"), logprobs=True)
     assert [(piece.token, piece.logprob) for piece in got.choices[0].logprobs.content] == [("a", -0.25), ("b", -0.25)]
 
 
@@ -107,7 +109,7 @@ async def test_log_probs_are_given_for_each_token_of_the_text(opened: Open) -> N
 )
 async def test_answer_is_as_long_as_client_and_episode_allow(opened: Open, options: dict[str, int], most: int) -> None:
     async with opened("word " * 100, max_tokens_per_turn=50) as episode:
-        got = await episode.say(user("Hi"), **options)
+        got = await episode.complete(user("Hi"), **options)
     assert (got.choices[0].finish_reason, got.usage.completion_tokens) == ("length", most)
 
 

@@ -24,7 +24,7 @@ from tests.scripted_engine import Script
 from tests.unit.agent.episode.conftest import TOOLS as TOOL_TEMPLATE
 from tests.unit.agent.episode.conftest import Shell, make_tokenizer, repository
 
-from .conftest import Held, Open, Spelling
+from .conftest import BlockedScript, CharacterEncoder, Open
 
 __all__ = ["repository"]
 TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
@@ -62,7 +62,7 @@ class Episodes:
         failure: SandboxError | None = None,
         **limits: Any,
     ) -> Episode:
-        self.engine = kind(Spelling(tokenizer), answers)  # type: ignore[arg-type]
+        self.engine = kind(CharacterEncoder(tokenizer), answers)  # type: ignore[arg-type]
         spec = agent_spec(**limits, protocol=protocol)
         async with Gateway(self.engine, tokenizer) as gateway:
             agent = MiniSweAgentEpisodes(gateway, MiniSweAgent.of(PROTOCOLS[protocol], self.config), spec)
@@ -76,7 +76,7 @@ def attempt(repository: Path) -> Episodes:
 
 
 @pytest.fixture(autouse=True)
-def behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def proxy_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
 
 
@@ -182,7 +182,7 @@ async def test_lost_sandbox_is_an_infrastructure_error(attempt: Episodes, plain:
 async def test_episodes_time_ends_command_and_request(
     attempt: Episodes, plain: HFTokenizer, command: str | None
 ) -> None:
-    kind = Script if command else Held
+    kind = Script if command else BlockedScript
     episode = await attempt(plain, block(command or ""), kind=kind, episode_timeout_seconds=4)
     assert (episode.exit_status, episode.infrastructure_error) == ("episode_timeout", False)
 

@@ -17,10 +17,10 @@ from swerl_agent.evaluation import MINI_SWE_AGENT, open_chat_agent
 from swerl_agent.gateway import Recording, Relay
 
 from tests.agent_spec import agent_spec
-from tests.chat_server import MODEL, Body, ChatServer, Reply, error, longest, scripted, serving, turn
+from tests.chat_server import MODEL, Body, ChatServer, Reply, error, max_answer_tokens, scripted, serving, turn
 from tests.unit.agent.episode.conftest import Shell, repository
 
-from .conftest import TOOL, system, told, user
+from .conftest import TOOL, message_of, system, user
 from .test_mini_swe_agent import FIX, SUBMIT, TASK, block
 
 __all__ = ["repository"]
@@ -37,7 +37,7 @@ class RelayedEpisode:
     recording: Recording
     server: ChatServer
 
-    async def say(self, *messages: Any, **options: Any) -> Any:
+    async def complete(self, *messages: Any, **options: Any) -> Any:
         return await self.client.chat.completions.create(model="any", messages=list(messages), **options)
 
 
@@ -45,7 +45,7 @@ Open = Callable[..., AbstractAsyncContextManager[RelayedEpisode]]
 
 
 @pytest.fixture(autouse=True)
-def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def local_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
@@ -75,10 +75,10 @@ def call(*commands: str, thought: str = "hm") -> dict[str, Any]:
 
 async def test_request_has_the_episodes_parameters(opened: Open) -> None:
     async with opened(ChatServer(scripted("one"), key=KEY), max_tokens_per_turn=50) as episode:
-        answer = await episode.say(system("Be."), user("Hi"), max_tokens=400, stop=["\n"])
+        answer = await episode.complete(system("Be."), user("Hi"), max_tokens=400, stop=["\n"])
         recording = episode.recording
-    (asked,) = episode.server.asked
-    assert (asked["model"], asked["temperature"], longest(asked), asked["stop"]) == (MODEL, 0.7, 50, ["\n"])
+    (asked,) = episode.server.requests
+    assert (asked["model"], asked["temperature"], max_answer_tokens(asked), asked["stop"]) == (MODEL, 0.7, 50, ["\n"])
     assert answer.choices[0].message.content == "one"
     assert [message["content"] for message in recording.messages] == ["Be.", "Hi", "one"]
     assert (recording.answers, recording.segments, recording.usage["requests"]) == (1, [], 1)
@@ -88,23 +88,23 @@ async def test_request_has_the_episodes_parameters(opened: Open) -> None:
 async def test_calls_keep_their_ids_and_what_clients_add_is_not_passed_on(opened: Open) -> None:
     server = ChatServer(scripted(call('{"command": "ls"}'), "done"))
     async with opened(server) as episode:
-        first = await episode.say(user("Hi"), tools=[TOOL])
-        kept = {**told(first), "provider_specific_fields": {"a": 1}, "annotations": []}
-        await episode.say(
+        first = await episode.complete(user("Hi"), tools=[TOOL])
+        kept = {**message_of(first), "provider_specific_fields": {"a": 1}, "annotations": []}
+        await episode.complete(
             user("Hi"), kept, {"role": "tool", "tool_call_id": "call_0", "content": "README"}, tools=[TOOL]
         )
-    question, answered, result = server.asked[1]["messages"]
+    question, answered, result = server.requests[1]["messages"]
     assert question == {"role": "user", "content": "Hi"}
     assert answered == {key: value for key, value in call('{"command": "ls"}').items() if value is not None}
     assert result == {"role": "tool", "tool_call_id": "call_0", "content": "README"}
-    assert server.asked[1]["tools"] == [TOOL]
+    assert server.requests[1]["tools"] == [TOOL]
 
 
 async def test_stream_gives_the_same_answer(opened: Open) -> None:
     async with opened(ChatServer(scripted(call('{"command": "ls"}', "{")))) as episode:
         chunks = [
             chunk
-            async for chunk in await episode.say(
+            async for chunk in await episode.complete(
                 user("Hi"), tools=[TOOL], stream=True, stream_options={"include_usage": True}
             )
         ]
@@ -115,30 +115,30 @@ async def test_stream_gives_the_same_answer(opened: Open) -> None:
     ]
     assert chunks[-2].choices[0].finish_reason == "tool_calls"
     assert chunks[-1].usage.prompt_tokens > 0
-    assert "stream" not in episode.server.asked[0]
+    assert "stream" not in episode.server.requests[0]
 
 
 async def test_full_context_window_is_reported_to_the_client(opened: Open) -> None:
     async with opened(ChatServer(scripted("one"), window=200), max_tokens_per_turn=50) as episode:
         with pytest.raises(openai.BadRequestError) as caught:
-            await episode.say(user("long " * 300))
+            await episode.complete(user("long " * 300))
         assert (caught.value.code, episode.recording.refused) == ("context_length_exceeded", "prompt_too_long")
-        await episode.say(user("Hi"))
+        await episode.complete(user("Hi"))
         assert episode.recording.refused is None
 
 
 async def test_context_tokens_count_as_the_server_does(opened: Open) -> None:
     async with opened(ChatServer(scripted("one")), context_tokens=300, max_tokens_per_turn=50) as episode:
-        await episode.say(user("Hi"))
+        await episode.complete(user("Hi"))
         with pytest.raises(openai.BadRequestError, match=r"has about \d+ tokens, the window 300"):
-            await episode.say(user("Hi"), told(await episode.say(user("Hi"))), user("long " * 300))
+            await episode.complete(user("Hi"), message_of(await episode.complete(user("Hi"))), user("long " * 300))
         assert episode.recording.refused == "context_overflow"
 
 
 async def test_server_that_is_lost_ends_the_episode(opened: Open) -> None:
     async with opened(ChatServer(scripted(error(503, "down")))) as episode:
         with pytest.raises(openai.InternalServerError, match="the inference engine is lost"):
-            await episode.say(user("Hi"))
+            await episode.complete(user("Hi"))
         assert "gave no answer in 2 tries" in str(episode.recording.lost.result())
 
 
@@ -165,7 +165,7 @@ async def test_mini_swe_agent_solves_a_task_with_tool_calls(repository: Path) ->
     assert '{"name": "bash", "arguments": {"command": "cat kit.py"}}' in episode.messages[2]["content"]
     assert episode.messages[2]["content"].startswith("<think>hm</think>")
     assert (episode.segments, episode.usage["requests"]) == ([], 4)
-    check, *asked = server.asked
+    check, *asked = server.requests
     assert check["tools"] and {body["temperature"] for body in asked} == {0.3}
 
 

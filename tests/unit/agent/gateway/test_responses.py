@@ -9,7 +9,7 @@ import openai
 import pytest
 from swerl_agent.episode import EngineError, HFTokenizer
 
-from .conftest import Held, Open, check, user
+from .conftest import BlockedScript, Open, check, user
 
 CALL = '<tool_call>\n{"name": "shell", "arguments": {"command": "ls"}}\n</tool_call>'
 TOOL: dict[str, Any] = {
@@ -22,7 +22,7 @@ TOOL: dict[str, Any] = {
 PATCH: dict[str, Any] = {"type": "custom", "name": "apply_patch", "description": "Patch.", "format": {"type": "text"}}
 
 
-def said(response: Any) -> list[dict[str, Any]]:
+def items_of(response: Any) -> list[dict[str, Any]]:
     """The items of an answer as a client keeps them."""
     return [item.model_dump(exclude_none=True) for item in response.output]
 
@@ -64,7 +64,7 @@ async def test_conversation_with_tools_is_one_segment(opened: Open, with_tools: 
             if way == "stored":
                 items, more["previous_response_id"] = outputs(got), got.id
             else:
-                items += [*said(got), *outputs(got)]
+                items += [*items_of(got), *outputs(got)]
     calls = [["reasoning", "message", "function_call", "function_call"], ["reasoning", "function_call"], ["message"]]
     assert kinds == calls
     assert (got.output_text, len(episode.recording.segments)) == ("Done.", 1)
@@ -75,7 +75,7 @@ async def test_conversation_with_tools_is_one_segment(opened: Open, with_tools: 
 async def test_results_between_the_calls_of_one_answer_change_nothing(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened(f"{CALL}\n{CALL}", "Done.", tokenizer=with_tools) as episode:
         got = await episode.client.responses.create(model="m", input="Hi", tools=[TOOL])
-        (one, two), (first, second) = said(got), outputs(got)
+        (one, two), (first, second) = items_of(got), outputs(got)
         items = [user("Hi"), one, first, two, second]
         await episode.client.responses.create(model="m", input=items, tools=[TOOL])
     assert len(episode.recording.segments) == 1
@@ -86,7 +86,7 @@ async def test_redacted_thinking_counts_as_reasoning(opened: Open) -> None:
     async with opened("<think>hm</think>one", "two", "three") as episode:
         ask: dict[str, Any] = {"model": "m", "include": ["reasoning.encrypted_content"], "store": False}
         got = await episode.client.responses.create(input="Hi", **ask)
-        sealed, message = said(got)
+        sealed, message = items_of(got)
         del sealed["content"]
         await episode.client.responses.create(input=[user("Hi"), sealed, message, user("And?")], **ask)
         await episode.client.responses.create(input=[user("Hey"), sealed, message, user("And?")], **ask)
@@ -99,7 +99,7 @@ async def test_freeform_tool_takes_text(opened: Open, with_tools: HFTokenizer) -
     async with opened(f"<tool_call>{patch}</tool_call>", "Done.", tokenizer=with_tools) as episode:
         async with episode.client.responses.stream(model="m", input="Hi", tools=[PATCH]) as streamed:
             got = await streamed.get_final_response()
-        (item,) = said(got)
+        (item,) = items_of(got)
         result = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "ok"}
         await episode.client.responses.create(model="m", input=[user("Hi"), item, result], tools=[PATCH])
     assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", "*** Begin Patch")
@@ -151,8 +151,8 @@ async def test_unsupported_field_is_refused_by_name(opened: Open, fields: dict[s
 
 
 async def test_lost_engine_ends_a_stream_with_an_error(opened: Open) -> None:
-    async with opened(EngineError("gone"), kind=Held, keep_alive=0.01) as episode:
-        assert isinstance(episode.engine, Held)
+    async with opened(EngineError("gone"), kind=BlockedScript, keep_alive=0.01) as episode:
+        assert isinstance(episode.engine, BlockedScript)
         stream = await episode.client.responses.create(model="m", input="Hi", stream=True)
         episode.engine.go.set()
         with pytest.raises(openai.APIError, match="gone"):

@@ -11,7 +11,7 @@ from swerl_agent.episode import Generation, HFTokenizer
 from tests.scripted_engine import Script
 from tests.unit.agent.episode.templates import QWEN_3
 
-from .conftest import TOOL, Open, check, told, user
+from .conftest import TOOL, Open, check, message_of, user
 
 # As Qwen3's: whether it thinks is a variable of the template.
 SWITCHED = QWEN_3.replace(
@@ -21,7 +21,7 @@ SWITCHED = QWEN_3.replace(
 NEUTRAL = {"top_k": -1, "min_p": 0, "repetition_penalty": 1.0, "presence_penalty": 0, "top_p": 1, "n": 1}
 
 
-class Noting(Script):
+class RecordingScript(Script):
     """Keeps how it was asked to sample."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -46,9 +46,9 @@ class Noting(Script):
 async def test_request_parameters_reach_the_engine(
     opened: Open, fields: dict[str, Any], seed: int | None, share: dict[str, float] | None, nested: bool
 ) -> None:
-    async with opened("one", kind=Noting) as episode:
-        await episode.say(user("Hi"), extra_body={"extra_body": fields} if nested else fields)
-        assert isinstance(episode.engine, Noting)
+    async with opened("one", kind=RecordingScript) as episode:
+        await episode.complete(user("Hi"), extra_body={"extra_body": fields} if nested else fields)
+        assert isinstance(episode.engine, RecordingScript)
         (asked,) = episode.engine.sampling
     assert (asked.get("seed"), asked.get("share")) == (seed, share)
 
@@ -59,9 +59,9 @@ async def test_request_parameters_reach_the_engine(
 )
 async def test_client_can_turn_thinking_off(opened: Open, fields: dict[str, Any]) -> None:
     async with opened("one", "two", "<think>hm</think>three", template=SWITCHED) as episode:
-        first = told(await episode.say(user("Hi"), extra_body=fields))
-        await episode.say(user("Hi"), first, user("And?"), extra_body=fields)
-        await episode.say(user("Hi"))
+        first = message_of(await episode.complete(user("Hi"), extra_body=fields))
+        await episode.complete(user("Hi"), first, user("And?"), extra_body=fields)
+        await episode.complete(user("Hi"))
     closed = "<think>\n\n</think>"
     assert [closed in prompt for prompt in episode.engine.read] == [True, True, False]
     assert [len(segment.answers) for segment in episode.recording.segments] == [2, 1]
@@ -71,8 +71,8 @@ async def test_client_can_turn_thinking_off(opened: Open, fields: dict[str, Any]
 async def test_effort_reaches_the_chat_template(opened: Open) -> None:
     template = QWEN_3 + "{{ '[' + reasoning_effort + ']' if reasoning_effort }}"
     async with opened("one", "two", template=template) as episode:
-        await episode.say(user("Hi"), reasoning_effort="high")
-        await episode.say(user("Hi"))
+        await episode.complete(user("Hi"), reasoning_effort="high")
+        await episode.complete(user("Hi"))
     assert [prompt.endswith("[high]") for prompt in episode.engine.read] == [True, False]
 
 
@@ -84,8 +84,8 @@ async def test_old_call_whose_arguments_are_no_json_is_text(
     old = {"role": "assistant", "content": "So:", "tool_calls": [call]}
     history = [user("Hi"), old, {"role": "tool", "tool_call_id": "1", "content": "bad"}]
     async with opened("one", "two", tokenizer=with_tools) as episode:
-        first = told(await episode.say(*history, tools=[TOOL]))
-        await episode.say(*history, first, user("And?"), tools=[TOOL])
+        first = message_of(await episode.complete(*history, tools=[TOOL]))
+        await episode.complete(*history, first, user("And?"), tools=[TOOL])
     written = f'<tool_call>\n{{"name": "bash", "arguments": {arguments}}}\n</tool_call>'
     assert all(written in prompt for prompt in episode.engine.read)
     assert len(episode.recording.segments) == 1

@@ -10,12 +10,12 @@ import openai
 import pytest
 from swerl_agent.episode import EngineError
 
-from .conftest import GatewayEpisode, Held, Open, check, user
+from .conftest import BlockedScript, GatewayEpisode, Open, check, user
 
 
 async def lines(episode: GatewayEpisode) -> AsyncIterator[str]:
     """The lines of a stream that are not empty, as they come; from the first comment on the engine goes on."""
-    assert isinstance(episode.engine, Held)
+    assert isinstance(episode.engine, BlockedScript)
     question = {"messages": [user("Hi")], "stream": True}
     async with episode.client._client.stream(
         "POST", f"{episode.endpoint.base_url}/chat/completions", json=question
@@ -29,7 +29,7 @@ async def lines(episode: GatewayEpisode) -> AsyncIterator[str]:
 
 
 async def test_comments_keep_a_stream_alive_until_its_answer_is_whole(opened: Open) -> None:
-    async with opened("Hello.", kind=Held, keep_alive=0.01) as episode:
+    async with opened("Hello.", kind=BlockedScript, keep_alive=0.01) as episode:
         heard = [line async for line in lines(episode)]
     comments = [line for line in heard if line == ": keep-alive"]
     assert comments and heard[: len(comments)] == comments
@@ -39,9 +39,9 @@ async def test_comments_keep_a_stream_alive_until_its_answer_is_whole(opened: Op
 
 
 async def test_clients_skip_the_comments(opened: Open) -> None:
-    async with opened("Hello.", kind=Held, keep_alive=0.01) as episode:
-        assert isinstance(episode.engine, Held)
-        stream = await episode.say(user("Hi"), stream=True)  # has begun before the engine has answered
+    async with opened("Hello.", kind=BlockedScript, keep_alive=0.01) as episode:
+        assert isinstance(episode.engine, BlockedScript)
+        stream = await episode.complete(user("Hi"), stream=True)  # has begun before the engine has answered
         episode.engine.go.set()
         assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == "Hello."
 
@@ -49,13 +49,13 @@ async def test_clients_skip_the_comments(opened: Open) -> None:
 async def test_failure_before_the_first_comment_is_an_http_error(opened: Open) -> None:
     async with opened(EngineError("gone")) as episode:
         with pytest.raises(openai.InternalServerError, match="gone") as caught:
-            await episode.say(user("Hi"), stream=True)
+            await episode.complete(user("Hi"), stream=True)
     assert (caught.value.status_code, caught.value.code) == (503, "engine_lost")
 
 
 @pytest.mark.parametrize(("failure", "code"), [(EngineError("gone"), "engine_lost"), (ValueError("gone"), "internal")])
 async def test_failure_after_the_first_comment_is_the_last_event(opened: Open, failure: Exception, code: str) -> None:
-    async with opened(failure, failure, kind=Held, keep_alive=0.01) as episode:
+    async with opened(failure, failure, kind=BlockedScript, keep_alive=0.01) as episode:
         heard = [line async for line in lines(episode)]
     error = json.loads(heard[-1].removeprefix("data: "))["error"]
     assert (error["code"], heard[-2]) == (code, ": keep-alive")
@@ -63,9 +63,9 @@ async def test_failure_after_the_first_comment_is_the_last_event(opened: Open, f
 
 
 async def test_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None:
-    async with opened(EngineError("gone"), kind=Held, keep_alive=0.01) as episode:
-        assert isinstance(episode.engine, Held)
-        stream = await episode.say(user("Hi"), stream=True)
+    async with opened(EngineError("gone"), kind=BlockedScript, keep_alive=0.01) as episode:
+        assert isinstance(episode.engine, BlockedScript)
+        stream = await episode.complete(user("Hi"), stream=True)
         episode.engine.go.set()
         with pytest.raises(openai.APIError, match="gone") as caught:
             [chunk async for chunk in stream]
@@ -73,9 +73,9 @@ async def test_failure_in_a_stream_is_one_to_clients_too(opened: Open) -> None:
 
 
 async def test_answer_is_recorded_when_the_client_leaves_its_stream(opened: Open) -> None:
-    async with opened("late", kind=Held, keep_alive=0.01) as episode:
-        assert isinstance(episode.engine, Held)
-        stream = await episode.say(user("Hi"), stream=True)
+    async with opened("late", kind=BlockedScript, keep_alive=0.01) as episode:
+        assert isinstance(episode.engine, BlockedScript)
+        stream = await episode.complete(user("Hi"), stream=True)
         await stream.close()
         await asyncio.sleep(0.05)  # comments that nobody takes
         episode.engine.go.set()

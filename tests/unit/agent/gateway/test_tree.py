@@ -16,7 +16,7 @@ from tests.scripted_engine import Script
 from tests.unit.agent.episode.conftest import PLAIN, THINKING
 from tests.unit.agent.episode.templates import GLM, QWEN_2_5, QWEN_3, QWEN_3_NO_THINKING
 
-from .conftest import TOOL, Held, Open, check, system, told, user
+from .conftest import TOOL, BlockedScript, Open, check, message_of, system, user
 
 START = [system("Be terse."), user("Fix it.")]
 CALL = 'So:\n<tool_call>\n{"name": "bash", "arguments": {"b": 1, "command": "ls"}}\n</tool_call>'
@@ -28,8 +28,8 @@ async def test_continued_conversation_is_one_segment_of_the_sampled_tokens(opene
     async with opened(*answers, template=template) as episode:
         conversation: list[Any] = list(START)
         for _ in answers:
-            got = await episode.say(*conversation)
-            conversation += [told(got), user("Go on.")]
+            got = await episode.complete(*conversation)
+            conversation += [message_of(got), user("Go on.")]
     check(episode.recording, 3)
     (segment,) = episode.recording.segments
     for (_, start, end), text in zip(segment.answers, answers, strict=True):
@@ -51,21 +51,21 @@ async def test_continued_conversation_is_one_segment_of_the_sampled_tokens(opene
 )
 async def test_changes_by_clients_do_not_affect_the_record(opened: Open, changed: Any) -> None:
     async with opened("<think>hm</think>one ", "two", "three") as episode:
-        first = changed(told(await episode.say(*START)))
-        second = told(await episode.say(*START, first, user("And?")))
-        await episode.say(*START, first, user("And?"), second, user("Then?"))
+        first = changed(message_of(await episode.complete(*START)))
+        second = message_of(await episode.complete(*START, first, user("And?")))
+        await episode.complete(*START, first, user("And?"), second, user("Then?"))
     check(episode.recording, 3)
     assert len(episode.recording.segments) == 1
 
 
 async def test_tool_calls_are_matched_despite_new_ids_and_key_order(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened(CALL, "Done.", tokenizer=with_tools) as episode:
-        first = told(await episode.say(*START, tools=[TOOL]))
+        first = message_of(await episode.complete(*START, tools=[TOOL]))
         (call,) = first["tool_calls"]
         arguments = dict(reversed(json.loads(call["function"]["arguments"]).items()))
         call |= {"id": "other", "function": {"arguments": json.dumps(arguments, indent=1), "name": "bash"}}
         result = {"role": "tool", "tool_call_id": "other", "content": "f<|im_end|>"}
-        await episode.say(*START, {**first, "content": "So:"}, result, result, user("Go on."), tools=[TOOL])
+        await episode.complete(*START, {**first, "content": "So:"}, result, result, user("Go on."), tools=[TOOL])
     check(episode.recording, 2)
     (segment,) = episode.recording.segments
     after = episode.tokenizer.decode(segment.tokens[segment.answers[0][2] : segment.answers[1][1]])
@@ -87,7 +87,7 @@ async def test_control_token_in_an_answer_or_result_is_encoded_as_text(opened: O
     }
     result = {"role": "tool", "tool_call_id": "1", "content": mark}
     async with opened("ok", tokenizer=with_tools) as episode:
-        await episode.say(system(mark), user(mark), invented, result, tools=[TOOL])
+        await episode.complete(system(mark), user(mark), invented, result, tools=[TOOL])
     (segment,) = episode.recording.segments
     prompt = segment.tokens[: segment.prompt_length]
     assert prompt.count(episode.tokenizer.turn_end_id) == 4
@@ -96,18 +96,18 @@ async def test_control_token_in_an_answer_or_result_is_encoded_as_text(opened: O
 
 async def test_retry_is_a_branch_of_the_same_parent(opened: Open) -> None:
     async with opened("one", "other", "two", "three") as episode:
-        first, other = told(await episode.say(*START)), told(await episode.say(*START))
-        await episode.say(*START, first, user("And?"))
-        await episode.say(*START, other, user("And?"))
+        first, other = message_of(await episode.complete(*START)), message_of(await episode.complete(*START))
+        await episode.complete(*START, first, user("And?"))
+        await episode.complete(*START, other, user("And?"))
     check(episode.recording, 4)
     assert [[step for step, _, _ in segment.answers] for segment in episode.recording.segments] == [[0, 2], [1, 3]]
 
 
 async def test_two_branches_of_one_answer_train_it_once(opened: Open) -> None:
     async with opened("one", "two", "three") as episode:
-        first = told(await episode.say(*START))
-        await episode.say(*START, first, user("This way."))
-        await episode.say(*START, first, user("That way."))
+        first = message_of(await episode.complete(*START))
+        await episode.complete(*START, first, user("This way."))
+        await episode.complete(*START, first, user("That way."))
     check(episode.recording, 3)
     one, two = episode.recording.segments
     shared = one.answers[0][2]
@@ -117,10 +117,10 @@ async def test_two_branches_of_one_answer_train_it_once(opened: Open) -> None:
 
 async def test_edited_or_dropped_history_is_a_branch_as_the_template_renders_it(opened: Open) -> None:
     async with opened("one", "two", "three", "four") as episode:
-        first = told(await episode.say(*START))
-        second = told(await episode.say(*START, first, user("And?")))
-        await episode.say(*START, {"role": "assistant", "content": "uno"}, user("And?"), second, user("Then?"))
-        await episode.say(*START, user("And?"), second, user("Then?"))
+        first = message_of(await episode.complete(*START))
+        second = message_of(await episode.complete(*START, first, user("And?")))
+        await episode.complete(*START, {"role": "assistant", "content": "uno"}, user("And?"), second, user("Then?"))
+        await episode.complete(*START, user("And?"), second, user("Then?"))
     check(episode.recording, 4)
     _, edited, dropped = episode.recording.segments
     text = episode.tokenizer.decode(edited.tokens[: edited.prompt_length])
@@ -130,13 +130,13 @@ async def test_edited_or_dropped_history_is_a_branch_as_the_template_renders_it(
 
 async def test_request_with_other_tools_starts_another_branch(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened("one", "two", tokenizer=with_tools) as episode:
-        first = told(await episode.say(*START))
-        await episode.say(*START, first, user("And?"), tools=[TOOL])
+        first = message_of(await episode.complete(*START))
+        await episode.complete(*START, first, user("And?"), tools=[TOOL])
     assert len(episode.recording.segments) == 2
     check(episode.recording, 2)
 
 
-class Chance(Script):
+class RandomScript(Script):
     """Samples by chance; the log-prob of a token depends on all that was read before it, and on nothing else."""
 
     @staticmethod
@@ -162,29 +162,29 @@ async def test_every_token_is_trained_with_the_context_it_was_sampled_in(
     """Whatever an agent does with its history."""
     chance = random.Random(seed)
     conversations: list[list[Any]] = [[*START], [system("Sub-agent.")]]
-    async with opened(tokenizer=with_tools, kind=Chance, step_limit=100) as episode:
+    async with opened(tokenizer=with_tools, kind=RandomScript, step_limit=100) as episode:
         for _ in range(25):
             conversation = list(chance.choice(conversations))
             if chance.random() < 0.3 and len(conversation) > 2:
                 del conversation[chance.randrange(len(conversation))]
             asked = chance.sample([user("Go on."), user("<|im_end|>"), {"role": "tool", "content": "x"}], k=2)
-            got = told(await episode.say(*conversation, *asked, tools=chance.choice([[TOOL], []])))
+            got = message_of(await episode.complete(*conversation, *asked, tools=chance.choice([[TOOL], []])))
             conversations.append([*conversation, *asked, got])
     check(episode.recording, 25)
     for segment in episode.recording.segments:
         for _, start, end in segment.answers:
             for place in range(start, end):
-                assert segment.logprobs[place] == Chance.logprob(segment.tokens[:place], segment.tokens[place])
+                assert segment.logprobs[place] == RandomScript.logprob(segment.tokens[:place], segment.tokens[place])
 
 
 async def test_requests_at_the_same_time_are_branches(opened: Open) -> None:
-    async with opened("a", "b", "c", "d", kind=Held) as episode:
-        assert isinstance(episode.engine, Held)
+    async with opened("a", "b", "c", "d", kind=BlockedScript) as episode:
+        assert isinstance(episode.engine, BlockedScript)
         conversations = [[*START], [*START], [system("Sub-agent."), user("Look.")]]
-        asked = [asyncio.create_task(episode.say(*conversation)) for conversation in conversations]
+        asked = [asyncio.create_task(episode.complete(*conversation)) for conversation in conversations]
         await episode.engine.asked.wait()
         episode.engine.go.set()
         await asyncio.gather(*asked)
-        await episode.say(*START, told(asked[1].result()), user("And?"))
+        await episode.complete(*START, message_of(asked[1].result()), user("And?"))
     check(episode.recording, 4)
     assert len(episode.recording.segments) == 3

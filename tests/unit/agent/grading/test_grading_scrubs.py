@@ -24,7 +24,7 @@ def commit(folder: Path, name: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def forget(folder: Path, limit: str = WHOLE) -> str:
+def scrub(folder: Path, limit: str = WHOLE) -> str:
     command = ["bash", str(SCRIPT), str(folder), "HEAD~1", limit]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -65,7 +65,7 @@ def repository(tmp_path: Path) -> Path:
 def test_nothing_later_remains_in_refs_logs_or_objects(repository: Path, limit: str, done: str) -> None:
     before = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
     assert "content of fix" in contents(repository)
-    assert forget(repository, limit) == done
+    assert scrub(repository, limit) == done
     assert "fix" not in contents(repository)
     assert git(repository, "log", "--all", "--reflog", "--format=%s").split() == ["base", "old", "older"]
     assert (git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")) == before
@@ -74,7 +74,7 @@ def test_nothing_later_remains_in_refs_logs_or_objects(repository: Path, limit: 
 
 @pytest.mark.parametrize("limit", [WHOLE, LARGE])
 def test_git_history_up_to_the_limit_is_usable(repository: Path, limit: str) -> None:
-    forget(repository, limit)
+    scrub(repository, limit)
     assert git(repository, "describe", "--tags").startswith("v1-1-g")
     assert git(repository, "rev-list", "--count", "HEAD") == "3"
     assert "base" in git(repository, "show", "HEAD")
@@ -90,20 +90,20 @@ def test_repository_without_later_commits_is_unchanged(tmp_path: Path, limit: st
     commit(tmp_path, "old")
     commit(tmp_path, "base")
     before = sorted((tmp_path / ".git" / "objects").rglob("*"))
-    assert forget(tmp_path, limit) == "clean"
+    assert scrub(tmp_path, limit) == "clean"
     assert sorted((tmp_path / ".git" / "objects").rglob("*")) == before
 
 
 def test_second_run_does_nothing(repository: Path) -> None:
-    forget(repository)
-    assert forget(repository) == "clean"
+    scrub(repository)
+    assert scrub(repository) == "clean"
 
 
 def test_borrowed_objects_are_copied_and_their_owner_is_released(repository: Path, tmp_path: Path) -> None:
     lender, folder = repository.with_name("upstream"), tmp_path / "borrower"
     git(tmp_path, "clone", "-q", "--shared", str(lender), str(folder))
     git(folder, "reset", "-q", "--hard", "HEAD~1")
-    assert forget(folder) == "removed"
+    assert scrub(folder) == "removed"
     lender.rename(tmp_path / "away")
     assert "fix" not in contents(folder)
     assert (folder / "base").read_text().strip() == git(folder, "show", "HEAD:base")
@@ -114,11 +114,11 @@ def test_hooks_of_the_repository_do_not_run(repository: Path, tmp_path: Path) ->
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
     hook.chmod(0o755)
-    assert forget(repository) == "removed"
+    assert scrub(repository) == "removed"
     assert not (tmp_path / "hooked").exists()
 
 
 def test_repository_that_cannot_be_scrubbed_gives_the_reason(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
-    assert forget(tmp_path / "linked") == "failed: a linked worktree cannot be cut off from its repository"
-    assert forget(tmp_path / "nowhere").startswith("failed: there is no repository at")
+    assert scrub(tmp_path / "linked") == "failed: a linked worktree cannot be cut off from its repository"
+    assert scrub(tmp_path / "nowhere").startswith("failed: there is no repository at")

@@ -19,7 +19,7 @@ from .graded import A, B, log, task
 KEY = "5e1ec7ed-89ab-cdef-0123-456789abcdef"
 
 
-def spoken(*contents: list[object], key: str = KEY) -> bytes:
+def signed(*contents: list[object], key: str = KEY) -> bytes:
     lines = []
     for number, content in enumerate(contents):
         text = json.dumps(content)
@@ -42,7 +42,7 @@ SEEN: list[list[object]] = [HELLO, ["result", A, "PASSED"], ["result", B, "PASSE
 
 def verdict(*contents: list[object], key: str = KEY, exit_code: int = 0) -> Verdict:
     witnessed = task(eval_script=f"set -x\n: '{START}'\npython3 -m pytest -rA tests\n: '{MARKED_END}'\n")
-    return verdict_of(witnessed, reported(spoken(*contents, key=key), PASSING, exit_code), 0)
+    return verdict_of(witnessed, reported(signed(*contents, key=key), PASSING, exit_code), 0)
 
 
 def test_test_that_the_witness_saw_too_is_resolved() -> None:
@@ -73,7 +73,7 @@ def test_unsigned_lines_are_named() -> None:
 
 def test_lines_that_were_taken_out_are_named() -> None:
     witnessed = task(eval_script="pytest\n")
-    said = b"".join(spoken(*SEEN).splitlines(keepends=True)[:1] + spoken(*SEEN).splitlines(keepends=True)[2:])
+    said = b"".join(signed(*SEEN).splitlines(keepends=True)[:1] + signed(*SEEN).splitlines(keepends=True)[2:])
     assert "did not sign" in verdict_of(witnessed, reported(said, PASSING), 0).detail
 
 
@@ -91,7 +91,7 @@ def test_truncated_log_alone_resolves_nothing(lines: bytes) -> None:
 
 
 def test_log_without_its_middle_counts_if_the_witness_saw_every_test() -> None:
-    flooded = replace(reported(spoken(*SEEN), PASSING), total_bytes=40 << 20)
+    flooded = replace(reported(signed(*SEEN), PASSING), total_bytes=40 << 20)
     assert verdict_of(task(eval_script="pytest"), flooded, 0).resolved
 
 
@@ -99,7 +99,7 @@ def test_runner_without_witness_resolves_by_its_log_and_the_verdict_reports_it()
     judged = verdict_of(task(eval_script="bin/test"), reported(b"", PASSING), 0)
     assert (judged.resolved, judged.report["witnessed"]) == (True, False)
     assert judged.detail.endswith("by the log alone")
-    seen = verdict_of(task(eval_script="bin/test"), reported(spoken(*SEEN), PASSING), 0)
+    seen = verdict_of(task(eval_script="bin/test"), reported(signed(*SEEN), PASSING), 0)
     assert (seen.report["witnessed"], seen.detail) == (True, "FAIL_TO_PASS 1/1, PASS_TO_PASS 1/1")
 
 
@@ -115,7 +115,7 @@ def test_test_name_after_other_output_is_recognised() -> None:
     two: list[object] = ["result", "m.C.test_b", "PASSED", "test_b (m.C)"]
     for contents, resolved in (([HELLO, RUN, ONE, two, END], True), ([HELLO, RUN, two, END], False)):
         assert (
-            verdict_of(task((name,), ("Clontest_b (m.C)",), **DJANGO), reported(spoken(*contents), lines), 0).resolved
+            verdict_of(task((name,), ("Clontest_b (m.C)",), **DJANGO), reported(signed(*contents), lines), 0).resolved
             is resolved
         )
 
@@ -138,7 +138,7 @@ def test_test_name_after_other_output_is_recognised() -> None:
 def test_unittest_outcome_counts_if_the_witness_saw_it(contents: list[list[object]], named: str) -> None:
     lines = log("test_a (m.C) ... ok", "test_b (m.C)", "What a docstring says. ... ok")
     judged = verdict_of(
-        task(("test_a (m.C)",), ("What a docstring says.",), **DJANGO), reported(spoken(*contents), lines), 0
+        task(("test_a (m.C)",), ("What a docstring says.",), **DJANGO), reported(signed(*contents), lines), 0
     )
     assert judged.resolved is not bool(named)
     assert named in judged.detail

@@ -23,7 +23,7 @@ from swerl_api import JudgeSpec
 
 from tests.agent_spec import agent_spec, judge_spec
 from tests.scripted_engine import Script, block
-from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
+from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, CannedSession, make_tokenizer
 
 TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 Say = Callable[[str, int], str]  # from the judge's prompt and the number of its votes so far
@@ -34,7 +34,7 @@ class Voter:
     """A judge's engine; counts how many votes run at once."""
 
     tokenizer: HFTokenizer
-    say: Say
+    answer: Say
     delay: float = 0.0
     running: int = 0
     most: int = 0
@@ -50,7 +50,7 @@ class Voter:
         self.most = max(self.most, self.running)
         try:
             await asyncio.sleep(self.delay)
-            text = self.say(prompt, number)
+            text = self.answer(prompt, number)
         finally:
             self.running -= 1
         ids = self.tokenizer.encode(text)
@@ -77,7 +77,7 @@ async def judged(
     async with judge.scoring(TASK.problem_statement, key) as scoring:
         agent = BuiltinAgent(Script(tokenizer, answers), tokenizer, Prompts.default(), agent_spec())
         request = EpisodeRequest(TASK, group="g", index=0, temperature=1.0, scoring=scoring)
-        episode = await agent.run_episode(request, Memory())
+        episode = await agent.run_episode(request, CannedSession())
         return episode, await scoring.finish()
 
 

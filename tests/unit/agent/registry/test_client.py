@@ -25,7 +25,7 @@ Answer = Callable[[web.Request], Awaitable[web.Response]]
 TOKEN = "Bearer let-me-in"
 
 
-class Front:
+class FakeRegistry:
     """A registry whose answers a test chooses; counts requests."""
 
     def __init__(self, answer: Answer) -> None:
@@ -38,8 +38,8 @@ class Front:
 
 
 @asynccontextmanager
-async def served(answer: Answer) -> AsyncIterator[tuple[Front, str]]:
-    front, application = Front(answer), web.Application()
+async def served(answer: Answer) -> AsyncIterator[tuple[FakeRegistry, str]]:
+    front, application = FakeRegistry(answer), web.Application()
     application.router.add_route("*", "/{path:.*}", front.handle)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()

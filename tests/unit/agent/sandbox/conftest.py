@@ -128,7 +128,7 @@ class ImageFolder:
         bases = [Path(base) for base in ("/run", "/var/tmp", "/tmp", "/dev/shm")]
         return [folder for base in bases for folder in base.glob(f".swerl-{session.token}{suffix}")]
 
-    def notes(self, session: Session) -> list[Path]:
+    def memory_folders(self, session: Session) -> list[Path]:
         """The session's folders in memory."""
         return self.state(session, ".notes")
 
@@ -137,7 +137,7 @@ class ImageFolder:
         for channel in self.channels:
             await channel.finish()
 
-    def forget(self, session: Session, suffix: str = "*") -> None:
+    def remove_state(self, session: Session, suffix: str = "*") -> None:
         """Remove the session's state, also while its loop may be writing there."""
         for folder in self.state(session, suffix):
             for _ in range(100):
@@ -198,7 +198,7 @@ async def session(image_folder: ImageFolder, settings: SessionSettings) -> Async
     yield session
     await session.close()
     await image_folder.finish()
-    image_folder.forget(session)
+    image_folder.remove_state(session)
 
 
 def _end(leader: int) -> None:

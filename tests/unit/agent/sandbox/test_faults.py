@@ -117,11 +117,11 @@ async def test_command_that_kills_all_processes_returns_137(
 
 async def test_command_that_removes_the_state_folders_has_a_result(session: Session, image_folder: ImageFolder) -> None:
     await session.run("true", timeout=20)
-    [folder], [notes] = image_folder.state(session), image_folder.notes(session)
+    [folder], [notes] = image_folder.state(session), image_folder.memory_folders(session)
     result = await session.run(f"echo before; rm -rf {folder} {notes}; echo after; echo err >&2", timeout=20)
     assert (result.stdout, result.stderr) == (b"before\nafter\n", b"err\n")
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
-    assert len(image_folder.state(session)) == len(image_folder.notes(session)) == 1
+    assert len(image_folder.state(session)) == len(image_folder.memory_folders(session)) == 1
 
 
 @pytest.mark.parametrize("suffix", ["", ".notes", "*"])
@@ -129,7 +129,7 @@ async def test_lost_record_raises_instead_of_running_twice(
     suffix: str, session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     task = await started(session, tmp_path / "runs", "sleep 1")
-    image_folder.forget(session, suffix)
+    image_folder.remove_state(session, suffix)
     image_folder.channel.cut()
     with pytest.raises(StateLost, match="may have run"):
         await task
@@ -144,7 +144,7 @@ async def test_pod_enforces_the_timeout_while_disconnected(
     await until(lambda: image_folder.channels and b"watchdog c1" in image_folder.channel.sent)
     image_folder.down = True
     image_folder.channel.cut()
-    [folder] = image_folder.notes(session)
+    [folder] = image_folder.memory_folders(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: "rc" in record.read_text())
     image_folder.down = False
@@ -205,7 +205,7 @@ async def test_cancelled_command_is_killed_by_the_next_stream(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n"
-    [folder] = image_folder.notes(session)
+    [folder] = image_folder.memory_folders(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: Path(f"{record}.timeout").exists() and "rc" in record.read_text())
 
@@ -221,7 +221,7 @@ async def test_endless_output_stops_at_the_file_limit(image_folder: ImageFolder)
         result = await session.run("yes", timeout=60)
         assert result.stdout_bytes == 4 << 20 and result.exit_code == 128 + signal.SIGXFSZ and not result.timed_out
     await image_folder.finish()
-    image_folder.forget(session)
+    image_folder.remove_state(session)
 
 
 async def test_protocol_error_reopens_the_stream(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
@@ -239,4 +239,4 @@ async def test_sessions_share_the_event_loop(image_folder: ImageFolder) -> None:
         await s.close()
     await image_folder.finish()
     for s in sessions:
-        image_folder.forget(s)
+        image_folder.remove_state(s)

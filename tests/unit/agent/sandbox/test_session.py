@@ -83,7 +83,7 @@ async def test_login_option_of_a_command_overrides_the_sessions(image_folder: Im
             result = await session.run(text, timeout=20, login=login)
             assert result.stdout == (b":read\n1 1\n\n" if login else b":\n\n")
     await image_folder.finish()
-    image_folder.forget(session)
+    image_folder.remove_state(session)
 
 
 async def test_login_profile_is_read_for_every_command(session: Session, image_folder: ImageFolder) -> None:
@@ -224,7 +224,7 @@ async def test_standard_input_is_empty(session: Session) -> None:
 async def test_many_commands_leave_few_files(session: Session, image_folder: ImageFolder) -> None:
     for n in range(70):
         assert (await session.run(f"echo {n}", timeout=20, login=False)).stdout == f"{n}\n".encode()
-    [folder], [notes] = image_folder.state(session), image_folder.notes(session)
+    [folder], [notes] = image_folder.state(session), image_folder.memory_folders(session)
     assert len([*folder.iterdir(), *notes.iterdir()]) < 250
     assert sum(path.stat().st_size for path in folder.glob("*.out")) < 10
 

@@ -90,7 +90,7 @@ def pod(phase: str = "Running", *, uid: str = "u", deleted: bool = False, **stat
     return {"metadata": metadata, "status": {"phase": phase, **status}}
 
 
-def doomed(reason: str, status: str = "True", kind: str = "DisruptionTarget") -> list[Json]:
+def disruption(reason: str, status: str = "True", kind: str = "DisruptionTarget") -> list[Json]:
     return [{"type": kind, "status": status, "reason": reason}]
 
 
@@ -110,11 +110,11 @@ def exited(finished: str) -> list[Json]:
         (pod(uid="other"), PodReplaced),
         (pod(containerStatuses=container(1, running={})), PodReplaced),
         (pod(deleted=True), PodGone),
-        (pod(deleted=True, conditions=doomed("EvictionByEvictionAPI")), Evicted),
-        (pod(deleted=True, conditions=doomed("DeletionByTaintManager")), NodeLost),
-        (pod(deleted=True, conditions=doomed("EvictionByEvictionAPI", "False")), PodGone),
-        (pod("Succeeded", deleted=True, conditions=doomed("PreemptionByScheduler")), Evicted),
-        (pod(deleted=True, conditions=doomed("WorkloadEvictedDueToPreempted", kind="TerminationTarget")), Evicted),
+        (pod(deleted=True, conditions=disruption("EvictionByEvictionAPI")), Evicted),
+        (pod(deleted=True, conditions=disruption("DeletionByTaintManager")), NodeLost),
+        (pod(deleted=True, conditions=disruption("EvictionByEvictionAPI", "False")), PodGone),
+        (pod("Succeeded", deleted=True, conditions=disruption("PreemptionByScheduler")), Evicted),
+        (pod(deleted=True, conditions=disruption("WorkloadEvictedDueToPreempted", kind="TerminationTarget")), Evicted),
         (pod("Succeeded"), PodGone),
         (pod("Failed", reason="Evicted", message="disk pressure"), Evicted),
         (pod("Failed", reason="DeadlineExceeded"), LifetimeExceeded),

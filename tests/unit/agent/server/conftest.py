@@ -57,7 +57,7 @@ SOLVED = GradedEpisode(
 FAILED = GradedEpisode(episode(), Verdict("unresolved"))
 
 
-class MadeUp:
+class FakeRunner:
     """A runner whose rollouts wait for `go` and end as `outcome` says."""
 
     def __init__(self) -> None:
@@ -112,12 +112,12 @@ Serving = Callable[..., Any]
 
 
 @pytest.fixture
-def runner() -> MadeUp:
-    return MadeUp()
+def runner() -> FakeRunner:
+    return FakeRunner()
 
 
 @pytest.fixture
-def serving(runner: MadeUp, tmp_path: Path) -> Serving:
+def serving(runner: FakeRunner, tmp_path: Path) -> Serving:
     """A context in which the server runs; leaving it is the signal to stop."""
 
     @asynccontextmanager

@@ -19,7 +19,7 @@ from swerl_agent.server.runner import GOLDEN
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block
-from tests.unit.agent.episode.conftest import SUBMIT, TOOLS, Memory, make_tokenizer
+from tests.unit.agent.episode.conftest import SUBMIT, TOOLS, CannedSession, make_tokenizer
 
 from .conftest import FAILED, SOLVED, body, episode
 
@@ -35,7 +35,7 @@ def request_() -> RunRequest:
     return read_request(json.dumps(body()).encode(), RequestDefaults())
 
 
-def played(
+def run_scripted(
     tokenizer: HFTokenizer, request: RunRequest, *answers: str, protocol: str = "mini-swe-agent-1", **limits: Any
 ) -> tuple[Episode, Script]:
     """The episode in which the model gives these answers."""
@@ -43,7 +43,7 @@ def played(
     spec = agent_spec(**{"max_tokens_per_turn": 1000, **limits}, protocol=protocol)
     agent = BuiltinAgent(script, tokenizer, Prompts.default(PROTOCOLS[protocol]), spec)
     episode = EpisodeRequest(request.task, group="g", index=0, temperature=1.0)
-    return asyncio.run(agent.run_episode(episode, Memory())), script
+    return asyncio.run(agent.run_episode(episode, CannedSession())), script
 
 
 def called(command: str) -> str:
@@ -61,7 +61,7 @@ def test_every_answer_has_its_tokens_and_log_probs() -> None:
 
 
 def test_each_prompt_extends_all_earlier_tokens(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
-    made, script = played(tool_tokenizer, request_, block("ls"), "no command", block(SUBMIT))
+    made, script = run_scripted(tool_tokenizer, request_, block("ls"), "no command", block(SUBMIT))
     sampled = [item for item in output_items(made) if "generation_token_ids" in item]
     assert len(sampled) == 3
     assert [tool_tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
@@ -73,9 +73,9 @@ def test_each_prompt_extends_all_earlier_tokens(tool_tokenizer: HFTokenizer, req
 
 def test_answer_shows_the_context_after_truncation(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
     answers = [block(f"echo {'x' * 60} {number}") for number in range(8)]
-    first, _ = played(tool_tokenizer, request_, block("true"), step_limit=1)
+    first, _ = run_scripted(tool_tokenizer, request_, block("true"), step_limit=1)
     room = first.segments[0].prompt_length + 500
-    made, script = played(
+    made, script = run_scripted(
         tool_tokenizer, request_, *answers, context_tokens=room + 200, max_tokens_per_turn=200, step_limit=8
     )
     sampled = [item for item in output_items(made) if "generation_token_ids" in item]
@@ -84,7 +84,7 @@ def test_answer_shows_the_context_after_truncation(tool_tokenizer: HFTokenizer, 
 
 
 def test_tool_calls_precede_their_outputs(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
-    made, _ = played(
+    made, _ = run_scripted(
         tool_tokenizer, request_, called("ls") + called("pwd"), called(SUBMIT), protocol="mini-swe-agent-2-tools"
     )
     kinds = [item["type"] for item in output_items(made)]

@@ -14,13 +14,13 @@ from swerl_agent.grading import GradingError, Verdict
 from swerl_agent.sandbox import ImagePullFailed
 from swerl_kube import Unreachable
 
-from .conftest import FAILED, SOLVED, MadeUp, Serving, episode
+from .conftest import FAILED, SOLVED, FakeRunner, Serving, episode
 
 LOST = GradedEpisode(episode(), Verdict("infra_error", detail="node lost"))
 RESULT = Path("results", "gym", "org_m", "getmoto__moto-5876", "getmoto__moto-5876.json")
 
 
-async def test_rollout_is_answered_with_its_reward(serving: Serving, runner: MadeUp) -> None:
+async def test_rollout_is_answered_with_its_reward(serving: Serving, runner: FakeRunner) -> None:
     async with serving() as client:
         status, answer = await client.run()
         runner.outcome = FAILED
@@ -51,7 +51,7 @@ async def test_rollout_is_answered_with_its_reward(serving: Serving, runner: Mad
     ],
 )
 async def test_failure_of_the_infrastructure_is_never_a_reward(
-    serving: Serving, runner: MadeUp, outcome: GradedEpisode | Exception, said: str, tmp_path: Path
+    serving: Serving, runner: FakeRunner, outcome: GradedEpisode | Exception, said: str, tmp_path: Path
 ) -> None:
     runner.outcome = outcome
     async with serving() as client:
@@ -62,13 +62,13 @@ async def test_failure_of_the_infrastructure_is_never_a_reward(
     assert not (tmp_path / RESULT).exists()
 
 
-async def test_server_error_is_reported_as_one(serving: Serving, runner: MadeUp) -> None:
+async def test_server_error_is_reported_as_one(serving: Serving, runner: FakeRunner) -> None:
     runner.outcome = ZeroDivisionError("oh")
     async with serving() as client:
         assert await client.run() == (500, {"error": "ZeroDivisionError: oh", "info": {"exit_status": "error"}})
 
 
-async def test_prompts_that_do_not_render_are_reported(serving: Serving, runner: MadeUp) -> None:
+async def test_prompts_that_do_not_render_are_reported(serving: Serving, runner: FakeRunner) -> None:
     text = "agent.system_template does not render: ZeroDivisionError, in line 1"
     runner.outcome = GradedEpisode(Episode("i", "g", 0, exit_status="prompt_failed", error=text))
     async with serving() as client:
@@ -76,7 +76,7 @@ async def test_prompts_that_do_not_render_are_reported(serving: Serving, runner:
         assert 'exit_status="prompt_failed"} 1.0' in (await client.get("/metrics"))[1]
 
 
-async def test_invalid_request_is_refused_before_it_is_queued(serving: Serving, runner: MadeUp) -> None:
+async def test_invalid_request_is_refused_before_it_is_queued(serving: Serving, runner: FakeRunner) -> None:
     async with serving() as client:
         status, answer = await client.run(base_commit=None)
         assert (status, answer["error"]) == (400, "the request: field base_commit is missing")
@@ -85,7 +85,7 @@ async def test_invalid_request_is_refused_before_it_is_queued(serving: Serving, 
     assert runner.requests == []
 
 
-async def test_requests_above_the_limit_wait_in_order(serving: Serving, runner: MadeUp) -> None:
+async def test_requests_above_the_limit_wait_in_order(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving(concurrency=2) as client:
         asked = [asyncio.create_task(client.run()) for _ in range(5)]
@@ -103,7 +103,7 @@ async def test_requests_above_the_limit_wait_in_order(serving: Serving, runner: 
     assert "swerl_server_run_seconds_count 5.0" in after
 
 
-def left(folder: Path) -> list[dict[str, Any]]:
+def written_folders(folder: Path) -> list[dict[str, Any]]:
     """What the artifacts of episodes without an answer say."""
     beside = (folder / RESULT).parent
     return [json.loads(path.read_text()) for path in beside.glob("*/meta.json") if (path.parent / "traj.json").exists()]
@@ -111,30 +111,30 @@ def left(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("outcome", [GradingError("no permission"), ZeroDivisionError("oh"), LOST, SOLVED])
 async def test_episode_is_kept_when_its_client_gets_no_answer(
-    serving: Serving, runner: MadeUp, tmp_path: Path, outcome: GradedEpisode | Exception
+    serving: Serving, runner: FakeRunner, tmp_path: Path, outcome: GradedEpisode | Exception
 ) -> None:
     runner.outcome = outcome
     async with serving() as client:
         status, _ = await client.run()
     assert (status == 200, (tmp_path / RESULT).exists()) == (outcome is SOLVED, outcome is SOLVED)
-    kept = left(tmp_path)
+    kept = written_folders(tmp_path)
     assert [meta["instance_id"] for meta in kept] == ([] if outcome is SOLVED else ["getmoto__moto-5876"])
     for meta in kept:
         assert (meta["model"], meta["api_base"], meta["verdict"]) == ("org/m", "http://127.0.0.1:9", None)
         assert meta["sampling_params"] == {"temperature": 0.8, "top_p": 1.0, "top_k": -1, "max_new_tokens": 512}
 
 
-async def test_artifacts_of_a_cancelled_rollout_are_kept(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
+async def test_artifacts_of_a_cancelled_rollout_are_kept(serving: Serving, runner: FakeRunner, tmp_path: Path) -> None:
     runner.go.clear()
     async with serving(grace=0.1) as client:
         asked = asyncio.create_task(client.run())
         await runner.begun.get()
         client.stop.set()
         assert (await asked)[0] == 503
-    assert len(left(tmp_path)) == 1
+    assert len(written_folders(tmp_path)) == 1
 
 
-async def test_rollout_ends_when_its_client_disconnects(serving: Serving, runner: MadeUp) -> None:
+async def test_rollout_ends_when_its_client_disconnects(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving(concurrency=1) as client:
         running, waiting = (asyncio.create_task(client.run()) for _ in range(2))
@@ -148,7 +148,7 @@ async def test_rollout_ends_when_its_client_disconnects(serving: Serving, runner
     assert len(runner.requests) == 2, "who went away in line was never begun"
 
 
-async def test_rollout_may_end_while_the_server_stops(serving: Serving, runner: MadeUp) -> None:
+async def test_rollout_may_end_while_the_server_stops(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving() as client:
         asked = asyncio.create_task(client.run())
@@ -160,7 +160,7 @@ async def test_rollout_may_end_while_the_server_stops(serving: Serving, runner: 
     assert runner.cancelled.empty()
 
 
-async def test_late_rollout_is_cancelled_and_reported(serving: Serving, runner: MadeUp) -> None:
+async def test_late_rollout_is_cancelled_and_reported(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving(grace=0.1) as client:
         asked = asyncio.create_task(client.run())
@@ -171,7 +171,7 @@ async def test_late_rollout_is_cancelled_and_reported(serving: Serving, runner: 
     assert runner.cancelled.qsize() == 1
 
 
-async def test_stop_lets_a_rollout_clean_up(serving: Serving, runner: MadeUp) -> None:
+async def test_stop_lets_a_rollout_clean_up(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving(grace=0.05) as client:
         asked = asyncio.create_task(client.run())
@@ -181,7 +181,7 @@ async def test_stop_lets_a_rollout_clean_up(serving: Serving, runner: MadeUp) ->
     assert runner.cancelled.qsize() == 1
 
 
-async def test_stopping_server_accepts_no_request(serving: Serving, runner: MadeUp) -> None:
+async def test_stopping_server_accepts_no_request(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving() as client:
         asked = asyncio.create_task(client.run())
@@ -199,7 +199,7 @@ async def test_stopping_server_accepts_no_request(serving: Serving, runner: Made
         assert (await asked)[0] == 200
 
 
-async def test_stored_answer_is_reused_on_request(serving: Serving, runner: MadeUp, tmp_path: Path) -> None:
+async def test_stored_answer_is_reused_on_request(serving: Serving, runner: FakeRunner, tmp_path: Path) -> None:
     async with serving() as client:
         _, first = await client.run()
         runner.outcome = FAILED

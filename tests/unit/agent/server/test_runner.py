@@ -19,7 +19,7 @@ from swerl_api import AgentSpec, SandboxSpec
 
 from tests.agent_spec import agent_spec
 from tests.scripted_engine import Script, block, served
-from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, Memory, make_tokenizer
+from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, CannedSession, make_tokenizer
 from tests.unit.agent.episode.test_served import serving
 
 from .conftest import SOLVED, body
@@ -30,7 +30,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HFTokenizer:
     return HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN))
 
 
-class Asked:
+class RecordingRunner:
     """Notes what it is asked for, as the grader and as the place of attempts."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ def read(**changes: Any) -> RunRequest:
 
 
 async def test_request_runs_on_the_model_it_names() -> None:
-    asked = Asked()
+    asked = RecordingRunner()
     async with aiohttp.ClientSession() as http:
         tokenizer = cast(Any, SimpleNamespace())
         runner = ModelRunner(cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec())
@@ -72,7 +72,7 @@ async def test_request_runs_on_the_model_it_names() -> None:
 
 
 async def test_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_path: Path) -> None:
-    asked = Asked()
+    asked = RecordingRunner()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
     async with aiohttp.ClientSession() as http, serving({"/model_info": {"model_type": "llama"}}) as engine:
         runner = ModelRunner(
@@ -83,20 +83,20 @@ async def test_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_pa
     assert not asked.agents
 
 
-class Local:
+class LocalRunner:
     """Samples without a sandbox, all of them solved."""
 
     sandbox = SandboxSpec()
 
     async def run(self, request: EpisodeRequest, agent: Agent) -> GradedEpisode:
-        return GradedEpisode(await agent.run_episode(request, Memory()), Verdict("resolved"))
+        return GradedEpisode(await agent.run_episode(request, CannedSession()), Verdict("resolved"))
 
 
 async def test_engine_tokens_reach_the_answer(tokenizer: HFTokenizer) -> None:
     script = Script(tokenizer, [block("ls"), block(SUBMIT)])
     spec = agent_spec()
     async with aiohttp.ClientSession() as http, served(script) as engine:
-        runner = ModelRunner(cast(SampleRunner, Local()), http, tokenizer, Prompts.default(), spec)
+        runner = ModelRunner(cast(SampleRunner, LocalRunner()), http, tokenizer, Prompts.default(), spec)
         request = read(sglang_url=f"{engine}/v1", sampling_params={})
         made = answer(request, await runner.run(request), "m")
     sampled = [item for item in made["response"]["output"] if "generation_token_ids" in item]
@@ -107,7 +107,7 @@ async def test_engine_tokens_reach_the_answer(tokenizer: HFTokenizer) -> None:
 
 
 async def test_reference_fix_is_graded_in_the_models_place() -> None:
-    asked, request = Asked(), read()
+    asked, request = RecordingRunner(), read()
     attempt = await GoldenRunner(cast(Grader, asked)).run(request)
     assert asked.patches == [request.task.ground_truth.patch]
     assert attempt.resolved and attempt.episode.exit_status == "golden" and not attempt.episode.messages

@@ -124,7 +124,7 @@ class ReconciledEval:
         context = OperatorContext(settings, self.api, Metrics())  # type: ignore[arg-type]
         self._reconciler = EvalReconciler(context, self.ray)  # type: ignore[arg-type]
 
-    async def look(self, times: int = 1) -> Body:
+    async def reconcile(self, times: int = 1) -> Body:
         """The status after some looks."""
         for _ in range(times):
             await self._reconciler.reconcile(KEY)
@@ -139,7 +139,7 @@ class ReconciledEval:
     def end(self, job: str, how: str = "Complete") -> None:
         self.api.kept["jobs", job]["status"] = {"conditions": [{"type": how, "status": "True"}]}
 
-    def say(self, part: str, **progress: Any) -> None:
+    def report_progress(self, part: str, **progress: Any) -> None:
         owner = [{"uid": "uid-1"}]
         metadata = {
             "name": f"nightly.eval-{part}", "labels": {"swerl.dev/evaluation": "nightly"}, "ownerReferences": owner,
@@ -154,21 +154,21 @@ def reconciled(spec: Spec) -> ReconciledEval:
 
 
 async def test_evaluation_with_an_endpoint_completes_and_cleans_up(reconciled: ReconciledEval) -> None:
-    await reconciled.look(2)
+    await reconciled.reconcile(2)
     reconciled.pass_preflight()
-    await reconciled.look()
+    await reconciled.reconcile()
     assert reconciled.api.names("jobs") == ["nightly-shards"]
     assert (reconciled.api.names("serviceaccounts"), reconciled.api.names("configmaps")) == (
         ["nightly.eval-driver"],
         ["nightly.eval"],
     )
-    reconciled.say("0", total=8, done=3, resolved=1, errors=0)
-    assert (await reconciled.look())["progress"] == "3/8"
+    reconciled.report_progress("0", total=8, done=3, resolved=1, errors=0)
+    assert (await reconciled.reconcile())["progress"] == "3/8"
     reconciled.end("nightly-shards")
-    assert (await reconciled.look(2))["phase"] == "Merging"
+    assert (await reconciled.reconcile(2))["phase"] == "Merging"
     reconciled.end("nightly-merge")
-    reconciled.say("merge", total=8, done=8, resolved=5, errors=0, rate=0.625, passAtK={"1": 0.625})
-    status = await reconciled.look(3)
+    reconciled.report_progress("merge", total=8, done=8, resolved=5, errors=0, rate=0.625, passAtK={"1": 0.625})
+    status = await reconciled.reconcile(3)
     assert (status["phase"], status["resolved"], status["passAtK"]) == ("Complete", 5, {"1": 0.625})
     assert not [name for kind in ("jobs", "pods", "configmaps") for name in reconciled.api.names(kind)]
 
@@ -176,9 +176,9 @@ async def test_evaluation_with_an_endpoint_completes_and_cleans_up(reconciled: R
 async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Spec) -> None:
     source = {"image": {"reference": "data:1", "path": "/data/model"}}
     reconciled = ReconciledEval(engine_spec | {"model": {"source": source}})
-    await reconciled.look(2)
+    await reconciled.reconcile(2)
     reconciled.pass_preflight()
-    await reconciled.look()
+    await reconciled.reconcile()
     assert reconciled.api.names("rayclusters") == ["nightly-engines"] and reconciled.api.names("jobs") == []
     labels = {
         "swerl.dev/evaluation": "nightly", "swerl.dev/role": "driver", "ray.io/node-type": "head",
@@ -186,13 +186,13 @@ async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Sp
     }  # fmt: skip
     head = {"metadata": {"name": "head", "labels": labels}, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
     reconciled.api.kept["pods", "head"] = head
-    status = await reconciled.look(3)
+    status = await reconciled.reconcile(3)
     assert status["submission"] == "uid-1-0" and reconciled.api.names("jobs") == []
     reconciled.ray.serving = 1
-    await reconciled.look()
+    await reconciled.reconcile()
     assert reconciled.api.names("jobs") == ["nightly-shards"]
     reconciled.end("nightly-shards")
-    await reconciled.look(2)
+    await reconciled.reconcile(2)
     assert reconciled.api.names("rayclusters") == [] and reconciled.api.names("jobs") == [
         "nightly-shards",
         "nightly-merge",
@@ -202,29 +202,29 @@ async def test_engines_are_created_submitted_awaited_and_deleted(engine_spec: Sp
 async def test_objects_of_an_earlier_evaluation_are_waited_for(reconciled: ReconciledEval) -> None:
     old = {"metadata": {"name": "nightly-shards", "ownerReferences": [{"uid": "uid-0"}]}, "status": {}}
     reconciled.api.kept["jobs", "nightly-shards"] = old
-    status = await reconciled.look(2)
+    status = await reconciled.reconcile(2)
     assert status["phase"] == "Blocked" and reconciled.api.names("pods") == []
     del reconciled.api.kept["jobs", "nightly-shards"]
-    await reconciled.look()
+    await reconciled.reconcile()
     assert reconciled.api.names("pods") == ["nightly-preflight"]
 
 
 async def test_suspending_deletes_the_shards_and_resuming_creates_them_again(reconciled: ReconciledEval) -> None:
-    await reconciled.look(2)
+    await reconciled.reconcile(2)
     reconciled.pass_preflight()
-    await reconciled.look()
+    await reconciled.reconcile()
     reconciled.api.evaluation["spec"]["suspend"] = True
-    assert (await reconciled.look(2))["phase"] == "Suspended" and reconciled.api.names("jobs") == []
+    assert (await reconciled.reconcile(2))["phase"] == "Suspended" and reconciled.api.names("jobs") == []
     reconciled.api.evaluation["spec"]["suspend"] = False
-    await reconciled.look(2)
+    await reconciled.reconcile(2)
     reconciled.pass_preflight()
-    await reconciled.look()
+    await reconciled.reconcile()
     assert reconciled.api.names("jobs") == ["nightly-shards"]
 
 
 async def test_missing_objects_are_reported_together(reconciled: ReconciledEval) -> None:
     del reconciled.api.kept["persistentvolumeclaims", "models"], reconciled.api.kept["persistentvolumeclaims", "runs"]
-    status = await reconciled.look(2)
+    status = await reconciled.reconcile(2)
     (condition,) = status["conditions"]
     assert condition["reason"] == "VolumeClaimMissing"
     for words in ("'models' named by spec.model.endpoint.tokenizer", "'runs' named by spec.output.volume"):
@@ -238,11 +238,11 @@ async def test_without_a_node_that_could_hold_an_episode_nothing_starts(spec: Sp
     node = {"metadata": {"name": "node"}, "status": {"allocatable": allocatable}}
     reconciled = ReconciledEval(spec | {kind: {"resources": {"requests": {"cpu": "64"}}}}, capacity_check="enforce")
     reconciled.api.kept["nodes", "node"] = node
-    status = await reconciled.look(2)
+    status = await reconciled.reconcile(2)
     (condition,) = status["conditions"]
     assert (status["phase"], condition["reason"]) == ("Blocked", "InsufficientResources")
     assert f"lower spec.{kind}.resources" in condition["message"] and reconciled.api.names("pods") == []
     fitting = ReconciledEval(spec, capacity_check="enforce")
     fitting.api.kept["nodes", "node"] = node
-    await fitting.look(2)
+    await fitting.reconcile(2)
     assert fitting.api.names("pods") == ["nightly-preflight"]

@@ -45,7 +45,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-class Operator:
+class InMemoryOperator:
     """One operator process that the test ends in order or kills."""
 
     def __init__(self, server: Any, settings: SandboxSettings = SETTINGS) -> None:
@@ -60,11 +60,11 @@ class Operator:
         self.informer = SandboxInformer(api, self.reconciler, checker, settings, (), lambda: self.is_leader)
         self.tasks = [asyncio.create_task(self.informer.run()), asyncio.create_task(checker.run())]
 
-    async def die(self) -> None:
+    async def kill(self) -> None:
         self.is_leader = False
-        await self.end()
+        await self.stop()
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         for task in self.tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -77,14 +77,14 @@ class Operator:
             self.informer.on_pod_event(event, body)
 
 
-def spent(api_server: Any, name: str) -> bool:
+def status_is_complete(api_server: Any, name: str) -> bool:
     """Whether the written status covers all Pods: what a client waits for is written by then."""
     group = next((g for g in api_server.sandboxes.values() if name.startswith(f"swesb-{g['metadata']['name']}-")), None)
     return group is None or group.get("status", {}).get("replicas", 0) == group["spec"]["replicas"]
 
 
-async def settle(
-    server: Any, operator: Operator, done: Callable[[], bool], *, ready: bool = True, deliver: bool = True
+async def run_until(
+    server: Any, operator: InMemoryOperator, done: Callable[[], bool], *, ready: bool = True, deliver: bool = True
 ) -> None:
     deadline = asyncio.get_running_loop().time() + 5
     while not done():

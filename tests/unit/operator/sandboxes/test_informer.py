@@ -10,7 +10,13 @@ from typing import Any
 from swerl_kube import Expired, Unavailable
 from swerl_operator.sandboxes.settings import SandboxSettings
 
-from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, SETTINGS, Operator, settle, spent
+from tests.unit.operator.sandboxes.operator_in_memory import (
+    LIMIT,
+    SETTINGS,
+    InMemoryOperator,
+    run_until,
+    status_is_complete,
+)
 
 
 async def test_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone(
@@ -31,9 +37,9 @@ async def test_watch_resumes_where_it_broke_and_lists_when_its_version_is_gone(
         await asyncio.Event().wait()
 
     server.stream = stream
-    operator = Operator(server, SandboxSettings(finished_ttl=60))
-    await settle(server, operator, lambda: bool(server.pods) and len(opened) == 3, deliver=False)
-    await operator.die()
+    operator = InMemoryOperator(server, SandboxSettings(finished_ttl=60))
+    await run_until(server, operator, lambda: bool(server.pods) and len(opened) == 3, deliver=False)
+    await operator.kill()
     assert opened[1] == 70
 
 
@@ -41,17 +47,17 @@ async def test_group_replaced_without_an_event_keeps_no_place_in_the_queue(
     make_api_server: Callable[..., Any],
 ) -> None:
     server = make_api_server(random.Random(0))
-    operator = Operator(server)
+    operator = InMemoryOperator(server)
     server.declare("first", replicas=LIMIT, maxConcurrent=LIMIT)
-    await settle(server, operator, lambda: len(server.pods) == LIMIT and spent(server, "swesb-first-0"))
+    await run_until(server, operator, lambda: len(server.pods) == LIMIT and status_is_complete(server, "swesb-first-0"))
     server.declare("g", replicas=5, maxConcurrent=LIMIT)
-    await settle(server, operator, lambda: "status" in server.sandboxes["g"])
+    await run_until(server, operator, lambda: "status" in server.sandboxes["g"])
     server.remove("sandbox", "g")
     server.declare("g", replicas=4, maxConcurrent=LIMIT)
     server.events.clear()  # only a list finds it
     await asyncio.sleep(2 * SETTINGS.resync)
     for name in list(server.pods):
         server.remove("pod", name)
-    await settle(server, operator, lambda: [name for name in server.pods if "-g-" in name] != [], ready=False)
-    await operator.die()
+    await run_until(server, operator, lambda: [name for name in server.pods if "-g-" in name] != [], ready=False)
+    await operator.kill()
     assert any("-g-" in name for name in server.pods)

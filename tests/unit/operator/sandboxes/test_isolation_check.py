@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from swerl_operator.sandboxes.isolation_check import own_name_servers
 
-from .operator_in_memory import Operator, settle
+from .operator_in_memory import InMemoryOperator, run_until
 
 REACHED = "tcp 192.0.2.1 6443\nended 0\n"
 
@@ -22,10 +22,10 @@ async def server(make_api_server: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-async def operator(server: Any) -> AsyncIterator[Operator]:
-    running = Operator(server)
+async def operator(server: Any) -> AsyncIterator[InMemoryOperator]:
+    running = InMemoryOperator(server)
     yield running
-    await running.end()
+    await running.stop()
 
 
 def ready(server: Any, name: str = "g") -> dict[str, Any]:
@@ -34,52 +34,54 @@ def ready(server: Any, name: str = "g") -> dict[str, Any]:
     return next((c for c in conditions if c["type"] == "Ready"), {})
 
 
-async def test_one_pod_probes_the_addresses_of_operator_and_api_server(server: Any, operator: Operator) -> None:
+async def test_one_pod_probes_the_addresses_of_operator_and_api_server(server: Any, operator: InMemoryOperator) -> None:
     server.declare("g", replicas=3)
-    await settle(server, operator, lambda: ready(server).get("status") == "True")
+    await run_until(server, operator, lambda: ready(server).get("status") == "True")
     ((_, command),) = server.probed
     assert command[-4:] == ["1", "6443", "tcp 192.0.2.9 8080", "tcp 192.0.2.1 6443"]
 
 
-async def test_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, operator: Operator) -> None:
+async def test_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, operator: InMemoryOperator) -> None:
     server.answers = REACHED
     server.declare("g", replicas=2)
-    await settle(server, operator, lambda: ready(server).get("reason") == "NotIsolated")
+    await run_until(server, operator, lambda: ready(server).get("reason") == "NotIsolated")
     assert "tcp 192.0.2.1 6443" in ready(server)["message"]
     assert [event["reason"] for event in server.posted_events] == ["NotIsolated"]
     server.answers = "ended 0\n"
-    await settle(server, operator, lambda: ready(server).get("status") == "True")
+    await run_until(server, operator, lambda: ready(server).get("status") == "True")
 
 
 @pytest.mark.parametrize(("answers", "why"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not finish")])
-async def test_probe_that_cannot_check_does_not_pass(server: Any, operator: Operator, answers: str, why: str) -> None:
+async def test_probe_that_cannot_check_does_not_pass(
+    server: Any, operator: InMemoryOperator, answers: str, why: str
+) -> None:
     server.answers = answers
     server.declare("g", replicas=1)
-    await settle(server, operator, lambda: why in ready(server).get("message", ""))
+    await run_until(server, operator, lambda: why in ready(server).get("message", ""))
     assert ready(server)["status"] != "True"
 
 
-async def test_group_with_egress_is_not_probed(server: Any, operator: Operator) -> None:
+async def test_group_with_egress_is_not_probed(server: Any, operator: InMemoryOperator) -> None:
     server.declare("g", replicas=2, egress="allow")
-    await settle(server, operator, lambda: ready(server).get("status") == "True")
+    await run_until(server, operator, lambda: ready(server).get("status") == "True")
     assert not server.probed
 
 
-async def test_ready_group_is_not_probed_again_by_the_next_operator(server: Any, operator: Operator) -> None:
+async def test_ready_group_is_not_probed_again_by_the_next_operator(server: Any, operator: InMemoryOperator) -> None:
     server.declare("g", replicas=2)
-    await settle(server, operator, lambda: ready(server).get("status") == "True")
-    second = Operator(server)
+    await run_until(server, operator, lambda: ready(server).get("status") == "True")
+    second = InMemoryOperator(server)
     try:
         await asyncio.sleep(0.2)
         assert len(server.probed) == 1
     finally:
-        await second.end()
+        await second.stop()
 
 
-async def test_failed_check_is_repeated(server: Any, operator: Operator) -> None:
+async def test_failed_check_is_repeated(server: Any, operator: InMemoryOperator) -> None:
     server.flaky = 0.3
     server.declare("g", replicas=2)
-    await settle(server, operator, lambda: ready(server).get("status") == "True")
+    await run_until(server, operator, lambda: ready(server).get("status") == "True")
     assert server.probed
 
 

@@ -34,7 +34,7 @@ TRAINING = {
 POLICIES = [({}, "IfNotPresent"), ({"imagePullPolicy": "Never"}, "Never")]
 
 
-def wish(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
+def sandbox_spec(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
     """The sandboxes that an object of the kind, or a command, asks for."""
     if kind == "SweRLJob":
         return SweRLJobSpec.model_validate(TRAINING | {"sandbox": sandbox}).sandbox
@@ -48,7 +48,7 @@ def wish(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
 @pytest.mark.parametrize("kind", ["SweRLJob", "SweEval", "swerl eval run"])
 @pytest.mark.parametrize(("sandbox", "policy"), POLICIES)
 def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[str, Any], policy: str) -> None:
-    asked = wish(kind, sandbox)
+    asked = sandbox_spec(kind, sandbox)
     spec = group_spec(asked, image="task:1", task_id="t-1", workdir="/testbed", replicas=1, owner="lease").model_dump(
         by_alias=True
     )

@@ -47,7 +47,7 @@ def test_pods_without_a_sample_are_dropped() -> None:
     assert set(meter.sampled_at) == {("ns", "b")}
 
 
-class Sampled:
+class FakeMetricsApi:
     """A metrics API whose figures the test sets."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Sampled:
 
 
 async def test_group_is_reconciled_until_its_status_has_cpu_seconds(group: Callable[..., ParsedGroup]) -> None:
-    store, api, enqueued = GroupStore(), Sampled(), list[ObjectKey]()
+    store, api, enqueued = GroupStore(), FakeMetricsApi(), list[ObjectKey]()
     metrics = SandboxMetrics(CollectorRegistry(), store)
     usage = UsageSampler(api, store, metrics, SandboxSettings(), [], enqueued.append)  # type: ignore[arg-type]
     record = store.put_group(group())

@@ -47,16 +47,16 @@ def train(job: Job) -> Path:
     return checkpoint
 
 
-def left(folder: Path) -> list[str]:
+def folder_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 def test_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path: Path) -> None:
     checkpoint = train(make_job())
-    before = left(checkpoint.parents[1])
+    before = folder_names(checkpoint.parents[1])
     take_ownership(make_job(attempt=2))
-    assert left(checkpoint.parents[1]) == before == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
-    assert left(tmp_path) == ["demo"]
+    assert folder_names(checkpoint.parents[1]) == before == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
+    assert folder_names(tmp_path) == ["demo"]
 
 
 def test_recreated_job_starts_an_empty_folder_and_keeps_the_old(
@@ -66,9 +66,9 @@ def test_recreated_job_starts_an_empty_folder_and_keeps_the_old(
     job = make_job(NEW)
     with caplog.at_level(logging.WARNING):
         take_ownership(job)
-    assert left(job.folder) == [OWNER_FILE]
+    assert folder_names(job.folder) == [OWNER_FILE]
     assert json.loads((job.folder / OWNER_FILE).read_text()) == {"namespace": "n", "uid": NEW}
-    assert left(tmp_path / ASIDE) == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
+    assert folder_names(tmp_path / ASIDE) == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
     assert len(list(rows(tmp_path / ASIDE / "metrics.jsonl"))) == 1
     (said,) = caplog.messages
     assert OLD in said and str(tmp_path / ASIDE) in said and "starts from its model" in said
@@ -78,7 +78,7 @@ def test_folders_set_aside_earlier_are_kept(make_job: MakeJob, tmp_path: Path) -
     for _ in range(3):
         train(make_job(OLD))
         train(make_job(NEW))
-    assert left(tmp_path) == ["demo", ASIDE, f"{ASIDE}-2", f"{ASIDE}-3", "demo.ffffffff", "demo.ffffffff-2"]
+    assert folder_names(tmp_path) == ["demo", ASIDE, f"{ASIDE}-2", f"{ASIDE}-3", "demo.ffffffff", "demo.ffffffff-2"]
 
 
 def test_two_jobs_on_one_volume_keep_their_figures(make_job: MakeJob, tmp_path: Path) -> None:
@@ -86,15 +86,15 @@ def test_two_jobs_on_one_volume_keep_their_figures(make_job: MakeJob, tmp_path: 
     for job in jobs:
         train(job)
     assert [len(list(rows(job.folder / "metrics.jsonl"))) for job in jobs] == [1, 1]
-    assert left(tmp_path) == ["demo", "other"]
+    assert folder_names(tmp_path) == ["demo", "other"]
 
 
 @pytest.mark.parametrize("kept", ["checkpoints", "metrics.jsonl"])
 def test_folder_without_an_owner_is_set_aside(make_job: MakeJob, tmp_path: Path, kept: str) -> None:
     (tmp_path / "demo" / kept).mkdir(parents=True)
     take_ownership(make_job())
-    assert left(tmp_path / "demo") == [OWNER_FILE]
-    assert left(tmp_path / "demo.unknown") == [kept]
+    assert folder_names(tmp_path / "demo") == [OWNER_FILE]
+    assert folder_names(tmp_path / "demo.unknown") == [kept]
 
 
 @pytest.mark.parametrize("text", [b"", b'{"uid": ', b"[]", b"\xff"])
@@ -112,7 +112,7 @@ def test_folder_without_data_of_a_job_is_used_unchanged(make_job: MakeJob, tmp_p
         (tmp_path / "demo" / name).touch()
     take_ownership(make_job())
     assert (tmp_path / "demo" / OWNER_FILE).is_file()
-    assert left(tmp_path) == ["demo"]
+    assert folder_names(tmp_path) == ["demo"]
 
 
 def test_crash_after_the_old_folder_was_set_aside_is_repaired(
@@ -126,21 +126,21 @@ def test_crash_after_the_old_folder_was_set_aside_is_repaired(
     with monkeypatch.context() as patched, pytest.raises(WriteFailed):
         patched.setattr(ownership, "write_atomic", crash)
         take_ownership(make_job(NEW))
-    assert left(tmp_path) == [ASIDE]
+    assert folder_names(tmp_path) == [ASIDE]
     take_ownership(make_job(NEW, attempt=2))
-    assert left(tmp_path) == ["demo", ASIDE]
-    assert left(tmp_path / "demo") == [OWNER_FILE]
+    assert folder_names(tmp_path) == ["demo", ASIDE]
+    assert folder_names(tmp_path / "demo") == [OWNER_FILE]
 
 
 def test_folder_of_another_namespace_is_unchanged(make_job: MakeJob, tmp_path: Path) -> None:
     train(make_job(OLD))
     with pytest.raises(JobError, match=r"demo belongs to the SweRLJob demo of namespace n.*another name"):
         take_ownership(make_job(NEW, namespace="m"))
-    assert left(tmp_path) == ["demo"]
+    assert folder_names(tmp_path) == ["demo"]
     take_ownership(make_job(OLD, attempt=2))
 
 
 def test_no_job_takes_the_folder_of_downloads(make_job: MakeJob, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="cannot be named models"):
         take_ownership(make_job(name="models"))
-    assert left(tmp_path) == []
+    assert folder_names(tmp_path) == []

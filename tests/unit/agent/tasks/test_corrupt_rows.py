@@ -37,12 +37,12 @@ def places(value: Any, way: Way = ()) -> Iterator[Way]:
         yield from places(part, (*way, key))
 
 
-def spoilt(value: Any, way: Way, wrong: Any) -> Any:
+def with_wrong_value(value: Any, way: Way, wrong: Any) -> Any:
     """`value` with `wrong` where `way` leads to."""
     if not way:
         return wrong
     copy = value.copy()
-    copy[way[0]] = spoilt(value[way[0]], way[1:], wrong)
+    copy[way[0]] = with_wrong_value(value[way[0]], way[1:], wrong)
     return copy
 
 
@@ -59,7 +59,7 @@ def check(task: Task) -> None:
 @pytest.mark.parametrize("halved", [False, True], ids=["whole", "in two files"])
 def test_row_is_a_task_or_an_error_with_its_line(tmp_path: Path, shape: str, halved: bool) -> None:
     file = tmp_path / "rows.jsonl"
-    wrongs = [spoilt(SHAPES[shape], way, wrong) for way in places(SHAPES[shape]) for wrong in WRONG]
+    wrongs = [with_wrong_value(SHAPES[shape], way, wrong) for way in places(SHAPES[shape]) for wrong in WRONG]
     file.write_text("".join(json.dumps(row) + "\n" for row in wrongs))
     if halved:
         jsonl(grading_file(file), {"instance_id": "getmoto__moto-5876", "patch": "diff --git a/x b/x\n"})

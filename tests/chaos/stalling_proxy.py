@@ -26,7 +26,7 @@ class _Connection:
     silent: bool = False
 
 
-class Hole:
+class StallingProxy:
     """Listens on the loopback interface, from a thread of its own, while the context lasts."""
 
     def __init__(self, server: str) -> None:
@@ -37,7 +37,7 @@ class Hole:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.port = 0
 
-    def __enter__(self) -> Hole:
+    def __enter__(self) -> StallingProxy:
         self._thread.start()
         self._listener = self._wait(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.port = self._listener.sockets[0].getsockname()[1]
@@ -49,7 +49,7 @@ class Hole:
         self._thread.join()
         self._loop.close()
 
-    def swallow(self) -> int:
+    def stall(self) -> int:
         """Let every open connection fall silent; how many did."""
 
         async def silence() -> int:
@@ -96,7 +96,7 @@ class Hole:
             target.close()
 
 
-def through(hole: Hole, kubeconfig: str, target: Path) -> str:
+def proxied_kubeconfig(hole: StallingProxy, kubeconfig: str, target: Path) -> str:
     """Path of a copy of `kubeconfig`, at `target`, whose server is the hole."""
     document = yaml.safe_load(Path(kubeconfig).read_text())
     for entry in document["clusters"]:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from swerl_agent.sandbox.pod import ready
 from swerl_kube import Forbidden, KubeClient
 
-from tests.bench.exec_peers.clients import Place
+from tests.bench.exec_peers.clients import PodTargets
 
 IMAGE = os.environ.get("SWERL_TEST_IMAGE", "registry.swerl:5000/swe-rl/sandbox-base:latest")
 READY_SECONDS = 300
@@ -19,7 +19,7 @@ SMALL = {"requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "512M
 
 
 @asynccontextmanager
-async def pods(client: KubeClient, kubeconfig: str, count: int) -> AsyncIterator[Place]:
+async def pods(client: KubeClient, kubeconfig: str, count: int) -> AsyncIterator[PodTargets]:
     """`count` ready Pods, removed afterwards."""
     namespace = f"bench-sandbox-{os.urandom(3).hex()}"
     await client.create("namespaces", {"apiVersion": "v1", "metadata": {"name": namespace}})
@@ -29,7 +29,7 @@ async def pods(client: KubeClient, kubeconfig: str, count: int) -> AsyncIterator
         async with asyncio.timeout(READY_SECONDS):
             for name in names:
                 await _until_ready(client, namespace, name)
-        yield Place(kubeconfig, namespace, names, uids)
+        yield PodTargets(kubeconfig, namespace, names, uids)
     finally:
         await client.delete("v1", "namespaces", None, namespace)
 

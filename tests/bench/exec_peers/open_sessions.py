@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from swerl_agent.event_loop import run
 
 from tests.bench.exec_peers import machine
-from tests.bench.exec_peers.clients import Place, made
+from tests.bench.exec_peers.clients import PodTargets, make_client
 from tests.bench.exec_peers.worker import COMMANDS, processor_seconds
 
 SESSIONS = 512
@@ -22,16 +22,16 @@ LATE = 60.0  # seconds after which a command counts as lost
 
 
 @dataclass(frozen=True)
-class Held:
+class OpenSessions:
     cores: float  # processor seconds per second
     memory: int  # bytes resident, most at once
     commands: int
     lost: int  # commands without their result
 
 
-async def hold(place: str, seconds: float) -> Held:
+async def measure_here(place: str, seconds: float) -> OpenSessions:
     """Open the sessions, then keep them busy for `seconds`."""
-    client = made("ours", place)
+    client = make_client("ours", place)
     await client.open(SESSIONS)
     started, used = time.monotonic(), processor_seconds()
     done, lost, memory = 0, 0, 0
@@ -55,20 +55,20 @@ async def hold(place: str, seconds: float) -> Held:
         await asyncio.wait([keepers], timeout=5)
     cores = (processor_seconds() - used) / (time.monotonic() - started)
     await client.close()
-    return Held(cores, memory, done, lost)
+    return OpenSessions(cores, memory, done, lost)
 
 
-async def held(place: Place, seconds: float) -> Held:
+async def measure_open_sessions(place: PodTargets, seconds: float) -> OpenSessions:
     """The same in a process of its own."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.exec_peers.held", json.dumps(asdict(place)), str(seconds),
+        sys.executable, "-m", "tests.bench.exec_peers.open_sessions", json.dumps(asdict(place)), str(seconds),
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, _ = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"the process that held the sessions ended with {process.returncode}; see above")
-    return Held(**json.loads(out))
+    return OpenSessions(**json.loads(out))
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(run(hold(sys.argv[1], float(sys.argv[2]))))))
+    print(json.dumps(asdict(run(measure_here(sys.argv[1], float(sys.argv[2]))))))
