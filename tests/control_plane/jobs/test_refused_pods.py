@@ -9,9 +9,9 @@ import pytest
 from tests.control_plane.operator_process import Operator
 
 from .conftest import Body, JobNamespace
-from .evaluations import KIND, evaluation, repository, tasks, tokenizer
+from .evaluations import KIND, evaluation, repository, task, tasks, tokenizer
 
-__all__ = ["evaluation", "repository", "tasks", "tokenizer"]
+__all__ = ["evaluation", "repository", "task", "tasks", "tokenizer"]
 
 LARGE = {"requests": {"cpu": "10m", "memory": "700Mi"}, "limits": {"memory": "700Mi"}}
 
