@@ -134,9 +134,15 @@ def kubelet(cluster: Cluster) -> Daemon:
 
 
 def proxy(cluster: Cluster) -> Daemon:
+    """It starts without the rules of an earlier process.
+
+    kube-proxy 1.34 may leave chains of endpoints empty that it finds there, and connections to a Service are refused.
+    """
+    remove_rules = "for family in ip ip6; do nft delete table $family kube-proxy 2>/dev/null; done"
     return Daemon(
         "proxy",
         (
+            *("sh", "-c", f'{remove_rules}; exec "$0" "$@"'),
             str(_kubernetes(cluster) / "kube-proxy"),
             f"--kubeconfig={pki.kubeconfig(cluster, 'proxy')}",
             f"--hostname-override={NODE_NAME}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import components, layout
+from cluster import components, layout, process
 from cluster.layout import Cluster
 from tests.control_plane.cluster.probe_namespace import ProbeNamespace, cluster_command, eventually
 
@@ -55,6 +56,20 @@ def test_killed_component_is_repaired(bare: Cluster, second: ProbeNamespace, pod
     assert after == before
     eventually(lambda: second.exec(pod, "exit", "5").returncode == 5, "exec works as before", 30)
     assert second.get("pod", pod)["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_proxy_replaces_rules_that_are_broken_when_it_starts(bare: Cluster, second: ProbeNamespace, pod: str) -> None:
+    node = process.in_node(bare)
+    rules = json.loads(subprocess.check_output([*node, "nft", "--json", "list", "table", "ip", "kube-proxy"]))
+    chains = [item["chain"]["name"] for item in rules["nftables"] if "chain" in item]
+    (endpoint,) = [name for name in chains if name.startswith("endpoint-") and "default/kubernetes/" in name]
+    os.kill(_pids(bare)["proxy"], signal.SIGKILL)
+    eventually(lambda: "proxy" not in _pids(bare), "the proxy is dead")
+    subprocess.run([*node, "nft", "flush", "chain", "ip", "kube-proxy", endpoint], check=True)
+    service = f"tcp:{ipaddress.ip_network(bare.service_cidr)[1]}:443"
+    assert second.reachability(pod, {"apiserver": service}) == {"apiserver": False}
+    cluster_command("--name", bare.name, "up", "--bare")
+    eventually(lambda: second.reachability(pod, {"apiserver": service})["apiserver"], "the Service answers", 30)
 
 
 def test_restart_replaces_one_component(bare: Cluster, pod: str) -> None:
