@@ -59,17 +59,24 @@ def test_killed_component_is_repaired(bare: Cluster, second: ProbeNamespace, pod
 
 
 def test_proxy_replaces_rules_that_are_broken_when_it_starts(bare: Cluster, second: ProbeNamespace, pod: str) -> None:
-    node = process.in_node(bare)
-    rules = json.loads(subprocess.check_output([*node, "nft", "--json", "list", "table", "ip", "kube-proxy"]))
-    chains = [item["chain"]["name"] for item in rules["nftables"] if "chain" in item]
-    (endpoint,) = [name for name in chains if name.startswith("endpoint-") and "default/kubernetes/" in name]
+    eventually(lambda: _endpoint_chains(bare) != [], "the proxy has written its rules", 30)
+    (endpoint,) = _endpoint_chains(bare)
     os.kill(_pids(bare)["proxy"], signal.SIGKILL)
     eventually(lambda: "proxy" not in _pids(bare), "the proxy is dead")
-    subprocess.run([*node, "nft", "flush", "chain", "ip", "kube-proxy", endpoint], check=True)
+    subprocess.run([*process.in_node(bare), "nft", "flush", "chain", "ip", "kube-proxy", endpoint], check=True)
     service = f"tcp:{ipaddress.ip_network(bare.service_cidr)[1]}:443"
     assert second.reachability(pod, {"apiserver": service}) == {"apiserver": False}
     cluster_command("--name", bare.name, "up", "--bare")
     eventually(lambda: second.reachability(pod, {"apiserver": service})["apiserver"], "the Service answers", 30)
+
+
+def _endpoint_chains(cluster: Cluster) -> list[str]:
+    """Names of the chains that lead from the API server's Service to its endpoint."""
+    command = [*process.in_node(cluster), "nft", "--json", "list", "table", "ip", "kube-proxy"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    items = json.loads(done.stdout)["nftables"] if done.returncode == 0 else []
+    names = [item["chain"]["name"] for item in items if "chain" in item]
+    return [name for name in names if name.startswith("endpoint-") and "default/kubernetes/" in name]
 
 
 def test_restart_replaces_one_component(bare: Cluster, pod: str) -> None:
