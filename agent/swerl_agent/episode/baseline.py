@@ -10,6 +10,7 @@ change: the diff then runs in a session without it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import shlex
 import time
@@ -28,6 +29,7 @@ ENDED = "diff ended"  # last line of standard error
 DIFF_COMMAND = f"git add -A && git diff --cached --binary && echo '{ENDED}' >&2"
 STAGED_DIFF_COMMAND = f"git diff --cached --binary && echo '{ENDED}' >&2"
 TAKE_TIMEOUT = 120.0  # seconds
+NO_FOLDER = 126  # exit code of a command whose working directory is missing
 DIFF_TIMEOUT = 60.0  # seconds
 MAX_PATCH = 8 << 20  # bytes; the largest parts of a longer patch are left out
 MAX_LEFT_OUT = 50  # lines kept of what a patch lacks
@@ -100,9 +102,11 @@ class Baseline:
     async def printed(self, command: str) -> Patch:
         """The diff that `command` prints."""
         result = await self._run(command, self._diff_timeout)
-        if not _whole(result):
-            async with self._session.without_profile() as session:
-                result = await self._run(command, self._diff_timeout, session=session)
+        if not _whole(result) and not await self._is_gone(result):
+            # A session cannot start where the agent removed the image's working directory; it would try on and on.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2 * self._diff_timeout), self._session.without_profile() as session:
+                    result = await self._run(command, self._diff_timeout, session=session)
         errors = _error_lines(result)
         named = dict.fromkeys(line.removeprefix(_LEFT_OUT) for line in errors if line.startswith(_LEFT_OUT))
         left_out = list(named)[:MAX_LEFT_OUT]
@@ -111,6 +115,13 @@ class Baseline:
             failure = ("every change: the shell ended before the diff did",)
         text = "" if failure else printed_patch(result)
         return Patch(text, (*left_out, *failure), HEAD_MOVED in errors)
+
+    async def _is_gone(self, result: CommandResult) -> bool:
+        """Whether a command that ended with `result` found no work tree."""
+        if result.exit_code != NO_FOLDER:
+            return False
+        looked = await self._run(f"[ -d {shlex.quote(self._workdir)} ]", self._diff_timeout, cwd="/")
+        return looked.exit_code == 1
 
     async def _take(self) -> None:
         began = time.monotonic()

@@ -112,10 +112,10 @@ async def _outcome(
     reader = _LogReader(client, namespace)
     image = ""
     try:
-        pending = _first_state(client, namespace, name, states)
+        has_pod = False
         while True:
-            state = await reader.unless_done(pending)
-            pending = states.get()
+            state = await reader.unless_done(states.get() if has_pod else _first_state(client, namespace, name, states))
+            has_pod = True
             if isinstance(state, Report):
                 return JobRun(state, image)
             if isinstance(state, KubeError):

@@ -146,7 +146,7 @@ async def test_deleted_repository_leaves_no_patch_and_no_infrastructure_error(
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, "rm -rf /testbed", "ls", SUBMIT)
     assert len(script.read) == 3
-    assert (episode.exit_status, episode.patch) == ("max_steps", None)
+    assert (episode.exit_status, episode.patch) == ("max_steps", None), episode
     assert not episode.infrastructure_error
 
 

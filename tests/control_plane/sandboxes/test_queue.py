@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from swerl_api.pod_metadata import MESH_ANNOTATIONS
 
 Body = dict[str, Any]
 Reading = Callable[[Body, str], tuple[str, str, str]]
@@ -36,7 +37,7 @@ async def test_gated_group_is_admitted_when_the_gates_are_removed(user: Any, ope
     for pod in pods.values():
         labels, annotations = pod["metadata"]["labels"], pod["metadata"]["annotations"]
         assert QUEUE.items() <= labels.items() and labels["kueue.x-k8s.io/pod-group-name"] == f"swesb-held-{uid[:8]}"
-        assert annotations == {
+        assert annotations == MESH_ANNOTATIONS | {
             "kueue.x-k8s.io/pod-group-total-count": "3",
             "kueue.x-k8s.io/retriable-in-group": "false",
         }

@@ -61,6 +61,20 @@ async def test_shell_that_ends_before_the_diff_is_no_silent_end() -> None:
     assert patch == Patch("", ("every change: the shell ended before the diff did",))
 
 
+async def test_deleted_work_tree_is_named_and_no_other_session_is_opened() -> None:
+    class Deleted(Sandbox):
+        async def run(self, command: str, **how: Any) -> CommandResult:
+            await super().run(command, **how)
+            code, words = (1, b"") if how["cwd"] == "/" else (126, b"cannot change to the working directory /testbed")
+            return CommandResult("c", code, b"", words, 0, len(words), False, 0.1)
+
+        def without_profile(self) -> Any:
+            raise AssertionError("a session cannot start in a folder that is gone")
+
+    patch = await Workspace(Deleted(result(b"")), AgentSpec(), "/testbed").baseline.patch()
+    assert patch.text == "" and "cannot change to the working directory /testbed" in patch.left_out[0]
+
+
 async def test_diff_without_its_end_is_no_patch() -> None:
     cut = CommandResult("c", 0, PATCH, b"", len(PATCH) + 1, 0, False, 0.1)
     patch = await Workspace(Sandbox(cut), AgentSpec(), "/testbed").baseline.patch()

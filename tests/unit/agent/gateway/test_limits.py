@@ -70,7 +70,7 @@ async def test_engine_that_serves_another_model_is_lost(opened: Open) -> None:
             return replace(said, output_ids=[index + 10**6 for index in said.output_ids])
 
     async with opened("one", kind=Another) as episode:
-        with pytest.raises(openai.InternalServerError, match="that of the model which the engine serves"):
+        with pytest.raises(openai.InternalServerError, match="the tokenizer of the model that the engine serves"):
             await episode.complete(user("Hi"))
         assert episode.recording.lost.done()
     assert episode.recording.segments == []
