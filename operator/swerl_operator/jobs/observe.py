@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -86,7 +87,9 @@ class JobObserver:
         settings, spec = self._settings, attempt.spec
         checked = settings.capacity_check != "off"
         nodes = await self._api.list("v1", "nodes", None) if checked else []
-        found = [layout_problem(spec, nodes if nodes_are_final(settings.capacity_check, nodes) else [])]
+        final = nodes if nodes_are_final(settings.capacity_check, nodes) else []
+        # In a thread: the search for a layout that fits may take a second, and the event loop renews the Lease.
+        found = [await asyncio.to_thread(layout_problem, spec, final)]
         if checked:
             found.append(cluster_capacity_problem(cluster_plan(attempt), nodes))
             found += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
