@@ -103,19 +103,35 @@ def division_problems(shape: ModelShape, layout: Layout) -> Iterator[str]:
             f"{layout.ranks} training ranks cannot hold expertParallel {e} x pipelineParallel {p}: make"
             f" trainer.replicas x gpus a multiple of {e * p}"
         )
+    yield from model_problems(
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        intermediate=shape.intermediate,
+        layers=shape.layers,
+        experts=shape.experts.count if shape.experts else 0,
+        shared_expert=shape.experts.shared if shape.experts else 0,
+        layout=layout,
+    )
+
+
+def model_problems(
+    *, heads: int, kv_heads: int, intermediate: int, layers: int, experts: int, shared_expert: int, layout: Layout
+) -> Iterator[str]:
+    """Which of a model's sizes the axes of `layout` do not divide; `experts`: 0 for a dense model."""
+    t, p, e = layout.tensor, layout.pipeline, layout.expert
     for size, name, parts, axis in (
-        (shape.heads, "attention heads", t, "tensor"),
-        (shape.kv_heads, "key/value heads", t, "tensor"),
-        (shape.intermediate, "intermediate size", t, "tensor"),
-        (shape.experts.shared if shape.experts else 0, "shared expert's size", t, "tensor"),
-        (shape.layers, "layers", p, "pipeline"),
+        (heads, "attention heads", t, "tensor"),
+        (kv_heads, "key/value heads", t, "tensor"),
+        (intermediate, "intermediate size", t, "tensor"),
+        (shared_expert, "shared expert's size", t, "tensor"),
+        (layers, "layers", p, "pipeline"),
     ):
         if size % parts:
             yield f"{name} {size} cannot be divided over {axis}Parallel {parts}: choose a divisor"
-    if shape.experts is None and e != 1:
+    if not experts and e != 1:
         yield f"expertParallel {e} needs a mixture of experts; this model is dense"
-    if shape.experts is not None and shape.experts.count % e:
-        yield f"{shape.experts.count} experts cannot be divided over expertParallel {e}: choose a divisor"
+    if experts % e:
+        yield f"{experts} experts cannot be divided over expertParallel {e}: choose a divisor"
 
 
 @dataclass(frozen=True)
@@ -129,6 +145,10 @@ class RankParameters:
     def all(self) -> int:
         """Both together."""
         return self.shared + self.experts
+
+    def owned(self, layout: Layout) -> int:
+        """Those whose optimizer state this rank has."""
+        return self.shared // layout.optimizer_shards + self.experts // layout.expert_shards
 
 
 def rank_parameters(shape: ModelShape, layout: Layout, stage: int) -> RankParameters:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .adapters import trained_parameters
-from .layout import Layout, RankParameters, rank_parameters
+from .layout import Layout, rank_parameters
 from .shape import ModelShape
 
 GIB = 2**30
@@ -94,7 +94,7 @@ class _Stage:
         self.frozen = settings.bytes_per_weight * held
         self.weights = self.frozen + settings.bytes_per_weight * self.trained.all
         self.gradients = FP32 * self.trained.all
-        self.sharded = _sharded(self.trained, layout)  # parameters whose optimizer state this rank has
+        self.sharded = self.trained.owned(layout)  # parameters whose optimizer state this rank has
         self.fused = layout.gpus > 0  # Transformer Engine's kernels
 
     def phases(self) -> dict[Phase, Memory]:
@@ -206,7 +206,3 @@ class _Stage:
         each = self.settings.bytes_per_weight * 2 + FP32 * (1 if self.settings.bytes_per_weight < FP32 else 0)
         entropy = 3 * FP32 * width * (tokens if self.settings.entropy else min(tokens, ENTROPY_CHUNK))
         return {"logits": tokens * width * each + entropy}
-
-
-def _sharded(parameters: RankParameters, layout: Layout) -> int:
-    return parameters.shared // layout.optimizer_shards + parameters.experts // layout.expert_shards

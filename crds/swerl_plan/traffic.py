@@ -62,8 +62,8 @@ def _trained(shape: ModelShape, settings: TrainingSettings) -> int:
 def _activations(
     shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork, tokens: float
 ) -> dict[str, float]:
-    """A pass forward, one backward with twice the traffic, and what is recomputed."""
-    passes = 3 + work.forwards + (1 if settings.recompute == "full" else 0)
+    """What tensor, context, pipeline and expert parallelism exchange of tokens."""
+    passes = _passes(settings, work)
     layers = shape.layers / layout.pipeline
     row = settings.bytes_per_weight * shape.hidden * tokens
     t, c, e = layout.tensor, layout.context, layout.expert
@@ -80,6 +80,11 @@ def _activations(
     return found
 
 
+def _passes(settings: TrainingSettings, work: StepWork) -> int:
+    """A pass forward, one backward that counts twice, what is recomputed, and passes without gradient."""
+    return 3 + work.forwards + (1 if settings.recompute == "full" else 0)
+
+
 def _parameters(shape: ModelShape, layout: Layout, settings: TrainingSettings, work: StepWork) -> dict[str, float]:
     """Gradients to the shards of the optimizer, new weights back."""
     adapters = settings.adapter_rank, settings.adapter_targets
@@ -91,8 +96,7 @@ def _parameters(shape: ModelShape, layout: Layout, settings: TrainingSettings, w
     if moved:
         found["data"] = work.updates * per_parameter * moved
     if settings.offload and layout.gpus:
-        owned = parameters.shared / shards + parameters.experts / expert_shards
-        found["offload"] = work.updates * 2 * per_parameter * owned
+        found["offload"] = work.updates * 2 * per_parameter * parameters.owned(layout)
     return found
 
 
@@ -101,7 +105,5 @@ def _compute(shape: ModelShape, layout: Layout, settings: TrainingSettings, work
     share = layout.tensor * layout.pipeline
     attention = 2 * shape.layers * shape.heads * shape.head_size * work.context / 2
     per_pass = 2 * (shape.active + attention) * tokens / share
-    passes = 3 + work.forwards + (1 if settings.recompute == "full" else 0)
-    micro_batches = max(1.0, tokens * layout.context / (settings.tokens * layout.context))
-    idle = (layout.pipeline - 1) / micro_batches
-    return passes * per_pass / FLOPS * (1 + idle)
+    idle = (layout.pipeline - 1) / max(1.0, tokens / settings.tokens)
+    return _passes(settings, work) * per_pass / FLOPS * (1 + idle)

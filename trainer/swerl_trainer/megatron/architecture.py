@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from swerl_api import TrainerSpec
+from swerl_plan.layout import Layout, model_problems
 from swerl_trainer.megatron.errors import ConversionError, LayoutError
 from swerl_trainer.megatron.rotary import Rotary, rotary
 
@@ -92,24 +93,17 @@ class Architecture:
 
     def check(self, trainer: TrainerSpec) -> None:
         """Raises LayoutError when the layout of `trainer` cannot divide the model evenly."""
-        for size, name, parts, axis in (
-            (self.heads, "attention heads", trainer.tensor_parallel, "tensor"),
-            (self.groups, "key/value heads", trainer.tensor_parallel, "tensor"),
-            (self.intermediate, "intermediate size", trainer.tensor_parallel, "tensor"),
-            (self.experts.shared if self.experts else 0, "shared expert's size", trainer.tensor_parallel, "tensor"),
-            (self.layers, "layers", trainer.pipeline_parallel, "pipeline"),
-        ):
-            if size % parts:
-                raise LayoutError(f"{name} {size} cannot be divided over {axis}Parallel {parts}: choose a divisor")
-        if self.experts is None and trainer.expert_parallel != 1:
-            raise LayoutError(
-                f"expertParallel {trainer.expert_parallel} needs a mixture of experts; this model is dense"
-            )
-        if self.experts is not None and self.experts.count % trainer.expert_parallel:
-            raise LayoutError(
-                f"{self.experts.count} experts cannot be divided over expertParallel {trainer.expert_parallel}: choose"
-                " a divisor"
-            )
+        problems = model_problems(
+            heads=self.heads,
+            kv_heads=self.groups,
+            intermediate=self.intermediate,
+            layers=self.layers,
+            experts=self.experts.count if self.experts else 0,
+            shared_expert=self.experts.shared if self.experts else 0,
+            layout=Layout.of(trainer),
+        )
+        for problem in problems:
+            raise LayoutError(problem)
 
 
 def read_architecture(folder: Path) -> Architecture:
