@@ -95,10 +95,13 @@ def exceeded_storage(message: str) -> bool:
 
 def container_state(status: Mapping[str, Any], container: str, state: str) -> dict[str, Any]:
     """The container's state `running`, `waiting` or `terminated`; empty when it is in another one."""
-    for found in status.get("containerStatuses") or ():
-        if found.get("name") == container:
-            return dict((found.get("state") or {}).get(state) or {})
-    return {}
+    return dict((container_status(status, container).get("state") or {}).get(state) or {})
+
+
+def container_status(status: Mapping[str, Any], container: str) -> dict[str, Any]:
+    """Status of the container of that name, empty while there is none; a webhook may have added other containers."""
+    found = (one for one in status.get("containerStatuses") or () if one.get("name") == container)
+    return dict(next(found, {}))
 
 
 def _true(status: Mapping[str, Any], type: str) -> Mapping[str, Any]:

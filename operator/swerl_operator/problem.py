@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -13,6 +14,11 @@ class Problem:
     message: str
     blocks: bool = True
     """False: a warning; the object continues."""
+
+
+def blocking_problems(problems: Iterable[Problem | None]) -> list[Problem]:
+    """Those that are more than a warning."""
+    return [problem for problem in problems if problem is not None and problem.blocks]
 
 
 def merge_problems(problems: list[Problem]) -> Problem:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swerl_kube import KubeClient, KubeError
+from swerl_kube.pod_loss import container_status
 
 from .manifests import CONTAINER
 
@@ -35,8 +36,7 @@ class PodState:
     def of(cls, pod: dict[str, Any], *, deleted: bool) -> PodState:
         """State of a Pod object; `deleted` when it is gone."""
         status = pod.get("status") or {}
-        found = (one for one in status.get("containerStatuses") or () if one["name"] == CONTAINER)
-        container: dict[str, Any] = next(found, {})  # not the first one: a webhook may have added others
+        container = container_status(status, CONTAINER)
         state: dict[str, Any] = container.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         failed = status.get("phase") in ("Failed", "Succeeded")

@@ -25,7 +25,7 @@ from swerl_kube import (
     Unreachable,
     pause_after,
 )
-from swerl_kube.pod_loss import container_state, disruption, end_loss, exited_by_itself
+from swerl_kube.pod_loss import container_state, container_status, disruption, end_loss, exited_by_itself
 
 from .errors import (
     ContainerExited,
@@ -152,12 +152,12 @@ def _end_error(pod: Json, container: str) -> type[SandboxError]:
 
 def restarts_of(pod: Json, container: str = SANDBOX_CONTAINER) -> int:
     """Restart count of the container; after a runtime outage the kubelet restarts it despite its restart policy."""
-    return int(_container(pod.get("status") or {}, container).get("restartCount") or 0)
+    return int(container_status(pod.get("status") or {}, container).get("restartCount") or 0)
 
 
 def image_of(pod: Json, container: str = SANDBOX_CONTAINER) -> str:
     """The image that the container runs, as its node resolved it (name@sha256:...); empty if unknown."""
-    return str(_container(pod.get("status") or {}, container).get("imageID") or "")
+    return str(container_status(pod.get("status") or {}, container).get("imageID") or "")
 
 
 def ready(pod: Json) -> bool:
@@ -192,11 +192,3 @@ def waiting_reason(pod: Json) -> tuple[str, str]:
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
             return str(condition.get("reason")), str(condition.get("message") or "")
     return str(status.get("phase") or "no status yet"), ""
-
-
-def _container(status: Json, name: str) -> Json:
-    for state in status.get("containerStatuses") or []:
-        if state.get("name") == name:
-            found: Json = state
-            return found
-    return {}

@@ -14,7 +14,7 @@ from swerl_api import EvalCondition, EvalReason, SweEvalSpec, SweEvalStatus, is_
 from swerl_api.names import ROLE_LABEL, ROLE_SHARD
 
 from ..checks.pods import cluster_problem, pod_problem
-from ..problem import Problem, merge_problems
+from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE_TIMEOUT_SECONDS
 from ..ray.pods import head_pods, is_running
 from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left
@@ -108,7 +108,7 @@ def _prepare(builder: EvalStatusBuilder, observed: EvalObservation) -> EvalDecis
         builder.block(EvalCondition.VALIDATED, Problem(EvalReason.NAME_IN_USE, text))
         return EvalDecision((), builder, STARTING_SECONDS)
     capacity = observed.capacity_problem
-    problems = [*observed.prerequisite_problems, *([capacity] if capacity and capacity.blocks else [])]
+    problems = blocking_problems([*observed.prerequisite_problems, capacity])
     if problems:
         builder.block(EvalCondition.VALIDATED, merge_problems(problems))
         return EvalDecision((EvalAction.DELETE_PREFLIGHT,), builder, BLOCKED_SECONDS)

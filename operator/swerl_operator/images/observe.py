@@ -9,6 +9,7 @@ from typing import Literal
 from swerl_api import SweImageSetSpec
 from swerl_api.images import PULL_REASONS, START_REASONS
 from swerl_kube import Json
+from swerl_kube.pod_loss import container_status
 
 from ..checks.nodes import accepts
 from ..manifest import toleration_manifests
@@ -47,17 +48,12 @@ def read_pull(pod: Json) -> Pull:
     spec, status = pod["spec"], pod.get("status") or {}
     image = next(container["image"] for container in spec["containers"] if container["name"] == PULL_CONTAINER)
     target = (str(spec.get("nodeName")), str(image))
-    for entry in status.get("containerStatuses") or []:
-        if entry["name"] != PULL_CONTAINER:
-            continue
-        state = entry.get("state") or {}
-        waiting = state.get("waiting") or {}
-        if state.get("terminated") or state.get("running") or waiting.get("reason") in START_REASONS:
-            return Pull(name, uid, target, "pulled")
-        if waiting.get("reason") in PULL_REASONS:
-            return Pull(
-                name, uid, target, "failed", f"{waiting['reason']}: {waiting.get('message') or ''}".rstrip(": ")
-            )
+    state = container_status(status, PULL_CONTAINER).get("state") or {}
+    waiting = state.get("waiting") or {}
+    if state.get("terminated") or state.get("running") or waiting.get("reason") in START_REASONS:
+        return Pull(name, uid, target, "pulled")
+    if waiting.get("reason") in PULL_REASONS:
+        return Pull(name, uid, target, "failed", f"{waiting['reason']}: {waiting.get('message') or ''}".rstrip(": "))
     if status.get("phase") == "Failed":
         return Pull(name, uid, target, "failed", f"{status.get('reason')}: {status.get('message') or ''}".rstrip(": "))
     return Pull(name, uid, target, "running")

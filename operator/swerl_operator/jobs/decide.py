@@ -14,7 +14,7 @@ from swerl_api import JobCondition, JobReason, SweRLJobSpec, SweRLJobStatus, is_
 from swerl_kube import Json
 
 from ..checks.pods import cluster_problem, sidecars_not_ready
-from ..problem import Problem, merge_problems
+from ..problem import Problem, blocking_problems, merge_problems
 from ..ray.jobs import EXIT_NO_RETRY, UNREACHABLE, UNREACHABLE_TIMEOUT_SECONDS, DriverState
 from ..ray.pods import head_pods, is_ready, is_running
 from ..requeue import BLOCKED_SECONDS, RUNNING_SECONDS, STARTING_SECONDS, seconds_left
@@ -88,7 +88,7 @@ def _start(spec: SweRLJobSpec, builder: JobStatusBuilder, observed: JobObservati
         builder.condition(JobCondition.CLUSTER_READY, "False", JobReason.STOPPING, text)
         return JobDecision(clean_up, builder, STARTING_SECONDS)
     capacity = observed.capacity_problem
-    problems = [*(observed.prerequisite_problems or ()), *([capacity] if capacity and capacity.blocks else [])]
+    problems = blocking_problems([*(observed.prerequisite_problems or ()), capacity])
     if problems:
         builder.block(JobCondition.VALIDATED, merge_problems(problems))
         return JobDecision((*clean_up, JobAction.DELETE_PREFLIGHT), builder, BLOCKED_SECONDS)
