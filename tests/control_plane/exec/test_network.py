@@ -72,7 +72,7 @@ async def test_silent_connection_loss_is_detected_and_the_command_runs_once(
             await asyncio.sleep(1.5)
             proxy.stall()
             assert (await asyncio.wait_for(running, 30)).stdout == b"survived\n"
-            proxy.stall()  # nobody notices: the session is idle
+            proxy.stall()  # no error follows: the session is idle
             started = time.monotonic()
             assert (await session.run(counted("echo next"), timeout=60)).stdout == b"next\n"
             assert time.monotonic() - started < 15

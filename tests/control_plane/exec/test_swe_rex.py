@@ -210,7 +210,7 @@ async def test_ended_shell_raises(runtime: SandboxRuntime) -> None:
             await Shell(runtime).run(command)
     await runtime.close_session(CLOSE)
     await runtime.create_session(SESSION)
-    assert await Shell(runtime).output("echo anew") == "anew\n"
+    assert await Shell(runtime).output("echo again") == "again\n"
     await runtime.close_session(CLOSE)
 
 

@@ -157,8 +157,8 @@ async def test_answer_cut_for_length_is_marked(attempt: RunEpisode) -> None:
     server = ChatServer(reply)
     episode = await attempt(server)
     assert episode.format_errors == 1
-    told = server.requests[1]["messages"][-1]["content"]
-    assert told.startswith(Prompts.default().format_error([], truncated=True))
+    observation = server.requests[1]["messages"][-1]["content"]
+    assert observation.startswith(Prompts.default().format_error([], truncated=True))
 
 
 async def test_server_that_refuses_is_an_infrastructure_error(attempt: RunEpisode) -> None:

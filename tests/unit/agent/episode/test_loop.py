@@ -262,17 +262,17 @@ def test_artifacts_hold_the_episode_without_ground_truth(run: Run, tmp_path: Pat
 
 
 def artifact_verdict(folder: Path, episode: Episode) -> dict[str, Any] | None:
-    told: dict[str, Any] | None
-    told = json.loads((write_artifacts(folder, episode, None) / "meta.json").read_text())["verdict"]
-    return told
+    verdict: dict[str, Any] | None
+    verdict = json.loads((write_artifacts(folder, episode, None) / "meta.json").read_text())["verdict"]
+    return verdict
 
 
 def test_verdict_on_an_agent_that_left_no_patch_names_what_it_did(run: Run, tmp_path: Path) -> None:
     episode, _ = run(block("echo pip download calc; git reflog; git log --all"), block(SUBMIT))
     assert (episode.exit_status, episode.patch) == ("submitted", None)
-    told = artifact_verdict(tmp_path, episode)
-    assert told is not None and (told["status"], told["detail"]) == ("unresolved", "no patch")
-    assert told["audit"] == ["git-all", "git-reflog", "package-download"]
+    verdict = artifact_verdict(tmp_path, episode)
+    assert verdict is not None and (verdict["status"], verdict["detail"]) == ("unresolved", "no patch")
+    assert verdict["audit"] == ["git-all", "git-reflog", "package-download"]
     honest, _ = run(block("ls"), step_limit=1)
     assert (artifact_verdict(tmp_path, honest) or {})["audit"] == []
 

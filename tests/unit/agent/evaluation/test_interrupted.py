@@ -21,7 +21,7 @@ from tests.unit.agent.episode.test_abort import FAR, CancelledAt
 from .test_evaluation import PATCH, TASK
 
 SAMPLE_ID = (TASK.instance_id, 0)
-TOLD = {"model": "m", "api_base": "http://e", "step_limit": 20, "max_tokens": 4096}
+METADATA = {"model": "m", "api_base": "http://e", "step_limit": 20, "max_tokens": 4096}
 
 
 class ThreeTurnAgent:
@@ -75,7 +75,7 @@ class FakeSampleRunner(SampleRunner):
 
 def evaluation(folder: Path, agent: ThreeTurnAgent | None = None) -> Evaluation:
     spec, scripted = SampleSpec(workers=1, temperature=0.5), cast(Any, agent or ThreeTurnAgent())
-    return Evaluation([TASK], scripted, spec, SampleRecords(folder), folder, metadata=TOLD)
+    return Evaluation([TASK], scripted, spec, SampleRecords(folder), folder, metadata=METADATA)
 
 
 def written_metadata(folder: Path) -> list[dict[str, Any]]:
@@ -185,6 +185,6 @@ async def test_failed_write_of_an_interrupted_sample_keeps_the_cause(
 async def test_files_of_a_sample_record_its_settings(tmp_path: Path) -> None:
     await evaluation(tmp_path)._run_sample(SAMPLE_ID, FakeSampleRunner())
     (meta,) = written_metadata(tmp_path)
-    assert meta.items() >= {**TOLD, "instance_id": TASK.instance_id, "temperature": 0.5, "sample": 0}.items()
+    assert meta.items() >= {**METADATA, "instance_id": TASK.instance_id, "temperature": 0.5, "sample": 0}.items()
     assert (meta["reward"], meta["group_index"], meta["index"]) == (1, f"{TASK.instance_id}-0", 0)
     assert meta["eval_result"] == meta["verdict"] and meta["verdict"]["status"] == "resolved"

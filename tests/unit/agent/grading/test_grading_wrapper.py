@@ -133,7 +133,7 @@ def test_protected_file_that_cannot_be_put_back_is_no_grading(repository: Path, 
     patch = diff_of(repository, {"tests/conftest.py": "forge\n"})
     blob = git(repository, "rev-parse", "HEAD:tests/conftest.py").strip()
     (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    os.utime(repository / "tests/conftest.py", (1, 1))  # as in images: git stores anew what changed in this second
+    os.utime(repository / "tests/conftest.py", (1, 1))  # as in images: git stores again what changed in this second
     report = grade(repository, tmp_path / "p", patch=patch)
     assert report.stage == "restore_failed"
     assert b"unable to read" in report.log
