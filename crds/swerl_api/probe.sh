@@ -10,21 +10,43 @@ while read -r key value rest; do
   [ "$key" = nameserver ] && set -- "$@" "tcp $value 53" "dns $value 53"
 done </etc/resolv.conf
 
+# Python tries all in one process, which counts the seconds from its own start: an interpreter may take long to start.
 with_python='
-import socket, sys
-kind, host, port = sys.argv[1:]
-try:
-    if kind == "tcp":
-        socket.create_connection((host, int(port)), 30)
-    else:
-        peer = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-        name = b"".join(bytes([len(part)]) + part for part in b"kubernetes.default.svc.cluster.local".split(b"."))
-        peer.sendto(b"\0\7\1\0\0\1\0\0\0\0\0\0" + name + b"\0\0\1\0\1", (host, int(port)))
-        peer.settimeout(30)
-        peer.recv(2)
-    print(*sys.argv[1:], flush=True)
-except OSError:
-    pass'
+import os, socket, sys, threading, time
+from contextlib import suppress
+
+def probe(seconds, kind, host, port):
+    with suppress(OSError):
+        if kind == "tcp":
+            socket.create_connection((host, int(port)), seconds)
+        else:
+            peer = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+            name = b"".join(bytes([len(part)]) + part for part in b"kubernetes.default.svc.cluster.local".split(b"."))
+            peer.sendto(b"\0\7\1\0\0\1\0\0\0\0\0\0" + name + b"\0\0\1\0\1", (host, int(port)))
+            peer.settimeout(seconds)
+            peer.recv(2)
+        os.write(1, f"{kind} {host} {port}\n".encode())
+
+def begin(seconds, targets):
+    threads = [threading.Thread(target=probe, args=(seconds, *target), daemon=True) for target in targets]
+    for thread in threads:
+        thread.start()
+    return threads
+
+def link_local(address, device):
+    a, b, c, d, e, f = address.split(":")
+    return f"fe80::{int(a, 16) ^ 2:x}{b}:{c}ff:fe{d}:{e}{f}%{device}"
+
+seconds = float(sys.argv[1])
+end = time.monotonic() + seconds
+threads = begin(seconds, [target.split() for target in sys.argv[3:]])
+time.sleep(0.3)
+with suppress(OSError), open("/proc/net/arp") as table:
+    rows = [line.split() for line in table][1:]
+    threads += begin(0.7, [("tcp", link_local(row[3], row[5]), sys.argv[2]) for row in rows])
+for thread in threads:
+    thread.join(max(0, end - time.monotonic()))
+os._exit(0)'
 
 # One datagram, for it has no newline; its answer begins with S, too.
 query='S\7\1\0\0\1\0\0\0\0\0\0\7cluster\5local\0\0\1\0\1'
@@ -32,7 +54,8 @@ tool=
 if [ -n "$BASH_VERSION" ] && case $( (LC_ALL=C; exec 3<>/dev/tcp/127.0.0.1/1) 2>&1) in *refused*) ;; *) false ;; esac; then
   tool=bash
 elif python3 -c 'import socket' 2>/dev/null; then
-  tool=python
+  python3 -I -S -c "$with_python" "$seconds" "$port" "$@" 2>/dev/null
+  exit 0
 elif command -v nc >/dev/null; then
   tool=nc
 else
@@ -46,7 +69,6 @@ probe() { # one target, in its own process, which never ends before the answer
       exec 3<>"/dev/${x:-udp}/$2/$3" || return
       [ "$1" = tcp ] || { printf "$query" >&3 && read -r -n 1 -t "$seconds" x <&3 && [ "$x" = S ]; } && echo "$@"
       ;;
-    python) exec python3 -I -S -c "$with_python" "$@" ;;
     nc) # once connected it would wait for what the other side says; each kind of nc has one of two ways not to
       [ "$1" = tcp ] || return
       { nc -z -w "$seconds" "$2" "$3" || nc -w "$seconds" "$2" "$3" -e sh -c :; } </dev/null >/dev/null && echo "$@"
