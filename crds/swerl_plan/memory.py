@@ -134,14 +134,9 @@ class _Stage:
         return (STATE if self.settings.bytes_per_weight < FP32 else ADAM_MOMENTS) * self.sharded
 
     def _save(self) -> Memory:
-        """Every rank copies the optimizer and the weights that it writes to its host; a resume reads as much.
-
-        With expert parallelism or adapters Megatron gathers the optimizer of all data-parallel ranks on each of them.
-        """
-        gathers = self.layout.expert > 1 or self.settings.adapter_rank > 0
-        states = STATE * (self.trained.all if gathers else self.sharded)
-        weights = self.settings.bytes_per_weight * self.sharded
-        return self._memory(self._resident(), {"written": states + weights}, trains=True)
+        """Every rank copies the optimizer and the weights that it writes to its host; a resume reads as much."""
+        written = (STATE + self.settings.bytes_per_weight) * self.sharded
+        return self._memory(self._resident(), {"written": written}, trains=True)
 
     def _training(self) -> dict[str, int]:
         """What a step needs beside what stays: gloo sums a copy of the gradients, NCCL needs none."""

@@ -2,7 +2,7 @@
 
 For each case it reports log-probabilities, the metrics of three steps, those of the third step again from a checkpoint
 taken after the second, where the checkpoint and the exported weights lie, and the metrics of a step from the job's own
-`checkpoint`.
+`checkpoint`, which it also writes again as `copy`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def main(job_file: str, rank: int, world_size: int) -> None:
         resumed = {}
         if "checkpoint" in job:
             trainer.load(job["checkpoint"])
+            trainer.save(str(folder / "copy"))
             resumed = trainer.train_step(job["batch"])
         trainer.close()
         steps = [*first, last]

@@ -47,6 +47,5 @@ def build_optimizer(module: DistributedDataParallel, rank: RankConfig, device: D
         **(_OFFLOAD if offload else {}),
     )
     optimizer = get_megatron_optimizer(config, [module])
-    if rank.trainer.expert_parallel == 1 and rank.lora is None:  # others gather, as Megatron does
-        keep_parts(optimizer)
+    keep_parts(optimizer)
     return optimizer
