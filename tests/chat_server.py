@@ -47,8 +47,12 @@ class ChatServer:
         if isinstance(reply, web.Response):  # one that was sent cannot be sent again
             return web.Response(body=reply.body, status=reply.status, headers=reply.headers)
         message = {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
-        said = len(json.dumps(message)) // CHARACTERS
-        usage = {"prompt_tokens": tokens, "completion_tokens": said, "prompt_tokens_details": {"cached_tokens": 1}}
+        completion_tokens = len(json.dumps(message)) // CHARACTERS
+        usage = {
+            "prompt_tokens": tokens,
+            "completion_tokens": completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": 1},
+        }
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         choice = {"index": 0, "message": message, "finish_reason": finish}
         head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"]}
@@ -62,10 +66,10 @@ class ChatServer:
         return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]})
 
     def _unauthorized(self, request: web.Request) -> web.Response | None:
-        shown = request.headers.get("Authorization")
-        if self._key is None or shown == f"Bearer {self._key}":
+        authorization = request.headers.get("Authorization")
+        if self._key is None or authorization == f"Bearer {self._key}":
             return None
-        return error(401, f"Incorrect API key provided: {(shown or 'none').removeprefix('Bearer ')}")
+        return error(401, f"Incorrect API key provided: {(authorization or 'none').removeprefix('Bearer ')}")
 
 
 def max_answer_tokens(body: Body) -> int:

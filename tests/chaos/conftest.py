@@ -74,7 +74,7 @@ async def kept_running(operator: Operator) -> AsyncIterator[list[str]]:
 
 
 async def wait_until_nothing_left(
-    user: User, seconds: float = 60, *, policies: bool = True, but: frozenset[str] | set[str] = frozenset()
+    user: User, seconds: float = 60, *, policies: bool = True, ignore: frozenset[str] | set[str] = frozenset()
 ) -> None:
     """Return when the user's namespace holds no SweSandbox, Pod, Lease or NetworkPolicy `but` those (kind/name).
 
@@ -85,12 +85,12 @@ async def wait_until_nothing_left(
     if policies:  # the operator keeps them for the next group, for half a minute
         kinds["networkpolicies"] = "networking.k8s.io/v1"
 
-    async def left() -> list[str]:
+    async def remaining() -> list[str]:
         found = [
             f"{kind}/{item['metadata']['name']}"
             for kind, api in kinds.items()
             for item in await user.api.list(api, kind, user.namespace)
         ]
-        return [name for name in found if name not in {"leases/swe-rl-operator", *but}]
+        return [name for name in found if name not in {"leases/swe-rl-operator", *ignore}]
 
-    await user.until(left, lambda names: not names, seconds)
+    await user.until(remaining, lambda names: not names, seconds)

@@ -20,7 +20,7 @@ OPENAPI_ONLY = {"default", "description", "format", "nullable"}
 
 def generate_specs(kind: Kind, number: int, *, reproducible: bool) -> list[Json]:
     """About `number` specs of `kind`: of the right types, some within all limits, with parts of examples, or spoilt."""
-    made: list[Json] = []
+    cases: list[Json] = []
 
     @settings(
         max_examples=number,
@@ -32,10 +32,10 @@ def generate_specs(kind: Kind, number: int, *, reproducible: bool) -> list[Json]
     )
     @given(_specs(kind))
     def collect(spec: Json) -> None:
-        made.append(spec)
+        cases.append(spec)
 
     collect()
-    return made
+    return cases
 
 
 def _specs(kind: Kind) -> st.SearchStrategy[Json]:
@@ -45,8 +45,8 @@ def _specs(kind: Kind) -> st.SearchStrategy[Json]:
     blended = st.builds(
         _merge_fields, st.sampled_from(_examples(kind)), fitting, st.sets(st.integers(0, 20), max_size=4)
     )
-    spoilt = st.builds(_with_wrong_value, blended, st.lists(st.integers(0, 9), min_size=1, max_size=4), anything)
-    return st.one_of(blended, fitting, from_schema(_plain(schema, OPENAPI_ONLY | LIMITS)), spoilt, anything)
+    corrupted = st.builds(_with_wrong_value, blended, st.lists(st.integers(0, 9), min_size=1, max_size=4), anything)
+    return st.one_of(blended, fitting, from_schema(_plain(schema, OPENAPI_ONLY | LIMITS)), corrupted, anything)
 
 
 def _examples(kind: Kind) -> list[Json]:
@@ -75,16 +75,16 @@ def _plain(schema: Any, left_out: set[str]) -> Any:
     return kept
 
 
-def _merge_fields(good: Json, other: Json, which: set[int]) -> Json:
+def _merge_fields(good: Json, other: Json, chosen: set[int]) -> Json:
     """`good` with some fields of `other`."""
-    return good | {name: value for number, (name, value) in enumerate(sorted(other.items())) if number in which}
+    return good | {name: value for number, (name, value) in enumerate(sorted(other.items())) if number in chosen}
 
 
-def _with_wrong_value(spec: Any, way: list[int], wrong: Any) -> Any:
+def _with_wrong_value(spec: Any, path: list[int], value: Any) -> Any:
     """`spec` with `wrong` in the place that `way` leads to."""
-    if not way or not isinstance(spec, dict | list) or not spec:
-        return wrong
+    if not path or not isinstance(spec, dict | list) or not spec:
+        return value
     keys: list[Any] = sorted(spec) if isinstance(spec, dict) else list(range(len(spec)))
-    key, copy = keys[way[0] % len(keys)], spec.copy()
-    copy[key] = _with_wrong_value(spec[key], way[1:], wrong)
+    key, copy = keys[path[0] % len(keys)], spec.copy()
+    copy[key] = _with_wrong_value(spec[key], path[1:], value)
     return copy

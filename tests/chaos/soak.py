@@ -37,7 +37,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "30"))
 WORKERS = 3
 REPORT = 60.0  # seconds between two lines on the terminal
 QUIET = 25.0  # seconds after which idle connections are closed
-SLACK = 8  # descriptors more than before: connections kept for the next request
+DESCRIPTOR_MARGIN = 8  # descriptors more than before: connections kept for the next request
 GROWTH = 1.5  # of the operator's memory, at most
 
 
@@ -66,7 +66,7 @@ class RandomClient:
         self._claim, self._client, self._user, self._pod, self._kubeconfig = claim, client, user, pod, kubeconfig
         self.done: Counter[str] = Counter()
         self.commands = 0
-        self.ways: list[Callable[[], Awaitable[None]]] = [
+        self.actions: list[Callable[[], Awaitable[None]]] = [
             self.use,
             self.use,
             self.cancel_claim,
@@ -77,9 +77,9 @@ class RandomClient:
 
     async def run(self, until: float) -> None:
         while time.monotonic() < until:
-            way = random.choice(self.ways)
-            await way()
-            self.done[way.__name__] += 1
+            action = random.choice(self.actions)
+            await action()
+            self.done[action.__name__] += 1
 
     async def use(self) -> None:
         """Claim some, use them, release one early."""
@@ -144,8 +144,8 @@ class RandomClient:
             result = await session.run(f"head -c {size} /dev/zero; sleep 0.0{random.randint(0, 9)}", timeout=60)
             assert (result.exit_code, result.stdout_bytes) == (0, size)
             self.commands += 1
-        late = await session.run("sh -c 'sleep 60' & sleep 60", timeout=0.5)
-        assert late.timed_out
+        timed_out = await session.run("sh -c 'sleep 60' & sleep 60", timeout=0.5)
+        assert timed_out.timed_out
 
 
 async def report(client: RandomClient, operator: Operator, started: float) -> None:
@@ -177,10 +177,10 @@ async def test_no_process_or_object_is_left(
     pod = await make_pod(command=idle_command(int(MINUTES * 60) + 3600))
     in_pod, process = processes(kubeconfig, pod), operator.pid
     load = RandomClient(claim, client, user, pod, kubeconfig)
-    for way in load.ways[1:]:
-        await way()
+    for action in load.actions[1:]:
+        await action()
     await wait_until_idle(user, pod)
-    tasks, ours, theirs = names(), ProcessResources.of(os.getpid()), ProcessResources.of(process)
+    tasks, client_before, operator_before = names(), ProcessResources.of(os.getpid()), ProcessResources.of(process)
 
     started = time.monotonic()
     reporter = asyncio.create_task(report(load, operator, started))
@@ -193,9 +193,15 @@ async def test_no_process_or_object_is_left(
 
     assert names() == tasks
     assert operator.alive and operator.pid == process, operator.log.read_text()[-4000:]
-    for before, after in ((ours, ProcessResources.of(os.getpid())), (theirs, ProcessResources.of(process))):
-        assert after.descriptors <= before.descriptors + SLACK and after.sockets <= before.sockets + SLACK
-    assert ProcessResources.of(process).megabytes <= theirs.megabytes * GROWTH
+    for before, after in (
+        (client_before, ProcessResources.of(os.getpid())),
+        (operator_before, ProcessResources.of(process)),
+    ):
+        assert (
+            after.descriptors <= before.descriptors + DESCRIPTOR_MARGIN
+            and after.sockets <= before.sockets + DESCRIPTOR_MARGIN
+        )
+    assert ProcessResources.of(process).megabytes <= operator_before.megabytes * GROWTH
     assert processes(kubeconfig, pod) == in_pod
 
 
@@ -206,6 +212,6 @@ def names() -> Counter[Any]:
 
 async def wait_until_idle(user: User, pod: Json) -> None:
     """Wait until deleted groups are gone; the remaining Pod is ignored."""
-    await wait_until_nothing_left(user, 120, but={f"pods/{pod['metadata']['name']}"})
+    await wait_until_nothing_left(user, 120, ignore={f"pods/{pod['metadata']['name']}"})
     await asyncio.sleep(QUIET)
     gc.collect()

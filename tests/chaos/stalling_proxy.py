@@ -23,7 +23,7 @@ CHUNK = 1 << 16
 
 @dataclass(eq=False)
 class _Connection:
-    silent: bool = False
+    stalled: bool = False
 
 
 class StallingProxy:
@@ -52,13 +52,13 @@ class StallingProxy:
     def stall(self) -> int:
         """Let every open connection fall silent; how many did."""
 
-        async def silence() -> int:
-            talking = [each for each in self._connections if not each.silent]
-            for each in talking:
-                each.silent = True
-            return len(talking)
+        async def stop_forwarding() -> int:
+            active = [each for each in self._connections if not each.stalled]
+            for each in active:
+                each.stalled = True
+            return len(active)
 
-        return self._wait(silence())
+        return self._wait(stop_forwarding())
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -89,18 +89,18 @@ class StallingProxy:
     async def _pump(self, connection: _Connection, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await source.read(CHUNK):
-                if not connection.silent:
+                if not connection.stalled:
                     target.write(data)
                     await target.drain()
-        if not connection.silent:
+        if not connection.stalled:
             target.close()
 
 
-def proxied_kubeconfig(hole: StallingProxy, kubeconfig: str, target: Path) -> str:
+def proxied_kubeconfig(proxy: StallingProxy, kubeconfig: str, target: Path) -> str:
     """Path of a copy of `kubeconfig`, at `target`, whose server is the hole."""
     document = yaml.safe_load(Path(kubeconfig).read_text())
     for entry in document["clusters"]:
-        entry["cluster"]["server"] = f"https://127.0.0.1:{hole.port}"
+        entry["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
     target.write_text(yaml.safe_dump(document))
     return str(target)
 

@@ -15,7 +15,7 @@ from tests.chaos.stalling_proxy import StallingProxy, proxied_kubeconfig, server
 from tests.control_plane.exec.conftest import IMAGE
 from tests.control_plane.operator_process import Operator
 
-NOTICED = 100.0  # seconds; a watch is silent for a minute between two bookmarks
+DETECTION_SECONDS = 100.0  # seconds; a watch is silent for a minute between two bookmarks
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_operator_and_client_go_on(
             running = asyncio.create_task(first.run("echo once >>/tmp/runs; sleep 10; echo done", timeout=25))
             await asyncio.sleep(2)
             assert proxy.stall() >= 4, "the operator's watches, the client's, the session"
-            async with asyncio.timeout(NOTICED):
+            async with asyncio.timeout(DETECTION_SECONDS):
                 async with Sandbox.claim(IMAGE, 1, **options) as [second]:
                     assert (await second.run("echo new", timeout=60)).stdout == b"new\n"
                 result = await running

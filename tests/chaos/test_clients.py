@@ -17,11 +17,11 @@ from tests.chaos.conftest import wait_until_nothing_left
 from tests.control_plane.operator_process import Operator
 from tests.control_plane.sandboxes.conftest import User
 
-HERE = Path(__file__).parent
-GONE = 60.0  # seconds until nothing of a killed program is left
+FOLDER = Path(__file__).parent
+CLEANUP_SECONDS = 60.0  # seconds until nothing of a killed program is left
 # Jumps of the clock and how long it stays there, in seconds: behind by more than a Lease lasts (but less than the age
 # of certificates), longer than the operator's patience with a Lease that looks expired; ahead; right.
-JUMPS = ((-90, 17), (3690, 5), (-3600, 5))
+CLOCK_JUMPS = ((-90, 17), (3690, 5), (-3600, 5))
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def start_client(kubeconfig: str, namespace: str, operator: Operator) -> A
     async def start(**environment: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            str(HERE / "claimer.py"),
+            str(FOLDER / "claimer.py"),
             namespace,
             env=os.environ | {"KUBECONFIG": kubeconfig} | environment,
             stdin=asyncio.subprocess.PIPE,
@@ -67,7 +67,7 @@ async def test_killed_program_leaves_no_object(start_client: Any, user: User) ->
     assert (await run_in_program(program, command="echo on", timeout=30))["stdout"] == "on\n"
     program.kill()
     killed = time.monotonic()
-    await wait_until_nothing_left(user, GONE, policies=False)
+    await wait_until_nothing_left(user, CLEANUP_SECONDS, policies=False)
     print(f"gone after {time.monotonic() - killed:.0f} s")
 
 
@@ -75,7 +75,7 @@ async def test_killed_program_leaves_no_object(start_client: Any, user: User) ->
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library that shifts the wall clock, and only that one, by the seconds its file holds at that moment."""
     library = tmp_path_factory.mktemp("clock") / "clock.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(library), str(HERE / "clock.c")], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(library), str(FOLDER / "clock.c")], check=True)
     return library
 
 
@@ -83,16 +83,18 @@ async def test_clock_jump_has_no_effect(start_client: Any, user: User, clock: Pa
     shift = tmp_path / "shift"
     shift.write_text("0\n")
     program = await start_client(LD_PRELOAD=str(clock), CLOCK_SHIFT=str(shift))
-    for jump, stay in JUMPS:
+    for jump_seconds, sleep_seconds in CLOCK_JUMPS:
         started = time.monotonic()
-        asked = asyncio.create_task(run_in_program(program, command=f"sleep {stay}; echo on", timeout=stay + 8))
+        command = asyncio.create_task(
+            run_in_program(program, command=f"sleep {sleep_seconds}; echo on", timeout=sleep_seconds + 8)
+        )
         await asyncio.sleep(1)
-        now = int(shift.read_text()) + jump
+        now = int(shift.read_text()) + jump_seconds
         shift.write_text(f"{now}\n")
-        answer = await asked
-        assert (answer["stdout"], answer["timed_out"]) == ("on\n", False), f"after a jump of {jump} s"
+        answer = await command
+        assert (answer["stdout"], answer["timed_out"]) == ("on\n", False), f"after a jump of {jump_seconds} s"
         assert abs(answer["wall"] - (time.time() + now)) < 30, "the program saw the shifted clock"
-        assert time.monotonic() - started < stay + 8
-    late = await run_in_program(program, command="sleep 60", timeout=2)
-    assert late["timed_out"] and late["duration"] < 10
+        assert time.monotonic() - started < sleep_seconds + 8
+    timed_out = await run_in_program(program, command="sleep 60", timeout=2)
+    assert timed_out["timed_out"] and timed_out["duration"] < 10
     assert len(await user.api.list("v1", "pods", user.namespace, labels="swerl.dev/sandbox")) == 1

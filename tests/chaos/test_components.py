@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.alone
 SESSIONS, GROUPS = 8, 3
-LEADER_STAYS = {"kubelet", "containerd"}  # without them the API server still answers the operator
+LEADER_UNAFFECTED = {"kubelet", "containerd"}  # without them the API server still answers the operator
 
 
-@pytest.mark.parametrize(("component", "away"), [("etcd", 30.0), ("kubelet", 3.0), ("containerd", 3.0)])
+@pytest.mark.parametrize(("component", "outage_seconds"), [("etcd", 30.0), ("kubelet", 3.0), ("containerd", 3.0)])
 async def test_commands_run_once_and_groups_become_ready(
     component: str,
-    away: float,
+    outage_seconds: float,
     components: Components,
     claim: Callable[..., Claim],
     client: KubeClient,
@@ -37,7 +37,7 @@ async def test_commands_run_once_and_groups_become_ready(
     pod = await make_pod()
     sessions = [Session(connect(client, pod)) for _ in range(SESSIONS)]
     commands = [
-        asyncio.create_task(s.run(f"echo {n} >>/tmp/runs; sleep {away + 5}; echo done {n}", timeout=400))
+        asyncio.create_task(s.run(f"echo {n} >>/tmp/runs; sleep {outage_seconds + 5}; echo done {n}", timeout=400))
         for n, s in enumerate(sessions)
     ]
     reader = Session(connect(client, pod))
@@ -46,26 +46,28 @@ async def test_commands_run_once_and_groups_become_ready(
         return len((await reader.run("cat /tmp/runs", timeout=60)).stdout.split()) == SESSIONS
 
     await until(all_run, "the commands run")
-    claims = [asyncio.create_task(used(lambda: claim(2), again=component == "containerd")) for _ in range(GROUPS)]
+    claims = [
+        asyncio.create_task(run_commands(lambda: claim(2), again=component == "containerd")) for _ in range(GROUPS)
+    ]
 
     async def declared() -> bool:
         return len(await user.api.list("swerl.dev/v1alpha1", "swesandboxes", user.namespace)) == GROUPS
 
     await until(declared, "the groups are declared")
     await components.stop(component)
-    await asyncio.sleep(away)
+    await asyncio.sleep(outage_seconds)
     await components.start(component)
 
     results = await asyncio.wait_for(asyncio.gather(*commands), 300)
     assert [result.stdout for result in results] == [f"done {n}\n".encode() for n in range(SESSIONS)]
     assert sorted(await reader.read_file("/tmp/runs")) == sorted("".join(f"{n}\n" for n in range(SESSIONS)).encode())
     assert await asyncio.wait_for(asyncio.gather(*claims), 300) == [[b"0\n", b"1\n"]] * GROUPS
-    assert not kept_running or component not in LEADER_STAYS, kept_running
+    assert not kept_running or component not in LEADER_UNAFFECTED, kept_running
     await asyncio.gather(*(session.close() for session in [reader, *sessions]))
-    await wait_until_nothing_left(user, policies=False, but={f"pods/{pod['metadata']['name']}"})
+    await wait_until_nothing_left(user, policies=False, ignore={f"pods/{pod['metadata']['name']}"})
 
 
-async def used(claim: Callable[[], Claim], *, again: bool) -> list[bytes]:
+async def run_commands(claim: Callable[[], Claim], *, again: bool) -> list[bytes]:
     """Output of a command in each sandbox of a claim, which is released afterwards.
 
     `again`: claim once more when a container failed before it ran anything, because its runtime was stopped.
@@ -80,4 +82,4 @@ async def used(claim: Callable[[], Claim], *, again: bool) -> list[bytes]:
     except PodGone as error:
         if not again or "StartError" not in str(error):
             raise
-    return await used(claim, again=False)
+    return await run_commands(claim, again=False)

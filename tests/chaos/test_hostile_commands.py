@@ -20,8 +20,8 @@ GIGABYTE = 10**9
 SMALL_DISK = {"emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}
 BOMB = "sh -c 'bomb() { bomb | bomb & }; bomb; sleep 60'"
 BOMB_SECONDS = 5.0
-BOMB_OVER = 60.0  # seconds until a bomb's session has said how it ended
-BOMB_GONE = 180.0  # seconds until a session that goes on has processes again
+BOMB_END_SECONDS = 60.0  # seconds until a bomb's session has said how it ended
+BOMB_RECOVERY_SECONDS = 180.0  # seconds until a session that goes on has processes again
 NEIGHBOUR = 5.0  # seconds a neighbour's command may take meanwhile
 
 
@@ -63,11 +63,11 @@ async def attempt(session: Session, command: str, timeout: float = 30) -> Comman
 async def test_full_disk(small: Session) -> None:
     await small.run("echo first", timeout=30)
     await attempt(small, "head -c 16777216 /dev/zero >/tmp/much")
-    after = await attempt(small, "echo ran; echo ran >/dev/shm/ran")
-    ran = isinstance(after, CommandResult)
+    result = await attempt(small, "echo ran; echo ran >/dev/shm/ran")
+    ran = isinstance(result, CommandResult)
     freed = await attempt(small, "rm -f /tmp/much; cat /dev/shm/ran")
-    print(f"on a full disk: {after!r}, then {freed!r}")
-    assert isinstance(freed, SandboxError) or (freed.stdout == b"ran\n") == ran, (after, freed)
+    print(f"on a full disk: {result!r}, then {freed!r}")
+    assert isinstance(freed, SandboxError) or (freed.stdout == b"ran\n") == ran, (result, freed)
     if isinstance(freed, CommandResult):
         assert (await small.run("echo on", timeout=30)).stdout == b"on\n"
 
@@ -93,31 +93,35 @@ async def test_fork_bomb(
     processes: int, limits: dict[str, str], client: KubeClient, make_pod: MakePod, components: Components
 ) -> None:
     resources = {"requests": {"cpu": "250m"}, "limits": limits}
-    bombed, beside = await asyncio.gather(make_pod(resources=resources), make_pod())
-    components.limit_processes(bombed["metadata"]["uid"], processes)
-    async with Session(connect(client, bombed)) as session, Session(connect(client, beside)) as neighbour:
+    target, beside = await asyncio.gather(make_pod(resources=resources), make_pod())
+    components.limit_processes(target["metadata"]["uid"], processes)
+    async with Session(connect(client, target)) as session, Session(connect(client, beside)) as neighbour:
         await asyncio.gather(session.open(), neighbour.open())
         started = time.monotonic()
         bomb = asyncio.create_task(attempt(session, BOMB, BOMB_SECONDS))
         slowest = await slowest_answer(neighbour, bomb)
         how = await bomb
         print(f"after {time.monotonic() - started:.0f} s: {how!r}; the neighbour's slowest took {slowest:.1f} s")
-        assert time.monotonic() - started < BOMB_OVER and slowest < NEIGHBOUR
+        assert time.monotonic() - started < BOMB_END_SECONDS and slowest < NEIGHBOUR
         assert isinstance(how, SandboxError) or how.exit_code != 0
         # The container may run out of memory a moment after the command. Or it has no process left for a while: those
         # that were killed need the processor to end, of which a busy machine gives this Pod little.
-        after = await attempt(session, "echo on")
-        while isinstance(after, CommandResult) and after.timed_out and time.monotonic() - started < BOMB_GONE:
-            after = await attempt(session, "echo on")
-        assert isinstance(after, SandboxError) or after.stdout == b"on\n", after
+        result = await attempt(session, "echo on")
+        while (
+            isinstance(result, CommandResult)
+            and result.timed_out
+            and time.monotonic() - started < BOMB_RECOVERY_SECONDS
+        ):
+            result = await attempt(session, "echo on")
+        assert isinstance(result, SandboxError) or result.stdout == b"on\n", result
 
 
 async def slowest_answer(session: Session, until: asyncio.Task[Any]) -> float:
     """Seconds of the slowest of many commands in `session`."""
     slowest = 0.0
     while not until.done():
-        asked = time.monotonic()
+        started = time.monotonic()
         assert (await session.run("echo on", timeout=30)).stdout == b"on\n"
-        slowest = max(slowest, time.monotonic() - asked)
+        slowest = max(slowest, time.monotonic() - started)
         await asyncio.sleep(0.5)
     return slowest

@@ -20,7 +20,7 @@ SHARES = {SWESANDBOX: 0.6, SWERLJOB: 0.15, SWEEVAL: 0.15, SWEIMAGESET: 0.1}
 # Nobody's registry is asked for images that a generator thought of, on a whole list of nodes at a time.
 NO_SUCH_IMAGES = [{"prefix": "", "replacement": "registry.swerl:5000/no-such/"}]
 BATCH, PARALLEL = 500, 16
-ANSWERED = 90.0  # seconds until the last object of a batch has a condition
+CONDITION_SECONDS = 90.0  # seconds until the last object of a batch has a condition
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def operator_options() -> dict[str, str]:
 @pytest.mark.parametrize("kind", SHARES, ids=lambda kind: kind.kind)
 async def test_each_is_refused_or_answered(kind: Kind, user: User, operator: Operator) -> None:
     process = operator.pid
-    wanted = int(NUMBER * SHARES[kind])
-    specs = generate_specs(kind, wanted, reproducible=NUMBER <= 1000)
-    assert len(specs) >= wanted
+    count = int(NUMBER * SHARES[kind])
+    specs = generate_specs(kind, count, reproducible=NUMBER <= 1000)
+    assert len(specs) >= count
     if kind is SWEIMAGESET:
         specs = [spec | {"registryRewrite": NO_SUCH_IMAGES} if isinstance(spec, dict) else spec for spec in specs]
     refused = accepted = 0
@@ -41,7 +41,7 @@ async def test_each_is_refused_or_answered(kind: Kind, user: User, operator: Ope
         names = await submit(user, kind, specs[start : start + BATCH])
         accepted += len(names)
         refused += len(specs[start : start + BATCH]) - len(names)
-        await user.until(partial(unanswered, user, kind, set(names)), lambda left: not left, ANSWERED)
+        await user.until(partial(unanswered, user, kind, set(names)), lambda left: not left, CONDITION_SECONDS)
         await user.api.delete_all(API, kind.plural, user.namespace, labels="")
     print(f"{kind.kind}: {refused} refused, {accepted} answered by a condition")
     assert min(refused, accepted) > len(specs) / 20, f"no fair share: {refused} refused, {accepted} accepted"
@@ -56,7 +56,7 @@ async def submit(user: User, kind: Kind, specs: list[Any]) -> list[str]:
     """Names of those that the API server took."""
     turns = asyncio.Semaphore(PARALLEL)
 
-    async def one(number: int, spec: Any) -> str:
+    async def create(number: int, spec: Any) -> str:
         name = f"m-{os.urandom(4).hex()}-{number}"
         metadata = {"name": name, "namespace": user.namespace}
         async with turns:
@@ -69,7 +69,7 @@ async def submit(user: User, kind: Kind, specs: list[Any]) -> list[str]:
                 return ""
         return name
 
-    return list(filter(None, await asyncio.gather(*(one(number, spec) for number, spec in enumerate(specs)))))
+    return list(filter(None, await asyncio.gather(*(create(number, spec) for number, spec in enumerate(specs)))))
 
 
 async def unanswered(user: User, kind: Kind, names: set[str]) -> list[Any]:

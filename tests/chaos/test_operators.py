@@ -15,8 +15,8 @@ async def test_killed_in_a_burst_of_groups(user: User, operator: Operator) -> No
     pod_uids = await PodUidRecorder(user).start()
     groups = [f"burst-{number}" for number in range(GROUPS)]
     await asyncio.gather(*(user.declare(group, replicas=REPLICAS) for group in groups))
-    for made in (1, 7, 15):
-        await user.until(lambda: count(user), made.__le__, 60)
+    for created in (1, 7, 15):
+        await user.until(lambda: count(user), created.__le__, 60)
         operator.kill()
         operator.start()
         await asyncio.to_thread(operator.until_leading)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.control_plane.exec.conftest import Json, MakePod
 
 REPORTED = 5.0  # seconds from the end of the Pod to the error
-TIGHT = {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi", "cpu": "1"}}
+SMALL_RESOURCES = {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi", "cpu": "1"}}
 EVICTED = 90.0  # seconds the kubelet may take to measure a disk
 
 
@@ -79,7 +79,7 @@ async def test_evicted_by_a_user_or_a_drain(running: RunningCommand) -> None:
 
 async def test_out_of_memory(client: KubeClient, make_pod: MakePod) -> None:
     process_one = "until [ -e /tmp/go ]; do sleep 0.2; done; exec tail /dev/zero"
-    pod = await make_pod(command=["sh", "-c", process_one], resources=TIGHT)
+    pod = await make_pod(command=["sh", "-c", process_one], resources=SMALL_RESOURCES)
     async with Session(connect(client, pod)) as session:
         await session.open()
         with pytest.raises(OOMKilled):
@@ -88,7 +88,7 @@ async def test_out_of_memory(client: KubeClient, make_pod: MakePod) -> None:
 
 async def test_command_out_of_memory_does_not_hang(client: KubeClient, make_pod: MakePod) -> None:
     """The kernel or the kubelet chooses the victim: the greedy process, or the whole container."""
-    pod = await make_pod(resources=TIGHT)
+    pod = await make_pod(resources=SMALL_RESOURCES)
     async with Session(connect(client, pod)) as session:
         try:
             result = await asyncio.wait_for(session.run("tail /dev/zero", timeout=60), 30)

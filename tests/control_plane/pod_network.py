@@ -21,7 +21,7 @@ print("listening", flush=True)
 while True:
     server.accept()[0].close()
 """
-CONNECTS = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 20).close()"
+CONNECT_SCRIPT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 20).close()"
 
 
 def pod_namespace(uid: str) -> Path:
@@ -42,7 +42,7 @@ def inside(namespace: Path, *command: str) -> str:
 
 def connect(namespace: Path, host: str, port: int) -> None:
     """Open a connection from there and close it; fails when that is impossible."""
-    inside(namespace, sys.executable, "-c", CONNECTS, host, str(port))
+    inside(namespace, sys.executable, "-c", CONNECT_SCRIPT, host, str(port))
 
 
 @contextmanager
@@ -58,17 +58,17 @@ def listener(namespace: Path, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def link(pod: Path, other: Path, name: str) -> Iterator[str]:
+def link(pod: Path, peer: Path, name: str) -> Iterator[str]:
     """An interface `name` in both namespaces, joined to each other, with IPv6; the link-local address of `other`."""
     ends = [f"t{os.getpid()}{side}" for side in "ab"]
     _run("ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
     try:
-        for end, namespace in zip(ends, (pod, other), strict=True):
+        for end, namespace in zip(ends, (pod, peer), strict=True):
             _move(end, namespace, name)
-        yield link_local(hardware(other, name))
+        yield link_local(hardware(peer, name))
     finally:
         subprocess.run(["ip", "link", "delete", ends[0]], capture_output=True)  # where it was not moved
-        subprocess.run(["nsenter", f"--net={other}", "ip", "link", "delete", name], capture_output=True)
+        subprocess.run(["nsenter", f"--net={peer}", "ip", "link", "delete", name], capture_output=True)
 
 
 @contextmanager
@@ -101,8 +101,8 @@ def link_local(address: str) -> str:
     """What a hardware address implies (RFC 4291, appendix A), as people write it."""
     octets = [int(octet, 16) for octet in address.split(":")]
     octets[0] ^= 2
-    words = [*octets[:3], 0xFF, 0xFE, *octets[3:]]
-    return "fe80::" + ":".join(f"{words[i] << 8 | words[i + 1]:x}" for i in range(0, 8, 2))
+    groups = [*octets[:3], 0xFF, 0xFE, *octets[3:]]
+    return "fe80::" + ":".join(f"{groups[i] << 8 | groups[i + 1]:x}" for i in range(0, 8, 2))
 
 
 def _move(end: str, namespace: Path, name: str) -> None:

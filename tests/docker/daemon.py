@@ -59,8 +59,8 @@ class DockerDaemon:
 
     def run(self, *command: str, folder: Path | None = None) -> str:
         """Output of `command` in `folder`; fails the test with it when it exits other than 0."""
-        there = ["nsenter", f"--net=/proc/{self.process}/ns/net", *command]
-        done = subprocess.run(there, cwd=folder, env=self._environment(), text=True, capture_output=True)
+        in_namespace = ["nsenter", f"--net=/proc/{self.process}/ns/net", *command]
+        done = subprocess.run(in_namespace, cwd=folder, env=self._environment(), text=True, capture_output=True)
         assert done.returncode == 0, f"{' '.join(command)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -77,8 +77,8 @@ class DockerDaemon:
     def put_index(self, name: str, tag: str) -> None:
         """The tag, which names an image, names an OCI index of this image from now on."""
         image, store = f"docker://{self.registry}/{name}:{tag}", f"{self.folder}/buildah"
-        places = ("--root", f"{store}/root", "--runroot", f"{store}/run", "--storage-driver", "vfs")
-        manifest = ("buildah", *places, "manifest")
+        storage_options = ("--root", f"{store}/root", "--runroot", f"{store}/run", "--storage-driver", "vfs")
+        manifest = ("buildah", *storage_options, "manifest")
         self.run(*manifest, "create", "index")
         self.run(*manifest, "add", "--tls-verify=false", "index", image)
         self.run(*manifest, "push", "--tls-verify=false", "--all", "--format", "oci", "index", image)
@@ -104,8 +104,10 @@ def install_docker() -> None:
 
 def _docker_packages() -> list[str]:
     parts = ("docker-cli", "docker-buildx")  # in docker.io before Debian 13
-    there = [part for part in parts if subprocess.run(["apt-cache", "show", part], capture_output=True).returncode == 0]
-    return ["docker.io", "slirp4netns", *there]
+    available = [
+        part for part in parts if subprocess.run(["apt-cache", "show", part], capture_output=True).returncode == 0
+    ]
+    return ["docker.io", "slirp4netns", *available]
 
 
 @contextmanager
@@ -117,9 +119,9 @@ def running_docker(folder: Path, *, buildkit: bool) -> Iterator[DockerDaemon]:
     (folder / "config").mkdir()
     (folder / "config/config.json").write_text("{}")
     (folder / "registry.yml").write_text(_registry(folder / "registry", port))
-    own = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    namespace_options = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     with (folder / "dockerd.log").open("w") as log:
-        start = ["unshare", *own, "sh", "-ec", START, "sh", str(folder), cgroup]
+        start = ["unshare", *namespace_options, "sh", "-ec", START, "sh", str(folder), cgroup]
         docker = subprocess.Popen(start, stdout=log, stderr=log, start_new_session=True)
         try:
             daemon = DockerDaemon(folder, f"127.0.0.1:{port}", docker.pid, buildkit)
@@ -167,8 +169,8 @@ def _load_debian(daemon: DockerDaemon) -> None:
     """The image that docker would download, made from Debian's packages; it trusts whom this machine trusts."""
     archive, context = daemon.folder / "debian.tar", daemon.folder / "base"
     buildah = Engine("buildah", daemon.registry, swerl_home() / "images")
-    made = buildah.base("debian")
-    push = ["buildah", "push", "--quiet", made, f"docker-archive:{archive}:{DEBIAN}"]
+    image = buildah.base("debian")
+    push = ["buildah", "push", "--quiet", image, f"docker-archive:{archive}:{DEBIAN}"]
     subprocess.run(push, env=buildah.environment, check=True, capture_output=True)
     daemon.run("docker", "load", "--input", str(archive))
     if CA_BUNDLE.is_file():

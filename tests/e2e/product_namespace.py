@@ -13,7 +13,7 @@ from demo.cluster import Cluster
 from demo.job import Images, job_manifest, volume_folder
 from demo.report import read_metrics
 
-EVERYTHING = (
+ALL_KINDS = (
     "pods,jobs,configmaps,secrets,services,swesandboxes,rayclusters,leases,serviceaccounts,roles,rolebindings,"
     "networkpolicies"
 )
@@ -58,7 +58,7 @@ class ProductNamespace:
         found = [c for c in self.status(name).get("conditions") or [] if c["type"] == kind]
         return found[0] if found else {}
 
-    def wait(self, what: str, done: Callable[[], Any], timeout: float) -> Any:
+    def wait(self, description: str, done: Callable[[], Any], timeout: float) -> Any:
         """The first true answer of `done`; fails with `what` and every job's status after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -66,7 +66,7 @@ class ProductNamespace:
                 return answer
             time.sleep(1)
         statuses = {name: self.status(name) for name in self.jobs}
-        raise AssertionError(f"no {what} within {timeout:.0f} s; status: {json.dumps(statuses, indent=1)}")
+        raise AssertionError(f"no {description} within {timeout:.0f} s; status: {json.dumps(statuses, indent=1)}")
 
     def finish(self, name: str, timeout: float, kind: str = "swerljob") -> dict[str, Any]:
         """The status once the job, or another object with such phases, is Complete; fails at once when it Failed."""
@@ -78,7 +78,7 @@ class ProductNamespace:
 
         return dict(self.wait(f"completion of {name}", final, timeout))
 
-    def objects(self, selector: str, kinds: str = EVERYTHING) -> list[str]:
+    def objects(self, selector: str, kinds: str = ALL_KINDS) -> list[str]:
         """Names of the objects that carry the label selector."""
         answer = self.cluster.kubectl("get", kinds, "-n", self.namespace, "-l", selector, "-o", "name")
         return answer.split()

@@ -22,6 +22,6 @@ def test_gold_passes_and_empty_patch_fails(
     command = [sys.executable, "-m", "swerl_agent.cli", "tasks", "check", f"tasks/{split}"]
     command += ["--registry-rewrite", f"={REGISTRY_NAME}/"]
     limits = ["--jobs", "4", "--cpu", "250m", "--memory", "128Mi", "--timeout", "120"]
-    where = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace, "--output", str(tmp_path / "out")]
-    done = subprocess.run([*command, *limits, *where], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    options = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace, "--output", str(tmp_path / "out")]
+    done = subprocess.run([*command, *limits, *options], cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr

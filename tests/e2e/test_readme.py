@@ -77,13 +77,13 @@ def test_three_commands(product: tuple[Cluster, Images], shell: Shell, namespace
     shell.run("kubectl wait swerl/demo --for=condition=Training --timeout=300s", 320)
     shell.run("until kubectl get swesandboxes | grep -q Ready; do sleep 1; done", 120)
     shell.run("kubectl delete -f swerljob.yaml --wait=false")
-    gone_by = time.monotonic() + 60
-    while left := owned(shell, namespace) - installed:
-        assert time.monotonic() < gone_by, f"60 s after the job was deleted there are still {left}"
+    deadline = time.monotonic() + 60
+    while remaining := owned(shell, namespace) - installed:
+        assert time.monotonic() < deadline, f"60 s after the job was deleted there are still {remaining}"
         time.sleep(1)
     shell.run("helm uninstall swe-rl --wait")
-    left = product_objects(shell) - before
-    assert left and all(name.startswith("customresourcedefinition") for name in left), left
+    remaining = product_objects(shell) - before
+    assert remaining and all(name.startswith("customresourcedefinition") for name in remaining), remaining
 
 
 def owned(shell: Shell, namespace: str) -> set[str]:
@@ -112,8 +112,8 @@ def demo_shell(product: tuple[Cluster, Images], tmp_path: Path) -> Shell:
 
 def test_make_demo(demo_shell: Shell, product: tuple[Cluster, Images], tmp_path: Path) -> None:
     output = demo_shell.run("make demo", 900)
-    for words in ("held-out tasks resolved", "reward curve", "summary", "episodes"):
-        assert words in output, output[-3000:]
+    for text in ("held-out tasks resolved", "reward curve", "summary", "episodes"):
+        assert text in output, output[-3000:]
     summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
     assert summary["phase"] == "Complete" and len(summary["rewards"]) == 1
     assert summary["held_out_before"] is not None and summary["held_out_after"] is not None
@@ -131,8 +131,8 @@ def test_make_demo(demo_shell: Shell, product: tuple[Cluster, Images], tmp_path:
     export = export.replace("~/.cache/swerl", str(home))
     assert "Complete" in demo_shell.run(f"unset KUBECONFIG; {export}; kubectl get swerl -n swerl-demo")
     demo_shell.run(f"unset KUBECONFIG; {export}; kubectl get swesandboxes -n swerl-demo")
-    other = fetch_output(replace(product[0], local=False), product[1], tmp_path / "from another cluster")
-    assert files(other) == files(tmp_path / "demo" / "output")
+    fetched = fetch_output(replace(product[0], local=False), product[1], tmp_path / "from another cluster")
+    assert files(fetched) == files(tmp_path / "demo" / "output")
     demo_shell.run("make demo-down")
     assert "demo" not in demo_shell.run("kubectl get swerl -n swerl-demo")
 

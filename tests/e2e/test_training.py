@@ -82,12 +82,12 @@ def test_job_trains_through_a_killed_driver_and_cleans_up(product_namespace: Pro
         "a second step, so that the first has its checkpoint", lambda: len(product_namespace.rows()) >= 2, 600
     )
     kill_driver(product_namespace, name, attempt=1)
-    gone_by = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     product_namespace.wait("second attempt", lambda: product_namespace.status(name).get("attempt") == 2, 60)
     first = f"swerl.dev/job={name},swerl.dev/attempt=1"
-    left = "pods,jobs,swesandboxes,rayclusters"
+    kinds = "pods,jobs,swesandboxes,rayclusters"
     product_namespace.wait(
-        "end of attempt 1", lambda: not product_namespace.objects(first, left), gone_by - time.monotonic()
+        "end of attempt 1", lambda: not product_namespace.objects(first, kinds), deadline - time.monotonic()
     )
 
     status = product_namespace.finish(name, 900)

@@ -30,7 +30,7 @@ NAMESPACE = "kueue-system"
 CONTROLLER = "kueue-controller-manager"
 MANAGED = "kueue.x-k8s.io/managed"  # Kueue's label and finalizer of Pods
 IMAGE = "swe-rl/kueue"
-PATIENCE = 180  # seconds
+TIMEOUT_SECONDS = 180  # seconds
 # What is deleted while the controller still runs, for it takes its finalizers off them; those that refer first.
 OBJECTS = ("workloads", "localqueues", "clusterqueues", "cohorts", "resourceflavors", "workloadpriorityclasses")
 # Where Kueue leaves traces.
@@ -83,8 +83,8 @@ def remove(kubeconfig: str, manifests: str) -> None:
     _release(kubeconfig, "pods", "-l", f"{MANAGED}=true")
     _gently(kubeconfig, "delete", "--ignore-not-found", "--timeout=90s", "-f", "-", stdin=manifests)
     _gently(kubeconfig, "delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=90s")
-    left = leftovers(kubeconfig)
-    assert not left, f"of Kueue there is still {left}"
+    remaining = leftovers(kubeconfig)
+    assert not remaining, f"of Kueue there is still {remaining}"
 
 
 def leftovers(kubeconfig: str) -> list[str]:
@@ -109,12 +109,14 @@ def _rendered(programs: Path) -> str:
         "image": {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"},
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
     }
-    wanted = {
+    expected = {
         "controllerManager": {"manager": manager, "featureGates": [{"name": "VisibilityOnDemand", "enabled": False}]},
         "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(config)},
     }
     chart = str(programs / "charts" / "kueue")
-    text = run(["helm", "template", "kueue", chart, "--namespace", NAMESPACE, "-f", "-"], stdin=yaml.safe_dump(wanted))
+    text = run(
+        ["helm", "template", "kueue", chart, "--namespace", NAMESPACE, "-f", "-"], stdin=yaml.safe_dump(expected)
+    )
     documents = [document for document in yaml.safe_load_all(text) if document]
     return yaml.safe_dump_all(document for document in documents if document["kind"] != "APIService")
 
@@ -132,9 +134,12 @@ def _until_ready(kubeconfig: str) -> None:
     """Until the controller runs and its webhooks answer: a queue's flavor can be declared."""
     try:
         status = ("rollout", "status", "deployment", CONTROLLER, "-n", NAMESPACE)
-        run(["kubectl", "--kubeconfig", kubeconfig, *status, f"--timeout={PATIENCE}s"], timeout=PATIENCE + 10)
+        run(
+            ["kubectl", "--kubeconfig", kubeconfig, *status, f"--timeout={TIMEOUT_SECONDS}s"],
+            timeout=TIMEOUT_SECONDS + 10,
+        )
         flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "probe"}}
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
                 kubectl(kubeconfig, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(flavor))
@@ -154,12 +159,12 @@ def _gently(kubeconfig: str, *arguments: str, stdin: str | None = None) -> None:
         kubectl(kubeconfig, *arguments, stdin=stdin, check=False)
 
 
-def _release(kubeconfig: str, *what: str) -> None:
+def _release(kubeconfig: str, *arguments: str) -> None:
     """Take all finalizers off these objects."""
-    listed = kubectl(kubeconfig, "get", *what, "--all-namespaces", "-o", "json", check=False)
-    for held in json.loads(listed or "{}").get("items", []):
-        metadata = held["metadata"]
+    listed = kubectl(kubeconfig, "get", *arguments, "--all-namespaces", "-o", "json", check=False)
+    for item in json.loads(listed or "{}").get("items", []):
+        metadata = item["metadata"]
         if metadata.get("finalizers"):
-            place = ("-n", metadata["namespace"]) if "namespace" in metadata else ()
+            namespace_options = ("-n", metadata["namespace"]) if "namespace" in metadata else ()
             patch = ("--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))
-            _gently(kubeconfig, "patch", what[0], metadata["name"], *place, *patch)
+            _gently(kubeconfig, "patch", arguments[0], metadata["name"], *namespace_options, *patch)

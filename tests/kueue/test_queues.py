@@ -26,8 +26,8 @@ def gated_for(reason: str, text: str = "") -> Callable[[Body], bool]:
     def matches(status: Body) -> bool:
         if not status.get("conditions"):
             return False
-        state, why, message = condition(status, "Admitted")
-        return (state, why) == ("False", reason) and text in message
+        state, found_reason, message = condition(status, "Admitted")
+        return (state, found_reason) == ("False", reason) and text in message
 
     return matches
 
@@ -55,11 +55,11 @@ async def test_group_waits_gated_while_the_quota_is_taken_and_is_admitted_whole(
 ) -> None:
     await queue.declare("holder", labels=IN_QUEUE, replicas=2)
     await queue.phase("holder", "Ready")
-    await queue.until_used(2)
+    await queue.until_admitted_pods(2)
 
     async def work() -> list[str]:
         async with Sandbox.claim(IMAGE, 4, **options(queue, client, "four", IN_QUEUE)) as group:
-            await queue.until_used(4)
+            await queue.until_admitted_pods(4)
             return [(await sandbox.run("echo $((6 * 7))")).output.strip() for sandbox in group]
 
     working = asyncio.create_task(work())
@@ -87,7 +87,7 @@ async def test_group_above_the_quota_gets_no_node_and_blocks_no_other(queue: Que
     await queue.declare("small", labels=IN_QUEUE, replicas=QUOTA)
     await queue.phase("small", "Ready")
     await asyncio.sleep(10)
-    assert not await queue.placed("large") and await queue.used() == QUOTA
+    assert not await queue.placed("large") and await queue.admitted_pods() == QUOTA
 
     await queue.delete("large")
     await queue.delete("small")
@@ -107,7 +107,7 @@ async def test_preempted_group_ends_as_preempted(queue: Queue, client: KubeClien
     assert condition(status, "Degraded")[1] == "Preempted" and status["failed"] == 4
 
     await queue.phase("urgent", "Ready")
-    await queue.until_used(3)
+    await queue.until_admitted_pods(3)
     await queue.delete("urgent")
     await queue.empty()
 
@@ -132,15 +132,15 @@ async def test_slot_of_a_released_sandbox_is_reused(queue: Queue) -> None:
 
     await queue.release("swesb-four-0")
     await queue.phase("two", "Ready")
-    await queue.until_used(5)
+    await queue.until_admitted_pods(5)
     pods = await queue.pods("four")
     assert [pods[f"swesb-four-{i}"]["status"]["phase"] for i in (1, 2, 3)] == ["Running"] * 3
     status = await queue.until(lambda: queue.status("four"), lambda s: s["finished"] == 1, 30)
     assert status["phase"] == "Ready" and status["failed"] == 0
     for ordinal in (1, 2, 3):
         await queue.release(f"swesb-four-{ordinal}")
-    await queue.until_used(2)
-    await queue.gone("four")
+    await queue.until_admitted_pods(2)
+    await queue.wait_deleted("four")
     await queue.delete("four")
     await queue.delete("two")
     await queue.empty()
@@ -161,11 +161,11 @@ async def test_sandbox_that_is_released_while_it_is_gated_is_not_lost(queue: Que
 
 async def test_name_is_free_again_at_once(queue: Queue) -> None:
     for _ in range(3):
-        made = await queue.declare("again", labels=IN_QUEUE, replicas=2)
+        group = await queue.declare("again", labels=IN_QUEUE, replicas=2)
         await queue.phase("again", "Ready")
-        assert (await queue.sandbox("again") or made)["metadata"]["uid"] == made["metadata"]["uid"]
+        assert (await queue.sandbox("again") or group)["metadata"]["uid"] == group["metadata"]["uid"]
         await queue.delete("again")
-    await queue.gone("again")
+    await queue.wait_deleted("again")
     await queue.empty()
 
 
@@ -182,7 +182,7 @@ async def test_single_sandbox_needs_no_group_and_one_without_queue_no_kueue(queu
     assert [GROUP_LABEL in pod["metadata"]["labels"] for pod in pods.values()] == [False]
     await queue.delete("full")
     await queue.phase("single", "Ready")
-    await queue.until_used(1)
+    await queue.until_admitted_pods(1)
     await queue.delete("single")
     await queue.delete("free")
     await queue.empty()
@@ -200,6 +200,6 @@ async def test_stopped_kueue_only_delays_groups(queue: Queue, kubeconfig: str) -
     finally:
         scale(kubeconfig, 1)
     await queue.phase("during", "Ready", 150)
-    await queue.gone("before")
+    await queue.wait_deleted("before")
     await queue.delete("during")
     await queue.empty()

@@ -23,17 +23,32 @@ def _of_release(kubectl: Kubectl, namespace: str, release: str) -> list[str]:
 
 
 def test_driver_has_only_the_rights_it_needs(kubectl: Kubectl, namespace: str, driver: str) -> None:
-    def may(verb: str, resource: str, where: str = namespace, sub: str = "") -> bool:
-        question = ("auth", "can-i", verb, resource, "-n", where, f"--as={driver}", f"--subresource={sub}")
+    def is_allowed(verb: str, resource: str, in_namespace: str = namespace, subresource: str = "") -> bool:
+        question = (
+            "auth",
+            "can-i",
+            verb,
+            resource,
+            "-n",
+            in_namespace,
+            f"--as={driver}",
+            f"--subresource={subresource}",
+        )
         return kubectl(*question).stdout.strip() == "yes"
 
-    assert may("create", "swesandboxes.swerl.dev") and may("create", "jobs.batch")
-    assert may("create", "pods", sub="exec") and may("get", "pods", sub="log")
-    assert may("patch", "swerljobs.swerl.dev", sub="status") and not may("patch", "swerljobs.swerl.dev")
-    assert not may("create", "pods") and not may("get", "secrets") and not may("create", "rolebindings")
-    assert not may("create", "swesandboxes.swerl.dev", where="default")
+    assert is_allowed("create", "swesandboxes.swerl.dev") and is_allowed("create", "jobs.batch")
+    assert is_allowed("create", "pods", subresource="exec") and is_allowed("get", "pods", subresource="log")
+    assert is_allowed("patch", "swerljobs.swerl.dev", subresource="status") and not is_allowed(
+        "patch", "swerljobs.swerl.dev"
+    )
+    assert (
+        not is_allowed("create", "pods")
+        and not is_allowed("get", "secrets")
+        and not is_allowed("create", "rolebindings")
+    )
+    assert not is_allowed("create", "swesandboxes.swerl.dev", in_namespace="default")
     slices = "endpointslices.discovery.k8s.io"  # where the API server is, for the probe of a sandbox's isolation
-    assert may("get", f"{slices}/kubernetes", "default") and not may("list", slices, "default")
+    assert is_allowed("get", f"{slices}/kubernetes", "default") and not is_allowed("list", slices, "default")
 
 
 def test_driver_cannot_exec_into_other_pods(kubectl: Kubectl, namespace: str, driver: str) -> None:
@@ -56,10 +71,10 @@ def test_invalid_values_are_refused_by_name(kubeconfig: str, namespace: str) -> 
     assert done.returncode != 0 and "replicas" in done.stderr
 
 
-@pytest.mark.parametrize(("given", "option"), [("off", "off"), ("'off'", "off"), ("false", "off"), ("warn", "warn")])
-def test_capacity_check_may_be_a_word_that_yaml_reads_as_false(tmp_path: Path, given: str, option: str) -> None:
+@pytest.mark.parametrize(("value", "option"), [("off", "off"), ("'off'", "off"), ("false", "off"), ("warn", "warn")])
+def test_capacity_check_may_be_a_word_that_yaml_reads_as_false(tmp_path: Path, value: str, option: str) -> None:
     values = tmp_path / "values.yaml"
-    values.write_text(f"capacityCheck: {given}\n")
+    values.write_text(f"capacityCheck: {value}\n")
     done = subprocess.run(
         ["helm", "template", str(ROOT / "charts"), "--kube-version", "1.34.0", "-f", str(values)],
         capture_output=True,

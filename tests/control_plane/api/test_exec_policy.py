@@ -45,13 +45,13 @@ def kubectl_as(
 ) -> KubectlAs:
     """The command line of a kubectl that has nothing but the token of a service account."""
 
-    def words(account: str, *command: str) -> list[str]:
+    def kubectl_command(account: str, *command: str) -> list[str]:
         config = tmp_path_factory.mktemp("account") / "kubeconfig"
         token = kubectl("create", "token", account, "-n", namespace).stdout.strip()
         config.write_text(json.dumps(_as_account(kubeconfig, token)))
         return ["kubectl", "--kubeconfig", str(config), "-n", namespace, *command]
 
-    return words
+    return kubectl_command
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def pod_exec(kubectl_as: KubectlAs) -> PodExec:
     """Runs a command in a Pod as a service account."""
 
     def run(account: str, pod: str, *command: str) -> subprocess.CompletedProcess[str]:
-        whole = kubectl_as(account, "exec", pod, "--", *command)
-        return subprocess.run(whole, capture_output=True, text=True, timeout=60)
+        full_command = kubectl_as(account, "exec", pod, "--", *command)
+        return subprocess.run(full_command, capture_output=True, text=True, timeout=60)
 
     return run
 
@@ -79,7 +79,7 @@ def privileged_driver(kubectl: Kubectl, namespace: str, driver: str, release: st
     return account
 
 
-def output_until(command: list[str], words: str) -> str:
+def output_until(command: list[str], text: str) -> str:
     """Output of the command until it holds `words`, or until the command ends; a silent command ends after 60 s."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         alarm = threading.Timer(60, process.kill)
@@ -87,7 +87,7 @@ def output_until(command: list[str], words: str) -> str:
         try:
             output = ""
             assert process.stdout is not None
-            while words not in output and (line := process.stdout.readline()):
+            while text not in output and (line := process.stdout.readline()):
                 output += line
             return output
         finally:
@@ -131,7 +131,7 @@ def test_drivers_and_the_operator_enter_sandboxes_only(
 
 
 @pytest.mark.parametrize(
-    ("command", "right"),
+    ("command", "forbidden_resource"),
     [
         (("attach",), "pods/attach"),
         (("port-forward", ":8080"), "pods/portforward"),
@@ -141,24 +141,24 @@ def test_drivers_and_the_operator_enter_sandboxes_only(
 )
 @pytest.mark.parametrize("pod", [SANDBOX, DATABASE])
 def test_driver_has_no_other_access_to_pods(
-    kubectl_as: KubectlAs, command: tuple[str, ...], right: str, pod: str
+    kubectl_as: KubectlAs, command: tuple[str, ...], forbidden_resource: str, pod: str
 ) -> None:
     verb, *options = command
     done = subprocess.run(kubectl_as("demo-driver", verb, pod, *options), capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and "forbidden" in done.stderr and f'resource "{right}"' in done.stderr
+    assert done.returncode != 0 and "forbidden" in done.stderr and f'resource "{forbidden_resource}"' in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "message"),
     [(("attach",), "beat"), (("port-forward", ":8080"), "Forwarding from")],
     ids=["attach", "port-forward"],
 )
 def test_driver_with_portforward_rights_has_them_for_sandboxes_only(
-    kubectl_as: KubectlAs, privileged_driver: str, command: tuple[str, ...], words: str
+    kubectl_as: KubectlAs, privileged_driver: str, command: tuple[str, ...], message: str
 ) -> None:
     verb, *options = command
     assert refused_by_policy(kubectl_as(privileged_driver, verb, DATABASE, *options))
-    assert words in output_until(kubectl_as(privileged_driver, verb, SANDBOX, *options), words)
+    assert message in output_until(kubectl_as(privileged_driver, verb, SANDBOX, *options), message)
 
 
 def test_other_account_opens_no_shell(pod_exec: PodExec) -> None:
@@ -170,20 +170,20 @@ def test_audit_log_names_user_command_and_pod(
     pod_exec: PodExec, kubectl: Kubectl, namespace: str, kubeconfig: str
 ) -> None:
     log = Path(kubeconfig).parent / "log" / "audit.log"
-    words = base64.b32encode(namespace.encode()).decode().strip("=")  # told by this test alone
+    marker = base64.b32encode(namespace.encode()).decode().strip("=")  # told by this test alone
 
     def audit_entry(user: str) -> Json | None:
         for line in log.read_text().splitlines():
             notes = json.loads(line).get("annotations") or {}
             found = {key.rpartition("/")[2]: value for key, value in notes.items() if "-exec-audit/" in key}
-            if words in found.get("command", "") and found["user"] == user:
+            if marker in found.get("command", "") and found["user"] == user:
                 return found
         return None
 
     driver = f"system:serviceaccount:{namespace}:demo-driver"
     deadline = time.monotonic() + 30
     while audit_entry(driver) is None:
-        assert pod_exec("demo-driver", SANDBOX, "sh", "-c", f"echo {words}").returncode == 0
+        assert pod_exec("demo-driver", SANDBOX, "sh", "-c", f"echo {marker}").returncode == 0
         assert time.monotonic() < deadline, f"{log} does not tell of it"
         time.sleep(0.5)
     assert audit_entry(driver) == {
@@ -191,18 +191,18 @@ def test_audit_log_names_user_command_and_pod(
         "pod": f"{namespace}/{SANDBOX}",
         "group": f"{namespace}/audited-run",
         "job": "demo",
-        "command": f"sh -c echo {words}",
+        "command": f"sh -c echo {marker}",
     }
-    assert kubectl("exec", "-n", namespace, SANDBOX, "--", "echo", words).returncode == 0
-    person = kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").stdout
-    found = audit_entry(person)
+    assert kubectl("exec", "-n", namespace, SANDBOX, "--", "echo", marker).returncode == 0
+    username = kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}").stdout
+    found = audit_entry(username)
     assert found is not None and "job" not in found, "a person enters too, for no job"
 
 
 def test_audit_log_omits_other_pods(pod_exec: PodExec, namespace: str, kubeconfig: str) -> None:
     log = (Path(kubeconfig).parent / "log" / "audit.log").read_text()
     events = [json.loads(line) for line in log.splitlines()]
-    mine = [event for event in events if event["objectRef"].get("namespace") == namespace]
-    others = [event for event in mine if event["objectRef"]["name"] == DATABASE]
+    own_events = [event for event in events if event["objectRef"].get("namespace") == namespace]
+    others = [event for event in own_events if event["objectRef"]["name"] == DATABASE]
     assert others and not [note for event in others for note in event.get("annotations", {}) if "-exec-audit/" in note]
     assert {event["objectRef"]["resource"] for event in events} == {"pods"}, "only entering Pods is written down"

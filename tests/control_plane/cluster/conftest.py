@@ -55,14 +55,14 @@ def probes(running: Cluster, probe_image: str, namespace: str) -> ProbeNamespace
 @pytest.fixture(scope="module")
 def other_probes(probes: ProbeNamespace) -> Iterator[ProbeNamespace]:
     """A second namespace beside `probes`, labelled team=b."""
-    other = dataclasses.replace(probes, namespace=f"{probes.namespace}-b")
-    labelled = {"name": other.namespace, "labels": {"team": "b"}}
-    done = other.kubectl(
+    other_namespace = dataclasses.replace(probes, namespace=f"{probes.namespace}-b")
+    labelled = {"name": other_namespace.namespace, "labels": {"team": "b"}}
+    done = other_namespace.kubectl(
         "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
     )
     assert done.returncode == 0, done.stderr
-    yield other
-    other.kubectl("delete", "namespace", other.namespace, "--wait=false")
+    yield other_namespace
+    other_namespace.kubectl("delete", "namespace", other_namespace.namespace, "--wait=false")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def second(running: Cluster, probe_image: str) -> Iterator[ProbeNamespace]:
     """Another, bare cluster on the same machine; removed afterwards if a test has not done it."""
     name = f"test-{os.getpid()}"
     cluster_command("--name", name, "up", "--bare")
-    made = layout.find(name, layout.swerl_home())
-    assert made is not None
-    yield ProbeNamespace(str(layout.swerl_home() / "bin" / "kubectl"), str(made.kubeconfig), "default", probe_image)
+    found = layout.find(name, layout.swerl_home())
+    assert found is not None
+    yield ProbeNamespace(str(layout.swerl_home() / "bin" / "kubectl"), str(found.kubeconfig), "default", probe_image)
     cluster_command("--name", name, "down", "--purge")

@@ -56,7 +56,7 @@ class ProbeNamespace:
         """Which targets (name -> kind:address) `pod` reaches, all tried at once."""
         done = self.exec(pod, "matrix", *(f"{name}={target}" for name, target in targets.items()))
         assert done.returncode == 0, done.stderr
-        return {name: said == "ok" for name, said in json.loads(done.stdout).items()}
+        return {name: output == "ok" for name, output in json.loads(done.stdout).items()}
 
     def wait_running(self, *pods: str) -> dict[str, str]:
         """Address of each Pod once all run and are Ready."""
@@ -74,8 +74,8 @@ class ProbeNamespace:
         }
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+def eventually(condition: Callable[[], bool], description: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {description}"
         time.sleep(0.3)

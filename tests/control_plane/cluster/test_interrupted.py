@@ -26,14 +26,14 @@ def processes_of(home: Path) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "busy", "says"),
+    ("command", "busy", "message"),
     [
         ("cluster", "go build", "interrupted; the same command goes on"),
         ("venv", "pip install", "interrupted; run the same command to resume"),
         ("demo", "pip install", "stopped; run the same command to resume"),
     ],
 )
-def test_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, says: str) -> None:
+def test_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, message: str) -> None:
     home = tmp_path / "home"
     inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MAKEFLAGS")}
     environment = inherited | {"SWERL_HOME": str(home)}
@@ -44,8 +44,8 @@ def test_build_that_is_interrupted(tmp_path: Path, command: str, busy: str, says
     try:
         eventually(lambda: any(busy in line for line in processes_of(home).values()), f"make {command} builds", 240)
         os.killpg(making.pid, signal.SIGINT)  # as Ctrl-C in a terminal: to make and to all it started
-        said, _ = making.communicate(timeout=30)
+        output, _ = making.communicate(timeout=30)
     finally:
         making.kill()
-    assert making.returncode != 0 and says in said and "Traceback" not in said, said
+    assert making.returncode != 0 and message in output and "Traceback" not in output, output
     eventually(lambda: not processes_of(home), f"nothing of it runs: {processes_of(home)}", 10)

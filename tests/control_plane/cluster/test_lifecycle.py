@@ -17,14 +17,14 @@ from tests.control_plane.cluster.probe_namespace import ProbeNamespace, cluster_
 
 
 @pytest.fixture(scope="module")
-def bare(second: ProbeNamespace) -> Cluster:
+def second_cluster(second: ProbeNamespace) -> Cluster:
     cluster = layout.find(Path(second.kubeconfig).parent.name, layout.swerl_home())
     assert cluster is not None
     return cluster
 
 
 @pytest.fixture(scope="module")
-def pod(second: ProbeNamespace, bare: Cluster, probe_image: str) -> str:
+def pod(second: ProbeNamespace, second_cluster: Cluster, probe_image: str) -> str:
     """A Pod of the second cluster that survives all that follows."""
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("survivor", "serve", "8080"))
@@ -32,41 +32,49 @@ def pod(second: ProbeNamespace, bare: Cluster, probe_image: str) -> str:
     return "survivor"
 
 
-def test_up_again_changes_nothing(bare: Cluster, pod: str) -> None:
-    before = _pids(bare)
-    cluster_command("--name", bare.name, "up", "--bare")
-    assert _pids(bare) == before
+def test_up_again_changes_nothing(second_cluster: Cluster, pod: str) -> None:
+    before = _pids(second_cluster)
+    cluster_command("--name", second_cluster.name, "up", "--bare")
+    assert _pids(second_cluster) == before
 
 
-def test_clusters_cannot_reach_each_other(running: Cluster, bare: Cluster, second: ProbeNamespace, pod: str) -> None:
+def test_clusters_cannot_reach_each_other(
+    running: Cluster, second_cluster: Cluster, second: ProbeNamespace, pod: str
+) -> None:
     reached = second.reachability(
-        pod, {"own apiserver": f"tcp:{bare.node_ip}:6443", "first apiserver": f"tcp:{running.node_ip}:6443",
+        pod, {"own apiserver": f"tcp:{second_cluster.node_ip}:6443", "first apiserver": f"tcp:{running.node_ip}:6443",
               "first dns": f"dns-tcp:{running.dns_ip}:53"})  # fmt: skip
     assert reached == {"own apiserver": True, "first apiserver": False, "first dns": False}
 
 
 @pytest.mark.parametrize("component", list(components.ALL))
-def test_killed_component_is_repaired(bare: Cluster, second: ProbeNamespace, pod: str, component: str) -> None:
-    before = _pids(bare)
+def test_killed_component_is_repaired(
+    second_cluster: Cluster, second: ProbeNamespace, pod: str, component: str
+) -> None:
+    before = _pids(second_cluster)
     os.kill(before[component], signal.SIGKILL)
-    eventually(lambda: component not in _pids(bare), "the component is dead")
-    cluster_command("--name", bare.name, "up", "--bare")
-    after = _pids(bare)
+    eventually(lambda: component not in _pids(second_cluster), "the component is dead")
+    cluster_command("--name", second_cluster.name, "up", "--bare")
+    after = _pids(second_cluster)
     assert after.pop(component) != before.pop(component)
     assert after == before
     eventually(lambda: second.exec(pod, "exit", "5").returncode == 5, "exec works as before", 30)
     assert second.get("pod", pod)["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_proxy_replaces_rules_that_are_broken_when_it_starts(bare: Cluster, second: ProbeNamespace, pod: str) -> None:
-    eventually(lambda: _endpoint_chains(bare) != [], "the proxy has written its rules", 30)
-    (endpoint,) = _endpoint_chains(bare)
-    os.kill(_pids(bare)["proxy"], signal.SIGKILL)
-    eventually(lambda: "proxy" not in _pids(bare), "the proxy is dead")
-    subprocess.run([*process.in_node(bare), "nft", "flush", "chain", "ip", "kube-proxy", endpoint], check=True)
-    service = f"tcp:{ipaddress.ip_network(bare.service_cidr)[1]}:443"
+def test_proxy_replaces_rules_that_are_broken_when_it_starts(
+    second_cluster: Cluster, second: ProbeNamespace, pod: str
+) -> None:
+    eventually(lambda: _endpoint_chains(second_cluster) != [], "the proxy has written its rules", 30)
+    (endpoint,) = _endpoint_chains(second_cluster)
+    os.kill(_pids(second_cluster)["proxy"], signal.SIGKILL)
+    eventually(lambda: "proxy" not in _pids(second_cluster), "the proxy is dead")
+    subprocess.run(
+        [*process.in_node(second_cluster), "nft", "flush", "chain", "ip", "kube-proxy", endpoint], check=True
+    )
+    service = f"tcp:{ipaddress.ip_network(second_cluster.service_cidr)[1]}:443"
     assert second.reachability(pod, {"apiserver": service}) == {"apiserver": False}
-    cluster_command("--name", bare.name, "up", "--bare")
+    cluster_command("--name", second_cluster.name, "up", "--bare")
     eventually(lambda: second.reachability(pod, {"apiserver": service})["apiserver"], "the Service answers", 30)
 
 
@@ -79,33 +87,33 @@ def _endpoint_chains(cluster: Cluster) -> list[str]:
     return [name for name in names if name.startswith("endpoint-") and "default/kubernetes/" in name]
 
 
-def test_restart_replaces_one_component(bare: Cluster, pod: str) -> None:
-    before = _pids(bare)
-    cluster_command("--name", bare.name, "restart", "scheduler")
-    changed = {name for name, pid in _pids(bare).items() if pid != before[name]}
+def test_restart_replaces_one_component(second_cluster: Cluster, pod: str) -> None:
+    before = _pids(second_cluster)
+    cluster_command("--name", second_cluster.name, "restart", "scheduler")
+    changed = {name for name, pid in _pids(second_cluster).items() if pid != before[name]}
     assert changed == {"scheduler"}
 
 
-def test_component_started_under_nohup_handles_hangup(bare: Cluster, pod: str) -> None:
+def test_component_started_under_nohup_handles_hangup(second_cluster: Cluster, pod: str) -> None:
     """Processes of Pods could inherit an ignored signal, and no terminal would end them."""
     default = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        cluster_command("--name", bare.name, "restart", "scheduler")
+        cluster_command("--name", second_cluster.name, "restart", "scheduler")
     finally:
         signal.signal(signal.SIGHUP, default)
-    status = Path(f"/proc/{_pids(bare)['scheduler']}/status").read_text()
+    status = Path(f"/proc/{_pids(second_cluster)['scheduler']}/status").read_text()
     ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn:"))
     assert not ignored & 1 << signal.SIGHUP - 1
 
 
-def test_down_leaves_nothing_but_the_image_store(bare: Cluster, pod: str) -> None:
-    cluster_command("--name", bare.name, "up", "--bare")  # it runs, but where this is tried again
-    _assert_removed(bare, "down")
-    assert [entry.name for entry in bare.state.iterdir()] == ["containerd"]
+def test_down_leaves_nothing_but_the_image_store(second_cluster: Cluster, pod: str) -> None:
+    cluster_command("--name", second_cluster.name, "up", "--bare")  # it runs, but where this is tried again
+    _assert_removed(second_cluster, "down")
+    assert [entry.name for entry in second_cluster.state.iterdir()] == ["containerd"]
 
 
-def test_later_start_is_quick_and_needs_no_pull(bare: Cluster, second: ProbeNamespace) -> None:
-    cluster_command("--name", bare.name, "up", "--bare")
+def test_later_start_is_quick_and_needs_no_pull(second_cluster: Cluster, second: ProbeNamespace) -> None:
+    cluster_command("--name", second_cluster.name, "up", "--bare")
     eventually(lambda: second.kubectl("get", "serviceaccount", "default").returncode == 0, "namespace default is ready")
     second.apply(second.pod("again", "sleep", "60"))
     second.wait_running("again")
@@ -113,14 +121,14 @@ def test_later_start_is_quick_and_needs_no_pull(bare: Cluster, second: ProbeName
     assert any("already present" in event["message"] for event in events)
 
 
-def test_down_after_a_crash_leaves_nothing(running: Cluster, bare: Cluster) -> None:
-    cluster_command("--name", bare.name, "up", "--bare")
-    for name, pid in _pids(bare).items():
+def test_down_after_a_crash_leaves_nothing(running: Cluster, second_cluster: Cluster) -> None:
+    cluster_command("--name", second_cluster.name, "up", "--bare")
+    for name, pid in _pids(second_cluster).items():
         if name in ("containerd", "kubelet", "etcd", "registry"):
             os.kill(pid, signal.SIGKILL)
-    _assert_removed(bare, "down", "--purge")
-    assert not bare.state.exists()
-    assert cluster_command("--name", bare.name, "status", check=False).returncode == 1
+    _assert_removed(second_cluster, "down", "--purge")
+    assert not second_cluster.state.exists()
+    assert cluster_command("--name", second_cluster.name, "status", check=False).returncode == 1
     assert cluster_command("status").returncode == 0, "the first cluster is as it was"
 
 
@@ -146,7 +154,7 @@ def _remains(cluster: Cluster) -> list[str]:
     listings = ("ps -eo args", "ip netns", "ip route", "ip -o link", "nft list ruleset", "iptables-save")
     lines = [line for listing in listings for line in _output(listing.split())]
     lines += Path("/proc/mounts").read_text().splitlines()
-    groups = [Path(above) / name for above, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    groups = [Path(root) / name for root, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     folders = [group for group in groups if group.name == cluster.label] + [Path("/run/netns") / cluster.label]
     logs = [link for link in Path("/var/log/containers").glob("*") if _target(link).startswith(str(cluster.state))]
     marked = [line for line in lines if any(word in f"{line} " for word in words)]

@@ -31,11 +31,11 @@ def targets(running: Cluster, probes: ProbeNamespace, other_probes: ProbeNamespa
         probes.pod("server", "serve", "8080", "8081", labels={"role": "server"}, ports=_PORTS),
     )
     other_probes.apply(other_probes.pod("server", "serve", "8080", labels={"role": "server"}, ports=_PORTS))
-    here, there = probes.wait_running("client", "server")["server"], other_probes.wait_running("server")["server"]
+    client, server = probes.wait_running("client", "server")["server"], other_probes.wait_running("server")["server"]
     return {
-        "pod": f"tcp:{here}:8080",
-        "other port": f"tcp:{here}:8081",
-        "other namespace": f"tcp:{there}:8080",
+        "pod": f"tcp:{client}:8080",
+        "other port": f"tcp:{client}:8081",
+        "other namespace": f"tcp:{server}:8080",
         "apiserver service": f"tcp:{running.kubernetes_ip}:443",
         "apiserver node": f"tcp:{running.node_ip}:6443",
         "dns": f"dns-udp:{running.dns_ip}:53",
@@ -73,7 +73,7 @@ def test_link_local_address_of_the_node_is_blocked(
     running: Cluster, probes: ProbeNamespace, targets: dict[str, str]
 ) -> None:
     """Here the node has IPv6 on this one Pod's link: listeners are reached on any link but the Pod's own."""
-    node, port, beside = Path("/run/netns") / running.label, free_port(), f"side{os.getpid()}"
+    node, port, neighbour = Path("/run/netns") / running.label, free_port(), f"side{os.getpid()}"
     pod = pod_network.pod_namespace(probes.get("pod", "client")["metadata"]["uid"])
     device = _other_end(pod, node)
     assert probes.reachability("client", {"pod": targets["pod"]}) == {"pod": True}, (
@@ -83,15 +83,15 @@ def test_link_local_address_of_the_node_is_blocked(
         _ipv6(node, device),
         _counted(node, device) as packets,
         pod_network.listener(node, port),
-        pod_network.link(pod, node, beside) as address,
+        pod_network.link(pod, node, neighbour) as address,
     ):
-        own = pod_network.link_local(pod_network.hardware(node, device))
-        ways = {
-            "beside": f"tcp:[{address}%{beside}]:{port}",
-            "own": f"tcp:[{own}%eth0]:{port}",
+        node_address = pod_network.link_local(pod_network.hardware(node, device))
+        addresses = {
+            "beside": f"tcp:[{address}%{neighbour}]:{port}",
+            "own": f"tcp:[{node_address}%eth0]:{port}",
             "own, from the hardware address": f"linklocal:{port}",
         }
-        assert {name for name, reached in probes.reachability("client", ways).items() if reached} == {"beside"}
+        assert {name for name, reached in probes.reachability("client", addresses).items() if reached} == {"beside"}
         arrived, passed = packets()
         assert arrived > 0 == passed, "what the Pod sent did arrive, and was dropped"
 
@@ -146,19 +146,19 @@ def test_deny_all_blocks_everything(probes: ProbeNamespace, targets: dict[str, s
 def test_egress_rules_add_up_and_open_nothing_else(probes: ProbeNamespace, targets: dict[str, str]) -> None:
     dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
            "podSelector": {"matchLabels": {"app": "coredns"}}}  # fmt: skip
-    team = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["b"]}]}}
-    one = {"to": [{"podSelector": {"matchLabels": {"role": "server"}}}], "ports": [{"port": 8080}]}
+    namespace_peer = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["b"]}]}}
+    egress_rule = {"to": [{"podSelector": {"matchLabels": {"role": "server"}}}], "ports": [{"port": 8080}]}
     two = {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]}
-    three = {"to": [team], "ports": [{"port": "web"}]}
-    probes.apply(_policy("one", **_CLIENT, policyTypes=["Egress"], egress=[one]),
+    three = {"to": [namespace_peer], "ports": [{"port": "web"}]}
+    probes.apply(_policy("one", **_CLIENT, policyTypes=["Egress"], egress=[egress_rule]),
                 _policy("more", **_CLIENT, policyTypes=["Egress"], egress=[two, three]))  # fmt: skip
     assert reached(probes, targets, {"pod", "dns", "other namespace"}) == {"pod", "dns", "other namespace"}
 
 
 @pytest.mark.usefixtures("policies")
 def test_address_blocks_with_exceptions(running: Cluster, probes: ProbeNamespace, targets: dict[str, str]) -> None:
-    other = targets["other namespace"].split(":")[1]
-    block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [running.link_cidr, f"{other}/32"]}}
+    address = targets["other namespace"].split(":")[1]
+    block = {"ipBlock": {"cidr": "0.0.0.0/0", "except": [running.link_cidr, f"{address}/32"]}}
     rule = {"to": [block], "ports": [{"port": 8000, "endPort": 8080}, {"port": 443}, {"port": 6443}]}
     probes.apply(_policy("block", podSelector={}, policyTypes=["Egress"], egress=[rule]))
     assert reached(probes, targets, {"pod"}) == {"pod"}

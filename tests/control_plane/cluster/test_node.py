@@ -94,11 +94,11 @@ def test_user_namespaces_map_root_to_no_user_of_the_host(probes: ProbeNamespace)
 
 
 def test_status_is_readable_and_healthy(running: Cluster) -> None:
-    said = cluster_command("status").stdout
-    assert "healthy" in said
-    assert "NOT" not in said
+    output = cluster_command("status").stdout
+    assert "healthy" in output
+    assert "NOT" not in output
     assert Path(running.kubeconfig).is_file()
-    assert str(running.kubeconfig) in said
+    assert str(running.kubeconfig) in output
 
 
 def test_folder_of_a_claim_is_deleted_with_it(running: Cluster, probes: ProbeNamespace) -> None:

@@ -43,48 +43,48 @@ def manifest(name: str, labels: dict[str, str] | None = None, volumes: Sequence[
     }
 
 
-async def at_once(asked: Coroutine[Any, Any, T]) -> T:
+async def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     """What `asked` returns, which must be there already: no answer of anybody is waited for."""
-    task = asyncio.create_task(asked)
+    task = asyncio.create_task(coroutine)
     for _ in range(20):
         await asyncio.sleep(0)
     assert task.done(), "what was prepared ahead is not there"
     return task.result()
 
 
-async def until(done: Callable[[], Awaitable[T | None]], what: str, seconds: float = 180) -> T:
+async def until(done: Callable[[], Awaitable[T | None]], description: str, seconds: float = 180) -> T:
     """What `done` returns once that is true; fails after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         if value := await done():
             return value
-        assert time.monotonic() < end, f"{what}: not after {seconds:.0f} s"
+        assert time.monotonic() < end, f"{description}: not after {seconds:.0f} s"
         await asyncio.sleep(0.1)
 
 
 async def when_ready(client: KubeClient, namespace: str, name: str) -> Json:
     """The Pod once it is ready."""
 
-    async def seen() -> Json | None:
+    async def ready_pod() -> Json | None:
         pod = await client.get("v1", "pods", namespace, name)
         return pod if ready(pod) else None
 
-    return await until(seen, f"{name} is ready")
+    return await until(ready_pod, f"{name} is ready")
 
 
 @pytest.fixture
 async def make_pod(client: KubeClient, namespace: str) -> AsyncIterator[MakePod]:
     """Makes ready Pods that are deleted with the test."""
-    made: list[str] = []
+    names: list[str] = []
 
     async def make(name: str = "", **options: Any) -> Json:
         name = name or f"swesb-exec-{os.urandom(3).hex()}"
         await client.create("pods", manifest(name, **options), namespace=namespace)
-        made.append(name)
+        names.append(name)
         return await when_ready(client, namespace, name)
 
     yield make
-    for name in made:
+    for name in names:
         try:
             await client.delete("v1", "pods", namespace, name, grace_seconds=0)
         except Exception as error:

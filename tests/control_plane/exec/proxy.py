@@ -58,18 +58,18 @@ class Proxy:
         assert task is not None
         self._tasks.add(task)
         server = urlsplit(self._config["clusters"][0]["cluster"]["server"])
-        far_reader, far_writer = await asyncio.open_connection(server.hostname, server.port)
+        server_reader, server_writer = await asyncio.open_connection(server.hostname, server.port)
         last = [asyncio.get_running_loop().time()]
         pumps = [
-            asyncio.create_task(self._pump(number, reader, far_writer, last)),
-            asyncio.create_task(self._pump(number, far_reader, writer, last)),
+            asyncio.create_task(self._pump(number, reader, server_writer, last)),
+            asyncio.create_task(self._pump(number, server_reader, writer, last)),
         ]
         try:
             await self._until_done(pumps, last)
         finally:
             for pump in pumps:
                 pump.cancel()
-            for end in (writer, far_writer):
+            for end in (writer, server_writer):
                 end.close()
             self._tasks.discard(task)
 

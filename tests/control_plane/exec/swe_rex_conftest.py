@@ -24,11 +24,11 @@ def runtime() -> Iterator[SandboxRuntime]:
     async def enter() -> tuple[KubeClient, Session, PodConnector]:
         client = await KubeClient.from_environment().__aenter__()
         pod = await client.get("v1", "pods", namespace, name)
-        place = PodConnector(client, namespace, name, uid=pod["metadata"]["uid"])
-        return client, Session(place), place
+        connector = PodConnector(client, namespace, name, uid=pod["metadata"]["uid"])
+        return client, Session(connector), connector
 
-    client, session, place = loop.wait(enter())
-    yield SandboxRuntime(session, place, loop)
+    client, session, connector = loop.wait(enter())
+    yield SandboxRuntime(session, connector, loop)
     loop.wait(session.close())
     loop.wait(client.__aexit__(None, None, None))
     loop.stop()

@@ -39,56 +39,56 @@ async def test_claim_runs_commands_and_copies_files(
     (source / "inner" / "data").write_bytes(bytes(range(256)) * 5000)
     (source / "link").symlink_to("inner/data")
     async with Sandbox.claim(IMAGE, 2, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as group:
-        results = await asyncio.gather(*(one.run("hostname; exit 3") for one in group))
-        assert [r.stdout.decode().strip() for r in results] == [one.name for one in group]
+        results = await asyncio.gather(*(sandbox.run("hostname; exit 3") for sandbox in group))
+        assert [r.stdout.decode().strip() for r in results] == [sandbox.name for sandbox in group]
         assert {r.exit_code for r in results} == {3}
-        one = group[0]
-        await one.upload(source, "/srv/put")
-        assert (await one.run("cd /srv/put && cmp inner/data link && wc -c <link")).stdout.strip() == b"1280000"
-        await one.download("/srv/put", tmp_path / "back")
+        sandbox = group[0]
+        await sandbox.upload(source, "/srv/put")
+        assert (await sandbox.run("cd /srv/put && cmp inner/data link && wc -c <link")).stdout.strip() == b"1280000"
+        await sandbox.download("/srv/put", tmp_path / "back")
         assert (tmp_path / "back/link").read_bytes() == (source / "inner/data").read_bytes()
-        await one.write("/srv/note", "héllo\n")
-        await one.download("/srv/note", tmp_path / "note")
-        assert (tmp_path / "note").read_text() == "héllo\n" and await one.read("/srv/note") == "héllo\n".encode()
+        await sandbox.write("/srv/note", "héllo\n")
+        await sandbox.download("/srv/note", tmp_path / "note")
+        assert (tmp_path / "note").read_text() == "héllo\n" and await sandbox.read("/srv/note") == "héllo\n".encode()
         with pytest.raises(FileError, match="/srv/none"):
-            await one.download("/srv/none", tmp_path / "none")
+            await sandbox.download("/srv/none", tmp_path / "none")
         with pytest.raises(FileError, match="neither a file nor a folder"):
-            await one.upload(tmp_path / "none", "/srv/none")
+            await sandbox.upload(tmp_path / "none", "/srv/none")
         await group[1].release()
-        assert (await one.run("true")).exit_code == 0
+        assert (await sandbox.run("true")).exit_code == 0
     await until_nothing_is_left(client, namespace, 15)
 
 
 async def test_download_stays_inside_its_target(
     namespace: str, kubeconfig: str, operator: Operator, tmp_path: Path
 ) -> None:
-    async with Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as (one,):
-        await one.run("mkdir /srv/bad && ln -s /etc/passwd /srv/bad/leak")
+    async with Sandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as (sandbox,):
+        await sandbox.run("mkdir /srv/bad && ln -s /etc/passwd /srv/bad/leak")
         with pytest.raises(FileError, match="refused"):
-            await one.download("/srv/bad", tmp_path / "bad")
+            await sandbox.download("/srv/bad", tmp_path / "bad")
 
 
 async def test_impossible_claim_names_the_cause(namespace: str, kubeconfig: str, operator: Operator) -> None:
-    wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 5}
+    options: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 5}
     with pytest.raises(NotReady, match=r"(?i)pull|image"):
-        async with Sandbox.claim("registry.swerl:5000/swe-rl/no-such-image:1", 2, **wish):
+        async with Sandbox.claim("registry.swerl:5000/swe-rl/no-such-image:1", 2, **options):
             pass
 
 
 async def test_claim_with_pull_policy_never_fails_at_once(namespace: str, kubeconfig: str, operator: Operator) -> None:
-    wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 300}
+    options: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL, "timeout": 300}
     absent, started = "registry.swerl:5000/swe-rl/never-pulled:1", time.monotonic()
     with pytest.raises(ImagePullFailed, match=r"never-pulled.*Never"):
-        async with Sandbox.claim(absent, 2, image_pull_policy="Never", **wish):
+        async with Sandbox.claim(absent, 2, image_pull_policy="Never", **options):
             pass
     assert time.monotonic() - started < 25  # with time to spare for a busy node; a pull would be tried for 30 s
 
 
 async def test_claim_without_login_profile(namespace: str, kubeconfig: str, operator: Operator) -> None:
-    wish: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL}
-    async with Sandbox.claim(IMAGE, login=False, **wish) as (one,):
-        await one.write("/etc/profile.d/seen.sh", "export SEEN=1\n")
-        assert [(await one.run("echo $SEEN", login=login)).stdout for login in (None, True)] == [b"\n", b"1\n"]
+    options: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL}
+    async with Sandbox.claim(IMAGE, login=False, **options) as (sandbox,):
+        await sandbox.write("/etc/profile.d/seen.sh", "export SEEN=1\n")
+        assert [(await sandbox.run("echo $SEEN", login=login)).stdout for login in (None, True)] == [b"\n", b"1\n"]
 
 
 def test_blocking_calls(namespace: str, kubeconfig: str, operator: Operator) -> None:
@@ -102,12 +102,14 @@ async def test_blocking_calls_work_inside_a_running_event_loop(
     namespace: str, kubeconfig: str, operator: Operator
 ) -> None:
     """As in a notebook, whose cells run in a loop."""
-    with blocking.BlockingSandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as [one]:
-        assert one.run("echo $((6 * 7))").output == "42\n"
-        one.write("/srv/x", b"1")
-        assert one.read("/srv/x") == b"1"
+    with blocking.BlockingSandbox.claim(IMAGE, namespace=namespace, kubeconfig=kubeconfig, resources=SMALL) as [
+        sandbox
+    ]:
+        assert sandbox.run("echo $((6 * 7))").output == "42\n"
+        sandbox.write("/srv/x", b"1")
+        assert sandbox.read("/srv/x") == b"1"
     with pytest.raises(RuntimeError, match="the claim has ended"):
-        one.run("true")
+        sandbox.run("true")
 
 
 async def test_killed_program_leaves_no_sandbox(

@@ -58,10 +58,10 @@ async def test_other_pod_of_the_same_name_raises(
     name = pod["metadata"]["name"]
     await client.delete("v1", "pods", namespace, name, grace_seconds=0)
 
-    async def gone() -> bool:
+    async def process_ended() -> bool:
         return not await client.list("v1", "pods", namespace, fields=f"metadata.name={name}")
 
-    await until(gone, f"{name} is gone")
+    await until(process_ended, f"{name} is gone")
     await make_pod(name)
     assert session._stream is not None
     await session._stream.close()
@@ -102,8 +102,8 @@ async def test_command_as_another_user(session: Session) -> None:
     result = await session.run(text, timeout=30, user="nobody", stdin=b"in\0put\n", cwd="/tmp")
     assert (result.exit_code, result.stdout) == (7, b"nobody\n/nonexistent\nin\0put\n")
     assert result.stderr.startswith(b"err\n") and b"Permission denied" in result.stderr
-    late = await session.run("sleep 1000", timeout=1, user="nobody")
-    left = await session.run("pgrep -u nobody -r R,S,D -c", timeout=30)
-    assert late.timed_out and left.stdout == b"0\n"
+    timed_out = await session.run("sleep 1000", timeout=1, user="nobody")
+    remaining = await session.run("pgrep -u nobody -r R,S,D -c", timeout=30)
+    assert timed_out.timed_out and remaining.stdout == b"0\n"
     unknown = await session.run("echo ran", timeout=30, user="nobody-here")
     assert (unknown.exit_code, unknown.stdout) == (126, b"") and "no such user" in unknown.output

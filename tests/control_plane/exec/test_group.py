@@ -43,11 +43,11 @@ async def declare(client: KubeClient, namespace: str, operator: Operator) -> Asy
     groups: list[SandboxGroup] = []
 
     async def declare(name: str, **spec: Any) -> SandboxGroup:
-        wish = {"image": IMAGE, "resources": RESOURCES, "command": ["sh", "-c", REPOSITORY]} | spec
+        fields = {"image": IMAGE, "resources": RESOURCES, "command": ["sh", "-c", REPOSITORY]} | spec
         group = await SandboxGroup.declare(
             client,
             name=name,
-            spec=SweSandboxSpec.model_validate(wish),
+            spec=SweSandboxSpec.model_validate(fields),
             labels=LABELS,
             namespace=namespace,
         )
@@ -86,7 +86,7 @@ async def restarted(client: KubeClient, namespace: str, group: SandboxGroup) -> 
     """Have the Pod's status say what a kubelet says whose runtime was away when the container began."""
     name = group.pod_name(0)
 
-    async def told() -> bool:
+    async def restart_is_reported() -> bool:
         pod = group._watch.pod(name)
         if pod is None or not ready(pod):
             return False
@@ -96,7 +96,7 @@ async def restarted(client: KubeClient, namespace: str, group: SandboxGroup) -> 
         await asyncio.sleep(0.5)  # for the watch
         return restarts_of(group._watch.pod(name) or pod) == 1
 
-    await until(told, "the container was restarted")
+    await until(restart_is_reported, "the container was restarted")
 
 
 async def test_restart_before_the_first_use_keeps_the_sandbox(declare: Any, client: KubeClient, namespace: str) -> None:
@@ -160,7 +160,7 @@ async def test_deleted_group_ends_the_claim(declare: Any, client: KubeClient) ->
 
 async def test_cancelled_declaration_leaves_no_group(client: KubeClient, namespace: str) -> None:
     spec = SweSandboxSpec.model_validate({"image": IMAGE, "resources": RESOURCES})
-    cut = 0
+    interrupted = 0
     for number in range(40):
         declaring = asyncio.create_task(
             SandboxGroup.declare(client, name=f"cut-{number}", spec=spec, labels=LABELS, namespace=namespace)
@@ -170,6 +170,6 @@ async def test_cancelled_declaration_leaves_no_group(client: KubeClient, namespa
         try:
             await (await declaring).delete()
         except asyncio.CancelledError:
-            cut += 1
-    left = await client.list(API_VERSION, "swesandboxes", namespace)
-    assert cut and not [group for group in left if group["metadata"]["name"].startswith("cut-")]
+            interrupted += 1
+    remaining = await client.list(API_VERSION, "swesandboxes", namespace)
+    assert interrupted and not [group for group in remaining if group["metadata"]["name"].startswith("cut-")]

@@ -57,8 +57,8 @@ def neighbour(closed_pod: Json) -> Iterator[NeighbourPod]:
     """One that the Pod has spoken with over IPv4, so that it knows the hardware, as it does its node's."""
     pod = pod_network.pod_namespace(closed_pod["metadata"]["uid"])
     with pod_network.machine() as machine, pod_network.link(pod, machine, DEVICE) as address:
-        for namespace, own in ((pod, POD), (machine, NEIGHBOUR)):
-            pod_network.inside(namespace, "ip", "address", "add", f"{own}/24", "dev", DEVICE)
+        for namespace, source in ((pod, POD), (machine, NEIGHBOUR)):
+            pod_network.inside(namespace, "ip", "address", "add", f"{source}/24", "dev", DEVICE)
         with pod_network.listener(machine, PORT):
             pod_network.connect(pod, NEIGHBOUR, PORT)
             yield NeighbourPod(machine, address)
@@ -76,7 +76,7 @@ async def test_other_session_is_detected_until_it_is_closed(
         neighbour: NeighbourPod = request.getfixturevalue("neighbour")
         with pytest.raises(NotIsolated) as caught:
             await check_isolation(session, targets, api_port=PORT, settle=0)
-        said = re.search(rf"the sandbox reached tcp (\S+)%{DEVICE} {PORT};", str(caught.value))
-        assert said and ip_address(said[1]) == ip_address(neighbour.address), caught.value
+        message = re.search(rf"the sandbox reached tcp (\S+)%{DEVICE} {PORT};", str(caught.value))
+        assert message and ip_address(message[1]) == ip_address(neighbour.address), caught.value
         neighbour.close()
         await check_isolation(session, targets, api_port=PORT)

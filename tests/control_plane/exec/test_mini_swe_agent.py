@@ -33,15 +33,15 @@ Make = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def make(namespace: str, kubeconfig: str, operator: Operator) -> Iterator[Make]:
-    made: list[Any] = []
+    environments: list[Any] = []
 
     def make(**fields: Any) -> Any:
         common = {"environment_class": CLASS, "image": IMAGE, "namespace": namespace, "kubeconfig": kubeconfig}
-        made.append(get_environment({**common, "sandbox": {"resources": SMALL}, **fields}))
-        return made[-1]
+        environments.append(get_environment({**common, "sandbox": {"resources": SMALL}, **fields}))
+        return environments[-1]
 
     yield make
-    for environment in made:
+    for environment in environments:
         environment.cleanup()
 
 
@@ -100,21 +100,23 @@ def test_files_stay_and_a_changed_folder_does_not(plain: Any) -> None:
 
 
 def test_defaults_are_those_of_docker() -> None:
-    ours, theirs = (config(image="python:3.12") for config in (SandboxEnvironmentConfig, DockerEnvironmentConfig))
+    sandbox_config, docker_config = (
+        config(image="python:3.12") for config in (SandboxEnvironmentConfig, DockerEnvironmentConfig)
+    )
     for name in DockerEnvironmentConfig.model_fields:
-        assert getattr(ours, name) == getattr(theirs, name), name
+        assert getattr(sandbox_config, name) == getattr(docker_config, name), name
 
 
 def test_environments_are_isolated_from_each_other(plain: Any, make: Make) -> None:
-    other = make()
+    second = make()
     plain.execute({"command": "echo private >/tmp/marker; python3 -m http.server 18080 >/dev/null 2>&1 &"})
     address = plain.execute({"command": "hostname -i"})["output"].strip()
     fetch = "import urllib.request as r; print(r.urlopen('http://{}:18080/tmp/marker', timeout=3).read().decode())"
     command = f'for i in 1 2 3 4 5 6 7 8 9; do python3 -c "{fetch}" 2>/dev/null && break; sleep 0.3; done'
     assert plain.execute({"command": command.format("127.0.0.1")})["output"] == "private\n\n"
-    reached = other.execute({"command": command.format(address)}, timeout=60)
+    reached = second.execute({"command": command.format(address)}, timeout=60)
     assert "private" not in reached["output"]
-    assert other.execute({"command": "test -e /tmp/marker"})["returncode"] == 1
+    assert second.execute({"command": "test -e /tmp/marker"})["returncode"] == 1
 
 
 def test_environment_ends_with_its_lifetime(make: Make) -> None:
@@ -126,12 +128,12 @@ def test_environment_ends_with_its_lifetime(make: Make) -> None:
 
 
 def test_submission_ends_the_episode(plain: Any) -> None:
-    said = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+    submission = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
     with pytest.raises(Submitted) as caught:
-        plain.execute({"command": f"echo {said}; echo the patch"})
+        plain.execute({"command": f"echo {submission}; echo the patch"})
     assert caught.value.messages[0]["extra"] == {"exit_status": "Submitted", "submission": "the patch\n"}
-    assert plain.execute({"command": f"echo {said}; exit 1"})["returncode"] == 1
-    assert plain.execute({"command": f"echo first; echo {said}"})["returncode"] == 0
+    assert plain.execute({"command": f"echo {submission}; exit 1"})["returncode"] == 1
+    assert plain.execute({"command": f"echo first; echo {submission}"})["returncode"] == 0
 
 
 def test_template_variables_and_configuration_are_complete(plain: Any) -> None:

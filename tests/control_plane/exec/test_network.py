@@ -39,8 +39,8 @@ async def test_dropped_idle_connections_lose_nothing(kubeconfig: str, pod: Json,
             await asyncio.sleep(5)
             assert proxy.dropped
             assert (await session.run(counted("echo two"), timeout=60)).stdout == b"two\n"
-            silent = await session.run(counted("sleep 8; echo three"), timeout=60)
-            assert silent.stdout == b"three\n" and silent.duration < 20
+            result = await session.run(counted("sleep 8; echo three"), timeout=60)
+            assert result.stdout == b"three\n" and result.duration < 20
             assert await runs_in(session) == b"run\n" * 3
 
 
@@ -84,10 +84,10 @@ async def test_silent_connection_loss_is_detected_and_the_command_runs_once(
 
 
 @pytest.mark.parametrize(
-    ("offered", "spoken"), [([V4, V5], V4), ([V5, V4], V5), (["v9.channel.k8s.io", V4], V4), ([V5], V5)]
+    ("offered", "protocol"), [([V4, V5], V4), ([V5, V4], V5), (["v9.channel.k8s.io", V4], V4), ([V5], V5)]
 )
 async def test_refused_protocol_falls_back_to_the_next(
-    kubeconfig: str, pod: Json, offered: list[str], spoken: str
+    kubeconfig: str, pod: Json, offered: list[str], protocol: str
 ) -> None:
     options = ClientOptions(exec_protocols=tuple(offered))
     async with (
@@ -97,7 +97,7 @@ async def test_refused_protocol_falls_back_to_the_next(
         result = await session.run(r"printf '\000\377'; cat >&2; exit 9", timeout=60, stdin=b"\0\xfe")
         assert (result.exit_code, result.stdout, result.stderr) == (9, b"\0\xff", b"\0\xfe")
         assert session._stream is not None
-        assert getattr(session._stream.channel, "protocol", None) == spoken
+        assert getattr(session._stream.channel, "protocol", None) == protocol
 
 
 class ServiceAccount:
@@ -109,8 +109,8 @@ class ServiceAccount:
         self._kubectl("create", "role", "rotating", "--verb=get,create", "--resource=pods,pods/exec")
         self._kubectl("create", "rolebinding", "rotating", "--role=rotating", f"--serviceaccount={namespace}:rotating")
 
-    def _kubectl(self, *words: str) -> str:
-        return kubectl(self._kubeconfig, "-n", self._namespace, *words)
+    def _kubectl(self, *arguments: str) -> str:
+        return kubectl(self._kubeconfig, "-n", self._namespace, *arguments)
 
     def token(self, secret: str) -> str:
         """A new token that is good as long as the Secret of that name."""
@@ -167,8 +167,8 @@ async def test_missing_permission_raises_early(kubeconfig: str, namespace: str, 
 async def test_missing_container_is_named(client: KubeClient, pod: Json) -> None:
     settings = SessionSettings(refused_window=2.0)
     metadata = pod["metadata"]
-    place = PodConnector(client, metadata["namespace"], metadata["name"], uid=metadata["uid"], container="absent")
-    async with Session(place, settings=settings) as session:
+    connector = PodConnector(client, metadata["namespace"], metadata["name"], uid=metadata["uid"], container="absent")
+    async with Session(connector, settings=settings) as session:
         with pytest.raises(ExecRefused, match=r"for 2 s: .*400 BadRequest: .*container absent is not valid for pod"):
             await asyncio.wait_for(session.run("true", timeout=60), 30)
 
@@ -208,16 +208,16 @@ class SlowChannel(ExecChannel):
 
 
 @pytest.fixture
-async def slow(client: KubeClient, pod: Json) -> AsyncIterator[tuple[SlowConnector, Session]]:
+async def slow_session(client: KubeClient, pod: Json) -> AsyncIterator[tuple[SlowConnector, Session]]:
     connector = SlowConnector(connect(client, pod))
     async with Session(connector) as session:
         yield connector, session
 
 
 async def test_paused_reader_loses_no_output_and_blocks_no_other(
-    slow: tuple[SlowConnector, Session], session: Session
+    slow_session: tuple[SlowConnector, Session], session: Session
 ) -> None:
-    connector, reader = slow
+    connector, reader = slow_session
     await reader.open()
     await session.open()
     size = 40 << 20
@@ -227,9 +227,9 @@ async def test_paused_reader_loses_no_output_and_blocks_no_other(
     took = []
     deadline = time.monotonic() + 12
     while time.monotonic() < deadline:
-        began = time.monotonic()
+        started = time.monotonic()
         assert (await session.run("echo quick", timeout=10)).stdout == b"quick\n"
-        took.append(time.monotonic() - began)
+        took.append(time.monotonic() - started)
         await asyncio.sleep(0.05)
     connector.reading.set()
     result = await running

@@ -20,7 +20,7 @@ from swerl_trainer.rollout.cluster import CountedGroup, KubernetesSandboxes
 from tests.control_plane.exec.conftest import IMAGE, at_once
 from tests.control_plane.operator_process import Operator
 
-NEVER = r"never-pulled:2.*(ErrImageNeverPull|imagePullPolicy is Never)"  # what the node, or the group, says
+NEVER_PULLED = r"never-pulled:2.*(ErrImageNeverPull|imagePullPolicy is Never)"  # what the node, or the group, says
 SECONDS = 25  # for an image that is not there and must not be pulled: with time to spare for a busy node
 LEASES = "coordination.k8s.io/v1"
 ROOT = Path(__file__).parents[3]
@@ -36,15 +36,15 @@ async def job(client: KubeClient, namespace: str, operator: Operator) -> AsyncIt
     """A job that lacks its volume: the test is its driver."""
     documents = yaml.safe_load_all((ROOT / "swerljob.yaml").read_text())
     spec = next(document["spec"] for document in documents if document["kind"] == "SweRLJob")
-    wishes = {"resources": RESOURCES, "workdir": "/", "scrubGit": False, "egress": "none", "maxConcurrent": 16}
-    spec |= {"sandbox": spec.get("sandbox", {}) | wishes}
+    sandbox_fields = {"resources": RESOURCES, "workdir": "/", "scrubGit": False, "egress": "none", "maxConcurrent": 16}
+    spec |= {"sandbox": spec.get("sandbox", {}) | sandbox_fields}
     body = {"apiVersion": API_VERSION, "kind": "SweRLJob", "metadata": {"name": "ahead"}, "spec": spec}
-    made = await client.create("swerljobs", body, namespace=namespace)
+    job_object = await client.create("swerljobs", body, namespace=namespace)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
-    held = {"holderIdentity": "test", "leaseDurationSeconds": 600, "renewTime": stamp}
-    lease = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": "ahead-1"}, "spec": held}
+    lease_spec = {"holderIdentity": "test", "leaseDurationSeconds": 600, "renewTime": stamp}
+    lease = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": "ahead-1"}, "spec": lease_spec}
     await client.create("leases", lease, namespace=namespace)
-    uid = made["metadata"]["uid"]
+    uid = job_object["metadata"]["uid"]
     yield Job("ahead", namespace, uid, 1, "ahead-1", SweRLJobSpec.model_validate(spec))
     await client.delete(LEASES, "leases", namespace, "ahead-1")
     await client.delete(API_VERSION, "swerljobs", namespace, "ahead")
@@ -90,7 +90,7 @@ async def test_image_that_must_not_be_pulled_is_an_error_within_seconds(client: 
     group = await strict.declare("ahead-1-g2", task("registry.swerl:5000/swe-rl/never-pulled:2"), 2)
     try:
         for ordinal in range(2):
-            with pytest.raises(ImagePullFailed, match=NEVER) as caught:
+            with pytest.raises(ImagePullFailed, match=NEVER_PULLED) as caught:
                 await group.claim(ordinal)
             assert caught.value.code == "image_pull_failed"
         assert time.monotonic() - started < SECONDS

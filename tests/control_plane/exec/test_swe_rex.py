@@ -111,8 +111,8 @@ async def test_session_keeps_its_state(shell: Shell) -> None:
 def test_calls_may_come_from_any_event_loop(runtime: SandboxRuntime) -> None:
     asyncio.run(runtime.create_session(CreateBashSessionRequest(session="loops")))
     asyncio.run(runtime.run_in_session(BashAction(command="x=5", session="loops", timeout=20)))
-    seen = asyncio.run(runtime.run_in_session(BashAction(command="echo $x", session="loops", timeout=20)))
-    assert seen.output == "5\n"
+    observation = asyncio.run(runtime.run_in_session(BashAction(command="echo $x", session="loops", timeout=20)))
+    assert observation.output == "5\n"
     asyncio.run(runtime.close_session(CloseBashSessionRequest(session="loops")))
 
 
@@ -129,8 +129,8 @@ async def test_check_controls_exit_code_errors(shell: Shell) -> None:
 
 
 async def test_command_arrives_unchanged(shell: Shell) -> None:
-    odd = "tab\there !! !x \\n \"two\" 'one' $HOME `id` \x01\x03\x04\x1a\x7f ünï \N{SNOWMAN} %s"
-    text = odd + "\n" + "\n".join(f"{number} {'x' * 90}" for number in range(1500)) + "\n"
+    special_characters = "tab\there !! !x \\n \"two\" 'one' $HOME `id` \x01\x03\x04\x1a\x7f ünï \N{SNOWMAN} %s"
+    text = special_characters + "\n" + "\n".join(f"{number} {'x' * 90}" for number in range(1500)) + "\n"
     await shell.run(f"cat >/tmp/odd <<'END'\n{text}END")
     assert (await shell.runtime.read_file(ReadFileRequest(path="/tmp/odd"))).content == text
 
@@ -164,9 +164,9 @@ async def test_next_action_waits_for_a_late_command(shell: Shell) -> None:
 
 
 async def test_program_that_ignores_the_interrupt_is_killed(shell: Shell) -> None:
-    stubborn = "import signal, time\nfor n in 2, 20: signal.signal(n, 1)\nprint('here', flush=True)\ntime.sleep(99)"
+    script = "import signal, time\nfor n in 2, 20: signal.signal(n, 1)\nprint('here', flush=True)\ntime.sleep(99)"
     with pytest.raises(CommandTimeoutError):
-        await shell.run(f'stty raw; python3 -c "{stubborn}"', timeout=2)
+        await shell.run(f'stty raw; python3 -c "{script}"', timeout=2)
     assert "here" in (await shell.runtime.run_in_session(BashInterruptAction())).output
     assert "goes on\n" in await shell.output("stty sane -echo; echo goes on")
 
@@ -180,10 +180,10 @@ async def test_interrupt_during_a_command(shell: Shell) -> None:
 
 
 async def test_interactive_program(shell: Shell) -> None:
-    begun = await shell.run("python3", is_interactive_command=True, expect=["[>]{3} "])
-    assert begun.expect_string == "[>]{3} " and "Python 3" in begun.output
-    said = await shell.run("print(6 * 7)", is_interactive_command=True, expect=[">>> "])
-    assert said.output == "42\n"
+    prompt = await shell.run("python3", is_interactive_command=True, expect=["[>]{3} "])
+    assert prompt.expect_string == "[>]{3} " and "Python 3" in prompt.output
+    output = await shell.run("print(6 * 7)", is_interactive_command=True, expect=[">>> "])
+    assert output.output == "42\n"
     with pytest.raises(CommandTimeoutError):
         await shell.run("import time; time.sleep(99)", is_interactive_command=True, expect=[">>> "], timeout=1)
     stopped = await shell.runtime.run_in_session(BashInterruptAction(timeout=5, expect=[">>> "]))
@@ -196,8 +196,8 @@ async def test_startup_files_may_change_the_prompt(runtime: SandboxRuntime) -> N
     text = "PS1='(mine) '; PROMPT_COMMAND='echo prompting'; export FROM_FILE=yes; echo sourced\n"
     await runtime.write_file(WriteFileRequest(path="/tmp/rc", content=text))
     request = CreateBashSessionRequest(startup_source=["/tmp/rc", "/not/there"], startup_timeout=20)
-    said = (await runtime.create_session(request)).output
-    assert said.startswith("sourced\n") and "No such file" in said
+    output = (await runtime.create_session(request)).output
+    assert output.startswith("sourced\n") and "No such file" in output
     assert await Shell(runtime).output("echo $FROM_FILE; . /tmp/rc") == "yes\nsourced\n"
     assert await Shell(runtime).output("echo again") == "again\n"
     await runtime.close_session(CLOSE)
@@ -229,8 +229,8 @@ async def test_closing_a_session_kills_its_programs(runtime: SandboxRuntime) -> 
     with pytest.raises(CommandTimeoutError):
         await Shell(runtime).run("sleep 98765", timeout=1)
     await runtime.close_session(CLOSE)
-    gone = "for i in 1 2 3 4 5 6 7 8 9 10; do pgrep -f '[s]leep 98765' || exit 0; sleep 1; done; exit 1"
-    assert (await runtime.execute(Command(command=gone, shell=True, timeout=20))).exit_code == 0
+    wait_until_ended = "for i in 1 2 3 4 5 6 7 8 9 10; do pgrep -f '[s]leep 98765' || exit 0; sleep 1; done; exit 1"
+    assert (await runtime.execute(Command(command=wait_until_ended, shell=True, timeout=20))).exit_code == 0
 
 
 async def test_execute(runtime: SandboxRuntime) -> None:
@@ -253,10 +253,10 @@ async def test_files_are_read_and_written_as_in_python(runtime: SandboxRuntime, 
     setup = "cd /tmp; echo old >tool; chmod 751 tool; ln -s tool link; printf 'caf\\351\\r\\nb' >latin; mkdir -p folder"
     await runtime.execute(Command(command=setup, shell=True, check=True, timeout=20))
     await runtime.write_file(WriteFileRequest(path="/tmp/link", content="né\n"))
-    seen = await runtime.execute(
+    result = await runtime.execute(
         Command(command="stat -c '%a %F' tool; cat tool; stat -c %F link", shell=True, cwd="/tmp")
     )
-    assert seen.stdout == "751 regular file\nné\nsymbolic link\n"
+    assert result.stdout == "751 regular file\nné\nsymbolic link\n"
     assert (await runtime.read_file(ReadFileRequest(path="/tmp/latin", encoding="latin-1"))).content == "café\nb"
     assert (await runtime.read_file(ReadFileRequest(path="/tmp/latin", errors="replace"))).content == "caf\ufffd\nb"
     with pytest.raises(UnicodeDecodeError):
@@ -293,8 +293,8 @@ def test_agent_for_docker_deployments_works(fields: dict[str, Any], monkeypatch:
     try:
         done = environment.execute({"command": "pwd; echo err >&2; exit 3"}, cwd="/tmp")
         assert done == {"output": "/tmp\nerr\n", "returncode": 3, "exception_info": ""}
-        late = environment.execute({"command": "sleep 60"}, timeout=1)
-        assert late["extra"]["exception_type"] == "CommandTimeoutError"
+        result = environment.execute({"command": "sleep 60"}, timeout=1)
+        assert result["extra"]["exception_type"] == "CommandTimeoutError"
     finally:
         fields["image"] = image
         asyncio.run(environment.deployment.stop())

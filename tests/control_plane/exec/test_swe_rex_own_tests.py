@@ -98,10 +98,10 @@ async def test_swe_rex_own_tests_pass(
 def test_image_without_bash_has_commands_but_no_sessions(fields: dict[str, Any]) -> None:
     async def use(runtime: SandboxRuntime) -> str:
         without = "rm -f /bin/bash /usr/bin/bash; echo $0"
-        said = (await runtime.execute(Command(command=without, shell=True, timeout=20))).stdout
+        output = (await runtime.execute(Command(command=without, shell=True, timeout=20))).stdout
         with pytest.raises(SessionNotInitializedError, match="no bash"):
             await runtime.create_session(CreateBashSessionRequest())
-        return said
+        return output
 
     deployment = SandboxDeployment(**fields)
     asyncio.run(deployment.start())

@@ -73,10 +73,10 @@ async def test_session_is_taken_over_by_another_process(
     async with Session(connect(client, pod)) as watcher, program(FIRST, token=TOKEN, **values) as first:
         assert await first_line(first) == "prepared"
 
-        async def begun() -> bool:
+        async def command_started() -> bool:
             return b"build" in (await watcher.run("cat /tmp/runs", timeout=30)).stdout
 
-        await until(begun, "the build runs")
+        await until(command_started, "the build runs")
         first.kill()
         await first.wait()
         async with Session(connect(client, pod), token=TOKEN) as session:
@@ -95,7 +95,8 @@ async def test_session_is_taken_over_by_another_process(
 
 async def test_overtaken_program_releases_the_lease(client: KubeClient, namespace: str, kubeconfig: str) -> None:
     first, second = (
-        LeaseKeeper(namespace, "shared", holder=who, kubeconfig=kubeconfig, interval=0.5) for who in ("one", "two")
+        LeaseKeeper(namespace, "shared", holder=holder, kubeconfig=kubeconfig, interval=0.5)
+        for holder in ("one", "two")
     )
     for keeper in (first, second):
         keeper.start()
@@ -114,9 +115,9 @@ async def test_overtaken_program_releases_the_lease(client: KubeClient, namespac
 async def test_restarted_program_gets_its_sandboxes_back(
     client: KubeClient, namespace: str, kubeconfig: str, operator: Operator
 ) -> None:
-    where: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL}
-    options = where | {"name": "again", "outlive": 90}
-    async with program(CLAIM, image=IMAGE, name="again", **where) as first:
+    claim_options: dict[str, Any] = {"namespace": namespace, "kubeconfig": kubeconfig, "resources": SMALL}
+    options = claim_options | {"name": "again", "outlive": 90}
+    async with program(CLAIM, image=IMAGE, name="again", **claim_options) as first:
         name = await first_line(first)
         claim = Sandbox.claim(IMAGE, **options)
         with pytest.raises(LeaseHeld, match=f"/{first.pid}"):

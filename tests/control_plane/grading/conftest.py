@@ -44,8 +44,8 @@ async def grader(client: KubeClient, namespace: str) -> AsyncIterator[Grader]:
     labels = {"swerl.dev/job": "grading-test"}
     async with Grader(client, namespace, settings(), labels) as opened:
         yield opened
-    left = await client.list("networking.k8s.io/v1", "networkpolicies", namespace, labels="swerl.dev/job")
-    assert not left, "a Grader removes its policy"
+    remaining = await client.list("networking.k8s.io/v1", "networkpolicies", namespace, labels="swerl.dev/job")
+    assert not remaining, "a Grader removes its policy"
 
 
 @pytest.fixture

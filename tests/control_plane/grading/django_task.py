@@ -41,9 +41,9 @@ class Django(Repository):
         self.folder = folder / DJANGO
         with tarfile.open(downloaded() / f"{DJANGO}.tar.gz") as archive:
             archive.extractall(folder, filter="data")
-        self.right = self.read(TEXT)
-        self.write(TEXT, self.right.replace(*FAULT))
-        assert self.read(TEXT) != self.right
+        self.original = self.read(TEXT)
+        self.write(TEXT, self.original.replace(*FAULT))
+        assert self.read(TEXT) != self.original
         self.git("init", "-q", "-b", "main")
         self.git("add", "-A", "-f")
         self.git("commit", "-q", "-m", "Base")
@@ -64,5 +64,5 @@ class Django(Repository):
             f"./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel {parallel} {MODULES}\n"
             ": '>>>>> End Test Output'\n"
         )
-        ground_truth = GroundTruth(script, self.patch({TEXT: self.right}), "", (FAILING,), kept, "parse_log_django")
+        ground_truth = GroundTruth(script, self.patch({TEXT: self.original}), "", (FAILING,), kept, "parse_log_django")
         return Task("django__django-1", "django/django", self.commit, "5.2", "slugify", image, ground_truth)

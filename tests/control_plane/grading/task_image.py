@@ -151,8 +151,8 @@ def _upload(registry: str, blob: bytes) -> None:
     except urllib.error.HTTPError:
         request = urllib.request.Request(f"http://{registry}/v2/{BASE}/blobs/uploads/", method="POST")
         with urllib.request.urlopen(request, timeout=60) as answer:
-            place = answer.headers["Location"]
-        path = place.removeprefix(f"http://{registry}")
+            location = answer.headers["Location"]
+        path = location.removeprefix(f"http://{registry}")
         joint = "&" if "?" in path else "?"
         _call(registry, "PUT", f"{path}{joint}digest={_digest(blob)}", blob, content_type="application/octet-stream")
 

@@ -84,9 +84,9 @@ async def test_script_and_a_patch_beyond_a_mebibyte_each_arrive_whole(
     ballast = "".join(f"# {number:060x}\n" for number in range(25_000))
     digest = hashlib.sha256(ballast.encode()).hexdigest()
     arrived = f"[ $(sha256sum < {{}} | cut -c -64) = {digest} ] || exit 9\n"
-    here = f"cat > /tmp/ballast <<'EOF_{digest}'\n{ballast}EOF_{digest}\n" + arrived.format("/tmp/ballast")
+    here_script = f"cat > /tmp/ballast <<'EOF_{digest}'\n{ballast}EOF_{digest}\n" + arrived.format("/tmp/ballast")
     script = task.ground_truth.eval_script.replace(
-        "cd /testbed\n", f"cd /testbed\n{here}{arrived.format('ballast.py')}"
+        "cd /testbed\n", f"cd /testbed\n{here_script}{arrived.format('ballast.py')}"
     )
     patch = repository.patch({"calc.py": FIXED, "ballast.py": ballast})
     assert min(len(script), len(patch)) > 1 << 20

@@ -52,7 +52,7 @@ async def test_fix_of_the_episode_is_resolved_by_grading(
 
 
 @pytest.mark.parametrize(
-    ("command", "seen"),
+    ("command", "shown"),
     [
         ("echo begun; sleep 1000", "timed out after 10 seconds"),
         ("(setsid sleep 300 &) ; echo started", "started"),
@@ -60,10 +60,10 @@ async def test_fix_of_the_episode_is_resolved_by_grading(
     ],
 )
 async def test_episode_continues_and_its_changes_are_the_patch(
-    task: Task, session: Session, tokenizer: HFTokenizer, command: str, seen: str
+    task: Task, session: Session, tokenizer: HFTokenizer, command: str, shown: str
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, command, FIX)
-    assert seen in script.read[1]
+    assert shown in script.read[1]
     assert (episode.exit_status, episode.patch_source) == ("max_steps", "git_diff_fallback")
 
 

@@ -24,7 +24,7 @@ from .test_episode import FIX, SUBMIT
 
 KEY = "sk-very-secret-0123456789"
 SECONDS = 400.0  # for one command
-GONE = 60.0  # seconds until a killed one has no sandbox left
+CLEANUP_SECONDS = 60.0  # seconds until a killed one has no sandbox left
 GIVES_UP = "calc__calc-2"
 
 
@@ -36,44 +36,47 @@ class Command:
     kubeconfig: str
     namespace: str
 
-    async def __call__(self, server: ChatServer, *words: str) -> tuple[int, str]:
+    async def __call__(self, server: ChatServer, *arguments: str) -> tuple[int, str]:
         """Exit code and what it said."""
-        process = await self.start(server, *words)
+        process = await self.start(server, *arguments)
         try:
-            said, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+            output, _ = await asyncio.wait_for(process.communicate(), SECONDS)
         finally:
             if process.returncode is None:
                 process.kill()
-        return process.returncode or 0, said.decode()
+        return process.returncode or 0, output.decode()
 
-    async def start(self, server: ChatServer, *words: str) -> asyncio.subprocess.Process:
+    async def start(self, server: ChatServer, *arguments: str) -> asyncio.subprocess.Process:
         """The process, as it runs."""
-        where = ["--output", str(self.folder / "out"), "--kubeconfig", self.kubeconfig, "--namespace", self.namespace]
+        options = ["--output", str(self.folder / "out"), "--kubeconfig", self.kubeconfig, "--namespace", self.namespace]
         model = ["--engine", server.url, "--api", "chat-completions", "--api-key-env", "MODEL_KEY"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "MODEL_KEY": KEY}
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "swerl_agent.cli", "eval", "run", str(self.folder / "tasks.jsonl"), *where, *model,
-            "--workers", "2", "--step-limit", "4", *words,
+            sys.executable, "-m", "swerl_agent.cli", "eval", "run", str(self.folder / "tasks.jsonl"), *options, *model,
+            "--workers", "2", "--step-limit", "4", *arguments,
             env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
 
 
 @pytest.fixture
 def command(task: Task, kubeconfig: str, namespace: str, tmp_path: Path) -> Command:
-    rows = [visible_columns(one) | grading_columns(one) for one in (task, replace(task, instance_id=GIVES_UP))]
+    rows = [
+        visible_columns(row_task) | grading_columns(row_task)
+        for row_task in (task, replace(task, instance_id=GIVES_UP))
+    ]
     rows[1]["problem_statement"] = "surrender at once"
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return Command(tmp_path, kubeconfig, namespace)
 
 
-def solver(*answers: Reply, gives_up: Reply) -> ChatServer:
+def solver(*answers: Reply, give_up_reply: Reply) -> ChatServer:
     """A model that is busy once, then fixes the one task and gives up the other."""
     solve, busy = scripted(*answers), [error(429, "slow down", **{"Retry-After": "1"})]
 
     def reply(body: Body) -> Reply:
         if turn(body) == 1 and busy:
             return busy.pop()
-        return gives_up if "surrender at once" in json.dumps(body["messages"]) else solve(body)
+        return give_up_reply if "surrender at once" in json.dumps(body["messages"]) else solve(body)
 
     return ChatServer(reply, key=KEY, models=[MODEL, "another"])
 
@@ -83,35 +86,35 @@ def call(command: str) -> Body:
     return {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
 
 
-async def check(command: Command, client: KubeClient, server: ChatServer, code: int, said: str) -> None:
+async def check(command: Command, client: KubeClient, server: ChatServer, code: int, message: str) -> None:
     """One of two is resolved, everything is kept but tokens, nothing is left in the cluster."""
-    assert code == 0, said
-    assert "1 of 2 samples resolved" in said and KEY not in said
-    out = command.folder / "out"
-    lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert code == 0, message
+    assert "1 of 2 samples resolved" in message and KEY not in message
+    output_folder = command.folder / "out"
+    lines = [json.loads(line) for line in (output_folder / "results.jsonl").read_text().splitlines()]
     assert {line["instance_id"]: line["verdict"] for line in lines} == {"calc__calc-1": "resolved", GIVES_UP: ""}
-    summary = json.loads((out / "summary.json").read_text())
+    summary = json.loads((output_folder / "summary.json").read_text())
     assert (summary["model"], summary["resolved"], summary["errors"]) == (MODEL, 1, 0)
-    assert "min(high" in json.loads((out / "preds.json").read_text())["calc__calc-1"]["model_patch"]
-    (solved,) = [out / line["run_dir"] for line in lines if line["resolved"]]
+    assert "min(high" in json.loads((output_folder / "preds.json").read_text())["calc__calc-1"]["model_patch"]
+    (solved,) = [output_folder / line["run_dir"] for line in lines if line["resolved"]]
     trajectory = json.loads((solved / "traj.json").read_text())
     assert trajectory["segments"] == [] and trajectory["info"]["usage"]["prompt_tokens"] > 0
     assert len(trajectory["step_debug"]) == trajectory["info"]["turns"] == 2
-    assert not [path for path in out.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert not [path for path in output_folder.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert {body["model"] for body in server.requests} == {MODEL}
-    left = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
-    assert not left
+    remaining = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
+    assert not remaining
 
 
 async def test_builtin_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
-    async with serving(solver(block(FIX), block(SUBMIT), gives_up=block("true"))) as server:
-        code, said = await command(server, "--model", "policy-7c")
-        assert (code, server.requests) == (2, []), said
-        assert f"does not serve model 'policy-7c' but {MODEL}, another" in said
+    async with serving(solver(block(FIX), block(SUBMIT), give_up_reply=block("true"))) as server:
+        code, output = await command(server, "--model", "policy-7c")
+        assert (code, server.requests) == (2, []), output
+        assert f"does not serve model 'policy-7c' but {MODEL}, another" in output
         found = await client.list("swerl.dev/v1alpha1", "swesandboxes", command.namespace)
         assert not found, "no sandbox is claimed for a model that is not there"
-        code, said = await command(server, "--model", MODEL)
-    await check(command, client, server, code, said)
+        code, output = await command(server, "--model", MODEL)
+    await check(command, client, server, code, output)
 
 
 async def test_killed_evaluation_leaves_no_sandbox(operator: Operator, command: Command, client: KubeClient) -> None:
@@ -132,10 +135,12 @@ async def test_killed_evaluation_leaves_no_sandbox(operator: Operator, command: 
             if process.returncode is None:
                 process.kill()
             killed = time.monotonic()
-            said, _ = await process.communicate()
-            print(said.decode())
+            output, _ = await process.communicate()
+            print(output.decode())
     while left := await sandboxes(client, command.namespace):
-        assert time.monotonic() < killed + GONE, f"{GONE:.0f} s after the end of their program there are still {left}"
+        assert time.monotonic() < killed + CLEANUP_SECONDS, (
+            f"{CLEANUP_SECONDS:.0f} s after the end of their program there are still {left}"
+        )
         await asyncio.sleep(0.5)
     print(f"gone after {time.monotonic() - killed:.0f} s")
 
@@ -148,7 +153,7 @@ async def sandboxes(client: KubeClient, namespace: str) -> list[str]:
 
 
 async def test_mini_swe_agent_is_evaluated(operator: Operator, command: Command, client: KubeClient) -> None:
-    async with serving(solver(call(FIX), call(SUBMIT), gives_up=call("true"))) as server:
-        code, said = await command(server, "--model", MODEL, "--agent", "mini-swe-agent")
-    assert code == 0, said
-    await check(command, client, server, code, said)
+    async with serving(solver(call(FIX), call(SUBMIT), give_up_reply=call("true"))) as server:
+        code, output = await command(server, "--model", MODEL, "--agent", "mini-swe-agent")
+    assert code == 0, output
+    await check(command, client, server, code, output)

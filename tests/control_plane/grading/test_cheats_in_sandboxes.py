@@ -28,7 +28,7 @@ from .cheats import CHEATS, Cheat
 from .conftest import settings
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git add -A && git diff --cached"
-AMOUNTS: dict[str, str | int] = {"cpu": "20m", "memory": "128Mi"}
+RESOURCES: dict[str, str | int] = {"cpu": "20m", "memory": "128Mi"}
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ COMMANDS = {name: attack.commands for name, attack in ATTACKS.items()} | {
 
 
 async def attempt(
-    name: str, task: Task, sandbox: Sandbox, grader: Grader, tokenizer: HFTokenizer, out: Path
+    name: str, task: Task, sandbox: Sandbox, grader: Grader, tokenizer: HFTokenizer, artifacts: Path
 ) -> Outcome:
     commands = [*COMMANDS[name], SUBMIT]
     script = Script(tokenizer, [block(command) for command in commands])
@@ -131,7 +131,7 @@ async def attempt(
     episode = await agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), sandbox.session)
     assert not episode.infrastructure_error, episode.error
     verdict = await grader.grade(task, episode.patch) if episode.patch else None
-    folder = write_artifacts(out, episode, verdict)
+    folder = write_artifacts(artifacts, episode, verdict)
     meta = json.loads((folder / "meta.json").read_text())
     assert set(meta["verdict"]["audit"]) == {finding["rule"] for finding in meta["audit"]}
     return Outcome(verdict, meta["verdict"], episode.exit_status)
@@ -143,7 +143,7 @@ async def outcomes(
 ) -> dict[str, Outcome]:
     """Every agent's outcome, tried beside each other in the sandboxes of one group."""
     tokenizer = HFTokenizer(make_tokenizer(tmp_path_factory.mktemp("tokenizer"), PLAIN))
-    out = tmp_path_factory.mktemp("episodes")
+    artifacts = tmp_path_factory.mktemp("episodes")
     async with (
         KubeClient.from_environment(kubeconfig) as client,
         Sandbox.claim(
@@ -154,12 +154,12 @@ async def outcomes(
             kubeconfig=kubeconfig,
             workdir="/testbed",
             scrub_git=True,
-            resources=Resources(requests=AMOUNTS, limits={"cpu": "1", "memory": "256Mi"}),
+            resources=Resources(requests=RESOURCES, limits={"cpu": "1", "memory": "256Mi"}),
         ) as sandboxes,
         Grader(client, namespace, settings(max_concurrent=4), {"swerl.dev/job": "cheats"}) as grader,
     ):
         tried = [
-            attempt(name, task, sandbox, grader, tokenizer, out)
+            attempt(name, task, sandbox, grader, tokenizer, artifacts)
             for name, sandbox in zip(COMMANDS, sandboxes, strict=True)
         ]
         return dict(zip(COMMANDS, await asyncio.gather(*tried), strict=True))

@@ -138,10 +138,12 @@ async def test_every_test_that_passed_was_witnessed(
         # Without those that were printed behind other output, which another run puts elsewhere.
         passed = tuple(name for name in names if re.fullmatch(r"test_\w+ \([\w.]+\)", name) or " (" not in name)
         assert len(passed) > 400
-        whole = django.task_of(image, parallel=parallel, kept=passed)
-        again, empty = await asyncio.gather(grader.grade(whole, whole.ground_truth.patch), grader.grade(whole, ""))
-    assert again.resolved, again.detail
-    assert len(again.report["tests_status"]["PASS_TO_PASS"]["success"]) == len(passed)
+        parallel_task = django.task_of(image, parallel=parallel, kept=passed)
+        gold, empty = await asyncio.gather(
+            grader.grade(parallel_task, parallel_task.ground_truth.patch), grader.grade(parallel_task, "")
+        )
+    assert gold.resolved, gold.detail
+    assert len(gold.report["tests_status"]["PASS_TO_PASS"]["success"]) == len(passed)
     assert (empty.status, "tampering" in empty.report) == ("unresolved", False), empty.detail
     assert empty.report["tests_status"]["FAIL_TO_PASS"]["failure"] == [FAILING]
 

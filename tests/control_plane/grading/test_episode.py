@@ -75,20 +75,22 @@ async def session(client: KubeClient, namespace: str, task: Task) -> AsyncIterat
 async def neighbour(client: KubeClient, namespace: str, task: Task) -> AsyncIterator[None]:
     """Another sandbox, which must notice nothing of the test: neither in its answers' time nor in its work tree."""
     over = asyncio.Event()
-    own = "sh|bash|dash|setsid|git|ps|grep|sort|rm"  # what the session and this command come and go with
-    strangers = f"ps -e -o comm= | grep -vxE '{own}' | sort"
+    session_programs = "sh|bash|dash|setsid|git|ps|grep|sort|rm"  # what the session and this command come and go with
+    find_other_processes = f"ps -e -o comm= | grep -vxE '{session_programs}' | sort"
 
     async def work(session: Session) -> float:
         slowest = 0.0
         while not over.is_set():
-            asked = time.monotonic()
-            assert (await session.run(f"git status --porcelain && {strangers}", timeout=30)).stdout == before
-            slowest = max(slowest, time.monotonic() - asked)
+            started = time.monotonic()
+            assert (
+                await session.run(f"git status --porcelain && {find_other_processes}", timeout=30)
+            ).stdout == processes_before
+            slowest = max(slowest, time.monotonic() - started)
             await asyncio.sleep(0.3)
         return slowest
 
     async with in_a_pod(client, namespace, task) as session:
-        before = (await session.run(strangers, timeout=30)).stdout
+        processes_before = (await session.run(find_other_processes, timeout=30)).stdout
         working = asyncio.create_task(work(session))
         yield
         over.set()
@@ -98,8 +100,8 @@ async def neighbour(client: KubeClient, namespace: str, task: Task) -> AsyncIter
 async def attempt(
     task: Task, session: Session, tokenizer: HFTokenizer, *answers: str | bytes, **changes: float
 ) -> tuple[Episode, Script]:
-    said = [block(answer) if isinstance(answer, str) else answer.decode("utf-8", "replace") for answer in answers]
-    script = Script(tokenizer, said)
+    texts = [block(answer) if isinstance(answer, str) else answer.decode("utf-8", "replace") for answer in answers]
+    script = Script(tokenizer, texts)
     spec = agent_spec(context_tokens=200_000, step_limit=len(answers), **changes)
     agent = BuiltinAgent(script, tokenizer, Prompts.default(), spec)
     episode = await agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), session)
@@ -120,7 +122,7 @@ async def test_fix_made_in_a_sandbox_is_resolved_by_grading(
 
 
 @pytest.mark.parametrize(
-    ("answer", "seen"),
+    ("answer", "shown"),
     [
         (b"\xff\xfe garbage \x00", "Give exactly ONE command"),
         ("sleep 1000", "was stopped after 10 seconds"),
@@ -132,10 +134,10 @@ async def test_fix_made_in_a_sandbox_is_resolved_by_grading(
 )
 @pytest.mark.usefixtures("neighbour")
 async def test_episode_continues(
-    task: Task, session: Session, tokenizer: HFTokenizer, answer: str | bytes, seen: str
+    task: Task, session: Session, tokenizer: HFTokenizer, answer: str | bytes, shown: str
 ) -> None:
     episode, script = await attempt(task, session, tokenizer, answer, FIX, SUBMIT, command_timeout_seconds=10)
-    assert seen in script.read[1]
+    assert shown in script.read[1]
     assert episode.exit_status == "submitted"
     assert not episode.infrastructure_error
 

@@ -70,14 +70,14 @@ async def test_killed_evaluation_resumes_and_repeats_no_sample(
         return Evaluation(tasks, agent, how, records, tmp_path, on_record=note, write_summary=summary_writer.write)
 
     async def run(evaluation: Evaluation) -> None:
-        place = open_sample_runner(client, namespace, settings(), SMALL, job="killed", kubeconfig=kubeconfig)
-        async with place as runner:
+        sample_runner = open_sample_runner(client, namespace, settings(), SMALL, job="killed", kubeconfig=kubeconfig)
+        async with sample_runner as runner:
             await evaluation.run(runner)
 
-    cut = asyncio.create_task(run(evaluation(SampleRecords(tmp_path), solver(tokenizer))))
-    await asyncio.wait([cut, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)
-    cut.cancel()
-    await asyncio.gather(cut, return_exceptions=True)
+    interrupted = asyncio.create_task(run(evaluation(SampleRecords(tmp_path), solver(tokenizer))))
+    await asyncio.wait([interrupted, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)
+    interrupted.cancel()
+    await asyncio.gather(interrupted, return_exceptions=True)
     settled = {record.sample_id for record in SampleRecords(tmp_path).all}
     assert 0 < len(settled) < len(tasks) * SAMPLES
 
@@ -95,5 +95,5 @@ async def test_killed_evaluation_resumes_and_repeats_no_sample(
     assert all("min(high" in row["model_patch"] for row in found.values())
     meta = json.loads((tmp_path / records.all[0].run_dir / "meta.json").read_text())
     assert meta["verdict"]["status"] == "resolved"
-    left = await client.list("swerl.dev/v1alpha1", "swesandboxes", namespace)
-    assert not left
+    remaining = await client.list("swerl.dev/v1alpha1", "swesandboxes", namespace)
+    assert not remaining

@@ -65,10 +65,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(content)
 
 
-def patch_of(folder: Path, cheat: Cheat, known: dict[str, str]) -> str:
+def patch_of(folder: Path, cheat: Cheat, test_files: dict[str, str]) -> str:
     """The cheat's files, new ones executable, as a diff of the image: `known` beside the repository's own files."""
     repository = Repository(folder)
-    write(folder, known)
+    write(folder, test_files)
     repository.git("add", "-A")
     repository.git("commit", "-q", "-m", "as the image has it")
     return repository.patch(cheat.files).replace("new file mode 100644", "new file mode 100755")
@@ -86,15 +86,15 @@ async def verdicts(
     write(folder / "top", TESTS)
     inside = hidden(task, push_image(images["in"]))
     outside = hidden(task, push_image(images["out"], outside=folder / "top"))
-    wanted = {name: (inside, patch_of(folder / name, cheat, {**TESTS, **KIT})) for name, cheat in IN_THE_TREE.items()}
-    wanted |= {name: (outside, patch_of(folder / name, cheat, KIT)) for name, cheat in OUTSIDE.items()}
-    wanted |= {name: (each, task.ground_truth.patch) for name, each in (("in", inside), ("out", outside))}
+    cases = {name: (inside, patch_of(folder / name, cheat, {**TESTS, **KIT})) for name, cheat in IN_THE_TREE.items()}
+    cases |= {name: (outside, patch_of(folder / name, cheat, KIT)) for name, cheat in OUTSIDE.items()}
+    cases |= {name: (each, task.ground_truth.patch) for name, each in (("in", inside), ("out", outside))}
     async with (
         KubeClient.from_environment(kubeconfig) as client,
         Grader(client, namespace, settings(max_concurrent=6), {"swerl.dev/job": "cheats"}) as grader,
     ):
-        graded = await asyncio.gather(*(grader.grade(*each) for each in wanted.values()))
-    return dict(zip(wanted, graded, strict=True))
+        graded = await asyncio.gather(*(grader.grade(*each) for each in cases.values()))
+    return dict(zip(cases, graded, strict=True))
 
 
 @pytest.mark.parametrize("name", [*IN_THE_TREE, *OUTSIDE])

@@ -22,7 +22,7 @@ from tests.control_plane.operator_process import Operator
 from .conftest import settings
 from .task_image import Repository
 
-GONE = 60.0  # seconds until nothing of a killed program is left
+CLEANUP_SECONDS = 60.0  # seconds until nothing of a killed program is left
 KINDS = {
     "pods": "v1",
     "jobs": "batch/v1",
@@ -30,7 +30,7 @@ KINDS = {
     "networkpolicies": "networking.k8s.io/v1",
     "leases": "coordination.k8s.io/v1",
 }
-NOT_OURS = {"kube-root-ca.crt", "swe-rl-operator"}
+CLUSTER_OBJECTS = {"kube-root-ca.crt", "swe-rl-operator"}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def long_task(task: Task, repository: Repository) -> Task:
 async def names(client: KubeClient, namespace: str, kind: str) -> list[str]:
     """Objects of a kind that a program may have made."""
     found = [item["metadata"]["name"] for item in await client.list(KINDS[kind], kind, namespace)]
-    return [name for name in found if name not in NOT_OURS]
+    return [name for name in found if name not in CLUSTER_OBJECTS]
 
 
 async def present(client: KubeClient, namespace: str) -> set[str]:
@@ -78,9 +78,9 @@ async def test_killed_program_leaves_no_grading_objects(
     killed = time.monotonic()
     while await names(client, namespace, "pods"):
         assert await names(client, namespace, "networkpolicies") == [policy], "it must outlive the Pods it is for"
-        assert time.monotonic() - killed < GONE
+        assert time.monotonic() - killed < CLEANUP_SECONDS
         await asyncio.sleep(0.2)
-    await until(all_gone, "nothing is left", GONE - (time.monotonic() - killed))
+    await until(all_gone, "nothing is left", CLEANUP_SECONDS - (time.monotonic() - killed))
     print(f"gone after {time.monotonic() - killed:.0f} s")
 
 

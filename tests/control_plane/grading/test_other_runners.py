@@ -75,8 +75,13 @@ def tasks(repository: Repository, task: Task) -> dict[str, Task]:
     twice = f"{PYTEST} tests/test_calc.py; {PYTEST} tests/test_later.py"
     two = scripted(repository, task, twice, test_calc=CASES, test_later=ASYNC)
     ids = ("tests/test_calc.py::TestCalc::test_clamp", "tests/test_later.py::TestLater::test_clamp")
-    both = replace(two.ground_truth, fail_to_pass=ids, pass_to_pass=("tests/test_calc.py::TestCalc::test_double",))
-    return {"unittest": replace(cases, ground_truth=ground_truth), "two commands": replace(two, ground_truth=both)}
+    both_classes = replace(
+        two.ground_truth, fail_to_pass=ids, pass_to_pass=("tests/test_calc.py::TestCalc::test_double",)
+    )
+    return {
+        "unittest": replace(cases, ground_truth=ground_truth),
+        "two commands": replace(two, ground_truth=both_classes),
+    }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

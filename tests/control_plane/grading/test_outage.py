@@ -18,7 +18,7 @@ from .test_episode import FIX, SUBMIT, attempt, session, tokenizer
 __all__ = ["session", "tokenizer"]
 
 pytestmark = pytest.mark.alone
-AWAY = 6.0  # seconds without an API server
+OUTAGE_SECONDS = 6.0  # seconds without an API server
 RAN = "/tmp/ran"
 # The first is over while the server is away, the second is asked for then.
 COMMANDS = [
@@ -35,7 +35,7 @@ def components(kubeconfig: str) -> Components:
 
 async def restart_api_server(components: Components) -> None:
     components.kill("apiserver")
-    await asyncio.sleep(AWAY)
+    await asyncio.sleep(OUTAGE_SECONDS)
     await components.start("apiserver")
 
 

@@ -57,8 +57,8 @@ def test_predictions_are_graded_and_resumed(
     predictions.write_text(json.dumps(rows))
     output = tmp_path / "reports"
 
-    code, said = grade(kubeconfig, namespace, taskset, predictions, "--output", str(output))
-    assert code == 3, said  # the image of one does not exist
+    code, output_text = grade(kubeconfig, namespace, taskset, predictions, "--output", str(output))
+    assert code == 3, output_text  # the image of one does not exist
     counted = json.loads((output / "org__m.json").read_text())
     kinds = ("resolved", "unresolved", "empty_patch", "error", "unknown", "tampering")
     found = [[name[-1] for name in counted[f"{kind}_ids"]] for kind in kinds]
@@ -69,9 +69,9 @@ def test_predictions_are_graded_and_resumed(
     assert (graded / "eval.sh").read_text() == task.ground_truth.eval_script
     assert "PASSED" in (graded / "test_output.txt").read_text()
 
-    code, said = grade(kubeconfig, namespace, taskset, predictions, "--output", str(output))
-    assert "5 predictions, 3 graded before" in said
-    assert "calc__calc-1 " not in said, "a verdict is not made again"
+    code, output_text = grade(kubeconfig, namespace, taskset, predictions, "--output", str(output))
+    assert "5 predictions, 3 graded before" in output_text
+    assert "calc__calc-1 " not in output_text, "a verdict is not made again"
     assert json.loads((output / "org__m.json").read_text()) == counted
 
 
@@ -81,8 +81,8 @@ def test_disk_error_of_reports_is_one_clear_error(
     row = {"instance_id": "calc__calc-1", "model_name_or_path": "m", "model_patch": task.ground_truth.patch}
     predictions = tmp_path / "preds.jsonl"
     predictions.write_text(json.dumps(row) + "\n")
-    code, said = grade(kubeconfig, namespace, taskset, predictions, "--output", "/dev/full/reports")
+    code, output_text = grade(kubeconfig, namespace, taskset, predictions, "--output", "/dev/full/reports")
     assert code == 3
-    assert said.splitlines()[-1].startswith("swerl: ")
-    assert "/dev/full/reports" in said
-    assert "Traceback" not in said
+    assert output_text.splitlines()[-1].startswith("swerl: ")
+    assert "/dev/full/reports" in output_text
+    assert "Traceback" not in output_text

@@ -55,15 +55,15 @@ def test_every_verdict_is_the_harness_s(
     rows = [json.dumps(visible_columns(each) | grading_columns(each)) for each in tasks]
     (tmp_path / "tasks.jsonl").write_text("\n".join(rows))
     patch = repository.patch({"calc.py": FIXED})
-    asked = [{"instance_id": t.instance_id, "model_name_or_path": "m", "model_patch": patch} for t in tasks]
-    (tmp_path / "preds.json").write_text(json.dumps(asked))
+    predictions = [{"instance_id": t.instance_id, "model_name_or_path": "m", "model_patch": patch} for t in tasks]
+    (tmp_path / "preds.json").write_text(json.dumps(predictions))
     command = [sys.executable, "-m", "swerl_agent.cli", "grade", str(tmp_path / "preds.json")]
     command += ["--tasks", str(tmp_path / "tasks.jsonl"), "--output", str(tmp_path / "reports"), "--jobs", "6"]
     command += ["--kubeconfig", kubeconfig, "--namespace", namespace, "--cpu", "100m", "--memory", "128Mi"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     counted = json.loads((tmp_path / "reports/m.json").read_text())
-    wanted = sorted(t.instance_id for t, run in zip(tasks, runs, strict=True) if run["resolved"])
-    assert counted["resolved_ids"] == wanted, done.stdout
+    resolved_ids = sorted(t.instance_id for t, run in zip(tasks, runs, strict=True) if run["resolved"])
+    assert counted["resolved_ids"] == resolved_ids, done.stdout
     assert counted["completed_instances"] == RUNS
-    assert counted["unwitnessed_ids"] == wanted, "nothing but the log spoke"
+    assert counted["unwitnessed_ids"] == resolved_ids, "nothing but the log spoke"

@@ -41,17 +41,17 @@ from .test_evaluation import SMALL
 __all__ = ["tokenizer"]
 JOB = "server-test"
 QUICK = RetryPolicy(first_delay=0.01)
-FAILS, LASTS = "calc__calc-2", "calc__calc-3"  # what the model does with the task under these names
+GIVES_UP, LONG_RUNNING = "calc__calc-2", "calc__calc-3"  # what the model does with the task under these names
 
 
-def model(tokenizer: HFTokenizer, begun: asyncio.Event | None = None) -> Scripts:
-    """Fixes the task, or gives it up, or begins a command that lasts and sets `begun`."""
+def model(tokenizer: HFTokenizer, started: asyncio.Event | None = None) -> Scripts:
+    """Fixes the task, or gives it up, or starts a long command and sets `started`."""
 
     def answers(routing_key: str) -> list[str]:
-        if routing_key.endswith(FAILS):
+        if routing_key.endswith(GIVES_UP):
             return [block("true"), block("true")]
-        if begun is not None and routing_key.endswith(LASTS):
-            begun.set()
+        if started is not None and routing_key.endswith(LONG_RUNNING):
+            started.set()
             return [block("sleep 300")]
         return [block(FIX), block(SUBMIT)]
 
@@ -70,8 +70,8 @@ class ServerClient:
     async def run(self, engine: str | None, **changes: Any) -> tuple[int, Any]:
         """Status and answer of one `POST /run`."""
         row = {**visible_columns(self.task), **grading_columns(self.task), "subset": "calc", **changes}
-        wish = {"sampling_params": {"temperature": 1.0}, "sglang_url": engine and f"{engine}/v1"}
-        async with self.http.post(f"{self.url}/run", json={**row, **wish}) as answer:
+        engine_fields = {"sampling_params": {"temperature": 1.0}, "sglang_url": engine and f"{engine}/v1"}
+        async with self.http.post(f"{self.url}/run", json={**row, **engine_fields}) as answer:
             return answer.status, await answer.json()
 
 
@@ -99,8 +99,8 @@ def started(
         async with aiohttp.ClientSession() as http:
             async with owning_lease(namespace, JOB, kubeconfig=kubeconfig) as lease:
                 samples = SampleRunner(client, namespace, grader, lease, job=JOB, sandbox=SMALL)
-                asking = ModelRunner(samples, http, tokenizer, Prompts.default(), spec, retry_policy=QUICK)
-                runner: RequestRunner = GoldenRunner(grader) if golden else asking
+                model_runner = ModelRunner(samples, http, tokenizer, Prompts.default(), spec, retry_policy=QUICK)
+                runner: RequestRunner = GoldenRunner(grader) if golden else model_runner
                 server = AgentServer(runner, read, AnswerStore(tmp_path, "m"), model="m", concurrency=2)
                 serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result)
                 running = asyncio.create_task(serving)
@@ -121,7 +121,7 @@ async def remaining_objects(client: KubeClient, namespace: str) -> list[str]:
 
 async def test_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HFTokenizer, tmp_path: Path) -> None:
     async with started() as trainer, served(model(tokenizer)) as engine:
-        (_, solved), (_, failed) = await asyncio.gather(trainer.run(engine), trainer.run(engine, instance_id=FAILS))
+        (_, solved), (_, failed) = await asyncio.gather(trainer.run(engine), trainer.run(engine, instance_id=GIVES_UP))
     assert (solved["reward"], solved["info"]["exit_status"]) == (1, "Submitted"), solved
     assert solved["metadata"]["eval_report"]["calc__calc-1"]["resolved"]
     assert (failed["reward"], failed["info"]["exit_status"], failed["info"]["verdict"]) == (0, "LimitsExceeded", None)
@@ -129,8 +129,8 @@ async def test_fix_is_rewarded_and_none_is_not(started: Started, tokenizer: HFTo
     fix, submission = (item for item in solved["response"]["output"] if "generation_token_ids" in item)
     assert tokenizer.decode(fix["generation_token_ids"][:-1]) == block(FIX)
     assert set(submission["generation_log_probs"]) == {-0.25}
-    seen = fix["prompt_token_ids"] + fix["generation_token_ids"]
-    assert submission["prompt_token_ids"][: len(seen)] == seen
+    token_ids = fix["prompt_token_ids"] + fix["generation_token_ids"]
+    assert submission["prompt_token_ids"][: len(token_ids)] == token_ids
     assert "min(high" not in json.dumps(solved["messages"][:2]), "the reference fix is for grading alone"
 
 
@@ -150,26 +150,26 @@ async def test_engine_that_is_down_is_no_reward(started: Started) -> None:
 async def test_sandbox_is_deleted_when_its_client_disconnects(
     started: Started, tokenizer: HFTokenizer, client: KubeClient, namespace: str
 ) -> None:
-    begun = asyncio.Event()
-    async with started() as trainer, served(model(tokenizer, begun)) as engine:
-        asked = asyncio.create_task(trainer.run(engine, instance_id=LASTS))
+    command_started = asyncio.Event()
+    async with started() as trainer, served(model(tokenizer, command_started)) as engine:
+        running = asyncio.create_task(trainer.run(engine, instance_id=LONG_RUNNING))
         async with asyncio.timeout(120):
-            await begun.wait()
+            await command_started.wait()
             assert len(await remaining_objects(client, namespace)) == 2, "a sandbox and the Lease"
             changes = client.watch("swerl.dev/v1alpha1", "swesandboxes", namespace)
             await anext(changes)
-            asked.cancel()
+            running.cancel()
             async for change in changes:
                 if change.type == "DELETED":
                     break
 
 
 async def test_server_that_stops_leaves_no_sandbox(started: Started, tokenizer: HFTokenizer) -> None:
-    begun = asyncio.Event()
-    async with started(grace=0.5) as trainer, served(model(tokenizer, begun)) as engine:
-        asked = asyncio.create_task(trainer.run(engine, instance_id=LASTS))
+    command_started = asyncio.Event()
+    async with started(grace=0.5) as trainer, served(model(tokenizer, command_started)) as engine:
+        running = asyncio.create_task(trainer.run(engine, instance_id=LONG_RUNNING))
         async with asyncio.timeout(120):
-            await begun.wait()
+            await command_started.wait()
         trainer.stop.set()
-        status, answer = await asked
+        status, answer = await running
     assert (status, answer["info"]["exit_status"]) == (503, "cancelled")

@@ -21,8 +21,8 @@ from swerl_agent.tasks.writing import grading_columns, visible_columns
 
 from .task_image import FIXED, HIDDEN_TEST, SOURCE, Repository, push_image
 
-COINS = tuple(f"tests/test_calc.py::test_coin_{number}" for number in range(16))
-TOSSED = """#!/bin/bash
+FLAKY_TESTS = tuple(f"tests/test_calc.py::test_coin_{number}" for number in range(16))
+FLAKY_SCRIPT = """#!/bin/bash
 echo '>>>>> Start Test Output'
 for number in {0..15}; do
   ((RANDOM % 2)) && word=PASSED || word=FAILED
@@ -48,9 +48,18 @@ def variant(task: Task, name: str, *, image: str = "", **ground_truth: Any) -> T
 @pytest.fixture
 def check(kubeconfig: str, namespace: str, tmp_path: Path) -> Check:
     """The command line of a check whose output is `tmp_path`/out."""
-    where = ["--kubeconfig", kubeconfig, "--namespace", namespace, "--output", str(tmp_path / "out")]
+    options = ["--kubeconfig", kubeconfig, "--namespace", namespace, "--output", str(tmp_path / "out")]
     limits = ["--cpu", "200m", "--memory", "256Mi", "--timeout", "60"]
-    return lambda *words: [sys.executable, "-m", "swerl_agent.cli", "tasks", "check", *map(str, words), *limits, *where]
+    return lambda *arguments: [
+        sys.executable,
+        "-m",
+        "swerl_agent.cli",
+        "tasks",
+        "check",
+        *map(str, arguments),
+        *limits,
+        *options,
+    ]
 
 
 def runs(folder: Path) -> list[dict[str, Any]]:
@@ -62,7 +71,7 @@ def test_unfit_and_flaky_tasks_are_quarantined_with_the_evidence(task: Task, tmp
         variant(task, "calc__calc-fit"),
         variant(task, "calc__calc-gold", patch=task.ground_truth.patch.replace("min(high", "max(high")),
         variant(task, "calc__calc-empty", fail_to_pass=("tests/test_calc.py::test_double",), pass_to_pass=()),
-        variant(task, "calc__calc-flaky", eval_script=TOSSED, fail_to_pass=COINS, pass_to_pass=()),
+        variant(task, "calc__calc-flaky", eval_script=FLAKY_SCRIPT, fail_to_pass=FLAKY_TESTS, pass_to_pass=()),
         variant(task, "calc__calc-parser", log_parser="parse_log_nothing"),
     ]
     path = write_tasks(tmp_path / "tasks.jsonl", *tasks)
@@ -100,8 +109,8 @@ def test_image_that_does_not_exist_leaves_a_task_undecided(task: Task, tmp_path:
 
 def test_killed_check_resumes(task: Task, tmp_path: Path, check: Check) -> None:
     path = write_tasks(tmp_path / "tasks.jsonl", *(variant(task, f"calc__calc-{number}") for number in range(3)))
-    words = check(path, "--repeat", 2, "--jobs", 1)
-    first = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    command = check(path, "--repeat", 2, "--jobs", 1)
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     journal = tmp_path / "out" / "runs.jsonl"
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline and not (journal.is_file() and journal.read_bytes().count(b"\n") >= 3):
@@ -110,13 +119,13 @@ def test_killed_check_resumes(task: Task, tmp_path: Path, check: Check) -> None:
     first.wait()
     before = journal.read_bytes()
     assert 3 <= before.count(b"\n") < 12
-    done = subprocess.run(words, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 of 3 tasks are fit" in done.stdout
     assert journal.read_bytes().startswith(before)
     kinds = sorted((run["instance_id"], run["kind"]) for run in runs(tmp_path))
     assert kinds == sorted((f"calc__calc-{n}", kind) for n in range(3) for kind in ("gold", "empty") for _ in range(2))
-    subprocess.run(words, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
     assert len(runs(tmp_path)) == 12, "nothing is left to do"
 
 

@@ -21,8 +21,10 @@ async def test_reference_fix_passes_soon_after_its_tests(grader: Grader, task: T
     for verdict in verdicts:
         assert verdict.resolved, verdict
         assert verdict.report["tests_status"]["FAIL_TO_PASS"]["success"] == ["tests/test_calc.py::test_clamp"]
-    own = [verdict.report["seconds"] + verdict.report["contrast_seconds"] for verdict in verdicts]
-    assert min(each.duration - spent for each, spent in zip(verdicts, own, strict=True)) <= 8.0  # the least disturbed
+    seconds = [verdict.report["seconds"] + verdict.report["contrast_seconds"] for verdict in verdicts]
+    assert (
+        min(each.duration - spent for each, spent in zip(verdicts, seconds, strict=True)) <= 8.0
+    )  # the least disturbed
 
 
 async def test_no_change_fails(grader: Grader, task: Task) -> None:
@@ -95,10 +97,10 @@ async def test_equal_requests_share_one_job_and_later_ones_the_cache(
         assert first == replace(second, duration=first.duration)
         assert (await grader.grade(task, "")).cached
         assert not (await grader.grade(task, "", fresh=True)).cached
-    async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as other:
-        assert (await other.grade(task, "", image=first.image)).cached
+    async with Grader(client, namespace, settings(cache=True), cache_directory=cache_folder) as second_grader:
+        assert (await second_grader.grade(task, "", image=first.image)).cached
         # Since then the image's name was given to another one, as a sandbox of it told.
-        moved = await other.grade(task, "", image=f"{first.image.rpartition(':')[0]}:{'0' * 64}")
+        moved = await second_grader.grade(task, "", image=f"{first.image.rpartition(':')[0]}:{'0' * 64}")
         assert (moved.cached, moved.image) == (False, first.image)
 
 
@@ -109,11 +111,11 @@ async def test_large_patch_arrives_whole(grader: Grader, task: Task, repository:
 
 
 async def test_much_output_does_not_hide_the_result(grader: Grader, task: Task, repository: Repository) -> None:
-    loud = (
+    noisy_script = (
         FIXED
         + "\nimport atexit, os\natexit.register(lambda: [os.write(2, b'x' * 49 + b'\\n') for _ in range(220_000)])\n"
     )
-    verdict = await grader.grade(task, repository.patch({"calc.py": loud}))
+    verdict = await grader.grade(task, repository.patch({"calc.py": noisy_script}))
     assert verdict.resolved, verdict
     assert verdict.report["log_bytes"] > 10_000_000
 
@@ -123,15 +125,15 @@ async def test_grading_leaves_no_objects(client: KubeClient, namespace: str, gra
     for _ in range(40):
         selector = "swerl.dev/role=grading"
         kinds = (("batch/v1", "jobs"), ("v1", "pods"), ("v1", "configmaps"))
-        left = [
+        remaining = [
             f"{kind}/{item['metadata']['name']}"
             for api, kind in kinds
             for item in await client.list(api, kind, namespace, labels=selector)
         ]
-        if not left:
+        if not remaining:
             return
         await asyncio.sleep(0.5)
-    pytest.fail(f"left behind: {left}")
+    pytest.fail(f"left behind: {remaining}")
 
 
 async def test_concurrent_gradings_all_get_verdicts(

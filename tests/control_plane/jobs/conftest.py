@@ -53,12 +53,12 @@ class JobNamespace:
         found: Body = self.until(lambda: self.condition(name, type, kind), lambda c: c.get("reason") == reason, seconds)
         return found
 
-    def until(self, look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 90) -> Any:
+    def until(self, read: Callable[[], Any], accept: Callable[[Any], bool], seconds: float = 90) -> Any:
         deadline = time.monotonic() + seconds
-        while not good(seen := look()):
-            assert time.monotonic() < deadline, f"after {seconds} s still {seen}"
+        while not accept(value := read()):
+            assert time.monotonic() < deadline, f"after {seconds} s still {value}"
             time.sleep(0.5)
-        return seen
+        return value
 
 
 @pytest.fixture(scope="module")

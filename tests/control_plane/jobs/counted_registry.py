@@ -59,11 +59,11 @@ class CountedRegistry:
     def most_in_a_minute(self, part: str) -> int:
         """Requests with `part` in their path, in the minute with the most of them."""
         times = sorted(when for when, _, path in self.requests if part in path)
-        return max((sum(begin <= one < begin + 60 for one in times) for begin in times), default=0)
+        return max((sum(begin <= time_ < begin + 60 for time_ in times) for begin in times), default=0)
 
     def _upload(self, blob: bytes) -> None:
-        _, place = _call("POST", f"/v2/{self.repository}/blobs/uploads/")
-        path = place.removeprefix(f"http://{layout.registry()}")
+        _, location = _call("POST", f"/v2/{self.repository}/blobs/uploads/")
+        path = location.removeprefix(f"http://{layout.registry()}")
         _call("PUT", f"{path}{'&' if '?' in path else '?'}digest={_digest(blob)}", blob, "application/octet-stream")
 
     def _put(self, name: str, content: bytes, media: str) -> None:
@@ -105,8 +105,8 @@ def _front(requests: list[Request]) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             requests.append((time.monotonic(), self.command, self.path))
             connection = http.client.HTTPConnection(layout.registry(), timeout=60)
-            wanted = {key: value for key, value in self.headers.items() if key in ("Accept", "Range")}
-            connection.request(self.command, self.path, headers=wanted)
+            kept = {key: value for key, value in self.headers.items() if key in ("Accept", "Range")}
+            connection.request(self.command, self.path, headers=kept)
             answer = connection.getresponse()
             body = answer.read()
             self.send_response(answer.status)
@@ -119,7 +119,7 @@ def _front(requests: list[Request]) -> type[BaseHTTPRequestHandler]:
 
         do_HEAD = do_GET
 
-        def log_message(self, *what: object) -> None: ...
+        def log_message(self, *args: object) -> None: ...
 
     return RequestHandler
 

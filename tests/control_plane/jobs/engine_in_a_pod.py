@@ -1,7 +1,8 @@
-"""An SGLang-like server whose answers a test writes down; runs in a Pod: `python engine_in_a_pod.py ANSWERS.json`.
+"""An SGLang-like server whose answers a test provides; runs in a Pod: `python engine_in_a_pod.py ANSWERS.json`.
 
-Which answer is given follows from the prompt alone, so an attempt that is made again is answered as the first time.
-`GET /begun` says how often each episode was begun. It also answers chat completions, to who shows its key.
+The prompt alone selects the answer, so a repeated attempt gets the same answers.
+`GET /started` returns how often each episode was started.
+It also answers chat completions to clients that send its key.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ class Engine:
 
     def __init__(self, script: dict[str, Any]) -> None:
         self._script = script
-        self.begun: Counter[str] = Counter()
+        self.started: Counter[str] = Counter()
 
     async def generate(self, request: web.Request) -> web.Response:
         body = await request.json()
         key = request.headers[ROUTING_HEADER]
         turn = (body["input_ids"].count(self._script["turn_end"]) - OPENING) // 2
         if turn == 0:
-            self.begun[key] += 1
+            self.started[key] += 1
         await asyncio.sleep(self._script["seconds"])
         answers = self._script["solve" if key.partition("/")[0].endswith("-0") else "give_up"]
         ids = answers[min(turn, len(answers) - 1)]
@@ -43,9 +44,9 @@ class Engine:
     async def complete(self, request: web.Request) -> web.Response:
         self._admit(request)
         body = await request.json()
-        said = self._script["said"]
+        answers = self._script["answers"]
         turn = sum(message["role"] == "assistant" for message in body["messages"])
-        message = {"role": "assistant", "content": said[min(turn, len(said) - 1)]}
+        message = {"role": "assistant", "content": answers[min(turn, len(answers) - 1)]}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         usage = {"prompt_tokens": len(json.dumps(body["messages"])) // 4, "completion_tokens": 9}
         return web.json_response({"model": body["model"], "choices": [choice], "usage": usage})
@@ -59,14 +60,14 @@ class Engine:
             raise web.HTTPUnauthorized(text="no such key")
 
     async def counts(self, request: web.Request) -> web.Response:
-        return web.json_response(dict(self.begun))
+        return web.json_response(dict(self.started))
 
 
 def main() -> None:
     """Serve until killed."""
     engine = Engine(json.loads(Path(sys.argv[1]).read_text()))
     application = web.Application(client_max_size=1 << 26)
-    application.add_routes([web.post("/generate", engine.generate), web.get("/begun", engine.counts)])
+    application.add_routes([web.post("/generate", engine.generate), web.get("/started", engine.counts)])
     application.add_routes([web.post("/v1/chat/completions", engine.complete), web.get("/v1/models", engine.models)])
     web.run_app(application, port=PORT)
 

@@ -38,9 +38,9 @@ class EngineInAPod:
         self._world, self._name = kube, name
         self.url = f"http://{self._ip()}:{engine_in_a_pod.PORT}"
 
-    def begun(self) -> dict[str, int]:
-        """How often each episode was begun, by routing key."""
-        path = f"/api/v1/namespaces/{self._world.namespace}/pods/{self._name}:{engine_in_a_pod.PORT}/proxy/begun"
+    def sample_counts(self) -> dict[str, int]:
+        """How often each episode was started, by routing key."""
+        path = f"/api/v1/namespaces/{self._world.namespace}/pods/{self._name}:{engine_in_a_pod.PORT}/proxy/started"
         counts: dict[str, int] = json.loads(self._world.kubectl("get", "--raw", path))
         return counts
 
@@ -64,17 +64,17 @@ def tokenizer(kube: JobNamespace, tmp_path_factory: pytest.TempPathFactory) -> H
 
 @pytest.fixture(scope="module")
 def engine(kube: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]:
-    def said(*commands: str) -> list[list[int]]:
-        both = [f"{block(command)}\n\n```mswea_bash_command\n{command}\n```" for command in commands]  # either agent's
-        return [[*tokenizer.encode(text), tokenizer.turn_end_id] for text in both]
+    def encode_turns(*commands: str) -> list[list[int]]:
+        texts = [f"{block(command)}\n\n```mswea_bash_command\n{command}\n```" for command in commands]  # either agent's
+        return [[*tokenizer.encode(text), tokenizer.turn_end_id] for text in texts]
 
     script = {
-        "solve": said(FIX, SUBMIT), "give_up": said("true"), "turn_end": tokenizer.turn_end_id, "seconds": 1.0,
-        "said": [block(FIX), block(SUBMIT)], "model": MODEL, "key": KEY,
+        "solve": encode_turns(FIX, SUBMIT), "give_up": encode_turns("true"), "turn_end": tokenizer.turn_end_id,
+        "seconds": 1.0, "answers": [block(FIX), block(SUBMIT)], "model": MODEL, "key": KEY,
     }  # fmt: skip
     program = Path(engine_in_a_pod.__file__).read_text()
     config_map(kube, "engine", {"engine.py": program, "answers.json": json.dumps(script)})
-    probe = {"httpGet": {"path": "/begun", "port": engine_in_a_pod.PORT}, "periodSeconds": 1}
+    probe = {"httpGet": {"path": "/started", "port": engine_in_a_pod.PORT}, "periodSeconds": 1}
     container = {
         "name": "engine", "image": Images.load()["trainer"], "resources": PODS, "readinessProbe": probe,
         "command": ["python", "/engine/engine.py", "/engine/answers.json"],
@@ -91,9 +91,9 @@ def engine(kube: JobNamespace, tokenizer: HFTokenizer) -> Iterator[EngineInAPod]
 def tasks(kube: JobNamespace, task: Task) -> list[str]:
     """Ids of the tasks in the ConfigMap `tasks`."""
     same = [replace(task, instance_id=f"calc__calc-{number}") for number in range(TASKS)]
-    rows = [visible_columns(one) | grading_columns(one) for one in same]
+    rows = [visible_columns(task_copy) | grading_columns(task_copy) for task_copy in same]
     config_map(kube, "tasks", {"tasks.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
-    return [one.instance_id for one in same]
+    return [task_copy.instance_id for task_copy in same]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from .conftest import Body, JobNamespace
 
 
 def _until_cluster(kube: JobNamespace, name: str, cluster: str) -> None:
-    kube.until(lambda: kube.status(name).get("rayCluster"), lambda seen: seen == cluster, 150)
+    kube.until(lambda: kube.status(name).get("rayCluster"), lambda name_of_cluster: name_of_cluster == cluster, 150)
 
 
 def test_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, operator: Operator, job: Body) -> None:
@@ -36,8 +36,8 @@ def test_job_creates_one_cluster_is_suspended_and_resumed(kube: JobNamespace, op
     assert kube.status(name)["attempt"] == 2 and "failures" not in kube.status(name)
 
     kube.kubectl("delete", "swerl", name, "--wait=false")
-    mine = "rayclusters,pods,rolebindings,configmaps,serviceaccounts,jobs"
-    kube.until(lambda: [o for o in kube.names(mine) if name in o], lambda found: found == [], 60)
+    job_kinds = "rayclusters,pods,rolebindings,configmaps,serviceaccounts,jobs"
+    kube.until(lambda: [o for o in kube.names(job_kinds) if name in o], lambda found: found == [], 60)
 
 
 def test_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
@@ -51,7 +51,7 @@ def test_deleted_cluster_fails_the_attempt_until_retries_are_exhausted(
         kube.kubectl("delete", "raycluster", cluster)
     found = kube.until_condition(name, "Failed", "RetriesExhausted", 60)
     assert "attempt 2: RayCluster" in found["message"] and "spec.retries is 1" in found["message"]
-    kube.until(lambda: kube.names("rayclusters,pods"), lambda left: left == [], 60)
+    kube.until(lambda: kube.names("rayclusters,pods"), lambda names: names == [], 60)
 
 
 def test_restarted_operator_creates_nothing_twice(kube: JobNamespace, operator: Operator, job: Body) -> None:

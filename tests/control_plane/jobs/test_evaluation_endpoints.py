@@ -44,8 +44,8 @@ def test_endpoint_gets_the_key_and_no_file_does(
     evaluation["spec"]["model"] = {"endpoint": endpoint}
     kube.apply(evaluation)
     kube.until(lambda: kube.names("jobs"), lambda jobs: any(name in job for job in jobs), 200)
-    made = kube.kubectl("get", "pods,jobs,configmaps", "-l", f"swerl.dev/evaluation={name}", "-o", "json")
-    assert f"{name}-shards" in made and KEY not in made + kube.kubectl("get", KIND, name, "-o", "json")
+    listed = kube.kubectl("get", "pods,jobs,configmaps", "-l", f"swerl.dev/evaluation={name}", "-o", "json")
+    assert f"{name}-shards" in listed and KEY not in listed + kube.kubectl("get", KIND, name, "-o", "json")
     status = wait_until_complete(kube, name)
     assert (status["total"], status["resolved"], status["errors"]) == (TASKS, TASKS, 0)
     output = Path("/tmp") / kube.namespace / name

@@ -40,8 +40,8 @@ def test_all_missing_objects_are_reported_together_and_nothing_starts(
     kube.apply(evaluation)
     name = evaluation["metadata"]["name"]
     found = kube.until_condition(name, "Validated", "JobMissing", kind=KIND)
-    for words in ("'no-job' named by spec.model.job", "'no-tasks' named by spec.tasks.source", "'no-claim'"):
-        assert words in found["message"]
+    for message in ("'no-job' named by spec.model.job", "'no-tasks' named by spec.tasks.source", "'no-claim'"):
+        assert message in found["message"]
     assert kube.status(name, KIND)["phase"] == "Blocked" and objects_of(kube, name) == []
     assert "JobMissing" in kube.kubectl("describe", KIND, name)
 
@@ -68,7 +68,7 @@ def test_missing_key_is_reported_before_anything_starts(
     name = evaluation["metadata"]["name"]
     found = kube.until_condition(name, "ImagesReady", "ContainerStartFailed", kind=KIND)
     assert '"no-such-secret" not found' in found["message"]
-    assert not [one for one in kube.names("jobs") if name in one]
+    assert not [job_name for job_name in kube.names("jobs") if name in job_name]
 
 
 def test_wrong_input_fails_at_once_with_its_message(
@@ -121,10 +121,10 @@ def test_engines_start_and_end_with_the_evaluation(
     kube.apply(evaluation)
     cluster = f"raycluster.ray.io/{name}-engines"
     kube.until(lambda: kube.names("rayclusters"), lambda found: found == [cluster], 150)
-    services = kube.until(lambda: kube.names("services"), lambda found: any(name in one for one in found))
+    services = kube.until(lambda: kube.names("services"), lambda found: any(name in service for service in found))
     assert f"service/{name}-engines-head-svc" in services
     ports: Any = json.loads(kube.kubectl("get", "service", f"{name}-engines-head-svc", "-o", "json"))["spec"]["ports"]
     assert 30000 in [port["port"] for port in ports]
-    assert not [one for one in kube.names("jobs") if name in one]
+    assert not [service for service in kube.names("jobs") if name in service]
     kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    kube.until(lambda: objects_of(kube, name), lambda left: left == [], 90)
+    kube.until(lambda: objects_of(kube, name), lambda remaining: remaining == [], 90)

@@ -34,7 +34,7 @@ def test_evaluation_is_suspended_resumed_and_cleaned_up(
     kube.until(lambda: results(kube, name), lambda lines: len(lines) > 0, 300)
     kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
     kube.until_condition(name, "Suspended", "Suspended", kind=KIND)
-    kube.until(lambda: objects_of(kube, name), lambda left: left == [], 90)
+    kube.until(lambda: objects_of(kube, name), lambda remaining: remaining == [], 90)
     before = valid_samples(results(kube, name))
     kube.kubectl("patch", KIND, name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
     status = wait_until_complete(kube, name)
@@ -42,5 +42,9 @@ def test_evaluation_is_suspended_resumed_and_cleaned_up(
     after = valid_samples(results(kube, name))
     assert before <= after and set(after.values()) == {1}
     kube.kubectl("delete", KIND, name, "--wait=false")
-    mine = "jobs,configmaps,serviceaccounts,rolebindings,pods"
-    kube.until(lambda: [one for one in kube.names(mine) if name in one], lambda left: left == [], 60)
+    evaluation_kinds = "jobs,configmaps,serviceaccounts,rolebindings,pods"
+    kube.until(
+        lambda: [object_name for object_name in kube.names(evaluation_kinds) if name in object_name],
+        lambda remaining: remaining == [],
+        60,
+    )

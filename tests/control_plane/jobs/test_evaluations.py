@@ -36,7 +36,7 @@ def test_shards_survive_a_killed_pod_and_run_nothing_twice(
     evaluation["spec"] |= {"samples": SAMPLES, "shards": SHARDS, "workers": 1}
     kube.apply(evaluation)
     kube.until(lambda: results(kube, name), lambda lines: len(lines) > 0, 300)
-    settled = valid_samples(results(kube, name))
+    valid = valid_samples(results(kube, name))
     first = f"swerl.dev/evaluation={name},batch.kubernetes.io/job-completion-index=0"
     kube.kubectl("delete", "pods", "-l", first, "--grace-period=0", "--force")
     status = wait_until_complete(kube, name)
@@ -44,8 +44,8 @@ def test_shards_survive_a_killed_pod_and_run_nothing_twice(
     assert (status["total"], status["done"], status["resolved"], status["shardsDone"]) == (4, 4, 2, 2)
     assert (status["rate"], status["passAtK"]) == (0.5, {"1": 0.5, "2": 1.0})
     assert valid_samples(results(kube, name)) == {(task, sample): 1 for task in tasks for sample in range(SAMPLES)}
-    begun = engine.begun()
-    assert all(begun[f"{task}-{sample}/{task}"] == 1 for task, sample in settled)
+    sample_counts = engine.sample_counts()
+    assert all(sample_counts[f"{task}-{sample}/{task}"] == 1 for task, sample in valid)
 
     folder = Path("/tmp") / kube.namespace / name
     summary = json.loads((folder / "summary.json").read_text())

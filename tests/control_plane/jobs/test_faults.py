@@ -25,8 +25,8 @@ def test_all_missing_objects_are_reported_together(kube: JobNamespace, operator:
     kube.apply(job)
     found = kube.until_condition(_name(job), "Validated", "ConfigMapMissing")
     assert found["status"] == "False"
-    for words in ("'no-tasks' named by spec.tasks.source", "'no-claim'", "'no-runtime'", "create it there"):
-        assert words in found["message"]
+    for message in ("'no-tasks' named by spec.tasks.source", "'no-claim'", "'no-runtime'", "create it there"):
+        assert message in found["message"]
     assert kube.status(_name(job))["phase"] == "Blocked"
     assert [p for p in kube.names("pods") if _name(job) in p] == []
     _no_cluster(kube)
@@ -59,8 +59,8 @@ def test_episodes_that_fit_no_node_create_no_cluster(
     job["spec"][kind] = {"resources": {"requests": {"memory": "9Ti"}, "limits": {"memory": "9Ti"}}}
     kube.apply(job)
     found = kube.until_condition(_name(job), "Validated", "InsufficientResources")
-    for words in (f"not even one {kind} Pod with ", "9216.0 GiB memory", f"lower spec.{kind}.resources or add nodes"):
-        assert words in found["message"]
+    for message in (f"not even one {kind} Pod with ", "9216.0 GiB memory", f"lower spec.{kind}.resources or add nodes"):
+        assert message in found["message"]
     assert kube.status(_name(job))["phase"] == "Blocked"
     _no_cluster(kube)
 

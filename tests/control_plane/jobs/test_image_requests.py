@@ -23,23 +23,23 @@ def test_requests_respect_rate_limits_and_missing_images_are_listed(
     kube: JobNamespace, operator: Operator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with counted_registry(f"counted-{os.getpid()}.swerl:5000") as registry:
-        there = [registry.push(f"image-{number:02}") for number in range(PRESENT)]
+        present = [registry.push(f"image-{number:02}") for number in range(PRESENT)]
         absent = [registry.reference(f"absent-{number}") for number in range(ABSENT)]
-        images = [one for pair in zip(absent, there[:ABSENT], strict=True) for one in pair] + there[ABSENT:]
+        images = [image for pair in zip(absent, present[:ABSENT], strict=True) for image in pair] + present[ABSENT:]
         started = time.monotonic()
         declare(kube, "counted", images=images, parallelPerNode=8)
         status = kube.until(lambda: kube.status("counted", KIND), lambda s: s.get("missing") == ABSENT, SECONDS)
         took = time.monotonic() - started
-    asked = registry.most_in_a_minute("/manifests/")
+    most_requests = registry.most_in_a_minute("/manifests/")
     pulled = {path for _, method, path in registry.requests if "/blobs/" in path and method == "GET"}
     assert len(pulled) == 2 * PRESENT, "configuration and layer of each came through here"
-    assert 60 <= asked < LIMIT, "close to what is allowed, and never above"
+    assert 60 <= most_requests < LIMIT, "close to what is allowed, and never above"
     assert status["missingImages"] == absent
     arguments = ["-n", kube.namespace, "--kubeconfig", kube.kubeconfig]
     assert main(["images", "missing", "counted", *arguments]) == 1
     assert capsys.readouterr().out.splitlines()[-ABSENT:] == absent
     kube.kubectl("delete", KIND, "counted")
-    print(f"{asked} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")
+    print(f"{most_requests} requests for manifests in a minute, {len(registry.requests)} of all kinds in {took:.0f} s")
 
 
 def test_present_image_needs_no_registry(kube: JobNamespace, operator: Operator) -> None:

@@ -42,8 +42,8 @@ def test_registry_that_requires_tokens_gets_them(
         command = ["images", "check", str(images), "--registry-rewrite", f"={host}/"]
         assert main(command) == 1
         assert sorted(capsys.readouterr().out.split()) == [f"{host}/swe-rl/no-such-repository:1", f"{host}/{ABSENT}"]
-        for login, there in [("me:secret", 1), ("me:wrong", 0)]:
+        for login, present in [("me:secret", 1), ("me:wrong", 0)]:
             auth = base64.b64encode(login.encode()).decode()
             config.write_text(json.dumps({"auths": {host: {"auth": auth}}}))
             assert main([*command, "--docker-config", str(config)]) == 1
-            assert f"{there} of 3 images are there" in capsys.readouterr().err
+            assert f"{present} of 3 images are there" in capsys.readouterr().err

@@ -19,7 +19,7 @@ TOKEN = "test-token"
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobNamespace]:
+def cluster_without_kuberay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobNamespace]:
     """etcd and kube-apiserver on ports of their own, gone afterwards."""
     home = tmp_path_factory.mktemp("bare")
     subprocess.run(["openssl", "genrsa", "-out", home / "sa.key", "2048"], check=True, capture_output=True)
@@ -85,15 +85,17 @@ def _ready(kube: JobNamespace, home: Path) -> JobNamespace:
     return kube
 
 
-def test_operator_waits_for_crds_and_names_what_is_missing(bare: JobNamespace, job: Body, tmp_path: Path) -> None:
-    with Operator(bare.kubeconfig, tmp_path / "log", namespaces="default") as operator:
-        bare.until(lambda: operator.log.read_text(), lambda log: "CRDs not installed" in log)
-        bare.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+def test_operator_waits_for_crds_and_names_what_is_missing(
+    cluster_without_kuberay: JobNamespace, job: Body, tmp_path: Path
+) -> None:
+    with Operator(cluster_without_kuberay.kubeconfig, tmp_path / "log", namespaces="default") as operator:
+        cluster_without_kuberay.until(lambda: operator.log.read_text(), lambda log: "CRDs not installed" in log)
+        cluster_without_kuberay.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
         operator.until_leading()
         job["metadata"]["namespace"] = "default"
-        bare.apply(job)
+        cluster_without_kuberay.apply(job)
         name = job["metadata"]["name"]
-        found = bare.until_condition(name, "Validated", "KubeRayMissing")
+        found = cluster_without_kuberay.until_condition(name, "Validated", "KubeRayMissing")
         assert "helm install kuberay-operator" in found["message"]
         assert "ClusterRole 'swe-rl-driver' for drivers does not exist" in found["message"]
-        assert bare.status(name)["phase"] == "Blocked" and operator.alive
+        assert cluster_without_kuberay.status(name)["phase"] == "Blocked" and operator.alive

@@ -96,7 +96,7 @@ def _front(tokens: TokenServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
 
-        def log_message(self, *what: object) -> None: ...
+        def log_message(self, *args: object) -> None: ...
 
     return RequestHandler
 

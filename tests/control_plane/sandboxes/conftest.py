@@ -56,8 +56,8 @@ class User:
         return {pod["metadata"]["name"]: pod for pod in answer["items"]}
 
     async def events(self, sandbox: str) -> list[Body]:
-        about = f"involvedObject.kind=SweSandbox,involvedObject.name={sandbox}"
-        return await self.api.list("v1", "events", self.namespace, fields=about)
+        field_selector = f"involvedObject.kind=SweSandbox,involvedObject.name={sandbox}"
+        return await self.api.list("v1", "events", self.namespace, fields=field_selector)
 
     async def policies(self) -> list[Body]:
         return await self.api.list("networking.k8s.io/v1", "networkpolicies", self.namespace)
@@ -86,11 +86,11 @@ class User:
         else:
             await self.api.patch(group, "leases", self.namespace, lease, {"spec": spec})
 
-    async def until(self, seen: Callable[[], Awaitable[Any]], done: Callable[[Any], bool], seconds: float) -> Any:
+    async def until(self, read: Callable[[], Awaitable[Any]], done: Callable[[Any], bool], seconds: float) -> Any:
         """What `seen` returns once `done` accepts it; fails after `seconds`, showing what was seen last."""
         deadline = time.monotonic() + seconds
         while True:
-            value = await seen()
+            value = await read()
             if done(value):
                 return value
             assert time.monotonic() < deadline, f"after {seconds} s still {value}"
@@ -119,11 +119,11 @@ async def versions(api: KubeClient, url: str, version: int) -> AsyncIterator[Bod
 
 
 class PodUidRecorder:
-    """Every UID that each Pod name of the namespace ever had, as a watch tells it."""
+    """Every UID that each Pod name of the namespace ever had, from a watch."""
 
     def __init__(self, user: User) -> None:
         self.user = user
-        self.seen: dict[str, set[str]] = {}
+        self.uids: dict[str, set[str]] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> PodUidRecorder:
@@ -135,7 +135,7 @@ class PodUidRecorder:
 
     async def _run(self, pods: str, version: int) -> None:
         async for pod in versions(self.user.api, pods, version):
-            self.seen.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
+            self.uids.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
 
     async def close(self, groups: list[str]) -> dict[str, int]:
         """How often each Pod of the groups was made."""
@@ -143,7 +143,7 @@ class PodUidRecorder:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         of_groups = tuple(f"swesb-{group}-" for group in groups)
-        return {name: len(uids) for name, uids in self.seen.items() if name.startswith(of_groups)}
+        return {name: len(uids) for name, uids in self.uids.items() if name.startswith(of_groups)}
 
 
 def each_once(groups: list[str], replicas: int) -> dict[str, int]:

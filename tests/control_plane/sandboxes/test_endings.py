@@ -95,7 +95,7 @@ async def test_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, h
     await user.phase("outbid", "Ready")
     pods = await user.pods("outbid")
     container = next(iter(pods.values()))["spec"]["containers"][0]
-    rival = {
+    preemptor = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "rival", "namespace": user.namespace},
@@ -105,7 +105,7 @@ async def test_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, h
             "containers": [{name: container[name] for name in ("name", "image", "command", "resources")}],
         },
     }
-    await user.api.create("pods", rival)
+    await user.api.create("pods", preemptor)
     assert "preempt" in await wait_until_one_is_lost(user, reading, "outbid", "Preempted")
     await user.api.delete("v1", "pods", user.namespace, "rival", grace_seconds=0)
     await ends_with_the_other(user, reading, "outbid", "Preempted")
@@ -113,9 +113,9 @@ async def test_preempted_pod_is_lost(user: Any, reading: Reading, slots: None, h
 
 async def test_process_killed_for_memory_is_reported_with_the_limit(user: Any, reading: Reading) -> None:
     limits = {"cpu": "1", "memory": "32Mi"}
-    eat = ["sh", "-c", "sleep 1; a=x; while :; do a=$a$a; done"]
+    allocate_forever = ["sh", "-c", "sleep 1; a=x; while :; do a=$a$a; done"]
     await user.declare(
-        "hungry", command=eat, resources={"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": limits}
+        "hungry", command=allocate_forever, resources={"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": limits}
     )
     status = await user.until(lambda: user.status("hungry"), lambda s: s.get("phase") == "Failed", 60)
     state, reason, message = reading(status, "Finished")

@@ -87,9 +87,9 @@ async def test_pods_run_without_token_or_privilege(user: Any, kubeconfig: str) -
     output, errors = await asyncio.wait_for(process.communicate(), 60)
     lines = output.decode().split("\n")
     assert process.returncode == 0, errors.decode()
-    facts = dict(line.split(":\t") for line in lines[:3])
-    assert facts["NoNewPrivs"] == "1" and facts["Seccomp"] == "2"
-    assert int(facts["CapEff"], 16) < 2**8  # none beyond KILL, SETGID, SETUID and the file capabilities
+    columns = dict(line.split(":\t") for line in lines[:3])
+    assert columns["NoNewPrivs"] == "1" and columns["Seccomp"] == "2"
+    assert int(columns["CapEff"], 16) < 2**8  # none beyond KILL, SETGID, SETUID and the file capabilities
     assert lines[3:6] == ["cat", "/", "sh"]
     await user.delete("inside")
 
@@ -154,9 +154,9 @@ async def test_missing_image_is_reported_with_its_fix(user: Any, reading: Readin
     assert (state, reason) == ("True", "ImagePullFailed")
     assert image in message and "imagePullSecrets" in message
     assert not await user.pods("bad-image")
-    told = await user.until(lambda: user.events("bad-image"), bool, 10)
-    assert [(event["type"], event["reason"]) for event in told] == [("Warning", "ImagePullFailed")]
-    assert image in told[0]["message"]
+    events = await user.until(lambda: user.events("bad-image"), bool, 10)
+    assert [(event["type"], event["reason"]) for event in events] == [("Warning", "ImagePullFailed")]
+    assert image in events[0]["message"]
     await user.delete("bad-image")
 
 
@@ -209,8 +209,8 @@ async def test_unschedulable_group_reports_its_reason_and_starts_on_a_new_node(
     pods = await user.pods("patient")
     since = min(c["lastTransitionTime"] for pod in pods.values() for c in pod["status"]["conditions"])
     assert f"since {since}: 0/" in message and "node affinity/selector" in message
-    told = await user.until(lambda: user.events("patient"), bool, 10)
-    assert [(event["type"], event["reason"], event["message"]) for event in told] == [("Warning", reason, message)]
+    events = await user.until(lambda: user.events("patient"), bool, 10)
+    assert [(event["type"], event["reason"], event["message"]) for event in events] == [("Warning", reason, message)]
     described = await asyncio.to_thread(kubectl, kubeconfig, "-n", user.namespace, "describe", "swesb", "patient")
     assert described.count(message) == 2, described  # the condition and the Event
 

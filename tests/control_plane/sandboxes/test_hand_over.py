@@ -89,12 +89,12 @@ async def test_standby_takes_over_in_the_middle_of_a_burst(
         await user.until(lambda: user.pods(groups[0]), bool, 30)
         assert standby.metric('swerl_sandbox_api_writes_total{verb="create_pod"}') == 0
         async with lease_of(user) as lease:
-            told = datetime.now(UTC)
+            stopped_at = datetime.now(UTC)
             await asyncio.to_thread(operator.kill, number)
             await user.until(lambda: holder(lease), lambda name: name == "standby", 60)
-        left, taken = lease_times(lease, "test", "standby")
-        assert (left - told).total_seconds() <= ENDED_SECONDS, lease
-        assert bounds[0] <= (taken - left).total_seconds() <= bounds[1], lease
+        released, acquired = lease_times(lease, "test", "standby")
+        assert (released - stopped_at).total_seconds() <= ENDED_SECONDS, lease
+        assert bounds[0] <= (acquired - released).total_seconds() <= bounds[1], lease
         for name in groups:
             await user.phase(name, "Ready")
         assert await pod_uids.close(groups) == each_once(groups, 4)

@@ -50,11 +50,11 @@ async def test_root_of_a_sandbox_is_unprivileged_on_its_node(user: Any, kubeconf
 @pytest.fixture
 async def opened(user: Any) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     """Another's policy opens the namespace; what is given closes it again."""
-    place = OPEN["metadata"] | {"namespace": user.namespace}
-    await user.api.create("networkpolicies", OPEN | {"metadata": place})
+    metadata = OPEN["metadata"] | {"namespace": user.namespace}
+    await user.api.create("networkpolicies", OPEN | {"metadata": metadata})
 
     async def close() -> None:
-        await user.api.delete("networking.k8s.io/v1", "networkpolicies", user.namespace, place["name"])
+        await user.api.delete("networking.k8s.io/v1", "networkpolicies", user.namespace, metadata["name"])
 
     yield close
     await close()

@@ -40,6 +40,6 @@ async def test_sandboxes_of_a_broken_node_are_lost(
     status = await user.until(lambda: user.status("stranded"), lambda s: s.get("phase") == "Failed", 60)
     state, reason, message = reading(status, "Finished")
     assert (state, reason) == ("True", "NodeLost") and "2 NodeLost" in message and "swesb-stranded-" in message
-    told = await user.until(lambda: user.events("stranded"), bool, 10)
-    assert {event["reason"] for event in told} == {"NodeLost"}
+    events = await user.until(lambda: user.events("stranded"), bool, 10)
+    assert {event["reason"] for event in events} == {"NodeLost"}
     await user.delete("stranded")

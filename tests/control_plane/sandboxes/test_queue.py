@@ -47,19 +47,19 @@ async def test_gated_group_is_admitted_when_the_gates_are_removed(user: Any, ope
     state, reason, message = reading(status, "Admitted")
     assert (state, reason) == ("False", "SchedulingGated") and GATE in message and "team-a" in message
     assert reading(status, "Ready")[:2] == ("False", "SchedulingGated")
-    told = await user.until(lambda: user.events("held"), bool, 10)
-    assert [(event["type"], event["reason"]) for event in told] == [("Normal", "SchedulingGated")]
+    events = await user.until(lambda: user.events("held"), bool, 10)
+    assert [(event["type"], event["reason"]) for event in events] == [("Normal", "SchedulingGated")]
     assert operator.metric('swerl_sandboxes{phase="waiting"}') == 3
 
-    before = {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+    uids = {name: pod["metadata"]["uid"] for name, pod in pods.items()}
     await asyncio.sleep(5)
-    assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("held")).items()} == before
+    assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("held")).items()} == uids
     assert not await user.pods("behind"), "what waits in a queue has its place within the limit"
 
     await remove_gates(user, "held")
     status = await user.phase("held", "Ready")
     assert reading(status, "Admitted")[:2] == ("True", "Admitted")
-    assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("held")).items()} == before
+    assert {name: pod["metadata"]["uid"] for name, pod in (await user.pods("held")).items()} == uids
     await user.delete("held")
     await user.until(lambda: user.pods("behind"), lambda pods: len(pods) == 2, 30)
     await user.delete("behind")

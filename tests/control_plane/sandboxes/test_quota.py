@@ -28,10 +28,10 @@ async def quota(user: User) -> Body:
     }
     await user.api.create("resourcequotas", body)
 
-    async def seen() -> Body:
+    async def quota_status() -> Body:
         return dict(await user.api.get("v1", "resourcequotas", user.namespace, QUOTA))
 
-    found: Body = await user.until(seen, lambda quota: quota.get("status", {}).get("hard") == {"pods": "2"}, 60)
+    found: Body = await user.until(quota_status, lambda quota: quota.get("status", {}).get("hard") == {"pods": "2"}, 60)
     return found
 
 

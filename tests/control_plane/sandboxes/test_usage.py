@@ -50,7 +50,7 @@ async def metrics_api(user: Any) -> AsyncIterator[Any]:
 
     async def services() -> list[Body]:
         found = await user.api.list("apiregistration.k8s.io/v1", "apiservices", None)
-        return [one for one in found if one["spec"].get("group") == GROUP]
+        return [pod for pod in found if pod["spec"].get("group") == GROUP]
 
     assert not await services(), "a cluster with metrics of its own"
     names = {"plural": "pods", "kind": "PodMetrics", "listKind": "PodMetricsList", "singular": "podmetrics"}
@@ -102,9 +102,9 @@ async def report(user: Any, group: str, *cpu: str) -> None:
 async def test_cpu_seconds_are_summed_up_with_a_metrics_api(user: Any, metrics_api: Any) -> None:
     store, registry = GroupStore(), CollectorRegistry()
     metrics = SandboxMetrics(registry, store)
-    looked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
     usage = UsageSampler(
-        SandboxApi(user.api, metrics), store, metrics, SandboxSettings(), [user.namespace], looked.append
+        SandboxApi(user.api, metrics), store, metrics, SandboxSettings(), [user.namespace], requests.append
     )
     record = store.put_group(parse_group(await user.declare("busy", replicas=2)))
     assert record is not None
@@ -112,7 +112,7 @@ async def test_cpu_seconds_are_summed_up_with_a_metrics_api(user: Any, metrics_a
     await metrics_api()
     await report(user, "busy", "500m", "1500000000n")
     assert await usage.sample() is True
-    assert record.cpu_seconds == pytest.approx(30.0) and set(looked) == {(user.namespace, "busy")}
+    assert record.cpu_seconds == pytest.approx(30.0) and set(requests) == {(user.namespace, "busy")}
     assert registry.get_sample_value("swerl_sandbox_cpu_seconds_total") == pytest.approx(30.0)
     await user.delete("busy")
 
@@ -129,11 +129,11 @@ async def test_cpu_seconds_of_a_healthy_group_cost_one_write(user: Any, operator
     for name, cpu in groups.items():
         await report(user, name, *cpu)
 
-    async def told(name: str) -> float:
+    async def reported_cpu(name: str) -> float:
         return float((await user.status(name)).get("cpuSeconds") or 0.0)
 
-    assert await user.until(lambda: told("single"), bool, 30) == pytest.approx(30.0)
-    assert await user.until(lambda: told("four"), bool, 30) == pytest.approx(60.0)
+    assert await user.until(lambda: reported_cpu("single"), bool, 30) == pytest.approx(30.0)
+    assert await user.until(lambda: reported_cpu("four"), bool, 30) == pytest.approx(60.0)
     assert operator.metric(written) - before == len(groups)
 
     operator.kill(signal.SIGKILL)
@@ -142,8 +142,8 @@ async def test_cpu_seconds_of_a_healthy_group_cost_one_write(user: Any, operator
     counted = "swerl_sandbox_cpu_seconds_total"  # a new process takes the sample as it did the first
     await user.until(lambda: metric(operator, counted), lambda value: value >= 90.0, 30)
     await user.release("swesb-four-3")
-    again = await user.until(lambda: told("four"), lambda value: value > 60.0, 30)
-    assert again == pytest.approx(120.0), "a new process goes on from what was told"
+    cpu_seconds = await user.until(lambda: reported_cpu("four"), lambda value: value > 60.0, 30)
+    assert cpu_seconds == pytest.approx(120.0), "a new process goes on from what was told"
     for name in groups:
         await user.delete(name)
 

@@ -16,7 +16,7 @@ class ApiServer:
 
     def __init__(self, tls: ssl.SSLContext | None = None, accepted: set[str] | None = None) -> None:
         self._tls, self._accepted = tls, accepted
-        self.seen: list[str] = []  # Authorization header of each request
+        self.authorizations: list[str] = []  # Authorization header of each request
         self.certificates: list[bool] = []  # whether each request came with a client certificate
         self.port = 0
 
@@ -35,10 +35,10 @@ class ApiServer:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
-        shown = request.headers.get("Authorization", "")
-        self.seen.append(shown)
+        authorization = request.headers.get("Authorization", "")
+        self.authorizations.append(authorization)
         self.certificates.append(bool(request.transport and request.transport.get_extra_info("peercert")))
-        if self._accepted is not None and shown not in self._accepted:
+        if self._accepted is not None and authorization not in self._accepted:
             return web.json_response({"kind": "Status", "reason": "Unauthorized", "message": "who?"}, status=401)
         return web.json_response({"metadata": {"name": "x"}, "items": []})
 

@@ -99,7 +99,7 @@ async def test_plugin_token_is_renewed_before_it_expires(write: Write, tmp_path:
             plugin.answers(token="token-RUN", expirationTimestamp=in_seconds(3600))
             for _ in range(3):
                 await ask(client)
-        assert server.seen == ["Bearer token-2"] * 3 and plugin.runs == 2
+        assert server.authorizations == ["Bearer token-2"] * 3 and plugin.runs == 2
 
 
 async def test_plugin_runs_again_after_the_server_rejected_its_token(write: Write, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_oidc_token_is_used_by_the_kubernetes_package(write: Write) -> Non
         path = write("oidc", {"server": f"http://127.0.0.1:{server.port}"}, user)
         async with KubeClient.from_environment(str(path)) as client:
             await ask(client)
-        assert server.seen == [f"Bearer {token}"]
+        assert server.authorizations == [f"Bearer {token}"]
 
 
 def test_files_are_merged_as_kubectl_merges_them(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ async def test_requests_go_through_the_proxy_of_the_cluster(write: Write) -> Non
         path = write("far", {"server": "http://api.example:6443", "proxy-url": proxy.url})
         async with KubeClient.from_environment(str(path)) as client:
             await ask(client)
-        assert len(proxy.seen) == len(server.seen) == 1
+        assert len(proxy.request_lines) == len(server.authorizations) == 1
 
 
 @pytest.mark.parametrize("proxied", [False, True])
@@ -189,7 +189,7 @@ async def test_certificate_is_verified_against_the_tls_server_name(write: Write,
                 else:
                     with pytest.raises(error, match="certificate"):
                         await ask(client)
-        assert len(server.seen) == 1 and bool(proxy.seen) is proxied
+        assert len(server.authorizations) == 1 and bool(proxy.request_lines) is proxied
 
 
 def test_kubernetes_package_is_imported_only_for_a_plugin(write: Write) -> None:

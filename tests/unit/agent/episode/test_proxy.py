@@ -66,7 +66,7 @@ async def test_outside_endpoint_is_reached_through_the_proxy(variable: str, monk
         async with proxying(proxy), aiohttp.ClientSession() as http:
             monkeypatch.setenv(variable, proxy.url.replace("//", "//me:pass%20word@"))
             assert await ask(http, f"http://{OUTSIDE}/v1") == "Hello"
-    assert proxy.seen == [f"POST http://{OUTSIDE}/v1/chat/completions HTTP/1.1"]
+    assert proxy.request_lines == [f"POST http://{OUTSIDE}/v1/chat/completions HTTP/1.1"]
 
 
 async def test_encrypted_endpoint_is_reached_through_a_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ async def test_encrypted_endpoint_is_reached_through_a_tunnel(tmp_path: Path, mo
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         assert await ask(http, f"https://{OUTSIDE}/v1") == "Hello"
     await runner.cleanup()
-    assert proxy.seen == [f"CONNECT {OUTSIDE}:443 HTTP/1.1"], "the proxy sees neither key nor messages"
+    assert proxy.request_lines == [f"CONNECT {OUTSIDE}:443 HTTP/1.1"], "the proxy sees neither key nor messages"
 
 
 async def test_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ async def test_cluster_requests_ignore_proxy_variables(monkeypatch: pytest.Monke
         async with proxying(proxy), aiohttp.ClientSession() as http:
             monkeypatch.setenv("HTTP_PROXY", proxy.url)
             assert await ask(http, server.url) == "Hello"
-    assert proxy.seen == []
+    assert proxy.request_lines == []
 
 
 async def test_engine_requests_ignore_proxy_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ async def test_engine_requests_ignore_proxy_variables(monkeypatch: pytest.Monkey
         engine = SGLangEngine(f"http://127.0.0.1:{there}", http, retry_policy=ONCE)
         said = await engine.generate([1], max_new_tokens=1, temperature=1, stop_token_ids=[], routing_key="g")
     await runner.cleanup()
-    assert (said.output_ids, proxy.seen) == ([7], [])
+    assert (said.output_ids, proxy.request_lines) == ([7], [])
 
 
 @pytest.mark.parametrize(
