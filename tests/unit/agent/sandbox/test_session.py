@@ -195,10 +195,9 @@ async def test_kill_reaches_every_process_of_the_command(session: Session, image
     inner = "trap '' TERM; while :; do sleep 1; done"
     nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"  # nobody else on this machine sleeps as long
     await session.run(f'sh -c "{inner}" marker-{session.token} & timeout 600 {nap}', timeout=3)
-    await asyncio.sleep(2)
-    left = await session.run(f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done | grep -c -e '[m]arker-"
-                             f"{session.token}' -e '[s]{nap[1:]}'", timeout=20)  # fmt: skip
-    assert left.stdout == b"0\n"
+    count = f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c -e '[m]arker-{session.token}' -e '[s]{nap[1:]}'"
+    polled = f'for i in $(seq 20); do n=$({count}); [ "$n" = 0 ] && break; sleep 1; done; echo $n'
+    assert (await session.run(polled, timeout=60)).stdout == b"0\n"
 
 
 async def test_kill_leaves_processes_of_earlier_commands(session: Session) -> None:
