@@ -160,8 +160,8 @@ class PretrainRun:
         self.report({"validation": rounded, "right": {kind: round(value, 2) for kind, value in kinds.items()}})
         return fields["copy"]
 
-    def train(self, *, report_every: int, validate_every: int) -> float:
-        """Train to the token count of the settings; returns the copy probability at the end."""
+    def train(self, *, report_every: int, validate_every: int, validation_modules: int) -> float:
+        """Train to the token count of the settings; returns the copy probability at the end, over so many modules."""
         losses: list[float] = []
         for number, batch in enumerate(batches(self.plan, self.encoder, self.progress)):
             losses.append(self.step(number, batch))
@@ -174,7 +174,7 @@ class PretrainRun:
             if self.progress[0] >= 1:
                 break
         self.save()
-        return self.validate(400)
+        return self.validate(validation_modules)
 
 
 def main() -> int:
@@ -183,10 +183,11 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=PretrainSettings.tokens)
     parser.add_argument("--seed", type=int, default=PretrainSettings.seed)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--validation-modules", type=int, default=400, help="unseen modules of the last validation")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     run = PretrainRun(PretrainSettings(tokens=arguments.tokens, seed=arguments.seed), arguments.out)
-    copies = run.train(report_every=25, validate_every=200)
+    copies = run.train(report_every=25, validate_every=200, validation_modules=arguments.validation_modules)
     if copies < MIN_COPY_PROBABILITY:
         print(
             f"the model copies in {copies:.3f} of the episodes, needed are {MIN_COPY_PROBABILITY}; train on more tokens"
