@@ -15,6 +15,7 @@ from swerl_api.images import rewrite
 
 from swerl_agent.registry import (
     Availability,
+    Credentials,
     RegistryClient,
     RegistryLimits,
     check_images,
@@ -50,20 +51,25 @@ def add_parser(verbs: Any) -> None:
         help="requests per minute to a host; 0: no limit (default 90)",
     )
     parser.add_argument("--retries", type=natural, default=5, metavar="N", help="retries (default 5)")
+    add_registry_options(parser)
+    parser.set_defaults(run=check_registries)
+
+
+def add_registry_options(parser: argparse.ArgumentParser) -> None:
+    """How registries are reached."""
     parser.add_argument(
         "--plain-http", action="append", default=[], metavar="HOST[:PORT]", help="a registry without TLS; repeatable"
     )
     parser.add_argument(
         "--docker-config", type=Path, metavar="FILE", help="logins; default: config.json in $DOCKER_CONFIG or ~/.docker"
     )
-    parser.set_defaults(run=check_registries)
 
 
 async def check_registries(options: argparse.Namespace) -> int:
     """0 when all images are there, 1 when some are not, 3 when a registry did not say."""
     images = _images(options)
     limits = RegistryLimits(options.rate, options.retries, frozenset(options.plain_http))
-    credentials = read_credentials(path) if (path := _docker_config(options)) else {}
+    credentials = registry_credentials(options)
     known: Counter[str] = Counter()
 
     def report(found: Availability) -> None:
@@ -115,6 +121,11 @@ def _listed(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(f"{path}: cannot be read as UTF-8 text: {error}") from error
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def registry_credentials(options: argparse.Namespace) -> dict[str, Credentials]:
+    """Logins by registry; raises CredentialError."""
+    return read_credentials(path) if (path := _docker_config(options)) else {}
 
 
 def _docker_config(options: argparse.Namespace) -> Path | None:

@@ -70,6 +70,7 @@ class RegistryClient:
         self._paces: dict[str, Pace] = {}
         self._proxies: dict[str, dict[str, Any]] = {}
         self._authorization: dict[tuple[str, str], str] = {}  # by registry and repository
+        self.remaining: dict[str, int] = {}  # pulls that a registry still allows in its period, where it says so
 
     async def head(self, image: ImageReference) -> int:
         """The status of the image's manifest: 200, 404, or one that refuses; raises RegistryUnavailable."""
@@ -79,6 +80,8 @@ class RegistryClient:
         if answer.status == 401 and (authorization := await self._authorize(image, answer)):
             self._authorization[place] = authorization
             answer = await self._ask("HEAD", url, {"Accept": ACCEPT, **self._authorized(place)})
+        if (left := answer.headers.get("RateLimit-Remaining", "").partition(";")[0]).isdecimal():
+            self.remaining[image.registry] = int(left)
         return answer.status
 
     def _base(self, registry: str) -> URL:

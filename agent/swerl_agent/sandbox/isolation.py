@@ -34,21 +34,26 @@ async def check_isolation(
     session: Session, targets: Sequence[Target], *, api_port: int = API_PORT, settle: float = SETTLE_SECONDS
 ) -> None:
     """Return once the Pod of `session` reaches no target; raises NotIsolated after `settle` seconds."""
-    arguments = isolation.probe_arguments(targets, api_port=api_port)
-    text = f"set -- {' '.join(map(quoted, arguments))}; eval {quoted(SCRIPT)}"
     clock = asyncio.get_running_loop().time
     deadline = clock() + settle
     while True:
-        result = await session.execute(text, timeout=CONNECT_SECONDS + 30, limit=OutputLimit(4096, 4096))
-        failure = isolation.probe_failure(result.exit_code or int(result.timed_out), result.output)
-        if failure:
-            raise NotIsolated(failure)
-        reached = isolation.reachability_problem(result.stdout.decode(errors="replace"))
+        reached = isolation.reachability_problem(await reached_addresses(session, targets, api_port=api_port))
         if not reached:
             return
         if clock() >= deadline:
             raise NotIsolated(reached)
         await asyncio.sleep(PROBE_PAUSE)
+
+
+async def reached_addresses(session: Session, targets: Sequence[Target], *, api_port: int = API_PORT) -> str:
+    """A line for each address that the Pod of `session` reaches now; raises NotIsolated if it cannot probe."""
+    arguments = isolation.probe_arguments(targets, api_port=api_port)
+    text = f"set -- {' '.join(map(quoted, arguments))}; eval {quoted(SCRIPT)}"
+    result = await session.execute(text, timeout=CONNECT_SECONDS + 30, limit=OutputLimit(4096, 4096))
+    failure = isolation.probe_failure(result.exit_code or int(result.timed_out), result.output)
+    if failure:
+        raise NotIsolated(failure)
+    return result.stdout.decode(errors="replace")
 
 
 @asynccontextmanager

@@ -176,18 +176,23 @@ def start_seconds(pod: Json) -> float:
     return max(0.0, (there - begun).total_seconds())
 
 
-def waiting_for(pod: Json) -> str:
+def waiting_for(pod: Json, container: str = SANDBOX_CONTAINER) -> str:
     """One line on why a Pod is not ready: scheduling, image, container."""
-    reason, message = waiting_reason(pod)
+    reason, message = waiting_reason(pod, container)
     return f"{reason}: {message}".rstrip(": ")
 
 
-def waiting_reason(pod: Json) -> tuple[str, str]:
-    """Reason and message of a Pod that is not ready; without them its phase."""
+def waiting_reason(pod: Json, container: str = SANDBOX_CONTAINER) -> tuple[str, str]:
+    """Reason and message of a Pod that is not ready; without them its phase.
+
+    `container` counts first; a container that others added is reported, by name, where that one does not wait.
+    """
     status = pod.get("status") or {}
-    for state in status.get("containerStatuses") or []:
-        if waiting := (state.get("state") or {}).get("waiting"):
-            return str(waiting.get("reason")), str(waiting.get("message") or "")
+    if waiting := container_state(status, container, "waiting"):
+        return str(waiting.get("reason")), str(waiting.get("message") or "")
+    for other in status.get("containerStatuses") or []:
+        if waiting := container_state(status, other.get("name", ""), "waiting"):
+            return f"container {other.get('name')}: {waiting.get('reason')}", str(waiting.get("message") or "")
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] != "True":
             return str(condition.get("reason")), str(condition.get("message") or "")

@@ -53,6 +53,20 @@ def test_valid_examples_are_accepted(kubectl: Kubectl, namespace: str, path: Pat
     assert done.returncode == 0, done.stderr
 
 
+def test_every_object_of_the_example_folder_is_accepted(kubectl: Kubectl, namespace: str) -> None:
+    folder = ROOT / "examples/swe-gym-qwen3-4b"
+    done = kubectl("kustomize", str(folder))
+    assert done.returncode == 0, done.stderr
+    texts = (done.stdout, (folder / "swerljob.yaml").read_text())
+    bodies = [body for text in texts for body in yaml.safe_load_all(text)]
+    assert {body["kind"] for body in bodies} >= {"Namespace", "PersistentVolumeClaim", "Job", "SweImageSet", "SweRLJob"}
+    for body in bodies:
+        if body["kind"] != "Namespace":
+            body["metadata"]["namespace"] = namespace  # its own does not exist here
+        done = kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
+        assert done.returncode == 0, f"{body['kind']}: {done.stderr}"
+
+
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_invalid_examples_are_refused_with_their_message(kubectl: Kubectl, namespace: str, path: Path) -> None:
     first = path.read_text().splitlines()[0]

@@ -26,6 +26,7 @@ LANGUAGES = {"sh", "bash", "python", "yaml", "text"}
 LACKING = {"docker", "gpu", "hours", "network", "other cluster"}
 README = "tests/e2e/test_readme.py"
 HERE = "tests/unit/docs/test_commands.py"
+CLUSTERS = "tests/e2e/test_clusters_page.py"
 # Beginning of a command → the file that runs it, and what the file then contains; the longest beginning counts.
 RUN_BY = {
     "make demo": (README, "make demo"),
@@ -44,6 +45,18 @@ RUN_BY = {
     "kubectl apply -f swerljob.yaml": (README, "kubectl apply -f swerljob.yaml"),
     "kubectl apply -f examples/": ("tests/control_plane/api/test_admission.py", '"examples").glob('),
     "helm install swe-rl charts/": (README, "helm install swe-rl charts/"),
+    "swerl doctor": ("tests/control_plane/api/test_doctor.py", '"doctor", "--output", "json"'),
+    **dict.fromkeys(
+        (
+            "export REGISTRY=",
+            "sed -i",
+            "kubectl apply -k",
+            "kubectl wait",
+            "helm install swe-rl charts/ --namespace swe-rl",
+        ),
+        (CLUSTERS, "commands()"),
+    ),
+    "kubectl apply -f examples/swe-gym-qwen3-4b/": (CLUSTERS, "commands()"),
     "swerl tasks list": ("tests/unit/agent/cli/test_cli.py", '"tasks", "list"'),
     "swerl tasks check": ("tests/e2e/test_bundled_tasks.py", '"tasks", "check"'),
     "swerl grade": ("tests/control_plane/grading/test_predictions.py", '"swerl_agent.cli", "grade"'),

@@ -75,6 +75,16 @@ async def test_pause_that_the_registry_asks_for_holds_for_all_requests() -> None
     assert {method for _, method, _ in front.requests} == {"HEAD"}
 
 
+async def test_pulls_that_a_registry_still_allows_are_known() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(headers={"RateLimit-Remaining": "76;w=21600"})
+
+    async with served(answer) as (_, host), aiohttp.ClientSession() as http:
+        client = RegistryClient(http, {}, RegistryLimits())
+        await check_images(client, [f"{host}/x:1"], concurrency=1, report=lambda found: None)
+    assert client.remaining == {host: 76}
+
+
 @pytest.mark.parametrize("challenge", ['Bearer realm="http://{host}/token",service="r"', 'Basic realm="r"'])
 async def test_login_is_sent_where_it_is_requested(challenge: str) -> None:
     login = Credentials("me", "secret")

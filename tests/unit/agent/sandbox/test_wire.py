@@ -155,6 +155,11 @@ def test_waiting_pod_names_its_obstacle() -> None:
         "Pending", containerStatuses=container(waiting={"reason": "ErrImagePull", "message": "no such image"})
     )
     assert not ready(pulling) and waiting_for(pulling) == "ErrImagePull: no such image"
+    proxy = {"name": "envoy", "state": {"waiting": {"reason": "PodInitializing"}}}
+    both = pod("Pending", containerStatuses=[proxy, *pulling["status"]["containerStatuses"]])
+    assert waiting_for(both) == "ErrImagePull: no such image", "a container that others added comes second"
+    running = pod("Pending", containerStatuses=[proxy, *container(running={})])
+    assert waiting_for(running) == "container envoy: PodInitializing"
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no cpu"}
     assert waiting_for(pod("Pending", conditions=[unscheduled])) == "Unschedulable: no cpu"
     assert ready(pod(conditions=[{"type": "Ready", "status": "True"}]))

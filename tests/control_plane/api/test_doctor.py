@@ -1,0 +1,255 @@
+"""`swerl doctor` finds faults that a test plants in the real cluster, and names the remedy of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import Kubectl
+
+Json = dict[str, Any]
+Doctor = Callable[..., list[Json]]
+IMAGE = "registry.swerl:5000/swe-rl/sandbox-base:latest"
+NODE_STATUS = {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10"}, "conditions": []}
+
+
+@pytest.fixture
+def plant(kubectl: Kubectl) -> Iterator[Callable[..., None]]:
+    """Creates objects that are deleted with the test."""
+    planted: list[str] = []
+
+    def create(*bodies: Json) -> None:
+        planted.extend(json.dumps(body) for body in bodies)
+        for body in planted[-len(bodies) :]:
+            done = kubectl("create", "-f", "-", stdin=body)
+            assert done.returncode == 0, done.stderr
+
+    yield create
+    for body in reversed(planted):
+        kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", stdin=body)
+
+
+@pytest.fixture
+def place(kubectl: Kubectl, plant: Callable[..., None]) -> str:
+    """A namespace of the test's own."""
+    name = f"t-doctor-{os.urandom(3).hex()}"
+    plant({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    done = kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
+    assert done.returncode == 0, done.stderr
+    return name
+
+
+@pytest.fixture
+def doctor(kubeconfig: str, place: str) -> Doctor:
+    """Findings of `swerl doctor` in the namespace; its exit code is 1 when one failed."""
+
+    def run(*options: str, kubeconfig: str = kubeconfig) -> list[Json]:
+        command = [sys.executable, "-m", "swerl_agent.cli", "doctor", "--output", "json", "--kubeconfig", kubeconfig]
+        done = subprocess.run(
+            [*command, "--namespace", place, *options], capture_output=True, text=True, timeout=240, check=False
+        )
+        assert done.returncode in (0, 1), done.stderr
+        found: list[Json] = json.loads(done.stdout)["findings"]
+        assert (done.returncode == 1) == any(finding["status"] == "failed" for finding in found)
+        return found
+
+    return run
+
+
+def found(findings: list[Json], check: str, *words: str, status: str = "failed") -> bool:
+    """Whether a finding of the check has this status, the words in its message, and a remedy."""
+    return any(
+        (one["check"], one["status"]) == (check, status)
+        and one["remedy"]
+        and all(word in one["message"] for word in words)
+        for one in findings
+    )
+
+
+def statuses(findings: list[Json], check: str) -> set[str]:
+    return {finding["status"] for finding in findings if finding["check"] == check}
+
+
+def deployment(place: str, name: str, image: str, labels: Json | None = None) -> Json:
+    pod = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "operator", "image": image}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": place, "labels": labels or {}},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": pod},
+    }
+
+
+def node(name: str, labels: Json, *, gpus: int = 0, taints: list[Json] | None = None) -> Json:
+    status = NODE_STATUS | {"allocatable": {**NODE_STATUS["allocatable"], "nvidia.com/gpu": str(gpus)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints or []},
+        "status": status | {"capacity": status["allocatable"]},
+    }
+
+
+def policy(place: str, name: str, **spec: Any) -> Json:
+    metadata = {"name": name, "namespace": place}
+    body = {"podSelector": {}, "policyTypes": ["Egress"], **spec}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": body}
+
+
+@pytest.mark.alone  # nodes and FlowSchemas are for the whole cluster
+def test_planted_faults_in_objects_are_found(
+    doctor: Doctor, place: str, kubectl: Kubectl, plant: Callable[..., None]
+) -> None:
+    before = doctor("--no-pods", "--image", IMAGE)
+    assert statuses(before, "crds") == statuses(before, "fairness") == statuses(before, "pod-security") == {"ok"}
+    assert statuses(before, "quotas") == statuses(before, "claims") == set()
+    assert statuses(before, "gpus") == {"warning"} and statuses(before, "kuberay") == {"ok"}
+    version = {"app.kubernetes.io/name": "swe-rl", "app.kubernetes.io/version": "0.0.9"}
+    accounts = {"kind": "ServiceAccount", "serviceAccount": {"namespace": place, "name": "*"}}
+    resources = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
+    flow = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1"}
+    starved = {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}
+    metadata = {"name": "starved-claim", "namespace": place}
+    plant(
+        deployment(place, "kuberay-operator", "quay.io/kuberay/operator:v1.3.2"),
+        deployment(place, "old-operator", "swe-rl/operator:0.0.9", version),
+        node(f"{place}-1", {"nvidia.com/gpu.present": "true"}),
+        node(
+            f"{place}-2",
+            {"nvidia.com/cuda.driver.major": "535"},
+            gpus=8,
+            taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}],
+        ),
+        {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": place},
+            "handler": "none",
+            "scheduling": {"nodeSelector": {"kata": place}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata,
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "no-such",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "no-pods", "namespace": place},
+            "spec": {"hard": {"pods": "0"}},
+        },
+        flow
+        | {
+            "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": place},
+            "spec": {"type": "Limited", "limited": starved},
+        },
+        flow
+        | {
+            "kind": "FlowSchema",
+            "metadata": {"name": place},
+            "spec": {
+                "matchingPrecedence": 5000,
+                "priorityLevelConfiguration": {"name": place},
+                "rules": [{"subjects": [accounts], "resourceRules": [resources]}],
+            },
+        },
+    )
+    kubectl("wait", "--for=jsonpath={.status.hard.pods}=0", "resourcequota/no-pods", "-n", place, "--timeout=30s")
+    assert kubectl("label", "namespace", place, "pod-security.kubernetes.io/enforce=restricted").returncode == 0
+    after = doctor("--no-pods", "--image", IMAGE, "--runtime-class", "no-such-runtime")
+    assert found(after, "kuberay", "v1.3.2", "1.6 or later")
+    assert found(after, "operator", "version 0.0.9")
+    assert found(after, "gpus", f"{place}-1", "driver or the device plugin does not run")
+    assert found(after, "gpus", f"{place}-2", "taint team=a:NoSchedule", status="warning")
+    assert found(after, "gpus", f"{place}-2", "driver 535")
+    assert found(after, "runtime-classes", "'no-such-runtime' does not exist")
+    assert found(after, "runtime-classes", f"{place}: no node has its labels", status="warning")
+    assert found(after, "claims", "starved-claim", "StorageClass 'no-such' does not exist")
+    assert found(after, "quotas", "no-pods has nothing left of pods 0 of 0")
+    assert found(after, "fairness", f"FlowSchema {place}", "0 of ")
+    assert found(after, "pod-security", "restricted") and found(after, "admission", "is refused")
+
+
+def test_policy_that_opens_sandboxes_is_named(doctor: Doctor, place: str, plant: Callable[..., None]) -> None:
+    plant(policy(place, "allow-everything", egress=[{}]))
+    findings = doctor("--image", IMAGE)
+    assert found(findings, "network-policy", "the sandbox reached")
+    assert any("NetworkPolicy allow-everything" in finding["remedy"] for finding in findings)
+    assert statuses(findings, "exec") == statuses(findings, "dns") == {"ok"}, findings
+
+
+def test_policy_that_hides_the_name_server_is_named(
+    doctor: Doctor, place: str, kubectl: Kubectl, plant: Callable[..., None]
+) -> None:
+    plant(policy(place, "only-web", egress=[{"ports": [{"protocol": "TCP", "port": 443}]}]))
+    findings = doctor("--image", IMAGE)
+    assert found(findings, "dns", "reaches no name server")
+    assert any("NetworkPolicy only-web" in finding["remedy"] for finding in findings)
+    assert kubectl("get", "pods,networkpolicies", "-n", place, "-o", "name").stdout.split() == [
+        "networkpolicy.networking.k8s.io/only-web"
+    ], "the doctor's own objects are removed"
+
+
+def test_missing_runtime_on_the_nodes_is_found(doctor: Doctor, place: str, plant: Callable[..., None]) -> None:
+    metadata = {"name": place}
+    plant({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": "no-such-handler"})
+    findings = doctor("--image", IMAGE, "--runtime-class", place)
+    assert found(findings, "runtime-classes", "no runtime for", "no-such-handler")
+
+
+def test_image_that_the_nodes_cannot_pull_is_found(doctor: Doctor) -> None:
+    missing = "registry.swerl:5000/swe-rl/no-such-image:1"
+    assert found(doctor("--image", missing), "registry", f"the nodes cannot pull {missing}")
+
+
+def test_limit_range_that_refuses_sandboxes_is_quoted(doctor: Doctor, place: str, plant: Callable[..., None]) -> None:
+    limits = [{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]
+    metadata = {"name": "ratio", "namespace": place}
+    plant({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}})
+    assert found(doctor("--no-pods", "--image", IMAGE), "admission", "cpu max limit to request ratio")
+
+
+def test_account_without_exec_is_found(
+    doctor: Doctor, place: str, kubeconfig: str, kubectl: Kubectl, plant: Callable[..., None], tmp_path: Path
+) -> None:
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list", "create", "delete"]},
+        {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "create", "delete"]},
+    ]
+    metadata, rbac = {"name": "visitor", "namespace": place}, "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": "visitor", "namespace": place}
+    role = {"kind": "Role", "name": "visitor", "apiGroup": rbac}
+    plant(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    )
+    admin = yaml.safe_load(Path(kubeconfig).read_text())
+    token = kubectl("create", "token", "visitor", "-n", place).stdout.strip()
+    user = admin | {"users": [{"name": admin["users"][0]["name"], "user": {"token": token}}]}
+    (tmp_path / "kubeconfig").write_text(json.dumps(user))
+    findings = doctor("--image", IMAGE, kubeconfig=str(tmp_path / "kubeconfig"))
+    assert found(findings, "permissions", "create pods/exec")
+    assert found(findings, "exec", "forbidden", "pods/exec"), findings
+    assert found(findings, "nodes", "cannot list resource", status="unknown")
