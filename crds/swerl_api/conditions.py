@@ -126,6 +126,7 @@ class SandboxReason:
     OOM_KILLED = "OOMKilled"
     NODE_LOST = "NodeLost"
     CONTAINER_EXITED = "ContainerExited"
+    FOREIGN_ARCHITECTURE = "ForeignArchitecture"
     POD_DELETED = "PodDeleted"
     POD_LOST = "PodLost"
     POD_REJECTED = "PodRejected"

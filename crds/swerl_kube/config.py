@@ -11,6 +11,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from swerl_api.addresses import url_host
+
 from .cluster_config import ClusterConfig
 from .credentials import TokenFile
 from .errors import ConfigError
@@ -53,5 +55,4 @@ def in_cluster(folder: Path = IN_CLUSTER) -> ClusterConfig:
         namespace = (folder / "namespace").read_text().strip()
     except OSError as error:
         raise ConfigError(f"cannot read the service account's files in {folder}: {error}") from error
-    bracketed = f"[{host}]" if ":" in host else host
-    return ClusterConfig(f"https://{bracketed}:{port}", namespace, tls, TokenFile(folder / "token"))
+    return ClusterConfig(f"https://{url_host(host)}:{port}", namespace, tls, TokenFile(folder / "token"))

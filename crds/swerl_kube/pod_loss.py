@@ -31,6 +31,11 @@ STATUS_REASONS = {
 _STORAGE_LIMIT = re.compile(
     r"exceeds the total limit of containers|exceeded its local ephemeral storage limit|Usage of EmptyDir volume"
 )
+EXEC_FORMAT = "exec format error"  # the kernel's ENOEXEC, as runtimes word it
+FOREIGN_REMEDY = (
+    "the image is for another architecture than the node; set nodeSelector kubernetes.io/arch to the image's"
+)
+START_SECONDS = timedelta(seconds=1)  # the resolution of the kubelet's times
 # The kubelet refuses a Pod that the scheduler had placed: prefixes of its status' reason.
 KUBELET_REJECTIONS = ("OutOf", "NodeAffinity", "UnexpectedAdmissionError", "AppArmor", "SysctlForbidden")
 DISRUPTION, KUEUE_PREEMPTION = "DisruptionTarget", "TerminationTarget"  # condition types
@@ -69,6 +74,8 @@ def end_loss(status: Mapping[str, Any], container: str) -> PodLoss:
     ended = container_state(status, container, "terminated")
     if ended.get("reason") == "OOMKilled":
         return PodLoss(SandboxReason.OOM_KILLED, "process 1 was killed for memory; raise spec.resources.limits.memory")
+    if is_foreign(ended):
+        return PodLoss(SandboxReason.FOREIGN_ARCHITECTURE, f"{str(ended.get('message')).strip()}: {FOREIGN_REMEDY}")
     if ended:
         detail = f"{ended.get('reason') or 'Error'}, exit code {ended.get('exitCode')}: {ended.get('message') or ''}"
         return PodLoss(SandboxReason.CONTAINER_EXITED, detail.rstrip(": "))
@@ -86,6 +93,18 @@ def exited_by_itself(metadata: Mapping[str, Any], status: Mapping[str, Any], con
         return False
     requested = datetime.fromisoformat(deletion) - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
     return datetime.fromisoformat(finished) < requested
+
+
+def is_foreign(ended: Mapping[str, Any]) -> bool:
+    """Whether the kernel refused the container's first program, by its state `terminated`.
+
+    Only a container that ended as it started counts: later its programs can write any message themselves.
+    """
+    if EXEC_FORMAT not in str(ended.get("message") or ""):
+        return False
+    times = [ended.get(name) for name in ("startedAt", "finishedAt")]
+    started, finished = (datetime.fromisoformat(time) if time else None for time in times)
+    return started is None or finished is None or finished - started <= START_SECONDS
 
 
 def exceeded_storage(message: str) -> bool:

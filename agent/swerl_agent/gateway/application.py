@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from aiohttp import web
 from swerl_api import AgentSpec
+from swerl_api.addresses import url_host
 
 from swerl_agent.episode import ChatCompletions, Engine, HFTokenizer
 
@@ -82,7 +83,7 @@ class Endpoints(ABC):
     @property
     def url(self) -> str:
         """The listening address; with /v1 it is the base URL for clients that use the key as their API key."""
-        return f"http://{self._address}:{self._port}"
+        return f"http://{url_host(self._address)}:{self._port}"
 
     async def __aenter__(self) -> Self:
         """Raises OSError when the port is taken."""

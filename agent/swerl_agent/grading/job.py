@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from swerl_api.images import PERMANENT_PULL_REASONS, PULL_PAUSES, START_REASONS
 from swerl_kube import KubeClient, KubeError, NotFound, pause_after, pod_refusal
-from swerl_kube.pod_loss import exceeded_storage
+from swerl_kube.pod_loss import EXEC_FORMAT, FOREIGN_REMEDY, exceeded_storage
 
 from .framing import Framer, Malformed, Report
 from .pods import PodState, PodWatch, follow_log
@@ -29,6 +29,10 @@ REOPEN_PAUSE = 0.2  # seconds between tries at a log that is not there yet
 
 class Infrastructure(Exception):
     """The Job gave no report for a reason outside the patch; another Job may."""
+
+
+class ForeignArchitecture(Infrastructure):
+    """The image's programs are for another architecture than the node."""
 
 
 class NoReport(Infrastructure):
@@ -203,5 +207,7 @@ async def _last_words(reader: _LogReader, state: PodState) -> Outcome:
         return Exhausted("memory", f"Pod {state.name} was stopped for using more memory than its limit")
     if state.reason == "Evicted" and exceeded_storage(state.message):
         return Exhausted("storage", state.message)
+    if not reader.begun and EXEC_FORMAT in state.message:
+        raise ForeignArchitecture(f"Pod {state.name}: {state.message.strip()}: {FOREIGN_REMEDY}")
     kind = NoReport if reader.begun and state.reason in ("Completed", "Error") else Infrastructure
     raise kind(f"Pod {state.name} ended without a report: {state.reason} {state.message}".strip())

@@ -146,6 +146,7 @@ def _pod(
                 "imagePullPolicy": sandbox.image_pull_policy,
                 "command": ["bash", f"{PAYLOAD}/grade.sh.000", *arguments, PAYLOAD],
                 "workingDir": "/",
+                "terminationMessagePolicy": "FallbackToLogsOnError",  # holds the words "exec format error"
                 "env": list(environment),
                 "resources": _guaranteed(settings),
                 "volumeMounts": [{"name": "payload", "mountPath": PAYLOAD, "readOnly": True}],

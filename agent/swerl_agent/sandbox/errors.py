@@ -101,6 +101,12 @@ class ContainerExited(PodGone):
     by_commands = True
 
 
+class ForeignArchitecture(SandboxLost):
+    """The image's programs are for another architecture than the node (exec format error)."""
+
+    code = "foreign_architecture"
+
+
 class PodReplaced(SandboxLost):
     """Another Pod has the name now, or the container was restarted: the state is lost."""
 

@@ -31,6 +31,7 @@ from .errors import (
     ContainerExited,
     Evicted,
     ExecRefused,
+    ForeignArchitecture,
     HandshakeFailed,
     ImagePullFailed,
     LeaseExpired,
@@ -50,6 +51,7 @@ Json = dict[str, Any]
 LOSS_ERRORS: dict[str, type[SandboxError]] = {
     SandboxReason.CONTAINER_EXITED: ContainerExited,
     SandboxReason.EVICTED: Evicted,
+    SandboxReason.FOREIGN_ARCHITECTURE: ForeignArchitecture,
     SandboxReason.IMAGE_PULL_FAILED: ImagePullFailed,
     SandboxReason.LEASE_EXPIRED: LeaseExpired,
     SandboxReason.LIFETIME_EXCEEDED: LifetimeExceeded,
@@ -130,7 +132,8 @@ def loss_error(pod: Json, uid: str, container: str = SANDBOX_CONTAINER, restarts
         return kind(f"{name} is being deleted: {disrupted.cause} {disrupted.message}".rstrip())
     if ended or status.get("phase") in ("Failed", "Succeeded"):
         kind = _end_error(pod, container)
-        return kind(f"{name} ended: {reason or status.get('phase')} {status.get('message') or ''}".rstrip())
+        detail = end_loss(status, container).message if kind is ForeignArchitecture else status.get("message") or ""
+        return kind(f"{name} ended: {reason or status.get('phase')} {detail}".rstrip())
     if status.get("phase") == "Unknown":
         return NodeLost(f"{name}: its node no longer reports")
     if restarts_of(pod, container) > restarts:

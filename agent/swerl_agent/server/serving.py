@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
+from swerl_api.addresses import url_host
 
 from .app import AgentServer
 
@@ -27,7 +28,7 @@ async def serve(
         site = web.TCPSite(runner, host, port)
         await site.start()
         bound = runner.addresses[0]
-        tell(f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}")
+        tell(f"http://{url_host(bound[0])}:{bound[1]}")
         await stop.wait()
         await site.stop()
         await server.drain(grace)

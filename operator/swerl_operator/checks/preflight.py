@@ -54,10 +54,14 @@ def preflight_pod(
     """
     others = others or {}
     images = {name: source.image for name, source in sources.items() if source.image is not None}
-    claims = {name: source for name, source in sources.items() if source.persistent_volume_claim is not None}
-    volumes = [_claim_volume(claim, source) for claim, source in claims.items()]
-    mounts = [{"name": claim, "mountPath": f"{VOLUME_ROOT}/{claim}", "readOnly": True} for claim in claims]
-    paths = [_claim_path(claim, source) for claim, source in claims.items()]
+    claims = [source.persistent_volume_claim for source in sources.values() if source.persistent_volume_claim]
+    names = dict.fromkeys(claim.claim_name for claim in claims)  # a Pod with two volumes of a claim never starts
+    volumes = [_claim_volume(f"claim-{number}", name) for number, name in enumerate(names)]
+    mounts = [
+        {"name": f"claim-{number}", "mountPath": f"{VOLUME_ROOT}/{name}", "readOnly": True}
+        for number, name in enumerate(names)
+    ]
+    paths = [f"{VOLUME_ROOT}/{claim.claim_name}/{claim.path}".rstrip("/") for claim in claims]
     checked = _container(name, pods.image, paths) | {"volumeMounts": mounts}
     checked |= {"env": [*env]} if env else {}
     checked |= secret_environment(pods)
@@ -131,12 +135,5 @@ def _container(name: str, image: str, paths: list[str]) -> Json:
     }
 
 
-def _claim_volume(name: str, source: SourceSpec) -> Json:
-    assert source.persistent_volume_claim is not None
-    claim = source.persistent_volume_claim.claim_name
+def _claim_volume(name: str, claim: str) -> Json:
     return {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
-
-
-def _claim_path(name: str, source: SourceSpec) -> str:
-    assert source.persistent_volume_claim is not None
-    return f"{VOLUME_ROOT}/{name}/{source.persistent_volume_claim.path}".rstrip("/")

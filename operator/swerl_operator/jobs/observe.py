@@ -15,6 +15,7 @@ from ..checks.episode_capacity import episode_capacity_problems
 from ..checks.layout import layout_problem
 from ..checks.preflight import Preflight, read_preflight
 from ..checks.prerequisites import image_set_problem
+from ..checks.volumes import volume_problems
 from ..context import Settings
 from ..problem import Problem
 from ..ray.cleanup import count_leftovers
@@ -24,7 +25,7 @@ from ..ray.pods import head_address
 from ..status_builder import is_finished
 from .attempt import Attempt, attempts_selector
 from .manifests import attempt_preflight, cluster_plan
-from .prerequisites import missing_prerequisites
+from .prerequisites import missing_prerequisites, references
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ class JobObserver:
         # In a thread: the search for a layout that fits may take a second, and the event loop renews the Lease.
         found = [await asyncio.to_thread(layout_problem, spec, final)]
         if checked:
-            found.append(cluster_capacity_problem(cluster_plan(attempt), nodes))
+            plan = cluster_plan(attempt)
+            found.append(cluster_capacity_problem(plan, nodes))
+            found += await volume_problems(self._api, attempt.namespace, references(spec), plan, nodes)
             found += await episode_capacity_problems(self._api, settings, spec.sandbox, spec.grading, nodes)
         return apply_capacity_check(settings.capacity_check, [*filter(None, found)], nodes)
 

@@ -19,11 +19,11 @@ async def missing_prerequisites(api: KubeClient, attempt: Attempt, cluster_role:
     """Problems that keep `attempt` from starting; empty when everything is there."""
     found = await missing_kuberay(api)
     return found + await missing_objects(
-        api, attempt.namespace, _references(attempt.spec), attempt.spec.sandbox, cluster_role
+        api, attempt.namespace, references(attempt.spec), attempt.spec.sandbox, cluster_role
     )
 
 
-def _references(spec: SweRLJobSpec) -> Iterator[Reference]:
+def references(spec: SweRLJobSpec) -> Iterator[Reference]:
     """Namespaced objects the spec names."""
     yield from source_references("model.source", spec.model.source)
     yield from source_references("tasks.source", spec.tasks.source)

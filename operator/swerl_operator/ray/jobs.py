@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import aiohttp
+from swerl_api.addresses import url_host
 from swerl_api.names import ERROR_PREFIX, ROUTER_PORT
 from swerl_kube import Json
 
@@ -105,7 +106,7 @@ class RayJobs:
     async def ready_engines(self, address: str) -> int:
         """How many engines the router on the head at `address` uses; 0 also when it does not answer."""
         try:
-            async with self._session.get(f"http://{_host(address)}:{ROUTER_PORT}/workers") as reply:
+            async with self._session.get(f"http://{url_host(address)}:{ROUTER_PORT}/workers") as reply:
                 workers = (await reply.json())["workers"]
         except (aiohttp.ClientError, TimeoutError, json.JSONDecodeError, KeyError):
             return 0
@@ -133,7 +134,7 @@ class RayJobs:
             return ""
 
     def _url(self, address: str, submission: str) -> str:
-        return f"http://{_host(address)}:{self._port}/api/jobs/{submission}"
+        return f"http://{url_host(address)}:{self._port}/api/jobs/{submission}"
 
 
 def _failure_message(message: str, logs: str) -> str:
@@ -142,7 +143,3 @@ def _failure_message(message: str, logs: str) -> str:
     errors = [line.removeprefix(ERROR_PREFIX).strip() for line in lines if line.startswith(ERROR_PREFIX)]
     tail = "\n".join(lines[-LOG_TAIL_LINES:])[-LOG_TAIL_CHARACTERS:]
     return errors[-1] if errors else "; ".join(filter(None, [message, tail]))
-
-
-def _host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -99,6 +99,7 @@ def _container(group: ParsedGroup, settings: SandboxSettings) -> dict[str, Any]:
         "imagePullPolicy": spec.image_pull_policy,
         "command": spec.command or idle_command(spec.lifetime_seconds),
         "workingDir": spec.workdir,
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # holds the words "exec format error"
         "env": [{"name": name, "value": value} for name, value in (QUIET_ENVIRONMENT | spec.env).items()],
         "resources": pod_resources(spec.resources, settings),
         "securityContext": {

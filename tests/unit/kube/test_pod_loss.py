@@ -21,6 +21,13 @@ def disrupted(reason: str) -> Json:
     return failed("", conditions=[{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "m"}])
 
 
+def exited(message: str, seconds: int) -> Json:
+    """A Pod whose container ended `seconds` after its start, as containerd reports it."""
+    times = {"startedAt": "2026-11-27T07:22:30Z", "finishedAt": f"2026-11-27T07:22:{30 + seconds}Z"}
+    ended = {"exitCode": 255, "reason": "Error", "message": message, **times}
+    return failed("", containerStatuses=[{"name": "sandbox", "restartCount": 0, "state": {"terminated": ended}}])
+
+
 @pytest.mark.parametrize(
     ("pod", "reason"),
     [
@@ -31,6 +38,8 @@ def disrupted(reason: str) -> Json:
         (failed("Preempting"), SandboxReason.PREEMPTED),
         (failed("DeadlineExceeded"), SandboxReason.LIFETIME_EXCEEDED),
         (failed("NodeShutdown"), SandboxReason.NODE_LOST),
+        (exited("exec /usr/bin/sh: exec format error\n", 0), SandboxReason.FOREIGN_ARCHITECTURE),
+        (exited("exec format error, as a command of the sandbox prints it", 9), SandboxReason.CONTAINER_EXITED),
         (disrupted("DeletionByTaintManager"), SandboxReason.NODE_LOST),
         (disrupted("EvictionByEvictionAPI"), SandboxReason.EVICTED),
     ],

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import aiohttp
 from swerl_api import RouterSpec
+from swerl_api.addresses import url_host
 from swerl_trainer.engines.errors import EngineCallError, EngineStartError
 from swerl_trainer.engines.server import free_port
 
@@ -63,7 +64,7 @@ class Router:
     """A router and its list of engines."""
 
     def __init__(self, settings: RouterSettings, http: aiohttp.ClientSession, log: Path) -> None:
-        self.url = f"http://{settings.host}:{settings.port}"
+        self.url = f"http://{url_host(settings.host)}:{settings.port}"
         self._settings = settings
         self._http = http
         self._log = log

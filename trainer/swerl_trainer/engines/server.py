@@ -21,6 +21,7 @@ from typing import Any
 
 import aiohttp
 from swerl_api import LoraSpec
+from swerl_api.addresses import url_host
 from swerl_plan import SHARED_FRACTION
 from swerl_trainer.engines import cpu
 from swerl_trainer.engines.errors import EngineStartError
@@ -119,7 +120,7 @@ class EngineServer:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        return cls(process, f"http://{host}:{port}", log)
+        return cls(process, f"http://{url_host(host)}:{port}", log)
 
     @property
     def alive(self) -> bool:
@@ -162,7 +163,7 @@ class EngineServer:
 
 def free_port(host: str) -> int:
     """A TCP port of `host` that was free a moment ago."""
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from swerl_api import AlgorithmSpec
+from swerl_api.addresses import url_host
 from swerl_trainer.algorithm.batch import Batch, corrected, minibatches
 from swerl_trainer.algorithm.correction import correction_of, needs_whole_batch
 from swerl_trainer.algorithm.loss import LossReport, supervised
@@ -79,7 +80,7 @@ class MegatronTrainer:
         self.updates = 0
         data_parallel_size(config.trainer, world_size)
         with self.device.active():
-            join_process_group(config, self.device, rank, world_size, f"tcp://{address}:{port}")
+            join_process_group(config, self.device, rank, world_size, f"tcp://{url_host(address)}:{port}")
             self._build()
         self.sender = WeightSender(self.model, self.architecture, self.device, self.adapters)
         self._reference = (self.adapters or ReferenceWeights(self.model)) if self.algorithm.kl_coef else None

@@ -12,6 +12,7 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from swerl_api.addresses import url_host
 from swerl_trainer.megatron.errors import WeightTransferError
 from swerl_trainer.weight_bucket import WeightBucket
 
@@ -46,7 +47,7 @@ class WeightSender:
         self.close(group_name)
         try:
             self._groups[group_name] = _join_group(
-                f"tcp://{address}:{port}", world_size, group_name, backend, timedelta(seconds=timeout)
+                f"tcp://{url_host(address)}:{port}", world_size, group_name, backend, timedelta(seconds=timeout)
             )
         except Exception as error:
             raise WeightTransferError(

@@ -48,6 +48,16 @@ def test_preflight_checks_each_images_paths(make_attempt: MakeAttempt) -> None:
     assert containers["trainer"]["command"][-1] == "/preflight/tasks/train"
 
 
+def test_preflight_mounts_a_claim_once_however_many_sources_are_on_it(make_attempt: MakeAttempt) -> None:
+    sources = {path: {"persistentVolumeClaim": {"claimName": "data", "path": path}} for path in ("model", "train")}
+    attempt = make_attempt(model={"source": sources["model"]}, tasks={"source": sources["train"]})
+    spec = attempt_preflight(attempt)["spec"]
+    assert [volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"]] == ["data"]
+    [trainer] = [one for one in spec["containers"] if one["name"] == "trainer"]
+    assert trainer["command"][-2:] == ["/preflight/data/model", "/preflight/data/train"]
+    assert [mount["mountPath"] for mount in trainer["volumeMounts"]] == ["/preflight/data"]
+
+
 def test_preflight_distinguishes_a_missing_path_from_a_changed_job(make_attempt: MakeAttempt) -> None:
     manifest = attempt_preflight(make_attempt())
     ended = {"terminated": {"exitCode": 1, "message": "path /data/model does not exist\n"}}

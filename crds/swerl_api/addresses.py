@@ -1,0 +1,8 @@
+"""Hosts in URLs."""
+
+from __future__ import annotations
+
+
+def url_host(host: str) -> str:
+    """`host` as URLs have it: an IPv6 address in brackets (RFC 3986), a name or an IPv4 address as it is."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
