@@ -48,7 +48,7 @@ async def report(options: argparse.Namespace) -> int:
             pods=not options.no_pods,
             start_seconds=options.start_timeout,
             credentials=registry_credentials(options),
-            registry_limits=RegistryLimits(retries=1, plain_http=frozenset(options.plain_http)),
+            registry_limits=RegistryLimits(retries=0, plain_http=frozenset(options.plain_http)),
         )
         found = await examine(client, chosen)
     counted = Counter(finding.status for finding in found)

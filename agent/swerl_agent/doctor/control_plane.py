@@ -87,7 +87,9 @@ def operators(deployments: Iterable[Json], namespace: str) -> Iterator[Finding]:
     if not serving:
         others = f"; {', '.join(map(_full_name, found))} serve others" if found else ""
         text = f"no operator serves namespace {namespace}{others}"
-        remedy = "helm upgrade --install swe-rl charts/" + (f" --set 'namespaces={{{namespace}}}'" if found else "")
+        served_now = sorted(name for one in found for name in _served(one) or ())
+        names = ",".join([*served_now, namespace])
+        remedy = "helm upgrade --install swe-rl charts/" + (f" --set 'namespaces={{{names}}}'" if found else "")
         yield Finding("operator", "failed", text, remedy)
     for deployment in serving:
         yield _operator(deployment)

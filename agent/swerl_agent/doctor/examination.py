@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -57,9 +59,8 @@ async def examine(client: KubeClient, options: DoctorOptions) -> list[Finding]:
         "registry": examination.registries,
         "pods": examination.pods,
     }
-    for name, check in checks.items():
-        examination.found += await _permitted(name, check)
-    return examination.found
+    found = await asyncio.gather(*(_permitted(name, check) for name, check in checks.items()))
+    return [*examination.found, *itertools.chain.from_iterable(found)]
 
 
 async def _permitted(name: str, check: Check) -> list[Finding]:

@@ -209,7 +209,12 @@ async def _started(client: KubeClient, pod: Json, settings: ProbeSettings) -> tu
         reason, message = waiting_reason(current)
         event = await _newest_warning(client, *place)
         late = time.monotonic() - started > settings.start_seconds
-        if late or reason in HOPELESS or "no runtime for" in event:
+        if (
+            late
+            or reason in HOPELESS
+            or "no runtime for" in event
+            or (reason in PULL_REASONS and "not found" in message)
+        ):
             raise _NotStarted(not_started(settings, reason, message, event))
         await asyncio.sleep(0.5)
 
