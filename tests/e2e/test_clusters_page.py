@@ -140,4 +140,4 @@ def test_commands_of_the_page_lead_to_a_job_that_trains(reader: Callable[[str], 
     assert "ok       network-policy: enforced" in examined
     checked = reader("kubectl logs -n swe-gym job/loader")
     assert "1 of 1 tasks are fit" in checked, checked
-    assert "tasks: tasks/train/train.jsonl" in checked, checked
+    assert "32 tasks: tasks/train/" in checked, checked
