@@ -179,8 +179,8 @@ def is_free_on_this_machine(cluster: Cluster) -> bool:
     """Whether the machine uses neither the networks nor the registry port of that cluster."""
     if Path(f"/sys/class/net/{cluster.label}").exists() or _listens(cluster.registry_port):
         return False
-    wanted = [ipaddress.ip_network(cidr) for cidr in (cluster.link_cidr, cluster.pod_cidr, cluster.service_cidr)]
-    return not any(net.overlaps(used) for net in wanted for used in _routed_networks())
+    required = [ipaddress.ip_network(cidr) for cidr in (cluster.link_cidr, cluster.pod_cidr, cluster.service_cidr)]
+    return not any(net.overlaps(used) for net in required for used in _routed_networks())
 
 
 def reserve(

@@ -88,8 +88,8 @@ def nameservers() -> list[str]:
     """The machine's resolvers that a Pod can reach."""
     for path in (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf")):
         if path.exists():
-            words = [line.split() for line in path.read_text().splitlines()]
-            found = [word[1] for word in words if len(word) > 1 and word[0] == "nameserver"]
+            rows = [line.split() for line in path.read_text().splitlines()]
+            found = [word[1] for word in rows if len(word) > 1 and word[0] == "nameserver"]
             usable = [address for address in found if not address.startswith("127.") and ":" not in address]
             if usable:
                 return usable

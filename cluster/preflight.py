@@ -101,19 +101,23 @@ def _present(path_or_program: str) -> bool:
 
 def _check_disk(home: Path, needs: DiskNeeds) -> None:
     programs = all(build.built(home, name) for name in build.DEFAULT_TARGETS)
-    wanted = needs.later_start if image_listing(home).is_file() else needs.images
-    _check_free_space(home, wanted if programs else needs.first_start, "or set SWERL_HOME to a folder on a larger disk")
+    required_bytes = needs.later_start if image_listing(home).is_file() else needs.images
+    _check_free_space(
+        home, required_bytes if programs else needs.first_start, "or set SWERL_HOME to a folder on a larger disk"
+    )
     if _disk(needs.image_storage) != _disk(home):
         _check_free_space(
-            needs.image_storage, wanted, "for example with `buildah rmi --prune`, or mount a larger disk there"
+            needs.image_storage, required_bytes, "for example with `buildah rmi --prune`, or mount a larger disk there"
         )
 
 
-def _check_free_space(folder: Path, wanted: int, advice: str) -> None:
+def _check_free_space(folder: Path, required_bytes: int, advice: str) -> None:
     existing = _existing(folder)
     free = shutil.disk_usage(existing).free / 2**30
-    if free < wanted:
-        raise PrerequisiteError(f"{free:.0f} GiB free on the disk of {existing}, {wanted} needed: make room, {advice}")
+    if free < required_bytes:
+        raise PrerequisiteError(
+            f"{free:.0f} GiB free on the disk of {existing}, {required_bytes} needed: make room, {advice}"
+        )
 
 
 def _disk(folder: Path) -> int:

@@ -37,15 +37,21 @@ def storage_class() -> dict[str, Any]:
 def unbound(claim: Json) -> Json | None:
     """`claim` itself when it needs a volume from here."""
     spec, meta = claim["spec"], claim["metadata"]
-    ours = spec.get("storageClassName") == STORAGE_CLASS and spec.get("volumeMode", "Filesystem") == "Filesystem"
-    return claim if ours and not spec.get("volumeName") and not meta.get("deletionTimestamp") else None
+    is_supported = (
+        spec.get("storageClassName") == STORAGE_CLASS and spec.get("volumeMode", "Filesystem") == "Filesystem"
+    )
+    return claim if is_supported and not spec.get("volumeName") and not meta.get("deletionTimestamp") else None
 
 
 def released(volume: Json) -> Json | None:
     """`volume` itself when it came from here and its claim is gone."""
-    ours = volume["metadata"].get("annotations", {}).get(_PROVISIONED_BY) == PROVISIONER
+    is_provisioned = volume["metadata"].get("annotations", {}).get(_PROVISIONED_BY) == PROVISIONER
     unused = volume.get("status", {}).get("phase") in ("Released", "Failed")
-    return volume if ours and unused and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete" else None
+    return (
+        volume
+        if is_provisioned and unused and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
+        else None
+    )
 
 
 def volume_for(claim: Json, folder: Path) -> dict[str, Any]:

@@ -73,8 +73,8 @@ class Watch(threading.Thread):
                 return None
             version = item["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
-                gone = event["type"] == "DELETED"
-                self._events.put(Changed(self._kind, _key(item), None if gone else self._parse(item)))
+                deleted = event["type"] == "DELETED"
+                self._events.put(Changed(self._kind, _key(item), None if deleted else self._parse(item)))
         return version
 
 

@@ -93,16 +93,16 @@ class JobView:
     def headline(self) -> str:
         """Phase and step in one line; changes only when a new line should be printed."""
         status = self.status
-        words = [f"{status.get('phase') or 'Pending':9}"]
+        columns = [f"{status.get('phase') or 'Pending':9}"]
         if status.get("steps"):
-            words.append(f"step {status.get('step') or 0}/{status['steps']}")
+            columns.append(f"step {status.get('step') or 0}/{status['steps']}")
         if status.get("rewardMean") is not None:
-            words.append(
+            columns.append(
                 f"reward {status['rewardMean']:+.2f}  resolved {100 * (status.get('resolvedRate') or 0):.0f} %"
             )
         if not status.get("step"):
-            words.append(self.waiting_for())
-        return "  ".join(words)
+            columns.append(self.waiting_for())
+        return "  ".join(columns)
 
     def details(self) -> str:
         """The frequently changing values of a running job; sandboxes as pending/ready."""

@@ -43,20 +43,20 @@ def _project(*paths: str) -> dict[str, Path]:
 
 def project_images() -> list[Image]:
     """Every image but those of the bundled tasks, parents first."""
-    here = ROOT / "images"
+    images_folder = ROOT / "images"
     code = _project("crds", "agent", "trainer")
     return [
-        Image("swe-rl/sandbox-base", here / "sandbox-base/Dockerfile", "debian", needs_network=True),
+        Image("swe-rl/sandbox-base", images_folder / "sandbox-base/Dockerfile", "debian", needs_network=True),
         Image(
             "swe-rl/operator",
-            here / "operator/Dockerfile",
+            images_folder / "operator/Dockerfile",
             "debian",
             _project("requirements/operator.txt", "crds", "operator"),
             needs_network=True,
         ),
         Image(
             "swe-rl/trainer-deps",
-            here / "trainer/Dockerfile.deps",
+            images_folder / "trainer/Dockerfile.deps",
             "debian",
             _project(
                 "requirements/trainer-cpu.txt",
@@ -66,16 +66,18 @@ def project_images() -> list[Image]:
             ),
             needs_network=True,
         ),
-        Image("swe-rl/trainer", here / "trainer/Dockerfile", "swe-rl/trainer-deps", code),
+        Image("swe-rl/trainer", images_folder / "trainer/Dockerfile", "swe-rl/trainer-deps", code),
         Image(
             "swe-rl/trainer-gpu-deps",
-            here / "trainer/Dockerfile.gpu",
+            images_folder / "trainer/Dockerfile.gpu",
             "cuda",
             _project("requirements/trainer-gpu.txt", "requirements/trainer-te.in"),
             needs_network=True,
             on_request=True,
         ),
-        Image("swe-rl/trainer-gpu", here / "trainer/Dockerfile", "swe-rl/trainer-gpu-deps", code, on_request=True),
+        Image(
+            "swe-rl/trainer-gpu", images_folder / "trainer/Dockerfile", "swe-rl/trainer-gpu-deps", code, on_request=True
+        ),
     ]
 
 

@@ -209,10 +209,10 @@ def _elements(items: list[str]) -> str:
 
 
 def _difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    gone = [text for address, text in before.items() if after.get(address) != text]
+    removed = [text for address, text in before.items() if after.get(address) != text]
     new = [text for address, text in after.items() if before.get(address) != text]
     return [
         f"{verb} element inet {TABLE} {name} {{ {', '.join(items)} }}"
-        for verb, items in (("delete", gone), ("add", new))
+        for verb, items in (("delete", removed), ("add", new))
         if items
     ]

@@ -231,7 +231,7 @@ class EvaluationFile(ApiModel):
     engine: str
     """Address of the server or router."""
     tokenizer: str | None = None
-    """Folder of the tokenizer in the Pods; absent for an endpoint that is spoken to in messages."""
+    """Folder of the tokenizer in the Pods; absent for an endpoint that receives messages, not tokens."""
     dtype: Literal["float32", "bfloat16"]
     """Number format of engines that are started."""
     checkpoint: str | None = None
@@ -255,7 +255,7 @@ class EvaluationFile(ApiModel):
 
     @property
     def chat_endpoint(self) -> EndpointSpec | None:
-        """The endpoint that is spoken to in messages, if it is one."""
+        """The endpoint if it receives messages, not tokens."""
         endpoint = self.spec.model.endpoint
         return endpoint if endpoint and endpoint.api == "chat-completions" else None
 

@@ -43,12 +43,12 @@ UPDATE_GOALS = {"0.6b": 1.0, "4b": 3.0}  # seconds
 
 def main(arguments: list[str]) -> int:
     parts = {"training": training, "rollout": rollout, "weights": weights}
-    chosen = arguments or list(parts)
-    if unknown := [name for name in chosen if name not in parts]:
+    parts_to_run = arguments or list(parts)
+    if unknown := [name for name in parts_to_run if name not in parts]:
         print(f"tests.gpu.bench: no part {unknown[0]}; there are {', '.join(parts)}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="swerl-gpu-bench-") as folder:
-        return conclude([figure for name in chosen for figure in parts[name](Path(folder))])
+        return conclude([figure for name in parts_to_run for figure in parts[name](Path(folder))])
 
 
 def training(folder: Path) -> list[Figure]:
@@ -91,8 +91,8 @@ def _isolated(work: Callable[..., T], *arguments: Any) -> T:
 
 
 def _model(folder: Path, shape: Shape) -> Path:
-    place = folder / shape.name
-    return place if place.is_dir() else write_random(place, shape)
+    model_folder = folder / shape.name
+    return model_folder if model_folder.is_dir() else write_random(model_folder, shape)
 
 
 def _train(folder: Path, shape: Shape, recompute: str) -> float:
@@ -130,10 +130,10 @@ def _bandwidth() -> float:
     seconds = []
     for _ in range(WARM_UPS + RUNS):
         torch.cuda.synchronize()
-        began = time.perf_counter()
+        started = time.perf_counter()
         target.copy_(source)
         torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - started)
     return 2 * source.nbytes / median(seconds[WARM_UPS:])
 
 
@@ -143,16 +143,16 @@ def _generate(folder: Path, shape: Shape) -> list[float]:
 
     rng = random.Random(0)
 
-    async def one(engine: Engine, batch: int) -> float:
+    async def generate_one(engine: Engine, batch: int) -> float:
         prompts = [[rng.randrange(shape.vocabulary) for _ in range(PROMPT_TOKENS)] for _ in range(batch)]
-        began = time.perf_counter()
+        started = time.perf_counter()
         await asyncio.gather(*(engine.generate(NEW_TOKENS, prompt=prompt) for prompt in prompts))
-        return batch * NEW_TOKENS / (time.perf_counter() - began)
+        return batch * NEW_TOKENS / (time.perf_counter() - started)
 
     async def all_batches() -> list[float]:
         log = folder / f"engine-{shape.name}.log"
         async with engine_of(_model(folder, shape), log, memory=0.8) as engine:
-            return [max([await one(engine, batch) for _ in range(3)]) for batch in BATCHES]
+            return [max([await generate_one(engine, batch) for _ in range(3)]) for batch in BATCHES]
 
     return asyncio.run(all_batches())
 
@@ -176,9 +176,9 @@ def _update(folder: Path, shape: Shape) -> float:
             link = CudaIpcLink(OneRank(trainer), [engine.client])  # type: ignore[arg-type]
             seconds = []
             for version in range(1 + RUNS):
-                began = time.perf_counter()
+                started = time.perf_counter()
                 await link.send(version)
-                seconds.append(time.perf_counter() - began)
+                seconds.append(time.perf_counter() - started)
             trainer.close()
             return seconds
 

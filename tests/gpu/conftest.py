@@ -40,7 +40,7 @@ def run_rank(tmp_path: Path) -> RunRank:
     """Run `rank.py` on a device; its report (see there)."""
 
     def run(
-        chosen: RankConfig,
+        config: RankConfig,
         sequences: Batch,
         device: Device,
         *,
@@ -48,9 +48,9 @@ def run_rank(tmp_path: Path) -> RunRank:
         load: Path | None = None,
         save: Path | None = None,
     ) -> dict[str, Any]:
-        job, out = tmp_path / "job.pt", tmp_path / "out.pt"
-        fields = {"config": chosen, "batch": sequences, "device": device, "steps": steps, "load": load, "save": save}
-        torch.save({**fields, "port": free_port(), "out": out}, job)
+        job, output_file = tmp_path / "job.pt", tmp_path / "out.pt"
+        fields = {"config": config, "batch": sequences, "device": device, "steps": steps, "load": load, "save": save}
+        torch.save({**fields, "port": free_port(), "out": output_file}, job)
         hidden = {} if device.cuda else {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
             [sys.executable, "-W", "ignore", str(RANK), str(job)],
@@ -60,7 +60,7 @@ def run_rank(tmp_path: Path) -> RunRank:
             text=True,
         )
         assert done.returncode == 0, f"rank on {name_of(device)} failed:\n{done.stdout[-4000:]}"
-        report: dict[str, Any] = torch.load(out, weights_only=False)
+        report: dict[str, Any] = torch.load(output_file, weights_only=False)
         return report
 
     return run
@@ -69,12 +69,12 @@ def run_rank(tmp_path: Path) -> RunRank:
 @pytest.fixture(scope="session")
 def make_shape(tmp_path_factory: pytest.TempPathFactory) -> MakeShape:
     """Folder of the random model of a shape and a seed."""
-    made: dict[tuple[str, int], Path] = {}
+    tokenizers: dict[tuple[str, int], Path] = {}
 
     def make(shape: Shape, seed: int) -> Path:
         key = (shape.name, seed)
-        if key not in made:
-            made[key] = write_random(tmp_path_factory.mktemp("shapes") / f"{shape.name}-{seed}", shape, seed)
-        return made[key]
+        if key not in tokenizers:
+            tokenizers[key] = write_random(tmp_path_factory.mktemp("shapes") / f"{shape.name}-{seed}", shape, seed)
+        return tokenizers[key]
 
     return make

@@ -21,11 +21,11 @@ def main(job_file: str) -> None:
     )
     if job["load"] is not None:
         trainer.load(str(job["load"]))
-    before = trainer.log_probs(batch)
+    logprobs_before = trainer.log_probs(batch)
     steps = [trainer.train_step(batch) for _ in range(job["steps"])]
     if job["save"] is not None:
         trainer.save(str(job["save"]))
-    report = {"before": before, "steps": steps, "after": trainer.log_probs(batch)}
+    report = {"before": logprobs_before, "steps": steps, "after": trainer.log_probs(batch)}
     trainer.close()
     torch.save(report, job["out"])
 

@@ -58,14 +58,14 @@ async def test_paused_request_waits_and_then_ends(make_shape: MakeShape, tmp_pat
 async def test_sleeping_engine_leaves_its_memory_to_others(make_shape: MakeShape, tmp_path: Path) -> None:
     async with engine_of(make_shape(QWEN3_0_6B, 0), tmp_path / "engine.log", share_gpu=True) as engine:
         await engine.generate(4)
-        awake, total = torch.cuda.mem_get_info()
+        free_before, total = torch.cuda.mem_get_info()
         running = asyncio.create_task(engine.generate(LONG))
         await asyncio.sleep(0.2)
         await engine.client.sleep()  # in mid-generation
-        asleep, _ = torch.cuda.mem_get_info()
-        assert asleep - awake > 0.25 * total
+        free_while_released, _ = torch.cuda.mem_get_info()
+        assert free_while_released - free_before > 0.25 * total
         assert not running.done()
         await engine.client.wake()
-        again, _ = torch.cuda.mem_get_info()
-        assert abs(again - awake) < 0.02 * total
+        free_after, _ = torch.cuda.mem_get_info()
+        assert abs(free_after - free_before) < 0.02 * total
         running.cancel()

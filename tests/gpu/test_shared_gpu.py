@@ -40,8 +40,8 @@ class SharedGPU:
     def distance(self, answer: Answer) -> float:
         """Mean |trainer - engine| log-probability."""
         batch = demonstration_batch([sample_of(answer)])
-        mine = self.trainer.log_probs(batch)[0][len(PROMPT) :]
-        return float((mine - torch.tensor(answer.logprobs)).abs().mean())
+        own_logprobs = self.trainer.log_probs(batch)[0][len(PROMPT) :]
+        return float((own_logprobs - torch.tensor(answer.logprobs)).abs().mean())
 
 
 def sample_of(answer: Answer) -> TrainingSample:
@@ -53,10 +53,10 @@ def sample_of(answer: Answer) -> TrainingSample:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared(make_shape: MakeShape, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedGPU]:
     log = tmp_path_factory.mktemp("logs") / "engine.log"
-    held, served = make_shape(QWEN3_0_6B, 1), make_shape(QWEN3_0_6B, 0)
-    async with engine_of(served, log, share_gpu=True) as engine:
+    trainer_shape, engine_shape = make_shape(QWEN3_0_6B, 1), make_shape(QWEN3_0_6B, 0)
+    async with engine_of(engine_shape, log, share_gpu=True) as engine:
         config = RankConfig(
-            str(held), "bfloat16", TrainerSpec(image="trainer"), AlgorithmSpec(lr=1e-4, weight_decay=0.0)
+            str(trainer_shape), "bfloat16", TrainerSpec(image="trainer"), AlgorithmSpec(lr=1e-4, weight_decay=0.0)
         )
         trainer = MegatronTrainer(config, rank=0, world_size=1, address="127.0.0.1", port=free_port())
         yield SharedGPU(engine, trainer)
@@ -77,9 +77,9 @@ async def test_engine_sleeps_during_training_and_wakes_with_new_weights(shared: 
     batch = demonstration_batch([sample_of(old)])
     await shared.engine.client.sleep()
     losses = [shared.trainer.train_step(batch)["loss"] for _ in range(5)]
-    held = torch.cuda.memory_allocated()
+    allocated = torch.cuda.memory_allocated()
     shared.trainer.release_memory()
-    assert held - torch.cuda.memory_allocated() > 2 * QWEN3_0_6B.parameters  # float32 gradients are gone
+    assert allocated - torch.cuda.memory_allocated() > 2 * QWEN3_0_6B.parameters  # float32 gradients are gone
     assert losses[-1] < losses[0]
     await shared.engine.client.wake()
     await shared.link.send(3)

@@ -22,23 +22,23 @@ FIGURES = ("loss", "grad_norm", "entropy", "mismatch_kl", "logprob")
 on_each_kernel = pytest.mark.parametrize("kernels", KERNELS, ids=name_of)
 
 
-def distances(mine: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> torch.Tensor:
+def distances(actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> torch.Tensor:
     """|difference| of the log-probability of each trained token."""
-    here, there = torch.cat(list(mine)), torch.cat(list(theirs))
-    return (here - there).abs()[there != 0]
+    actual_logprobs, expected_logprobs = torch.cat(list(actual)), torch.cat(list(expected))
+    return (actual_logprobs - expected_logprobs).abs()[expected_logprobs != 0]
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_float32_step_on_cuda_is_the_step_on_the_cpu(
     run_rank: RunRank, make_config: MakeConfig, batch: Batch, tied: bool
 ) -> None:
-    chosen = make_config(tied=tied)
-    here, there = (run_rank(chosen, batch, device, steps=2) for device in (TORCH_KERNELS, CPU))
-    assert distances(here["before"], there["before"]).max() < 2e-5
-    assert distances(here["after"], there["after"]).max() < 2e-3  # Adam divides tiny gradients by their own size
-    for mine, theirs in zip(here["steps"], there["steps"], strict=True):
+    config = make_config(tied=tied)
+    on_gpu, on_cpu = (run_rank(config, batch, device, steps=2) for device in (TORCH_KERNELS, CPU))
+    assert distances(on_gpu["before"], on_cpu["before"]).max() < 2e-5
+    assert distances(on_gpu["after"], on_cpu["after"]).max() < 2e-3  # Adam divides tiny gradients by their own size
+    for actual, expected in zip(on_gpu["steps"], on_cpu["steps"], strict=True):
         for figure in FIGURES:
-            assert mine[figure] == pytest.approx(theirs[figure], rel=1e-3, abs=1e-5), figure
+            assert actual[figure] == pytest.approx(expected[figure], rel=1e-3, abs=1e-5), figure
 
 
 @on_each_kernel
@@ -46,13 +46,13 @@ def test_bfloat16_step_on_cuda_is_near_the_float32_step_on_the_cpu(
     run_rank: RunRank, make_config: MakeConfig, batch: Batch, kernels: Device
 ) -> None:
     exact = make_config()
-    here, there = run_rank(replace(exact, dtype="bfloat16"), batch, kernels), run_rank(exact, batch, CPU)
-    gaps = distances(here["before"], there["before"])
+    on_gpu, on_cpu = run_rank(replace(exact, dtype="bfloat16"), batch, kernels), run_rank(exact, batch, CPU)
+    gaps = distances(on_gpu["before"], on_cpu["before"])
     assert gaps.mean() < 0.02
     assert gaps.max() < 0.15
-    mine, theirs = here["steps"][0], there["steps"][0]
-    assert mine["loss"] == pytest.approx(theirs["loss"], abs=0.02)
-    assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=0.1)
+    actual, expected = on_gpu["steps"][0], on_cpu["steps"][0]
+    assert actual["loss"] == pytest.approx(expected["loss"], abs=0.02)
+    assert actual["grad_norm"] == pytest.approx(expected["grad_norm"], rel=0.1)
 
 
 @on_each_kernel
@@ -82,10 +82,10 @@ def test_packing_changes_no_loss(run_rank: RunRank, make_config: MakeConfig, bat
 def test_resumed_run_is_the_unbroken_run(
     run_rank: RunRank, make_config: MakeConfig, batch: Batch, tmp_path: Path, kernels: Device, offload: bool
 ) -> None:
-    chosen = make_config(dtype="bfloat16", max_grad_norm=1.0, offload=offload)
-    unbroken = run_rank(chosen, batch, kernels, steps=4)
-    run_rank(chosen, batch, kernels, steps=2, save=tmp_path / "checkpoint")
-    resumed = run_rank(chosen, batch, kernels, steps=2, load=tmp_path / "checkpoint")
+    config = make_config(dtype="bfloat16", max_grad_norm=1.0, offload=offload)
+    unbroken = run_rank(config, batch, kernels, steps=4)
+    run_rank(config, batch, kernels, steps=2, save=tmp_path / "checkpoint")
+    resumed = run_rank(config, batch, kernels, steps=2, load=tmp_path / "checkpoint")
     for expected, again in zip(unbroken["steps"][2:], resumed["steps"], strict=True):
         assert again["updates"] == expected["updates"]
         assert again["loss"] == pytest.approx(expected["loss"], abs=5e-3)

@@ -58,11 +58,11 @@ def test_ranks_take_whole_gpus_also_when_engines_share_them(make_job: MakeJob) -
     cpu = make_job()
     assert resources.training_ranks(cpu.spec) == (1, 0.0)
     trainer = {"image": "i", "gpus": 4, "replicas": 2}
-    apart = make_job(trainer=trainer, rollout={"gpusPerEngine": 4})
-    assert resources.training_ranks(apart.spec) == (8, 1.0)
-    shared = apart.spec.model_copy(update={"colocate": True})
+    separate = make_job(trainer=trainer, rollout={"gpusPerEngine": 4})
+    assert resources.training_ranks(separate.spec) == (8, 1.0)
+    shared = separate.spec.model_copy(update={"colocate": True})
     assert resources.training_ranks(shared) == (8, 1.0)
-    assert not resources.shares_gpus(apart.spec)
+    assert not resources.shares_gpus(separate.spec)
     assert resources.shares_gpus(shared)
 
 

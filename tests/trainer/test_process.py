@@ -26,7 +26,7 @@ async def failing(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "code"),
+    ("error", "message", "code"),
     [
         (RuntimeError("first:\n  second\n" + 2000 * "x"), f"RuntimeError: first: second {986 * 'x'}", 1),
         (TaskError("a.jsonl:3: field patch is missing"), "TaskError: a.jsonl:3: field patch is missing", NO_RETRY),
@@ -44,10 +44,10 @@ async def failing(error: BaseException) -> None:
     ],
 )
 def test_last_line_names_the_failure_and_wrong_input_is_not_retried(
-    capsys: pytest.CaptureFixture[str], error: Exception, said: str, code: int
+    capsys: pytest.CaptureFixture[str], error: Exception, message: str, code: int
 ) -> None:
     assert run_to_end(failing(error), permanent_errors=permanent_errors()) == code
-    assert capsys.readouterr().out.splitlines()[-1] == f"SWERL-ERROR: {said}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"SWERL-ERROR: {message}"
 
 
 def test_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +60,7 @@ def test_job_file_that_is_none_is_wrong_input(capsys: pytest.CaptureFixture[str]
 
 
 # A Ray that never lets go, and work in it.
-HELD = """
+BLOCKED_EXIT = """
 import sys, time, types
 ray = types.SimpleNamespace(init=lambda **_: None, shutdown=lambda: time.sleep(60))
 sys.modules["ray"] = ray
@@ -74,11 +74,13 @@ sys.exit(process.run_to_end(work()))
 
 
 @pytest.mark.parametrize(
-    ("what", "code", "said"),
+    ("script", "code", "message"),
     [("print('done')", 0, "done"), ("raise ValueError('no tokens')", 1, "SWERL-ERROR: ValueError: no tokens")],
 )
-def test_process_that_ray_blocks_ends_with_the_status_of_its_work(what: str, code: int, said: str) -> None:
-    ended = subprocess.run([sys.executable, "-c", HELD.format(what=what)], capture_output=True, text=True, timeout=50)
+def test_process_that_ray_blocks_ends_with_the_status_of_its_work(script: str, code: int, message: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", BLOCKED_EXIT.format(script=script)], capture_output=True, text=True, timeout=50
+    )
     assert ended.returncode == code, ended.stderr
     assert "Ray did not shut down in 0.2 s" in ended.stdout
-    assert said in ended.stdout.splitlines() and (code == 0 or ended.stdout.splitlines()[-1] == said)
+    assert message in ended.stdout.splitlines() and (code == 0 or ended.stdout.splitlines()[-1] == message)

@@ -23,7 +23,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imported(name: str, path: Path, known: Iterable[str]) -> set[str]:
+def imported(name: str, path: Path, modules: Iterable[str]) -> set[str]:
     """Modules among `known` that `name` imports, inside functions and for type checking too."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     found: set[str] = set()
@@ -33,11 +33,11 @@ def imported(name: str, path: Path, known: Iterable[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             parent = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*parent, *([node.module] if node.module else [])])
-            submodules = {f"{module}.{alias.name}" for alias in node.names} & set(known)
+            submodules = {f"{module}.{alias.name}" for alias in node.names} & set(modules)
             found |= submodules
             if len(submodules) < len(node.names):
                 found.add(module)
-    return (found & set(known)) - {name}
+    return (found & set(modules)) - {name}
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +48,19 @@ def imports() -> Mapping[str, set[str]]:
 
 def test_modules_have_no_import_circle(imports: Mapping[str, set[str]]) -> None:
     assert len(imports) > 200
-    assert circle(imports) == []
+    assert find_cycle(imports) == []
 
 
 def test_packages_have_no_import_circle(imports: Mapping[str, set[str]]) -> None:
     graph: dict[str, set[str]] = {}
     for name, targets in imports.items():
         graph.setdefault(package_of(name), set()).update(map(package_of, targets))
-    assert circle({name: targets - {name} for name, targets in graph.items()}) == []
+    assert find_cycle({name: targets - {name} for name, targets in graph.items()}) == []
 
 
 def test_circle_of_imports_is_found() -> None:
-    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
-    assert sorted(set(circle({"a": {"b"}, "b": {"a"}, "c": {"a"}}))) == ["a", "b"]
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert sorted(set(find_cycle({"a": {"b"}, "b": {"a"}, "c": {"a"}}))) == ["a", "b"]
 
 
 def package_of(module: str) -> str:
@@ -68,7 +68,7 @@ def package_of(module: str) -> str:
     return ".".join(module.split(".")[:2])
 
 
-def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+def find_cycle(graph: Mapping[str, Iterable[str]]) -> list[str]:
     """Names along one circle of `graph`, [] when it has none."""
     try:
         TopologicalSorter(graph).prepare()

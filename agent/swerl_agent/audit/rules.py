@@ -50,9 +50,9 @@ def _pair(command: str, first: re.Pattern[str], second: re.Pattern[str]) -> int 
 
 
 def _rule(name: str, what: str, *alternatives: str | tuple[str, str]) -> Rule:
-    words = "|".join(one for one in alternatives if isinstance(one, str))
+    pattern = "|".join(one for one in alternatives if isinstance(one, str))
     pairs = [(_compiled(one[0]), _compiled(one[1])) for one in alternatives if isinstance(one, tuple)]
-    return Rule(name, what, _compiled(words) if words else None, pairs)
+    return Rule(name, what, _compiled(pattern) if pattern else None, pairs)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

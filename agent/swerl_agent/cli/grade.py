@@ -81,13 +81,13 @@ async def _grade_logs(options: argparse.Namespace, folder: ReportFolder, tasks: 
     failed = strange = 0
     try:
         for model in dict.fromkeys(run.prediction.model for run in runs):
-            mine = [run for run in runs if run.prediction.model == model]
+            model_runs = [run for run in runs if run.prediction.model == model]
             reports = {
                 run.prediction.instance_id: await _log_graded(folder, reader, tasks[run.prediction.instance_id], run)
-                for run in mine
+                for run in model_runs
                 if run.prediction.instance_id in tasks
             }
-            counts = _summarised(folder, [run.prediction for run in mine], reports, len(tasks))
+            counts = _summarised(folder, [run.prediction for run in model_runs], reports, len(tasks))
             failed, strange = failed + counts[0], strange + counts[1]
     finally:
         await reader.close()
@@ -126,7 +126,7 @@ async def _graded(
     """The reports of `left`; each is written and printed at once. The first error cancels the other gradings."""
     if not left:
         return {}
-    asked = {prediction.instance_id: prediction for prediction in left}
+    requested = {prediction.instance_id: prediction for prediction in left}
     settings, sandbox = grading_settings(options, jobs=options.jobs), pod_settings(options)
     async with (
         open_client(options) as client,
@@ -139,7 +139,9 @@ async def _graded(
             sandbox=sandbox,
             cache_directory=options.cache or options.output / VERDICTS,
             lease=lease,
-            keep_log=lambda task, _, log: folder.write_log(asked[task.instance_id], task.ground_truth.eval_script, log),
+            keep_log=lambda task, _, log: folder.write_log(
+                requested[task.instance_id], task.ground_truth.eval_script, log
+            ),
         )
 
         async def one(prediction: Prediction) -> dict[str, Any]:
@@ -168,11 +170,11 @@ def _summarised(
     failed = unknown_tasks = 0
     for model in dict.fromkeys(each.model for each in predictions):
         names = [each.instance_id for each in predictions if each.model == model]
-        mine = {name: reports[name] for name in names if name in reports}
+        model_reports = {name: reports[name] for name in names if name in reports}
         unknown = [name for name in names if name not in reports]
-        path = folder.summarise(model, mine, unknown, total)
-        resolved = sum(bool(report["resolved"]) for report in mine.values())
-        errors = sum(report["status"] == "infra_error" for report in mine.values())
+        path = folder.summarise(model, model_reports, unknown, total)
+        resolved = sum(bool(report["resolved"]) for report in model_reports.values())
+        errors = sum(report["status"] == "infra_error" for report in model_reports.values())
         failed, unknown_tasks = failed + errors, unknown_tasks + len(unknown)
         if unknown:
             some = ", ".join(unknown[:10]) + (" ..." if unknown[10:] else "")

@@ -58,5 +58,5 @@ async def _listed(client: KubeClient, namespace: str, spec: SweImageSetSpec) -> 
     source = spec.images_from
     if source is None:
         return ""
-    held = await client.get("v1", "configmaps", namespace, source.config_map)
-    return str((held.get("data") or {}).get(source.key, ""))
+    config_map = await client.get("v1", "configmaps", namespace, source.config_map)
+    return str((config_map.get("data") or {}).get(source.key, ""))

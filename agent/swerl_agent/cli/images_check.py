@@ -84,8 +84,8 @@ async def check_registries(options: argparse.Namespace) -> int:
         client = RegistryClient(http, credentials, limits)
         await check_images(client, images, concurrency=options.concurrency, report=report)
     absent, undecided = known["missing"] + known["denied"], known["undecided"]
-    words = f"{known['present']:,} of {len(images):,} images are there, {absent:,} are not"
-    print(f"swerl: {words}{f', {undecided:,} undecided' if undecided else ''}", file=sys.stderr)
+    summary = f"{known['present']:,} of {len(images):,} images are there, {absent:,} are not"
+    print(f"swerl: {summary}{f', {undecided:,} undecided' if undecided else ''}", file=sys.stderr)
     return 1 if absent else 3 if undecided else 0
 
 

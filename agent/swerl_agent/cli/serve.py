@@ -87,7 +87,7 @@ async def run_server(options: argparse.Namespace) -> int:
             model = ModelRunner(samples, http, tokenizer, prompts, spec, folder=options.tokenizer)
             server = _server(options, GoldenRunner(samples.grader) if options.run_golden else model, defaults)
             stop = _stopped(samples)
-            await serve(server, options.host, options.port, stop=stop, grace=options.grace, tell=_tell)
+            await serve(server, options.host, options.port, stop=stop, grace=options.grace, on_listening=_print_url)
             if samples.lost.done():
                 samples.lost.result()
     return 0
@@ -127,5 +127,5 @@ def _stopped(samples: SampleRunner) -> asyncio.Event:
     return stop
 
 
-def _tell(url: str) -> None:
+def _print_url(url: str) -> None:
     print(f"serving at {url}", flush=True)

@@ -30,17 +30,17 @@ def add_parsers(parser: argparse.ArgumentParser) -> None:
 async def audit_trajectories(options: argparse.Namespace) -> int:
     """Print the findings. Exit codes: 0 none, 1 some, 2 none but some file cannot be read."""
     rules = [rule for rule in RULES if rule.name not in options.ignore]
-    seen = suspicious = unread = 0
+    count = suspicious = unread = 0
     for trajectory in read_trajectories(options.path):
         if isinstance(trajectory, TrajectoryError):
             unread += 1
             print(f"swerl: {trajectory}", file=sys.stderr)
             continue
         found = findings(trajectory.commands, rules)
-        seen, suspicious = seen + 1, suspicious + bool(found)
+        count, suspicious = count + 1, suspicious + bool(found)
         print(_as_json(trajectory, found) if options.json else _as_text(trajectory, found), end="", flush=True)
     if not options.json:
-        print(f"{suspicious} of {seen} trajectories have findings" + (f", {unread} cannot be read" if unread else ""))
+        print(f"{suspicious} of {count} trajectories have findings" + (f", {unread} cannot be read" if unread else ""))
     return 1 if suspicious else 2 if unread else 0
 
 

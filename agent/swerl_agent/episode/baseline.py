@@ -124,22 +124,22 @@ class Baseline:
         return looked.exit_code == 1
 
     async def _take(self) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         result = await self._run(_command("take", self._workdir, secrets.token_hex(8)), TAKE_TIMEOUT, cwd="/")
-        self.seconds = time.monotonic() - began
-        words = result.stdout.decode("utf-8", "replace").splitlines()[-1:] or [""]
-        folder, _, tree = words[0].rpartition(" ")
+        self.seconds = time.monotonic() - started
+        last_line = result.stdout.decode("utf-8", "replace").splitlines()[-1:] or [""]
+        folder, _, tree = last_line[0].rpartition(" ")
         if result.exit_code == 0 and folder.startswith("/"):
             self._place = folder, tree
-        elif words[0].startswith("unusable "):
-            image, why = self._session.image or "of the sandbox", words[0].removeprefix("unusable ")
+        elif last_line[0].startswith("unusable "):
+            image, why = self._session.image or "of the sandbox", last_line[0].removeprefix("unusable ")
             remedy = "give the repository's folder as `workdir`, in the row or in the sandbox settings"
             raise NoRepository(f"the image {image} {why}; {remedy}")
-        elif words[0].startswith("none "):
-            self._missing = words[0].removeprefix("none ")
+        elif last_line[0].startswith("none "):
+            self._missing = last_line[0].removeprefix("none ")
         else:
             failure = _failure(result, _error_lines(result))
-            self._missing = f"no baseline was taken: {failure[0] if failure else words[0]}"
+            self._missing = f"no baseline was taken: {failure[0] if failure else last_line[0]}"
 
     async def _run(
         self, command: str, timeout: float, *, cwd: str | None = None, session: CommandRunner | None = None
@@ -164,9 +164,9 @@ def _error_lines(result: CommandResult) -> list[str]:
     return result.stderr.decode("utf-8", "replace").splitlines()
 
 
-def _command(*words: str) -> str:
+def _command(*arguments: str) -> str:
     """The script in a shell of its own, which has no options and functions of the login profile."""
-    return f"command exec sh -c {shlex.join([SCRIPT, 'sh', *words])}"
+    return f"command exec sh -c {shlex.join([SCRIPT, 'sh', *arguments])}"
 
 
 def _failure(result: CommandResult, errors: list[str]) -> tuple[str, ...]:

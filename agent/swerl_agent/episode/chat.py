@@ -71,8 +71,8 @@ class Completion:
 
     @property
     def text(self) -> str:
-        """All that the model said."""
-        return said(self.message)
+        """All generated text."""
+        return generated_text(self.message)
 
 
 class ChatCompletions:
@@ -114,7 +114,7 @@ class ChatCompletions:
         Raises EndpointError for what must be changed, EngineError when there is no answer in CHECK_SECONDS.
         """
         optional: dict[str, Any] = {**more, **({"tools": list(tools)} if tools else {})}
-        ask = partial(
+        request = partial(
             self.complete,
             [{"role": "user", "content": "Reply with OK."}],
             max_tokens=max_tokens,
@@ -125,12 +125,12 @@ class ChatCompletions:
             async with asyncio.timeout(CHECK_SECONDS):
                 await self._find_model()
                 try:
-                    await ask()
+                    await request()
                 except EndpointError as error:
                     if MAX_COMPLETION_TOKENS not in str(error):
                         raise
                     self._longest = MAX_COMPLETION_TOKENS
-                    await ask()
+                    await request()
         except ContextFull as full:
             raise EndpointError(
                 f"{self._url} has no room for an answer of {max_tokens} tokens: {full}; lower --max-tokens, or "
@@ -178,8 +178,8 @@ class ChatCompletions:
 
     async def _find_model(self) -> None:
         """Raises EndpointError when the server lists its models and ours is not among them."""
-        ask = partial(self._ask, "GET", f"{self._base}/models", {})
-        status, text = await with_retries(self._base, ask, self._retry_policy)
+        request = partial(self._ask, "GET", f"{self._base}/models", {})
+        status, text = await with_retries(self._base, request, self._retry_policy)
         if status in (401, 403):
             self._refuse(status, text)
         try:
@@ -224,22 +224,24 @@ class ChatCompletions:
 
     def _refuse(self, status: int, text: str) -> NoReturn:
         """Raises what a refusal means."""
-        words = f"HTTP {status}: {text[:QUOTED]}"
+        message = f"HTTP {status}: {text[:QUOTED]}"
         if status == 429 or status >= 500:
-            raise Transient(words)
+            raise Transient(message)
         if status in _FULL_STATUSES and _FULL.search(text):
-            raise ContextFull(f"does not fit into the window of the model at {self._url} ({words}): serve a longer one")
+            raise ContextFull(
+                f"does not fit into the window of the model at {self._url} ({message}): serve a longer one"
+            )
         if status in (401, 403):
             what = "refuses the API key" if self._key else "requires an API key"
-            raise EndpointError(f"{self._url} {what}: {words}; give a valid one with {CHANGE_KEY}")
+            raise EndpointError(f"{self._url} {what}: {message}; give a valid one with {CHANGE_KEY}")
         if status == 404 and self._model in text:
-            raise EndpointError(f"{self._url} does not serve model {self._model!r}: {words}; change {CHANGE_MODEL}")
+            raise EndpointError(f"{self._url} does not serve model {self._model!r}: {message}; change {CHANGE_MODEL}")
         if status in (404, 405):
             raise EndpointError(
-                f"{self._base} has no {PATH}: {words}; give the base address of an OpenAI-compatible API, usually "
+                f"{self._base} has no {PATH}: {message}; give the base address of an OpenAI-compatible API, usually "
                 f".../v1, with {CHANGE_URL}"
             )
-        raise EndpointError(f"{self._url} refused the request: {words}")
+        raise EndpointError(f"{self._url} refused the request: {message}")
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
@@ -249,8 +251,8 @@ class ChatCompletions:
         return EngineError(f"{self._url} answered something that is no chat completion: {text[:200]!r}")
 
 
-def said(message: Message) -> str:
-    """All that the model said in an answer: thought, content, tool calls; calls as they came, well-formed or not."""
+def generated_text(message: Message) -> str:
+    """All text of an answer: thought, content, tool calls; calls unchanged, well-formed or not."""
     thought = message.get("reasoning_content") or message.get("reasoning")
     functions = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     calls = [json.dumps({"name": one.get("name"), "arguments": _object(one.get("arguments"))}) for one in functions]

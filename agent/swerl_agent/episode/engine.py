@@ -159,8 +159,8 @@ class SGLangEngine:
         return replace(whole, finish_reason="length")
 
     async def _post(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
-        ask = partial(self._post_once, input_ids, sampling, routing_key)
-        return await with_retries(self._url, ask, self._retry_policy)
+        send = partial(self._post_once, input_ids, sampling, routing_key)
+        return await with_retries(self._url, send, self._retry_policy)
 
     async def _post_once(self, input_ids: list[int], sampling: dict[str, Any], routing_key: str) -> Mapping[str, Any]:
         request = {
@@ -203,20 +203,22 @@ class Transient(Exception):
         self.after = after
 
 
-async def with_retries(url: str, ask: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
+async def with_retries(url: str, send: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
     """The result of `ask`, retried while the server at `url` is busy or down; raises EngineError in the end."""
     for attempt in range(policy.retries + 1):
         try:
-            return await ask()
+            return await send()
         except (aiohttp.ClientError, TimeoutError, Transient) as error:
-            asked = error.after if isinstance(error, Transient) else 0.0
-            if asked > policy.longest_wait:
-                raise EngineError(f"{url} requests a wait of {asked:.0f} s: {error}") from error
+            requested_pause = error.after if isinstance(error, Transient) else 0.0
+            if requested_pause > policy.longest_wait:
+                raise EngineError(f"{url} requests a wait of {requested_pause:.0f} s: {error}") from error
             if attempt == policy.retries:
                 raise EngineError(
                     f"{url} gave no answer in {attempt + 1} tries: {type(error).__name__}: {error}"
                 ) from error
-        await asyncio.sleep(asked + random.uniform(0, min(policy.last_delay, policy.first_delay * 2**attempt)))
+        await asyncio.sleep(
+            requested_pause + random.uniform(0, min(policy.last_delay, policy.first_delay * 2**attempt))
+        )
     raise AssertionError("unreachable")
 
 
@@ -256,8 +258,8 @@ def _spans(meta: Mapping[str, Any], length: int) -> list[tuple[str, int, int]]:
 
 
 def _usage(meta: Mapping[str, Any]) -> dict[str, float]:
-    said = {name: meta[key] for key, name in USAGE.items() if isinstance(meta.get(key), int | float)}
-    return {"requests": 1.0, **said}
+    reported = {name: meta[key] for key, name in USAGE.items() if isinstance(meta.get(key), int | float)}
+    return {"requests": 1.0, **reported}
 
 
 def added(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:

@@ -13,9 +13,9 @@ LOOP_RATIO = 10  # by which they can be compressed when they go round in circles
 
 def repeats_itself(episode: Episode) -> bool:
     """Whether the model ended in a loop: the end of what it said can be compressed by more than LOOP_RATIO."""
-    said = "".join(message["content"] for message in episode.messages if message["role"] == "assistant")
-    end = said[-LOOP_CHARS:].encode("utf-8", "replace")
-    return len(said) > LOOP_CHARS and len(end) > LOOP_RATIO * len(zlib.compress(end, 9))
+    text = "".join(message["content"] for message in episode.messages if message["role"] == "assistant")
+    end = text[-LOOP_CHARS:].encode("utf-8", "replace")
+    return len(text) > LOOP_CHARS and len(end) > LOOP_RATIO * len(zlib.compress(end, 9))
 
 
 def agent_metrics(episode: Episode, *, eval_time: float | None = None) -> dict[str, float]:

@@ -42,8 +42,8 @@ class SamplingFields(BaseModel):
     @property
     def share(self) -> dict[str, float]:
         """Which unlikely tokens are left out, in place of the engine's own settings; what leaves out none is absent."""
-        asked = {"top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
-        return {name: value for name, value in asked.items() if value is not None and value not in NEUTRAL[name]}
+        sampling = {"top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        return {name: value for name, value in sampling.items() if value is not None and value not in NEUTRAL[name]}
 
     @property
     def template_options(self) -> dict[str, Any]:

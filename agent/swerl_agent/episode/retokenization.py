@@ -66,7 +66,7 @@ def answer_tokens(tokenizer: HFTokenizer, text: str, following: str) -> list[int
     opened = header[header.find(THOUGHT) :] if THOUGHT in header else ""
     if opened and text.startswith(opened):
         text = text[len(opened) :]
-    return [*tokenizer.said(text), tokenizer.tool_end_id if following == "tool" else tokenizer.turn_end_id]
+    return [*tokenizer.encode_answer(text), tokenizer.tool_end_id if following == "tool" else tokenizer.turn_end_id]
 
 
 def _answer(segments: list[TokenSegment], context: list[int], answer: list[int], step: int, *, trained: int) -> None:

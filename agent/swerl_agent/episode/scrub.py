@@ -30,8 +30,8 @@ async def scrub_tests(shell: Shell, paths: Sequence[str]) -> None:
     """Remove those of `paths` that exist; raises SandboxError when one remains."""
     if not paths:
         return
-    words = " ".join(map(shlex.quote, paths))
-    command = f'rm -rf -- {words}; for path in {words}; do [ ! -e "$path" ] || exit 1; done'
+    quoted_paths = " ".join(map(shlex.quote, paths))
+    command = f'rm -rf -- {quoted_paths}; for path in {quoted_paths}; do [ ! -e "$path" ] || exit 1; done'
     result = await shell.run(command, timeout=TIMEOUT)
     if result.exit_code != 0 or result.timed_out:
         raise ScrubTestsFailed(f"tests in the image cannot be removed: {result.output.strip() or result.exit_code}")

@@ -55,10 +55,10 @@ async def served(base_url: str, http: aiohttp.ClientSession) -> Served:
     listed = (await _look(http, base + LIST)).get("data")
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     names = [info.get("served_model_name"), info.get("model_path"), *(entry.get("id") for entry in entries)]
-    told = [name for name in names if isinstance(name, str) and name.lower() not in SAYS_NOTHING]
+    known_names = [name for name in names if isinstance(name, str) and name.lower() not in SAYS_NOTHING]
     architectures = info.get("architectures")
     return Served(
-        tuple(dict.fromkeys(told)),
+        tuple(dict.fromkeys(known_names)),
         str(info.get("model_type") or ""),
         tuple(map(str, architectures)) if isinstance(architectures, list) else (),
     )
@@ -71,14 +71,14 @@ def disagreement(found: Served, model: str | None, config: Mapping[str, Any]) ->
         return f"serves {names}, not {model}; ask another server, or name the model with {CHANGE_MODEL}"
     kind, architectures = str(config.get("model_type") or ""), set(config.get("architectures") or ())
     if found.kind and kind and found.kind != kind:
-        ours, theirs = kind, found.kind
+        expected, actual = kind, found.kind
     elif found.architectures and architectures and not architectures & set(found.architectures):
-        ours, theirs = ", ".join(sorted(architectures)), ", ".join(found.architectures)
+        expected, actual = ", ".join(sorted(architectures)), ", ".join(found.architectures)
     else:
         return None
     return (
-        f"serves a model of kind {theirs} ({names or 'without a name'}), the tokenizer's folder is of one of kind "
-        f"{ours}; give that of the served model with {CHANGE_TOKENIZER}"
+        f"serves a model of kind {actual} ({names or 'without a name'}), the tokenizer's folder is of one of kind "
+        f"{expected}; give that of the served model with {CHANGE_TOKENIZER}"
     )
 
 

@@ -129,7 +129,7 @@ class HFTokenizer:
         ]
         return self._revealed(self._render(shown), hidden)
 
-    def said(self, text: str) -> list[int]:
+    def encode_answer(self, text: str) -> list[int]:
         """Ids of an answer's text; tokens such as <think> that a model itself writes are tokens, others stay text."""
         hidden: list[str] = []
         return self._revealed(self._hide("assistant", text, hidden), hidden)

@@ -43,11 +43,11 @@ class ProgressReport:
             await self._client.create("configmaps", body, namespace=self._namespace)
         self._written = progress
 
-    async def follow(self, look: Callable[[], EvalProgress]) -> None:
+    async def follow(self, read: Callable[[], EvalProgress]) -> None:
         """Write what `look` returns, forever."""
         while True:
             try:
-                await self.write(look())
+                await self.write(read())
             except KubeError as error:
                 logger.warning("progress not written: %s", error)
             await asyncio.sleep(PERIOD_SECONDS)
@@ -55,11 +55,11 @@ class ProgressReport:
 
 def progress_of(records: SampleRecords, tasks: Collection[str], total: int) -> EvalProgress:
     """The progress of `tasks` (ids) by their records; `total`: samples of the whole evaluation."""
-    mine = [record for record in records.all if record.instance_id in tasks]
-    valid = [record for record in mine if record.valid]
+    own_records = [record for record in records.all if record.instance_id in tasks]
+    valid = [record for record in own_records if record.valid]
     return EvalProgress(
         total=total,
         done=len(valid),
         resolved=sum(record.resolved for record in valid),
-        errors=len(mine) - len(valid),
+        errors=len(own_records) - len(valid),
     )

@@ -99,7 +99,7 @@ class SampleRecords:
         """Line (from 0) of the sample's last record, -1 when there is none."""
         return self._lines.get(sample_id, -1)
 
-    def forget(self, sample_ids: list[SampleId]) -> None:
+    def discard(self, sample_ids: list[SampleId]) -> None:
         """Mark these samples as unsettled; their lines stay in the file."""
         for sample_id in sample_ids:
             self._found.pop(sample_id, None)

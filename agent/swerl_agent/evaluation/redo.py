@@ -37,7 +37,7 @@ class Redo:
         for record in chosen if mode else []:
             self._from.setdefault(record.sample_id, records.lines)
         self._save()
-        records.forget([sample_id for sample_id, line in self._from.items() if records.line(sample_id) < line])
+        records.discard([sample_id for sample_id, line in self._from.items() if records.line(sample_id) < line])
 
     def done(self, records: SampleRecords) -> None:
         """Clear the choice once all chosen samples have new records."""

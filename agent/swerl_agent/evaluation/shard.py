@@ -66,8 +66,8 @@ async def run_shard(client: KubeClient, shard: Shard, *, kubeconfig: str | KubeC
     wrong input, EngineError for a chat endpoint that does not answer, and what `Evaluation.run` raises.
     """
     file, spec = shard.file, shard.file.spec
-    everything = await asyncio.to_thread(load_shard_tasks, shard)
-    tasks = everything[shard_slice(shard.number, spec.shards, len(everything))]
+    all_tasks = await asyncio.to_thread(load_shard_tasks, shard)
+    tasks = all_tasks[shard_slice(shard.number, spec.shards, len(all_tasks))]
     settings = _settings(file)
     async with _agent(shard) as agent:
         records = await asyncio.to_thread(_open_records, shard, settings)  # an endpoint that refuses begins no folder
@@ -75,8 +75,8 @@ async def run_shard(client: KubeClient, shard: Shard, *, kubeconfig: str | KubeC
         summary_writer = SummaryWriter(shard.folder, records, settings)
         metadata, write_summary = shard_metadata(file), summary_writer.write
         work = Evaluation(tasks, agent, spec, records, shard.folder, metadata=metadata, write_summary=write_summary)
-        mine, total = {task.instance_id for task in tasks}, len(everything) * spec.samples
-        following = asyncio.create_task(report.follow(lambda: progress_of(records, mine, total)))
+        task_ids, total = {task.instance_id for task in tasks}, len(all_tasks) * spec.samples
+        following = asyncio.create_task(report.follow(lambda: progress_of(records, task_ids, total)))
         try:
             if work.left:
                 async with _sample_runner(client, shard, kubeconfig) as runner:
@@ -84,7 +84,7 @@ async def run_shard(client: KubeClient, shard: Shard, *, kubeconfig: str | KubeC
         finally:
             following.cancel()
             await asyncio.to_thread(summary_writer.finish)
-        await report.write(progress_of(records, mine, total))
+        await report.write(progress_of(records, task_ids, total))
     return not work.retryable
 
 

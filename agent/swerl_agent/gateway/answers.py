@@ -36,12 +36,12 @@ def answer(tokenizer: Tokenizer, generation: Generation, request: ChatRequest, *
     generation, text, matched = _stopped(tokenizer, generation, request.stop or ())
     identifier = uuid.uuid4().hex[:22]
     calls = _calls(text, request.shown_tools)
-    told: dict[str, Any] = {"role": "assistant", "content": without_calls(text) if calls else text}
+    message: dict[str, Any] = {"role": "assistant", "content": without_calls(text) if calls else text}
     if calls:
-        told["tool_calls"] = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
+        message["tool_calls"] = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
     return Answer(
         text,
-        Message.model_validate(told),
+        Message.model_validate(message),
         [call_id(identifier, number) for number, _ in enumerate(calls)],
         "length" if generation.finish_reason == "length" else "tool_calls" if calls else "stop",
         matched,

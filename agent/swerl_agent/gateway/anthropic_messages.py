@@ -70,9 +70,9 @@ class MessagesExchange(Exchange):
         }
 
     def events(self, answer: Body) -> Iterator[bytes]:
-        begun: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
+        started: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
         usage = {**answer["usage"], "output_tokens": 0}
-        yield _event("message_start", message={**answer, **begun, "usage": usage})
+        yield _event("message_start", message={**answer, **started, "usage": usage})
         for index, block in enumerate(answer["content"]):
             yield _event("content_block_start", index=index, content_block=_empty(block))
             for delta in _deltas(block):
@@ -186,12 +186,12 @@ def _tool_use(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _empty(block: Mapping[str, Any]) -> dict[str, Any]:
     """A block as it begins in a stream."""
-    nothing: dict[str, dict[str, Any]] = {
+    empty_blocks: dict[str, dict[str, Any]] = {
         "text": {"text": ""},
         "thinking": {"thinking": "", "signature": ""},
         "tool_use": {"input": {}},
     }
-    return {**block, **nothing[block["type"]]}
+    return {**block, **empty_blocks[block["type"]]}
 
 
 def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

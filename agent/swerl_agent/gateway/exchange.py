@@ -74,8 +74,8 @@ class Reply:
         choice = completion["choices"][0]
         message, usage = choice["message"], completion.get("usage") or {}
         thought = message.get("reasoning_content") or message.get("reasoning") or ""
-        said = message.get("content") or ""
-        thought, text = (thought, said) if thought else split_thought(said)
+        content = message.get("content") or ""
+        thought, text = (thought, content) if thought else split_thought(content)
         stop = choice.get("matched_stop", choice.get("stop_reason"))
         return cls(
             thought.strip(),

@@ -19,7 +19,7 @@ from .errors import Refusal, invalid
 from .exchange import Exchange, Reply
 from .recording import Body, Recording
 from .responses_events import error_event, events
-from .responses_input import FREEFORM, messages_of, sealed
+from .responses_input import FREEFORM, encoded_reasoning, messages_of
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ WITHOUT_EFFECT = {
     *("safety_identifier", "stream_options", "client_metadata", "max_tool_calls", "background", "conversation"),
 }
 REFUSED = ("background", "conversation", "prompt")
-SEALED = "reasoning.encrypted_content"  # what clients that store nothing ask for
+ENCRYPTED_REASONING = "reasoning.encrypted_content"  # what clients that store nothing ask for
 PLAIN_TEXT = {"type": "text"}
 FREEFORM_SCHEMA = {"type": "object", "properties": {FREEFORM: {"type": "string"}}, "required": [FREEFORM]}
 
@@ -83,9 +83,11 @@ class ResponsesExchange(Exchange):
 
     def _output(self, reply: Reply, status: str) -> Iterator[dict[str, Any]]:
         if reply.thought:
-            said = [{"type": "reasoning_text", "text": reply.thought}]
-            kept = sealed(reply.thought) if SEALED in (self._body.get("include") or ()) else None
-            yield {"type": "reasoning", "id": _new("rs"), "summary": [], "content": said, "encrypted_content": kept}
+            content = [{"type": "reasoning_text", "text": reply.thought}]
+            kept = (
+                encoded_reasoning(reply.thought) if ENCRYPTED_REASONING in (self._body.get("include") or ()) else None
+            )
+            yield {"type": "reasoning", "id": _new("rs"), "summary": [], "content": content, "encrypted_content": kept}
         if reply.text or not (reply.thought or reply.calls):
             text = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
             yield {"type": "message", "id": _new("msg"), "role": "assistant", "status": status, "content": [text]}

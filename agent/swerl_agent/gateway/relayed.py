@@ -12,7 +12,7 @@ from typing import Any
 from swerl_api import AgentSpec
 
 from swerl_agent.episode import ChatCompletions, ContextFull, CountedWindow
-from swerl_agent.episode.chat import said
+from swerl_agent.episode.chat import generated_text
 from swerl_agent.episode.engine import added
 
 from .recording import Body, Recording, Work
@@ -73,8 +73,8 @@ class RelayedRecording(Recording):
         self._window.counted(messages, completion.usage.get("prompt_tokens"))
         self.usage = added(self.usage, completion.usage)
         self._answers += 1
-        asked = [{"role": str(message["role"]), "content": said(message)} for message in messages]
-        self._messages = [*asked, {"role": "assistant", "content": completion.text}]
+        prompt = [{"role": str(message["role"]), "content": generated_text(message)} for message in messages]
+        self._messages = [*prompt, {"role": "assistant", "content": completion.text}]
         return completion.body
 
 

@@ -27,9 +27,9 @@ def error_event(refusal: Refusal) -> bytes:
 
 
 def _events(response: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    begun = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield "response.created", {"response": begun}
-    yield "response.in_progress", {"response": begun}
+    started = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield "response.created", {"response": started}
+    yield "response.in_progress", {"response": started}
     for index, item in enumerate(response["output"]):
         yield "response.output_item.added", {"output_index": index, "item": _begun(item)}
         yield from _inside(item, {"item_id": item["id"], "output_index": index})

@@ -33,7 +33,7 @@ def call_id(answer: str, number: int) -> str:
     return f"call_{answer}_{number}"
 
 
-def sealed(thought: str) -> str:
+def encoded_reasoning(thought: str) -> str:
     """A thought as `encrypted_content`, for clients that keep only that."""
     return base64.b64encode(thought.encode("utf-8", "replace")).decode()
 
@@ -92,9 +92,9 @@ class _Reader:
 
 
 def _thought(item: Mapping[str, Any], where: str) -> str:
-    said = text_of(item.get("content"), f"{where}.content")
-    if said or not item.get("encrypted_content"):
-        return said
+    text = text_of(item.get("content"), f"{where}.content")
+    if text or not item.get("encrypted_content"):
+        return text
     try:
         return base64.b64decode(string(item, "encrypted_content", where), validate=True).decode()
     except ValueError as error:

@@ -70,7 +70,7 @@ class SampledRecording(Recording):
             routing_key=self._routing_key,
             **{name: value for name, value in sampling.items() if value not in (None, {})},
         )
-        said = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
+        sampled = answer(tokenizer, generation, request, prompt_tokens=len(context.ids))
         self.usage = added(self.usage, generation.usage)
-        self._tree.record(context, said.generation, said.message, said.text)
-        return wire.completion(request, said)
+        self._tree.record(context, sampled.generation, sampled.message, sampled.text)
+        return wire.completion(request, sampled)

@@ -29,30 +29,30 @@ async def streamed(
 
     Raises what `answer` raises as long as nothing was sent.
     """
-    answering = asyncio.create_task(answer)
-    answering.add_done_callback(_retrieve_exception)
-    await asyncio.wait({answering}, timeout=keep_alive)
-    if answering.done():
-        answering.result()
+    answer_task = asyncio.create_task(answer)
+    answer_task.add_done_callback(_retrieve_exception)
+    await asyncio.wait({answer_task}, timeout=keep_alive)
+    if answer_task.done():
+        answer_task.result()
     response = web.StreamResponse(headers=HEADERS)
     with contextlib.suppress(ConnectionError):  # the client has disconnected; the answer is recorded anyway
         await response.prepare(http)
-        while not answering.done():
+        while not answer_task.done():
             await response.write(COMMENT)
-            await asyncio.wait({answering}, timeout=keep_alive)
-        for event in _events(api, exchange, answering):
+            await asyncio.wait({answer_task}, timeout=keep_alive)
+        for event in _events(api, exchange, answer_task):
             await response.write(event)
     return response
 
 
-def _retrieve_exception(answering: asyncio.Task[Body]) -> None:
-    if not answering.cancelled():
-        answering.exception()  # otherwise asyncio logs it if the client has disconnected
+def _retrieve_exception(answer_task: asyncio.Task[Body]) -> None:
+    if not answer_task.cancelled():
+        answer_task.exception()  # otherwise asyncio logs it if the client has disconnected
 
 
-def _events(api: Api, exchange: Exchange, answering: asyncio.Task[Body]) -> Iterator[bytes]:
+def _events(api: Api, exchange: Exchange, answer_task: asyncio.Task[Body]) -> Iterator[bytes]:
     try:
-        completion = answering.result()
+        completion = answer_task.result()
     except Refusal as refusal:
         yield api.error_event(refusal)
     except Exception as error:

@@ -34,8 +34,8 @@ def input_lines(number: int, command: str) -> str:
     if 0 in data:
         raise ValueError("a command cannot contain a NUL byte")
     quoted = "".join(chr(byte) if byte in PRINTABLE else f"\\{byte:03o}" for byte in data)
-    words = "'\\\n$'".join(_pieces(quoted))
-    return f"__swerl_take {number} $'{words}'; {RUN}\n"
+    lines = "'\\\n$'".join(_pieces(quoted))
+    return f"__swerl_take {number} $'{lines}'; {RUN}\n"
 
 
 def without_escapes(data: bytes) -> str:

@@ -116,8 +116,8 @@ class MiniSweAgent:
             raise PromptError(f"run.env_startup_command does not render: {failure(error, str(command))}") from error
         result = environment.execute({"command": rendered})
         if result["returncode"] != 0:
-            words = f"exit code {result['returncode']}: {result['output'][-QUOTED:]}"
-            raise PromptError(f"run.env_startup_command failed with {words}")
+            message = f"exit code {result['returncode']}: {result['output'][-QUOTED:]}"
+            raise PromptError(f"run.env_startup_command failed with {message}")
 
     def _agent(self, spec: AgentSpec) -> dict[str, Any]:
         return {

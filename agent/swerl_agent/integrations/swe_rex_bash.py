@@ -75,8 +75,8 @@ class BashSession:
 
         Raises SessionNotInitializedError if the image has no bash, CommandTimeoutError, ShellLost, SandboxError.
         """
-        words = ["sh", "-c", START, "sh", self._mark[1:].decode(), SETUP]
-        self._channel = await self._open(words, tty=True)
+        command = ["sh", "-c", START, "sh", self._mark[1:].decode(), SETUP]
+        self._channel = await self._open(command, tty=True)
         self._keep_alive_task = asyncio.create_task(self._keep_alive())
         deadline = _now() + START_TIMEOUT
         await self._type('eval "$SWERL_SETUP"\n')

@@ -224,19 +224,19 @@ class SandboxRuntime(AbstractRuntime):
     def _text(self, command: Command, env: Mapping[str, str]) -> str:
         """The shell text that executes the command."""
         given = command.command
-        words = [given] if isinstance(given, str) else list(given)
-        if not words:
+        arguments = [given] if isinstance(given, str) else list(given)
+        if not arguments:
             raise ValueError("no command")
         not_found = f"{{ echo {self._not_found_mark} >&2; exit {NOT_FOUND}; }}"
         steps = [f"cd -- {quoted(command.cwd)} 2>/dev/null || {not_found}"] if command.cwd is not None else []
         steps += ["exec 2>&1"] if command.merge_output_streams else []
         if command.shell:
-            words = ["/bin/sh", "-c", *words]
+            arguments = ["/bin/sh", "-c", *arguments]
         else:
             path = quoted(env.get("PATH", os.defpath))
-            steps.append(f"(PATH={path}; command -v {quoted(words[0])} >/dev/null) || {not_found}")
+            steps.append(f"(PATH={path}; command -v {quoted(arguments[0])} >/dev/null) || {not_found}")
         variables = [quoted(f"{name}={value}") for name, value in env.items()]
-        return "; ".join([*steps, " ".join(["exec env -i", *variables, *map(quoted, words)])])
+        return "; ".join([*steps, " ".join(["exec env -i", *variables, *map(quoted, arguments)])])
 
     async def _raise_os_error(self, path: str, error: FileError) -> NoReturn:
         """Raise the OSError of `open` for `path`."""

@@ -26,12 +26,12 @@ def parse_vote(text: str) -> int | None:
     return int(float(content))
 
 
-def aggregate(votes: Iterable[int | None], how: Aggregation = "mean") -> float | None:
+def aggregate(votes: Iterable[int | None], method: Aggregation = "mean") -> float | None:
     """The score of a step from its valid votes, -1 to 1; None without any. A tied majority is 0."""
     valid = [vote for vote in votes if vote is not None]
     if not valid:
         return None
-    if how == "mean":
+    if method == "mean":
         return fmean(valid)
     count = Counter(valid)
     return 0.0 if count[1] == count[-1] else (1.0 if count[1] > count[-1] else -1.0)

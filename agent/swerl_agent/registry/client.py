@@ -98,13 +98,13 @@ class RegistryClient:
         login = self._credentials.get(image.registry)
         if challenge.lower().startswith("basic"):
             return login.header if login else None
-        asked = dict(_PARAMETER.findall(challenge))
-        if not challenge.lower().startswith("bearer") or "realm" not in asked:
+        parameters = dict(_PARAMETER.findall(challenge))
+        if not challenge.lower().startswith("bearer") or "realm" not in parameters:
             return None
-        wanted = {"scope": f"repository:{image.repository}:pull"}
-        wanted |= {"service": asked["service"]} if "service" in asked else {}
+        query = {"scope": f"repository:{image.repository}:pull"}
+        query |= {"service": parameters["service"]} if "service" in parameters else {}
         shown = {"Authorization": login.header} if login else {}
-        answer = await self._ask("GET", URL(asked["realm"]).update_query(wanted), shown)
+        answer = await self._ask("GET", URL(parameters["realm"]).update_query(query), shown)
         granted = answer.body if isinstance(answer.body, dict) else {}
         token = granted.get("token") or granted.get("access_token")
         return f"Bearer {token}" if answer.status == 200 and token else None
@@ -127,9 +127,13 @@ class RegistryClient:
             if answer.status not in AGAIN:
                 return answer
             failure = f"{url.authority} answered {answer.status} to every try"
-            said = parse_retry_after(answer.headers.get("Retry-After", ""))
+            retry_after = parse_retry_after(answer.headers.get("Retry-After", ""))
             pace.pause(
-                min(said, LONGEST_WAIT) if said is not None else LONGEST_PAUSE if answer.status == 429 else pause
+                min(retry_after, LONGEST_WAIT)
+                if retry_after is not None
+                else LONGEST_PAUSE
+                if answer.status == 429
+                else pause
             )
         raise RegistryUnavailable(failure)
 

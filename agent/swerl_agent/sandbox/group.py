@@ -102,8 +102,8 @@ class SandboxGroup:
             return None
         if found["metadata"].get("deletionTimestamp"):
             return None
-        there = SweSandboxSpec.model_validate(found["spec"])
-        differing = [field for field, value in there if value != getattr(spec, field)]
+        declared_spec = SweSandboxSpec.model_validate(found["spec"])
+        differing = [field for field, value in declared_spec if value != getattr(spec, field)]
         if differing:
             raise ValueError(f"SweSandbox {watch.namespace}/{name} exists and differs in {', '.join(differing)}")
         return cls(watch, name, spec, found["metadata"]["uid"], adopted=True)
@@ -151,9 +151,9 @@ class SandboxGroup:
         try:
             found = await self._watch.wait(pod, self.name, lambda: self._ready(pod), timeout)
         except TimeoutError:
-            seen = self._watch.group(self.name), self._watch.pod(pod)
-            kind = CapacityExhausted if lacks_capacity(*seen) else NotReady
-            why = waiting_message(self.name, *seen)
+            objects = self._watch.group(self.name), self._watch.pod(pod)
+            kind = CapacityExhausted if lacks_capacity(*objects) else NotReady
+            why = waiting_message(self.name, *objects)
             raise kind(f"{pod} was not ready after {timeout:.0f} s: {why}") from None
         except PodGone as lost:
             raise await self._cause(pod, lost) from None

@@ -28,9 +28,9 @@ def terminal_error(group: Json | None) -> SandboxError | None:
 def waiting_message(name: str, group: Json | None, pod: Json | None) -> str:
     """One line on what `pod` of the group `name` waits for."""
     if pod is not None:
-        held = SandboxReason.SCHEDULING_GATED
-        reported = dict(_blocking_conditions((group or {}).get("status") or {})).get(held, "")
-        return f"{held}: {reported}" if reported and waiting_reason(pod)[0] == held else waiting_for(pod)
+        gated = SandboxReason.SCHEDULING_GATED
+        reported = dict(_blocking_conditions((group or {}).get("status") or {})).get(gated, "")
+        return f"{gated}: {reported}" if reported and waiting_reason(pod)[0] == gated else waiting_for(pod)
     if group is None:
         return f"the SweSandbox {name} does not exist"
     status = group.get("status") or {}

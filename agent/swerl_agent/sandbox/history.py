@@ -37,7 +37,7 @@ async def scrub_history(session: Session, workdir: str, *, id: str | None = None
     """
     text = f"set -- {quoted(workdir)}; eval {quoted(SCRIPT)}"
     result = await session.execute(text, timeout=SCRUB_TIMEOUT, limit=OutputLimit(4096, 4096), id=id)
-    words = result.stdout.decode(errors="replace").split()
-    if result.exit_code != 0 or result.timed_out or len(words) != 3:
+    counts = result.stdout.decode(errors="replace").split()
+    if result.exit_code != 0 or result.timed_out or len(counts) != 3:
         raise ScrubFailed(f"git history of {workdir} was not removed: {result.output.strip() or result.exit_code}")
-    return ScrubReport(*map(int, words))
+    return ScrubReport(*map(int, counts))

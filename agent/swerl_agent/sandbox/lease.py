@@ -65,13 +65,13 @@ async def wait_until_abandoned(
 
     Raises LeaseHeld when it is renewed meanwhile. Only the local clock counts.
     """
-    seen, until = await _renewal(client, namespace, name), time.monotonic() + 1.5 * interval
-    while seen is not None and time.monotonic() < until:
+    last_renewal, until = await _renewal(client, namespace, name), time.monotonic() + 1.5 * interval
+    while last_renewal is not None and time.monotonic() < until:
         await asyncio.sleep(1.0)
         now = await _renewal(client, namespace, name)
-        if now is not None and now != seen:
+        if now is not None and now != last_renewal:
             raise LeaseHeld(f"Lease {namespace}/{name} is renewed by {now[1]}, which is still running")
-        seen = now
+        last_renewal = now
 
 
 async def _renewal(client: KubeClient, namespace: str, name: str) -> tuple[str, str] | None:
@@ -129,10 +129,10 @@ class LeaseKeeper:
 
     def wait_held(self, timeout: float = CREATE_TIMEOUT) -> None:
         """Return when the Lease exists; raises LeaseLost when it cannot be created."""
-        held = self._held.wait(timeout)
+        acquired = self._held.wait(timeout)
         if self.lost.done():
             self.lost.result()
-        if not held:
+        if not acquired:
             cause = f": {self._last_error or repr(self._last_error)}" if self._last_error else ""
             raise LeaseLost(f"Lease {self.namespace}/{self.name} could not be created in {timeout:.0f} s{cause}")
 
@@ -182,11 +182,11 @@ class LeaseKeeper:
         async with KubeClient.from_environment(self._kubeconfig) as client:
             self._renewed = time.monotonic()
             while not self._stopping.is_set():
-                pause, begun = self._interval, time.monotonic()
+                pause, started = self._interval, time.monotonic()
                 try:
                     async with asyncio.timeout(RENEW_TIMEOUT):
                         await self._renew(client)
-                    self._renewed = begun
+                    self._renewed = started
                     self._held.set()
                 except (KubeError, TimeoutError) as error:
                     logger.warning("Lease %s not renewed: %r", self.name, error)

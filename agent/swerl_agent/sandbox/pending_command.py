@@ -61,8 +61,8 @@ class PendingCommand:
         await stream.send(wire.query(self.id, self.limit))
 
     async def _await_result(self, stream: SessionStream) -> wire.Result:
-        began = self._now()
-        watchdog_at, ping_at = began + self.settings.watchdog_after, began + self.settings.first_ping
+        started = self._now()
+        watchdog_at, ping_at = started + self.settings.watchdog_after, started + self.settings.first_ping
         while True:
             deadline = min(watchdog_at, ping_at, self._grace_ends if self.killed else self.deadline)
             received = await stream.receive(self.limit, deadline)

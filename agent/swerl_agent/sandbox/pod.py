@@ -175,8 +175,8 @@ def start_seconds(pod: Json) -> float:
     stamps = [c["lastTransitionTime"] for c in status.get("conditions") or [] if c["type"] == "Ready"]
     if not stamps or not status.get("startTime"):
         return 0.0
-    begun, there = (datetime.fromisoformat(text) for text in (status["startTime"], stamps[0]))
-    return max(0.0, (there - begun).total_seconds())
+    started, ready_at = (datetime.fromisoformat(text) for text in (status["startTime"], stamps[0]))
+    return max(0.0, (ready_at - started).total_seconds())
 
 
 def waiting_for(pod: Json, container: str = SANDBOX_CONTAINER) -> str:

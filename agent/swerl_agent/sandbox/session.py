@@ -225,7 +225,7 @@ class Session:
 
     async def _reconnect(self, hello_timeout: float | None) -> SessionStream:
         settings, clock = self._settings, asyncio.get_running_loop().time
-        began, pause = clock(), settings.first_pause
+        started, pause = clock(), settings.first_pause
         while True:
             try:
                 return await open_stream(
@@ -241,7 +241,7 @@ class Session:
                 self._failed_handshakes += 1
                 refused = isinstance(error, ExecRefused)
                 window = settings.refused_window if refused else settings.reconnect_window
-                if clock() >= began + window:
+                if clock() >= started + window:
                     kind = ExecRefused if refused else HandshakeFailed
                     raise kind(f"no stream to the sandbox for {window:.0f} s: {error}") from error
             await asyncio.sleep(pause)

@@ -72,8 +72,8 @@ def bootstrap(token: str, name: str, file_limit: int, login: bool) -> tuple[list
 
     `name` is unique to this loop; `login`: whether its shells read the login profile.
     """
-    words = [str(len(LOOP)), token, str(file_limit // 512), name, "login" if login else ""]
-    return ["sh", "-c", 'eval "$(head -c "$1")"', "swerl", *words], LOOP
+    arguments = [str(len(LOOP)), token, str(file_limit // 512), name, "login" if login else ""]
+    return ["sh", "-c", 'eval "$(head -c "$1")"', "swerl", *arguments], LOOP
 
 
 def run(id: str, seconds: float, limit: OutputLimit, text: str) -> bytes:
@@ -199,9 +199,9 @@ class Reader:
         self._err = bytearray(rest[-LINE_LIMIT:])
         replies = []
         for line in lines:
-            head, _, words = bytes(line).partition(b" ")
+            head, _, fields = bytes(line).partition(b" ")
             if head == self._token:
-                word, _, argument = words.decode(errors="replace").partition(" ")
+                word, _, argument = fields.decode(errors="replace").partition(" ")
                 replies.append(Reply(word, argument))
         return replies
 
@@ -230,11 +230,11 @@ class Reader:
         try:
             token, word, id, *numbers = line.split(b" ")
             exit_code, timed_out, out, err = map(int, numbers[:-2])
-            began, ended = map(float, numbers[-2:])
+            start, ended = map(float, numbers[-2:])
             name = id.decode()
         except ValueError:
             raise ProtocolError(f"not a result line: {line[:80]!r}") from None
-        sane = math.isfinite(began) and math.isfinite(ended) and min(out, err) >= 0
+        sane = math.isfinite(start) and math.isfinite(ended) and min(out, err) >= 0
         if token != self._token or word != b"result" or not sane:
             raise ProtocolError(f"not a result line: {line[:80]!r}")
-        return name, exit_code, timed_out, out, err, ended - began if began and ended else None
+        return name, exit_code, timed_out, out, err, ended - start if start and ended else None

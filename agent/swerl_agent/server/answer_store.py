@@ -38,8 +38,8 @@ class AnswerStore:
         except (OSError, ValueError, TypeError):
             return None
 
-    def leave(self, request: RunRequest, episode: Episode) -> None:
-        """Keep what an episode did that gets no answer, in a folder beside the answer's place; raises OSError."""
+    def write_unanswered(self, request: RunRequest, episode: Episode) -> None:
+        """Write the artifacts of an episode without an answer beside the place of the answer; raises OSError."""
         made = {"model": self._model, "api_base": url_without_secrets(request.engine)}
         meta = made | {"sampling_params": asdict(request.sampling)}
         write_artifacts(self.path(request).parent, episode, None, meta=meta)

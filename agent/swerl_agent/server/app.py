@@ -103,12 +103,12 @@ class AgentServer:
         """Refuse new requests, wait for rollouts `grace` seconds, and cancel the others."""
         self._closing = True
         if self._running:
-            _, late = await asyncio.wait(self._running, timeout=grace)
-            for task in late:
+            _, unfinished = await asyncio.wait(self._running, timeout=grace)
+            for task in unfinished:
                 if not task.cancelling():  # what is cancelled deletes its sandbox, and must not be kept from it
                     task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=CLEANING)
+            if unfinished:
+                await asyncio.wait(unfinished, timeout=CLEANING)
 
     async def _rollout(self, data: bytes) -> bytes:
         """The body of the answer; raises InvalidRequest and Unavailable."""
@@ -124,7 +124,7 @@ class AgentServer:
             self._slots.release()
 
     async def _made(self, request: RunRequest) -> bytes:
-        async with written_on_exit(partial(self._answers.leave, request)) as ended:
+        async with written_on_exit(partial(self._answers.write_unanswered, request)) as ended:
             graded = await self._counted(request, ended.append)
             ended.clear()
             return await finish_in_thread(self._kept, request, graded)

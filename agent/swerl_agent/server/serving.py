@@ -14,9 +14,9 @@ LAST_ANSWERS = 10.0  # seconds to send what rollouts have ended with
 
 
 async def serve(
-    server: AgentServer, host: str, port: int, *, stop: asyncio.Event, grace: float, tell: Callable[[str], None]
+    server: AgentServer, host: str, port: int, *, stop: asyncio.Event, grace: float, on_listening: Callable[[str], None]
 ) -> None:
-    """Serve until `stop`, then end as `AgentServer.drain` says; `tell` gets the URL, with the port that 0 became.
+    """Serve until `stop`, then end as in `AgentServer.drain`; `on_listening` gets the URL with the actual port.
 
     Raises OSError when the port cannot be had.
     """
@@ -28,7 +28,7 @@ async def serve(
         site = web.TCPSite(runner, host, port)
         await site.start()
         bound = runner.addresses[0]
-        tell(f"http://{url_host(bound[0])}:{bound[1]}")
+        on_listening(f"http://{url_host(bound[0])}:{bound[1]}")
         await stop.wait()
         await site.stop()
         await server.drain(grace)

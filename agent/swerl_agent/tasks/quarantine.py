@@ -37,7 +37,7 @@ def quarantined_beside(tasks: Path) -> set[str]:
 
 
 def update_quarantine(path: Path, found: Iterable[Quarantined], *, checked: Collection[str]) -> None:
-    """Have the file say `found` of the tasks with an id in `checked`, and of others what it said; raises TaskError."""
+    """Replace the rows of the tasks in `checked` by `found`; other rows stay. Raises TaskError."""
     before = _rows(path) if path.exists() else {}
     rows = {name: row for name, row in before.items() if name not in checked}
     rows |= {task.instance_id: vars(task) for task in found}

@@ -46,8 +46,8 @@ def row_of(outer: Mapping[str, Any], *, data_source: str = "", split: str = "") 
     elif rebench.is_rebench(columns):
         columns = rebench.swebench_columns(columns)
     if not columns.get("problem_statement"):
-        said = columns.get("instruction") or _text_of(outer.get("prompt")) or outer.get("text")
-        columns |= {"problem_statement": said} if said else {}
+        statement = columns.get("instruction") or _text_of(outer.get("prompt")) or outer.get("text")
+        columns |= {"problem_statement": statement} if statement else {}
     subset = SUBSETS.get(_named(places, "subset"), "")
     datasets = columns.get("datasets")
     published = str(datasets[0]) if isinstance(datasets, list) and datasets else ""

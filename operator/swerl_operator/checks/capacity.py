@@ -53,11 +53,11 @@ def cluster_capacity_problem(plan: RayClusterPlan, nodes: Sequence[Json]) -> Pro
     for group, pod in pods:
         requests = _ray_requests(pod)
         accepting = (capacity for node, capacity in available if _accepts(node, pod))
-        fitting = next((capacity for capacity in accepting if _fits(requests, capacity)), None)
-        if fitting is None:
+        first_fit = next((capacity for capacity in accepting if _fits(requests, capacity)), None)
+        if first_fit is None:
             return _group_problem(plan, group, pod, nodes)
         for name, amount in requests.items():
-            fitting[name] = fitting.get(name, Decimal(0)) - amount
+            first_fit[name] = first_fit.get(name, Decimal(0)) - amount
     return None
 
 

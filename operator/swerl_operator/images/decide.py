@@ -73,8 +73,8 @@ def decide(
     has_due_pulls = False
     for target in _missing_targets(images, nodes, history):
         failures = history.failures.get(target)
-        due = (failures is None or failures.retry_at <= now) and history.paused_until <= now
-        if due and target not in running and free[target[0]] > 0:
+        is_due = (failures is None or failures.retry_at <= now) and history.paused_until <= now
+        if is_due and target not in running and free[target[0]] > 0:
             has_due_pulls = True
             if len(create) == budget:
                 break
@@ -112,5 +112,5 @@ def _record(history: PullHistory, pull: Pull, now: float) -> None:
         history.failures.pop(pull.target, None)
     elif pull.state == "failed":
         record_failure(history, pull.target, pull.message, now)
-        if any(words in pull.message.lower() for words in RATE_LIMIT_MESSAGES):
+        if any(text in pull.message.lower() for text in RATE_LIMIT_MESSAGES):
             history.paused_until = now + RATE_LIMIT_PAUSE

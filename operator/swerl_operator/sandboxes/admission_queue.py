@@ -108,15 +108,17 @@ class AdmissionQueue:
         """The Pod could not be created."""
         self._window(job_key).release(pod)
 
-    def pod_changed(self, job_key: ObjectKey, pod: ParsedPod, *, gone: bool) -> tuple[float | None, ObjectKey | None]:
+    def pod_changed(
+        self, job_key: ObjectKey, pod: ParsedPod, *, deleted: bool
+    ) -> tuple[float | None, ObjectKey | None]:
         """A Pod changed: the seconds of its start if it became ready, and the next group if a slot became free."""
         window = self._windows.get(job_key)
         if window is None or pod.name not in window.starting:
             return None, None
         start_seconds: float | None = None
-        if pod.stage is PodStage.READY and not gone:
+        if pod.stage is PodStage.READY and not deleted:
             start_seconds = window.ready(pod.name, time.monotonic())
-        elif gone or _needs_no_slot(pod):
+        elif deleted or _needs_no_slot(pod):
             window.release(pod.name)
         else:
             return None, None

@@ -75,7 +75,7 @@ def count_pods(record: GroupRecord) -> PodCounts:
         created=record.created,
         ready=sum(1 for pod in pods if pod.stage is PodStage.READY),
         running=sum(1 for pod in pods if pod.running),
-        finished=completed + record.gone - record.lost.total(),
+        finished=completed + record.deleted_pods - record.lost.total(),
         failed=reasons.total(),
         reasons=dict(reasons),
     )

@@ -201,7 +201,7 @@ class SandboxInformer:
     def _on_pod_deleted(self, pod: ParsedPod) -> None:
         record = self._store.drop_pod(pod.uid, pod)
         if record is not None:
-            self._reconciler.pod_changed(record, pod, gone=True)
+            self._reconciler.pod_changed(record, pod, deleted=True)
             self._enqueue(record)
 
     def _enqueue(self, record: GroupRecord | None) -> None:

@@ -78,12 +78,12 @@ class SandboxReconciler:
             record.group is not None and record.group.is_condition_true(SandboxCondition.ADMITTED)
         )
 
-    def pod_changed(self, record: GroupRecord, pod: ParsedPod, *, gone: bool = False) -> None:
+    def pod_changed(self, record: GroupRecord, pod: ParsedPod, *, deleted: bool = False) -> None:
         """A Pod of the group changed: free its slot and enqueue the next group."""
         if not record.arrival:
             return  # only Pods are known so far
         record.state.pod_changed(pod, time.time())
-        start_seconds, next_group = self.admission.pod_changed(record.job_key, pod, gone=gone)
+        start_seconds, next_group = self.admission.pod_changed(record.job_key, pod, deleted=deleted)
         if start_seconds is not None:
             self._metrics.start_seconds.observe(start_seconds)
         self._enqueue(next_group)
@@ -210,7 +210,7 @@ class SandboxReconciler:
             logger.info("deleting Pod %s/%s: %s: %s", pod.namespace, pod.name, deletion.reason, deletion.message)
             await self._api.delete_pod(pod.namespace, pod)
             self.store.drop_pod(pod.uid)
-            self.pod_changed(record, pod, gone=True)
+            self.pod_changed(record, pod, deleted=True)
 
     async def _delete_group(self, record: GroupRecord, decision: GroupDecision) -> None:
         group = record.existing_group

@@ -59,8 +59,8 @@ class GroupRecord:
         return self.group
 
     @property
-    def gone(self) -> int:
-        """Pods that were created and exist no longer."""
+    def deleted_pods(self) -> int:
+        """Pods that were created and no longer exist."""
         return max(0, self.created - len(self.pods))
 
     @property
@@ -88,11 +88,11 @@ class GroupRecord:
         written = self.group.status
         self.created = max(self.created, min(int(written.get("replicas") or 0), self.group.spec.replicas))
         known = sum(pod.lost for pod in self.pods.values()) + self.lost.total()
-        missing = min(int(written.get("failed") or 0) - known, self.gone - self.lost.total())
+        missing = min(int(written.get("failed") or 0) - known, self.deleted_pods - self.lost.total())
         if missing > 0:
             self.lost[SandboxReason.POD_LOST] += missing
         self.cpu_seconds += float(written.get("cpuSeconds") or 0.0)
-        self.was_ready = self.was_ready or self.gone > self.lost.total() or int(written.get("ready") or 0) > 0
+        self.was_ready = self.was_ready or self.deleted_pods > self.lost.total() or int(written.get("ready") or 0) > 0
 
 
 class GroupStore:

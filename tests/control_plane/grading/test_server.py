@@ -102,7 +102,7 @@ def started(
                 model_runner = ModelRunner(samples, http, tokenizer, Prompts.default(), spec, retry_policy=QUICK)
                 runner: RequestRunner = GoldenRunner(grader) if golden else model_runner
                 server = AgentServer(runner, read, AnswerStore(tmp_path, "m"), model="m", concurrency=2)
-                serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result)
+                serving = serve(server, "127.0.0.1", 0, stop=stop, grace=grace, on_listening=url.set_result)
                 running = asyncio.create_task(serving)
                 yield ServerClient(await url, http, task, stop)
                 stop.set()

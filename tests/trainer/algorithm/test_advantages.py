@@ -61,11 +61,11 @@ def test_groups_are_independent() -> None:
 
 
 def test_trajectory_cut_into_steps_counts_once() -> None:
-    whole = group_advantages(group(1, -1, -1, -1))
-    cut = [rollout(1.0, index=0, step=s) for s in range(7)] + group(1, -1, -1, -1)[1:]
-    advantages = group_advantages(cut)
-    assert [advantages[i] for i in range(7)] == [pytest.approx(whole[0])] * 7
-    assert advantages[7] == pytest.approx(whole[1])
+    full_group = group_advantages(group(1, -1, -1, -1))
+    cut_group = [rollout(1.0, index=0, step=s) for s in range(7)] + group(1, -1, -1, -1)[1:]
+    advantages = group_advantages(cut_group)
+    assert [advantages[i] for i in range(7)] == [pytest.approx(full_group[0])] * 7
+    assert advantages[7] == pytest.approx(full_group[1])
 
 
 def test_one_invalid_step_invalidates_its_trajectory() -> None:

@@ -104,7 +104,7 @@ def test_stale_tokens_are_corrected_unless_the_ratio_covers_them(fields: dict[st
 
 
 @pytest.mark.parametrize(
-    ("fields", "whole"),
+    ("fields", "uses_batch"),
     [
         ({"mode": "truncate"}, False),
         ({"mode": "clip", "level": "sequence"}, False),
@@ -115,8 +115,8 @@ def test_stale_tokens_are_corrected_unless_the_ratio_covers_them(fields: dict[st
         ({"mode": "none", "rejection": RejectionSpec()}, True),
     ],
 )
-def test_only_rejections_and_normalisation_need_the_whole_batch(fields: dict[str, Any], whole: bool) -> None:
-    assert needs_whole_batch(CorrectionSpec(**fields)) is whole
+def test_only_rejections_and_normalisation_need_the_whole_batch(fields: dict[str, Any], uses_batch: bool) -> None:
+    assert needs_whole_batch(CorrectionSpec(**fields)) is uses_batch
 
 
 # In a batch

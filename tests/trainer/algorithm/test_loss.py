@@ -89,7 +89,7 @@ def test_engine_mismatch_is_always_reported() -> None:
 def test_micro_batches_add_up_to_the_batch() -> None:
     algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="clip", level="sequence"), kl_coef=0.3)
     extra = {"rollout": tensor(ROLLOUT), "reference": tensor(OLD)}
-    whole = loss(algorithm, **extra)
+    full_loss = loss(algorithm, **extra)
     total = 0.0
     for half in (slice(0, 2), slice(2, 4)):
         parts = {key: value[half] for key, value in extra.items()}
@@ -105,7 +105,7 @@ def test_micro_batches_add_up_to_the_batch() -> None:
                 **parts,
             ).loss
         )
-    assert total == pytest.approx(float(whole.loss))
+    assert total == pytest.approx(float(full_loss.loss))
 
 
 def test_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
@@ -123,9 +123,9 @@ def test_empty_micro_batch_has_loss_zero_and_no_extremes() -> None:
 
 
 def test_weights_of_the_batch_override_those_of_the_micro_batch() -> None:
-    given = {"correction": tensor([0.5] * 4), "correction_active": tensor([1.0, 0.0, 0.0, 0.0])}
+    corrections = {"correction": tensor([0.5] * 4), "correction_active": tensor([1.0, 0.0, 0.0, 0.0])}
     algorithm = AlgorithmSpec(correction=CorrectionSpec(mode="mask"))
-    report = loss(algorithm, rollout=tensor(ROLLOUT), **given)
+    report = loss(algorithm, rollout=tensor(ROLLOUT), **corrections)
     assert report.loss.item() == pytest.approx(0.5 * loss(AlgorithmSpec()).loss.item())
     assert float(report.sums["correction_active"]) == pytest.approx(0.25)
 

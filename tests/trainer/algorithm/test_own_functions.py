@@ -13,13 +13,13 @@ def test_function_is_found_by_its_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "fault"),
+    ("path", "message"),
     [
         ("no_such_package.loss", "algorithm.loss: cannot import no_such_package.loss.*install"),
         ("math.no_such_function", "math.no_such_function.*no attribute"),
         ("math.pi", "math.pi is a float, not a function"),
     ],
 )
-def test_path_that_names_no_function_is_refused(path: str, fault: str) -> None:
-    with pytest.raises(AlgorithmError, match=fault):
+def test_path_that_names_no_function_is_refused(path: str, message: str) -> None:
+    with pytest.raises(AlgorithmError, match=message):
         check_own_functions(AlgorithmSpec(loss=path))

@@ -66,7 +66,7 @@ def test_demonstration_is_what_an_episode_that_samples_it_records(tmp_path: Path
     opening = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     transcript = Transcript(plain, opening, AgentSpec(context_tokens=1000, max_tokens_per_turn=10))
     for answer in answers:
-        ids = [*plain.said(answer), plain.turn_end_id]
+        ids = [*plain.encode_answer(answer), plain.turn_end_id]
         transcript.answer(Generation(ids, [-1.0] * len(ids), "stop"))
         transcript.observe("o")
     (segment,) = transcript.segments
@@ -117,8 +117,8 @@ def test_missing_demonstrations_name_the_field_to_check(tmp_path: Path, plain: H
 def test_supervised_steps_walk_through_all_demonstrations(tmp_path: Path, plain: HFTokenizer) -> None:
     path = write(tmp_path / "d.jsonl", *({"tokens": [i], "loss_mask": [1]} for i in range(6)))
     samples = read_demonstrations(path, plain, context_tokens=8)
-    seen = [s.tokens[0] for step in range(3) for s in demonstrations_of(step, samples, batch_size=2, seed=1)]
-    assert sorted(seen) == list(range(6))
+    first_tokens = [s.tokens[0] for step in range(3) for s in demonstrations_of(step, samples, batch_size=2, seed=1)]
+    assert sorted(first_tokens) == list(range(6))
 
 
 def rollout(*masks: list[int]) -> Rollout:
@@ -135,8 +135,8 @@ def rollout(*masks: list[int]) -> Rollout:
 
 def test_trajectory_is_one_sample_or_one_per_answer() -> None:
     mask = [0, 0, 1, 1, 0, 1]
-    (whole,) = training_samples(rollout(mask), AlgorithmSpec())
-    assert (len(whole.tokens), list(whole.loss_mask)) == (6, mask)
+    (sample,) = training_samples(rollout(mask), AlgorithmSpec())
+    assert (len(sample.tokens), list(sample.loss_mask)) == (6, mask)
     first, second = training_samples(rollout(mask), AlgorithmSpec(dynamic_history=True))
     assert (list(first.loss_mask), len(first.tokens), first.step) == ([0, 0, 1, 1], 4, 0)
     assert (list(second.loss_mask), len(second.tokens), second.step) == ([0, 0, 0, 0, 0, 1], 6, 1)
@@ -152,8 +152,8 @@ def test_each_segment_of_a_cut_context_is_a_training_sample() -> None:
 
 def test_stepwise_reward_adds_the_outcome_and_the_score() -> None:
     scored = replace(rollout([0, 1, 0, 1]), outcome=-1.0, reward=-0.5, step_scores={1: 1.0})
-    (whole,) = training_samples(scored, AlgorithmSpec())
-    assert (whole.reward, whole.step_rewards) == (-0.5, {})
+    (sample,) = training_samples(scored, AlgorithmSpec())
+    assert (sample.reward, sample.step_rewards) == (-0.5, {})
     (stepwise,) = training_samples(scored, AlgorithmSpec(stepwise=StepwiseSpec(enabled=True, judge_weight=0.5)))
     assert (stepwise.reward, stepwise.step_rewards) == (-1.0, {1: -0.5})
     assert [answer for answer, _, _ in stepwise.answers] == [0, 1]

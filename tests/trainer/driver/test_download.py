@@ -40,12 +40,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def snapshot_download(
         name: str, *, revision: str, local_dir: Path, allow_patterns: list[str], ignore_patterns: list[str]
     ) -> None:
-        def wanted(path: str) -> bool:
+        def is_needed(path: str) -> bool:
             allowed, ignored = ([fnmatch.fnmatch(path, p) for p in ps] for ps in (allow_patterns, ignore_patterns))
             return any(allowed) and not any(ignored)
 
         for path in filter(Path.is_file, (folder / name).rglob("*")):
-            if wanted(str(path.relative_to(folder / name))):
+            if is_needed(str(path.relative_to(folder / name))):
                 target = local_dir / path.relative_to(folder / name)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
@@ -73,12 +73,12 @@ def test_models_are_on_the_output_volume_and_tasks_in_the_head(make_job: MakeJob
     job = make_job(model={"source": {"huggingFace": MODEL}}, judge=judge, tasks=tasks)
     assert job.paths.model == job.paths.output / "models" / "Qwen--Qwen3-4B@refs--pr--1"
     assert job.paths.judge == job.paths.output / "models" / "Qwen--Qwen3-8B@main"
-    assert [(one.field, one.folder, one.purpose) for one in downloads(job)] == [
+    assert [(download.field, download.folder, download.purpose) for download in downloads(job)] == [
         ("model.source", str(job.paths.model), None),
         ("judge.model", str(job.paths.judge), None),
         ("tasks.source", str(job.paths.tasks), "train"),
     ]
-    assert [(one.split, one.filter) for one in downloads(job)][-1] == ("train", "getmoto")
+    assert [(download.split, download.filter) for download in downloads(job)][-1] == ("train", "getmoto")
 
 
 def test_imported_tasks_are_split_and_readable_by_the_job(hub: Path, make_job: MakeJob) -> None:
@@ -88,8 +88,8 @@ def test_imported_tasks_are_split_and_readable_by_the_job(hub: Path, make_job: M
         tasks={"source": {"huggingFace": {"id": "SumanthRH/SWE-Gym-Subset"}}, "filter": "getmoto"},
         evaluation={"source": {"huggingFace": {"id": "SWE-bench/SWE-bench_Verified"}}},
     )
-    for one in downloads(job):
-        fetch(one)
+    for found_download in downloads(job):
+        fetch(found_download)
     (task,) = _tasks(job, job.spec.tasks, job.paths.tasks, "train")
     assert (task.instance_id, task.image) == (
         "getmoto__moto-5876",
@@ -134,19 +134,19 @@ def test_data_set_that_cannot_be_trained_on_is_named(
 ) -> None:
     data_set(hub, name, split, row)
     assert main([json.dumps([vars(fetched(name, tmp_path / "tasks"))])]) == 1
-    said = capsys.readouterr().out.strip().splitlines()[-1]
-    assert said.startswith("tasks.source: ") and message in said
+    last_line = capsys.readouterr().out.strip().splitlines()[-1]
+    assert last_line.startswith("tasks.source: ") and message in last_line
     assert not (tmp_path / "tasks").exists()
 
 
 def test_model_is_the_top_level_safetensors_downloaded_once(hub: Path, tmp_path: Path) -> None:
     folder = tmp_path / "models" / "q"
-    wanted = Download("model.source", str(folder), MODEL["id"], MODEL["revision"])
+    expected = Download("model.source", str(folder), MODEL["id"], MODEL["revision"])
     model(hub, *FILES)
-    fetch(wanted)
+    fetch(expected)
     assert {path.name for path in folder.iterdir()} == {*FILES[:3], "COMPLETE"}
     shutil.rmtree(hub)
-    fetch(wanted)
+    fetch(expected)
 
 
 def test_download_without_a_model_is_not_complete(hub: Path, tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ class HeldAdapter:
 
 def distances(source: HeldAdapter, generation: Generation) -> torch.Tensor:
     """Difference of each token's log-probability from transformers' on the merged model."""
-    theirs = log_probs(source.merged(), PROMPT, generation.output_ids)
-    return (torch.tensor(generation.logprobs) - torch.tensor(theirs)).abs()
+    expected = log_probs(source.merged(), PROMPT, generation.output_ids)
+    return (torch.tensor(generation.logprobs) - torch.tensor(expected)).abs()
 
 
 @pytest.mark.timeout(600)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .conftest import RoutedEngine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is <|im_end|>?"}]
+CONVERSATION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is <|im_end|>?"}]
 
 
 async def addresses(routed_engine: RoutedEngine) -> tuple[str, list[str]]:
@@ -29,7 +29,7 @@ async def test_engine_answers_chats_and_counts_tokens(routed_engine: RoutedEngin
     for url in urls:
         chat = ChatCompletions(url, routed_engine.http, model=name, top_p=0.9, top_k=20)
         await chat.check(max_tokens=8, temperature=1.0)
-        completion = await chat.complete(ASKED, max_tokens=8, temperature=1.0, routing_key="episode")
+        completion = await chat.complete(CONVERSATION, max_tokens=8, temperature=1.0, routing_key="episode")
         assert completion.usage["prompt_tokens"] > 0 and 0 < completion.usage["completion_tokens"] <= 8
         assert completion.truncated == (completion.usage["completion_tokens"] == 8)
 

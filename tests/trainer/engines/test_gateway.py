@@ -41,21 +41,21 @@ async def scores(routed_engine: RoutedEngine, tokens: list[int]) -> list[float |
 async def converse(client: AsyncOpenAI) -> None:
     """Goes on, tries again, goes on from either, forgets, streams."""
 
-    async def say(*messages: Any, **options: Any) -> Any:
+    async def complete(*messages: Any, **options: Any) -> Any:
         return await client.chat.completions.create(model="policy", messages=list(messages), **options)
 
     def user(text: str) -> dict[str, str]:
         return {"role": "user", "content": text}
 
     start = [{"role": "system", "content": "Be brief."}, user("What is <|im_end|>?")]
-    first = (await say(*start)).choices[0].message.model_dump(exclude_none=True)
-    again = (await say(*start)).choices[0].message.model_dump(exclude_none=True)
-    second = (await say(*start, first, user("And then?"))).choices[0].message.model_dump(exclude_none=True)
-    await say(*start, first, user("And then?"), second, user("é 中 😀?"))
-    await say(*start, again, user("Otherwise?"))
-    await say(*start, first, user("Another way?"))
-    await say(*start, second, user("Forgotten."))
-    async for _ in await say(user("Alone."), stream=True):
+    first = (await complete(*start)).choices[0].message.model_dump(exclude_none=True)
+    repeated = (await complete(*start)).choices[0].message.model_dump(exclude_none=True)
+    second = (await complete(*start, first, user("And then?"))).choices[0].message.model_dump(exclude_none=True)
+    await complete(*start, first, user("And then?"), second, user("é 中 😀?"))
+    await complete(*start, repeated, user("Otherwise?"))
+    await complete(*start, first, user("Another way?"))
+    await complete(*start, second, user("Forgotten."))
+    async for _ in await complete(user("Alone."), stream=True):
         pass
 
 
@@ -76,11 +76,11 @@ async def test_recorded_log_probs_match_the_engines_scores(
     assert recording.answers == 8
     worst, count = 0.0, 0
     for segment in recording.segments:
-        again = await scores(routed_engine, segment.tokens)
-        for mask, known, score in zip(segment.loss_mask, segment.logprobs, again, strict=True):
+        rescored = await scores(routed_engine, segment.tokens)
+        for mask, logprob, score in zip(segment.loss_mask, segment.logprobs, rescored, strict=True):
             if mask:
                 assert score is not None
-                worst, count = max(worst, abs(known - score)), count + 1
+                worst, count = max(worst, abs(logprob - score)), count + 1
     assert count == sum(end - start for segment in recording.segments for _, start, end in segment.answers)
     assert count > 8
     print(f"largest distance {worst:.3g} over {count} tokens")  # read by tests/bench/agent_bench.py

@@ -20,16 +20,16 @@ BUCKET = WeightBucket(("w",), ("bfloat16",), ((2,),), 4)
 
 
 class RecordingEngine(EngineClient):
-    """An engine that remembers its calls; one named in `refuses` fails."""
+    """An engine that remembers its calls; one named in `refused_call` fails."""
 
-    def __init__(self, url: str, locations: Sequence[Location] = (), refuses: str = "") -> None:
+    def __init__(self, url: str, locations: Sequence[Location] = (), refused_call: str = "") -> None:
         super().__init__(url, None, ranks=len(locations), locations=locations)  # type: ignore[arg-type]
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.refuses = refuses
+        self.refused_call = refused_call
 
     async def _post(self, call: str, body: dict[str, Any]) -> None:
         self.calls.append((call, body))
-        if call == self.refuses:
+        if call == self.refused_call:
             raise EngineError(f"{self.url}: {call}")
 
     @property
@@ -63,10 +63,10 @@ def node(name: str, engines: int, alive: bool = True) -> dict[str, Any]:
 
 
 def test_every_engine_has_gpus_of_its_own() -> None:
-    places = shared_gpu_locations(
+    locations = shared_gpu_locations(
         [node("b", 2), node("head", 0), node("a", 2), node("gone", 2, alive=False)], "engine", 4
     )
-    assert [(place[0].node, [location.device for location in place]) for place in places] == [
+    assert [(gpus[0].node, [location.device for location in gpus]) for gpus in locations] == [
         ("a", [0, 1, 2, 3]),
         ("a", [4, 5, 6, 7]),
         ("b", [0, 1, 2, 3]),
@@ -99,7 +99,7 @@ async def test_bucket_is_abandoned_when_an_engine_fails() -> None:
     source = Ranks()
     engines = [
         RecordingEngine("a", [Location("a", 0)]),
-        RecordingEngine("b", [Location("b", 0)], refuses="update_weights_from_tensor"),
+        RecordingEngine("b", [Location("b", 0)], refused_call="update_weights_from_tensor"),
     ]
     with pytest.raises(WeightTransferFailed) as failed:
         await weight_link(source, engines, "ipc").send(1)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ async def test_bucket_is_abandoned_when_an_engine_fails() -> None:
 
 async def test_engine_beside_a_broken_one_stays_paused_until_the_next_update() -> None:
     good = RecordingEngine("a", [Location("a", 0)])
-    bad = RecordingEngine("b", [Location("b", 0)], refuses="update_weights_from_tensor")
+    bad = RecordingEngine("b", [Location("b", 0)], refused_call="update_weights_from_tensor")
     with pytest.raises(WeightTransferFailed):
         await weight_link(Ranks(), [good, bad], "ipc").send(1)  # type: ignore[arg-type]
     assert good.names[-1] == "end_weight_update"  # a second begin without it is refused

@@ -112,10 +112,10 @@ def test_model_computes_and_converts_as_transformers_does(
     model = make_model(tmp_path / "model", **MODELS[name])
     trainer = start(make_config(model=str(tmp_path / "model")))
     with torch.no_grad():
-        for mine, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
+        for actual, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
             distribution = torch.log_softmax(model(sequence.tokens[None]).logits[0, :-1], dim=-1)
-            theirs = distribution.gather(1, sequence.tokens[1:, None])[:, 0] * sequence.mask[1:]
-            assert (mine[1:] - theirs).abs().max() < 1e-5
+            expected = distribution.gather(1, sequence.tokens[1:, None])[:, 0] * sequence.mask[1:]
+            assert (actual[1:] - expected).abs().max() < 1e-5
     trainer.save_hf(str(tmp_path / "hf"))
     original = load_file(tmp_path / "model" / "model.safetensors")
     written = load_file(tmp_path / "hf" / "model-00001.safetensors")
@@ -128,14 +128,14 @@ def test_shards_of_two_ranks_are_the_whole_tensors_again(tmp_path: Path, name: s
     make_model(tmp_path, **MODELS[name])
     architecture, tensors = read_architecture(tmp_path), load_file(tmp_path / "model.safetensors")
     assert {tensor: tuple(values.shape) for tensor, values in tensors.items()} == hf_shapes(architecture)
-    again: dict[str, Tensor] = {}
+    joined: dict[str, Tensor] = {}
     for entry in parameter_mappings(architecture, 2, 2):
         size = 1 if entry.split is None else 2
         with open_folder(tmp_path) as reader:
             chunks = [reader.chunks(entry.hf, entry.split, rank, size) for rank in range(size)]
         shards = [to_megatron(entry, of_rank, architecture, size) for of_rank in chunks]
-        again |= from_megatron(entry, shards, architecture)
-    assert all(torch.equal(again[tensor], values) for tensor, values in tensors.items())
+        joined |= from_megatron(entry, shards, architecture)
+    assert all(torch.equal(joined[tensor], values) for tensor, values in tensors.items())
 
 
 LAYOUTS = {
@@ -153,23 +153,23 @@ def test_experts_on_two_ranks_train_as_on_one(
 ) -> None:
     make_model(tmp_path / "model", **GLM, vocab_size=321)  # which two ranks pad
     config = {"model": str(tmp_path / "model"), "entropy_coef": 0.01}
-    alone = start(make_config(**config))
-    before = alone.log_probs(batch)
-    expected = [alone.train_step(batch) for _ in range(2)]
-    alone.save(str(tmp_path / "alone"))
-    expected.append(alone.train_step(batch))
-    after = alone.log_probs(batch)
+    one_rank = start(make_config(**config))
+    before = one_rank.log_probs(batch)
+    expected = [one_rank.train_step(batch) for _ in range(2)]
+    one_rank.save(str(tmp_path / "alone"))
+    expected.append(one_rank.train_step(batch))
+    after = one_rank.log_probs(batch)
     cases = {name: make_config(**config, **layout) for name, layout in LAYOUTS.items()}
     report = run_ranks(2, cases, batch, checkpoint=str(tmp_path / "alone"))
     exports = []
     for name in LAYOUTS:
-        for mine, theirs in zip(report[name]["before"] + report[name]["after"], before + after, strict=True):
-            assert (mine - theirs).abs().max() < 1e-4, name
+        for actual, full_model in zip(report[name]["before"] + report[name]["after"], before + after, strict=True):
+            assert (actual - full_model).abs().max() < 1e-4, name
         for step, figures in zip(report[name]["steps"], expected, strict=True):
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=5e-4), name
         assert report[name]["again"]["grad_norm"] == report[name]["steps"][2]["grad_norm"], name
-        alone.load(str(report[name]["folder"] / "checkpoint"))
-        for step in (alone.train_step(batch), report[name]["resumed"]):  # checkpoints move to one rank, and from it
+        one_rank.load(str(report[name]["folder"] / "checkpoint"))
+        for step in (one_rank.train_step(batch), report[name]["resumed"]):  # checkpoints move to one rank, and from it
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: expected[2][f] for f in FIGURES}, rel=5e-4), name
         exports.append(load_file(report[name]["folder"] / "hf" / "model-00001.safetensors"))
     assert all(torch.allclose(export[t], exports[0][t], atol=2e-5) for export in exports for t in exports[0])
@@ -181,10 +181,10 @@ def test_experts_on_two_ranks_train_as_on_one(
 def test_rotary_frequencies_are_those_of_transformers(parameters: dict[str, Any]) -> None:
     config = AutoConfig.for_model("llama", **{**SHAPE, "rope_parameters": parameters})
     frequencies, factor = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, torch.device("cpu"))
-    mine = rotary({**SHAPE, "rope_parameters": parameters}, 16)
-    assert mine is not None
-    assert mine.frequencies == pytest.approx(frequencies.tolist(), rel=1e-6)
-    assert mine.attention_factor == pytest.approx(factor)
+    own = rotary({**SHAPE, "rope_parameters": parameters}, 16)
+    assert own is not None
+    assert own.frequencies == pytest.approx(frequencies.tolist(), rel=1e-6)
+    assert own.attention_factor == pytest.approx(factor)
 
 
 def test_older_form_of_a_rotary_scaling_is_read() -> None:

@@ -31,15 +31,17 @@ def test_every_layout_trains_as_one_rank(
 ) -> None:
     """GSPO with every optional term: sequence sums and entropies must cross ranks correctly."""
     loss: dict[str, Any] = {"name": "gspo", "kl_coef": 0.05, "entropy_coef": 0.01}
-    alone = start(make_config(tied=True, **loss))
-    before = alone.log_probs(batch)
-    expected = [alone.train_step(batch) for _ in range(3)]
-    after = alone.log_probs(batch)
+    one_rank = start(make_config(tied=True, **loss))
+    logprobs_before = one_rank.log_probs(batch)
+    expected = [one_rank.train_step(batch) for _ in range(3)]
+    logprobs_after = one_rank.log_probs(batch)
     cases = {name: make_config(tied=True, **loss, **layout) for name, layout in LAYOUTS.items()}
     report = run_ranks(2, cases, batch)
     for name in LAYOUTS:
-        for mine, theirs in zip(report[name]["before"] + report[name]["after"], before + after, strict=True):
-            assert (mine - theirs).abs().max() < 5e-5, name
+        for actual, full_model in zip(
+            report[name]["before"] + report[name]["after"], logprobs_before + logprobs_after, strict=True
+        ):
+            assert (actual - full_model).abs().max() < 5e-5, name
         for step, figures in zip(report[name]["steps"], expected, strict=True):
             assert {f: step[f] for f in FIGURES} == pytest.approx({f: figures[f] for f in FIGURES}, rel=2e-4), name
     checkpoints_move_between_layouts(report["data"]["folder"], make_config, start, batch, loss, expected[2])
@@ -52,9 +54,9 @@ def checkpoints_move_between_layouts(
     folder: Path, make_config: MakeConfig, start: Start, batch: Batch, loss: dict[str, Any], expected: dict[str, float]
 ) -> None:
     """A checkpoint of two data-parallel ranks continues on one."""
-    alone = start(make_config(tied=True, **loss, seed=99))
-    alone.load(str(folder / "checkpoint"))
-    step = alone.train_step(batch)
+    one_rank = start(make_config(tied=True, **loss, seed=99))
+    one_rank.load(str(folder / "checkpoint"))
+    step = one_rank.train_step(batch)
     assert {f: step[f] for f in FIGURES} == pytest.approx({f: expected[f] for f in FIGURES}, rel=2e-4)
 
 
@@ -63,8 +65,8 @@ def a_checkpoint_alone_gives_the_weights(folder: Path, model: str) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "swerl_trainer.megatron.export", str(folder / "checkpoint"), model]
     environ = {**cpu_process_environment(), "OMP_NUM_THREADS": "1"}
     subprocess.run([*command, str(folder / "again"), "--dtype", "float32"], env=environ, check=True, timeout=300)
-    ranks, alone = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
-    assert alone.keys() == ranks.keys() and all(torch.equal(alone[name], ranks[name]) for name in ranks)
+    ranks, exported = (load_file(folder / name / "model-00001.safetensors") for name in ("hf", "again"))
+    assert exported.keys() == ranks.keys() and all(torch.equal(exported[name], ranks[name]) for name in ranks)
     assert (folder / "again" / "config.json").read_text() == (folder / "hf" / "config.json").read_text()
 
 

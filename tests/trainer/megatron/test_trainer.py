@@ -68,9 +68,9 @@ def test_log_probs_equal_transformers(start: Start, make_config: MakeConfig, bat
     trainer = start(make_config(tied=tied))
     model = hf_model(trainer.config.model)
     with torch.no_grad():
-        for mine, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
-            theirs = token_figures(model, sequence)[0] * sequence.mask
-            assert (mine - theirs).abs().max() < 2e-6
+        for actual, sequence in zip(trainer.log_probs(batch), batch.sequences, strict=True):
+            reference = token_figures(model, sequence)[0] * sequence.mask
+            assert (actual - reference).abs().max() < 2e-6
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -84,17 +84,17 @@ def test_gradients_equal_a_plain_torch_loss(start: Start, make_config: MakeConfi
     torch.autograd.backward(expected)
     metrics = trainer.train_step(batch)
     assert metrics["loss"] == pytest.approx(expected.item(), abs=1e-6)
-    theirs = {name: parameter.grad for name, parameter in model.named_parameters()}
-    for name, mine in gradients(trainer).items():
-        assert (mine - theirs[name]).abs().max() < 1e-5 * theirs[name].abs().max() + 1e-9, name
+    reference = {name: parameter.grad for name, parameter in model.named_parameters()}
+    for name, actual in gradients(trainer).items():
+        assert (actual - reference[name]).abs().max() < 1e-5 * reference[name].abs().max() + 1e-9, name
 
 
 def test_packing_changes_no_loss(start: Start, make_config: MakeConfig, batch: Batch) -> None:
     packed = start(make_config(max_tokens_per_gpu=10_000)).train_step(batch)
-    alone = start(make_config(max_tokens_per_gpu=1)).train_step(batch)
-    assert (packed["micro_batches"], alone["micro_batches"]) == (1, len(batch))
+    one_by_one = start(make_config(max_tokens_per_gpu=1)).train_step(batch)
+    assert (packed["micro_batches"], one_by_one["micro_batches"]) == (1, len(batch))
     for figure in ("loss", "grad_norm", "entropy", "mismatch_kl", "logprob_abs_diff_max", "clip_fraction"):
-        assert packed[figure] == pytest.approx(alone[figure], rel=1e-5), figure
+        assert packed[figure] == pytest.approx(one_by_one[figure], rel=1e-5), figure
 
 
 @pytest.mark.parametrize("recompute", ["selective", "full"])
@@ -114,8 +114,8 @@ def test_temperature_divides_the_logits(start: Start, make_config: MakeConfig, b
     sequence = batch.sequences[0]
     with torch.no_grad():
         distribution = torch.log_softmax(model(sequence.tokens[None]).logits[0, :-1] / 0.7, dim=-1)
-    theirs = distribution.gather(1, sequence.tokens[1:, None])[:, 0] * sequence.mask[1:]
-    assert (trainer.log_probs(batch)[0][1:] - theirs).abs().max() < 2e-6
+    reference = distribution.gather(1, sequence.tokens[1:, None])[:, 0] * sequence.mask[1:]
+    assert (trainer.log_probs(batch)[0][1:] - reference).abs().max() < 2e-6
 
 
 def test_minibatches_step_off_policy(start: Start, make_config: MakeConfig, batch: Batch) -> None:
@@ -144,8 +144,8 @@ def test_masked_tokens_have_no_part_in_loss_or_normaliser(start: Start, make_con
     metrics = trainer.train_step(batch)
     assert metrics["loss"] == pytest.approx(float(total) / kept, abs=1e-6)
     assert 0 < metrics["rejected_tokens"] == batch.trainable_tokens - kept
-    theirs = torch.autograd.grad(total / kept, list(model.parameters()))
-    for (name, _), gradient in zip(model.named_parameters(), theirs, strict=True):
+    reference = torch.autograd.grad(total / kept, list(model.parameters()))
+    for (name, _), gradient in zip(model.named_parameters(), reference, strict=True):
         assert (gradients(trainer)[name] - gradient).abs().max() < 1e-5 * gradient.abs().max() + 1e-9, name
 
 

@@ -62,8 +62,8 @@ class Fakes:
     votes: int = 0  # the judge was asked for
     broken_judge: bool = False
     verdict: str = "resolved"
-    hang: asyncio.Event | None = None
-    release_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    grading_blocked: asyncio.Event | None = None
+    release_started: asyncio.Event = field(default_factory=asyncio.Event)
     releasing: asyncio.Event | None = None  # a release ends when it is set
     age: float = 0.0
     idle_seconds: float = 7.0
@@ -88,7 +88,7 @@ class Fakes:
 
     async def release(self, ordinal: int) -> None:
         self.events.append(f"release {ordinal}")
-        self.release_begun.set()
+        self.release_started.set()
         if self.releasing is not None:
             await self.releasing.wait()
             self.events.append(f"released {ordinal}")
@@ -121,12 +121,12 @@ class Fakes:
         routing_key: str,
         seed: int | None = None,
     ) -> Generation:
-        if self.hang is not None:
-            await self.hang.wait()
+        if self.grading_blocked is not None:
+            await self.grading_blocked.wait()
         if self.broken_engine:
             raise EngineError("no answer")
         ids = [*map(ord, self.answer), 0]
-        return Generation(ids, [-(place + 1) / 10 for place in range(len(ids))], "stop", [("1", 0, len(ids))])
+        return Generation(ids, [-(position + 1) / 10 for position in range(len(ids))], "stop", [("1", 0, len(ids))])
 
     async def vote(self, input_ids: Sequence[int], **sampling: object) -> Generation:
         self.votes += 1

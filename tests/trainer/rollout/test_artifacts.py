@@ -66,7 +66,7 @@ async def test_episode_with_a_failed_prompt_gives_no_reward_and_leaves_artifacts
 async def test_episode_that_ran_out_of_time_leaves_its_artifacts_too(
     dependencies: WorkerDependencies, fakes: Fakes, tmp_path: Path
 ) -> None:
-    fakes.hang = asyncio.Event()
+    fakes.grading_blocked = asyncio.Event()
     rollout = await run(
         Worker(replace(dependencies, agent=builtin(fakes, episode_timeout_seconds=0.1))), REQUEST, MEMBERS, 0, 0
     )
@@ -81,18 +81,18 @@ async def test_full_disk_loses_only_the_artifacts(
     worker: Worker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await run(worker, REQUEST, MEMBERS, 0, 0)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    contents_before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with files_end_at(16):
         rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.resolved, len(rollout.segments)) == (True, True, 1)
-    (said,) = [record.getMessage() for record in caplog.records if "artifacts" in record.getMessage()]
-    assert said.startswith("cannot write the artifacts of g0/1: ") and "File too large" in said
-    assert len(said.splitlines()) == 1
-    assert {path: path.read_bytes() for path in before} == before
+    (message,) = [record.getMessage() for record in caplog.records if "artifacts" in record.getMessage()]
+    assert message.startswith("cannot write the artifacts of g0/1: ") and "File too large" in message
+    assert len(message.splitlines()) == 1
+    assert {path: path.read_bytes() for path in contents_before} == contents_before
 
 
 async def test_discarded_group_stops(worker: Worker, fakes: Fakes, tmp_path: Path) -> None:
-    fakes.hang = asyncio.Event()
+    fakes.grading_blocked = asyncio.Event()
     running = [asyncio.create_task(run(worker, REQUEST, MEMBERS, index, 0)) for index in MEMBERS]
     await asyncio.sleep(0.05)
     await worker.discard(REQUEST)

@@ -15,12 +15,12 @@ class FakeGrading:
 
     def __init__(self, *answers: Verdict | Exception | None) -> None:
         self.answers, self.tasks = list(answers), list[int]()
-        self.hold = asyncio.Event()
-        self.hold.set()
+        self.release = asyncio.Event()
+        self.release.set()
 
     async def grade(self, task: int) -> Verdict | None:
         self.tasks.append(task)
-        await self.hold.wait()
+        await self.release.wait()
         answer = self.answers.pop(0) if self.answers else Verdict("resolved")
         if isinstance(answer, Exception):
             raise answer
@@ -59,7 +59,7 @@ async def test_answer_that_is_no_verdict_does_not_count(answer: Verdict | Except
 
 async def test_slow_canary_blocks_nothing_and_ends_with_the_training() -> None:
     fixes = FakeGrading()
-    fixes.hold.clear()
+    fixes.release.clear()
     canary = GoldCanary(fixes.grade, tasks=5, every=1)
     await run_steps(canary, 4)
     assert fixes.tasks == [0]

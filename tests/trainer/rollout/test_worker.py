@@ -48,7 +48,7 @@ async def test_episode_has_ended_once_its_sandbox_is_removed(
 async def test_removal_of_a_sandbox_completes_when_its_group_is_discarded(worker: Worker, fakes: Fakes) -> None:
     fakes.releasing = asyncio.Event()
     acting = asyncio.create_task(worker.run_episode(REQUEST, MEMBERS, 0, 0))
-    await asyncio.wait_for(fakes.release_begun.wait(), 10)
+    await asyncio.wait_for(fakes.release_started.wait(), 10)
     discarding = asyncio.create_task(worker.discard(REQUEST))
     await asyncio.sleep(0)
     assert "released 0" not in fakes.events
@@ -72,8 +72,8 @@ async def test_expired_prefetched_sandboxes_are_replaced_and_counted_as_unused(
     await asyncio.sleep(0)
     fakes.age = 101.0
     assert (await run(worker, REQUEST, MEMBERS, 0, 0)).valid and (await run(worker, REQUEST, MEMBERS, 1, 0)).valid
-    asked = [event for event in fakes.events if event.startswith("declare")]
-    assert asked == ["declare x-g0 2", "declare x-g0-n0 2"] and fakes.events.count("delete") == 2
+    declarations = [event for event in fakes.events if event.startswith("declare")]
+    assert declarations == ["declare x-g0 2", "declare x-g0-n0 2"] and fakes.events.count("delete") == 2
     assert await worker.unused_prefetch() == UnusedPrefetch(1, 7.0)
 
 
@@ -90,8 +90,8 @@ async def test_lost_sandbox_is_no_reward(worker: Worker, fakes: Fakes) -> None:
     fakes.lost = {1}
     rollout = await run(worker, REQUEST, MEMBERS, 1, 0)
     assert (rollout.valid, rollout.error_code) == (False, "pod_gone")
-    again = await run(worker, REQUEST, (1,), 1, 1)
-    assert again.valid
+    second = await run(worker, REQUEST, (1,), 1, 1)
+    assert second.valid
     assert "declare x-g0-r1 1" in fakes.events
 
 
@@ -150,10 +150,10 @@ async def test_grading_may_take_longer_than_the_episode(
 
 
 async def test_worker_can_train_on_retokenized_text(dependencies: WorkerDependencies, tmp_path: Path) -> None:
-    again = TokenSegment([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
-    worker = Worker(replace(dependencies, encode=lambda episode: [again]))
+    one_segment = TokenSegment([1, 65, 0], [0, 1, 1], answers=[(0, 1, 3)])
+    worker = Worker(replace(dependencies, encode=lambda episode: [one_segment]))
     rollout = await run(worker, REQUEST, MEMBERS, 0, 0)
-    assert (rollout.valid, rollout.segments, rollout.sampled_tokens) == (True, [again], 2)
+    assert (rollout.valid, rollout.segments, rollout.sampled_tokens) == (True, [one_segment], 2)
     (folder,) = (tmp_path / "step-0001").iterdir()
     (sampled,) = json.loads((folder / "traj.json").read_text())["segments"]
     assert sampled["logprobs"] == [0.0, -0.1, -0.2]

@@ -41,15 +41,15 @@ def paths(tmp_path: Path) -> ServingPaths:
 @pytest.fixture
 def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Checkpoints that were converted; the conversion writes a configuration."""
-    seen: list[Path] = []
+    folders: list[Path] = []
 
     async def convert(checkpoint: Path, model: Path, folder: Path, dtype: str) -> None:
         await asyncio.sleep(0)
-        seen.append(checkpoint)
+        folders.append(checkpoint)
         folder.mkdir(parents=True)
 
     monkeypatch.setattr(serve, "_convert", convert)
-    return seen
+    return folders
 
 
 def complete(folder: Path) -> Path:

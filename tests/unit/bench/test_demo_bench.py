@@ -36,10 +36,10 @@ def test_largest_distance_of_all_seeds_counts() -> None:
     assert found("logprob_distance_max", summary(), summary(distances=(3e-5, 1e-6))).ours == 3e-5
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_nan_distance_is_a_failure(wrong: float, place: int) -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_nan_distance_is_a_failure(value: float, position: int) -> None:
     distances = [1e-6, 2e-5]
-    distances.insert(place, wrong)
+    distances.insert(position, value)
     with pytest.raises(ValueError, match="not finite"):
         figures(0.2, [summary(), summary(distances=tuple(distances))], Memory())

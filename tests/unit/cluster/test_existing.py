@@ -44,10 +44,10 @@ def test_cluster_with_kuberay_is_used(programs: Path, capsys: pytest.CaptureFixt
 def test_unreachable_cluster_is_reported_with_its_message(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kubectl(programs, f"echo '{REFUSED}' >&2; exit 1")
     assert cluster.__main__.main() == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"`kubectl get crd rayclusters.ray.io -o name` failed: {REFUSED}" in said
-    assert "set KUBECONFIG to a cluster that has the KubeRay operator" in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert f"`kubectl get crd rayclusters.ray.io -o name` failed: {REFUSED}" in stderr
+    assert "set KUBECONFIG to a cluster that has the KubeRay operator" in stderr
 
 
 def test_missing_kubectl_is_reported(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:

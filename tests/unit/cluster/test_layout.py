@@ -146,20 +146,22 @@ def test_missing_go_is_one_line_and_creates_nothing(tmp_path: Path, command: lis
         [sys.executable, "-m", *command], cwd=build.SOURCES.parent, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 1
-    complaint = done.stderr.splitlines()
-    assert len(complaint) == 1 and "no Go on PATH" in complaint[0], done.stderr
+    stderr_lines = done.stderr.splitlines()
+    assert len(stderr_lines) == 1 and "no Go on PATH" in stderr_lines[0], done.stderr
     assert not (tmp_path / "home" / "venv").exists() and "Traceback" not in done.stdout
 
 
-@pytest.mark.parametrize(("said", "complaint"), [("go1.19.8", "too old"), (None, "no Go on PATH")])
-def test_missing_or_old_go_is_reported(said: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("version_output", "message"), [("go1.19.8", "too old"), (None, "no Go on PATH")])
+def test_missing_or_old_go_is_reported(
+    version_output: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def go(*_: object) -> str:
-        if said is None:
+        if version_output is None:
             raise FileNotFoundError("go")
-        return said
+        return version_output
 
     monkeypatch.setattr(build, "_go", go)
-    with pytest.raises(PrerequisiteError, match=complaint):
+    with pytest.raises(PrerequisiteError, match=message):
         build.go_version.__wrapped__()
 
 

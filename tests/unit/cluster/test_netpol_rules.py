@@ -23,10 +23,10 @@ def _pod(name: str, ip: str, namespace: str = "a", phase: str = "Running", **lab
 
 
 def _observed(pods: list[dict[str, Any]], **policies: dict[str, Any]) -> ObservedObjects:
-    taken = [objects.pod(item) for item in pods]
+    observed_pods = [objects.pod(item) for item in pods]
     specs = [objects.policy({"metadata": {"namespace": "a", "name": n}, "spec": s}) for n, s in policies.items()]
     return ObservedObjects(
-        pods={(pod.namespace, pod.name): pod for pod in taken if pod},
+        pods={(pod.namespace, pod.name): pod for pod in observed_pods if pod},
         namespaces={("", "a"): {}, ("", "b"): {"team": "b"}},
         policies={(each.namespace, each.name): each for each in specs},
     )
@@ -102,17 +102,17 @@ def test_assignment_to_an_earlier_pod_of_the_same_name_is_void() -> None:
 
 
 def test_one_more_pod_changes_elements_only() -> None:
-    before = render(_observed([_pod("x", "10.244.0.2")], deny=_DENY))
-    after = render(_observed([_pod("x", "10.244.0.2"), _pod("y", "10.244.0.3")], deny=_DENY))
-    change = after.change_from(before)
+    rules_before = render(_observed([_pod("x", "10.244.0.2")], deny=_DENY))
+    rules_after = render(_observed([_pod("x", "10.244.0.2"), _pod("y", "10.244.0.3")], deny=_DENY))
+    change = rules_after.change_from(rules_before)
     assert change is not None
     assert "add element inet swerl_netpol known { 10.244.0.3 }" in change
     assert "10.244.0.2" not in change
 
 
 def test_new_policy_replaces_the_table() -> None:
-    before = render(_observed([_pod("x", "10.244.0.2")]))
-    assert render(_observed([_pod("x", "10.244.0.2")], deny=_DENY)).change_from(before) is None
+    rules_before = render(_observed([_pod("x", "10.244.0.2")]))
+    assert render(_observed([_pod("x", "10.244.0.2")], deny=_DENY)).change_from(rules_before) is None
 
 
 @pytest.mark.parametrize(

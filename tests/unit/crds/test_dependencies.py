@@ -17,7 +17,7 @@ PACKAGES = {
     "swerl_agent": "agent",
     "swerl_trainer": "trainer",
 }
-MAY_KNOW = {
+ALLOWED_IMPORTS = {
     "swerl_api": set[str](),
     "swerl_kube": {"swerl_api"},
     "swerl_plan": {"swerl_api"},
@@ -41,6 +41,6 @@ def imported(path: Path) -> Iterator[str]:
 def test_package_imports_only_lower_ones(package: str) -> None:
     files = list((ROOT / PACKAGES[package] / package).rglob("*.py"))
     assert files
-    forbidden = (set(PACKAGES) | OF_THE_CHECKOUT) - MAY_KNOW[package] - {package}
-    wrong = {str(path.relative_to(ROOT)): names for path in files if (names := set(imported(path)) & forbidden)}
-    assert not wrong
+    forbidden = (set(PACKAGES) | OF_THE_CHECKOUT) - ALLOWED_IMPORTS[package] - {package}
+    violations = {str(path.relative_to(ROOT)): names for path in files if (names := set(imported(path)) & forbidden)}
+    assert not violations

@@ -28,8 +28,8 @@ def test_minimal_job_gets_its_defaults() -> None:
     assert (spec.algorithm.name, spec.algorithm.group_size, spec.algorithm.lr) == ("grpo", 8, 1e-6)
     assert (spec.agent.step_limit, spec.grading.timeout_seconds, spec.sandbox.max_concurrent) == (20, 600, 128)
     assert (spec.agent.kind, spec.algorithm.encoding) == ("builtin", "sampled")
-    again = SweRLJobSpec.model_validate(spec.model_dump(by_alias=True, exclude_none=True))
-    assert again == spec
+    reparsed = SweRLJobSpec.model_validate(spec.model_dump(by_alias=True, exclude_none=True))
+    assert reparsed == spec
 
 
 def test_unknown_field_is_refused_by_name() -> None:
@@ -63,9 +63,9 @@ def test_minimal_evaluation_gets_its_defaults() -> None:
     assert (spec.tasks.shuffle, spec.tasks.seed, spec.retries) == (False, 42, 3)
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(-1, "0s"), (40, "40s"), (720, "12m"), (3600, "1h00m")])
-def test_duration_words(seconds: int, words: str) -> None:
-    assert duration_words(seconds) == words
+@pytest.mark.parametrize(("seconds", "text"), [(-1, "0s"), (40, "40s"), (720, "12m"), (3600, "1h00m")])
+def test_duration_words(seconds: int, text: str) -> None:
+    assert duration_words(seconds) == text
 
 
 def test_transition_time_moves_only_with_the_status() -> None:

@@ -85,10 +85,10 @@ async def names() -> AsyncIterator[int]:
 def ports() -> Iterator[tuple[int, int, int]]:
     """A TCP port that listens, one that does not, and a UDP port that never answers."""
     with socket.socket() as listening, socket.socket() as closed, socket.socket(type=socket.SOCK_DGRAM) as silent:
-        for one in (listening, closed, silent):
-            one.bind(("127.0.0.1", 0))
+        for bound in (listening, closed, silent):
+            bound.bind(("127.0.0.1", 0))
         listening.listen()
-        yield tuple(one.getsockname()[1] for one in (listening, closed, silent))  # type: ignore[misc]
+        yield tuple(bound.getsockname()[1] for bound in (listening, closed, silent))  # type: ignore[misc]
 
 
 async def test_probe_reports_only_targets_that_answer(

@@ -52,7 +52,7 @@ def test_without_apt_the_package_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python_without_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python with nothing but its standard library."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False)
@@ -77,9 +77,9 @@ def typed(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(python), *arguments], cwd=ROOT, env=kept, capture_output=True, text=True)
 
 
-def test_python_without_packages_reports_how_to_build_images(bare: Path, home: Path) -> None:
-    assert typed(bare, "-c", "import yaml").returncode == 1
-    done = typed(bare, "-m", "images", "--help")
+def test_python_without_packages_reports_how_to_build_images(python_without_packages: Path, home: Path) -> None:
+    assert typed(python_without_packages, "-c", "import yaml").returncode == 1
+    done = typed(python_without_packages, "-m", "images", "--help")
     assert done.returncode == 0 and "usage: python3 -m images" in done.stdout, done.stderr
 
 
@@ -87,27 +87,29 @@ def test_python_without_packages_reports_how_to_build_images(bare: Path, home: P
     "command", [["images", "operator", "--engine", "docker"], ["demo", "down"]], ids=["images", "demo"]
 )
 def test_python_without_packages_continues_in_the_environment(
-    bare: Path, home: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    python_without_packages: Path, home: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "docker", "#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    done = typed(bare, "-m", *command)
+    done = typed(python_without_packages, "-m", *command)
     assert (done.returncode, done.stdout) == (0, f"-m {' '.join(command)}\n{ROOT}\n"), done.stderr
 
 
-def test_missing_image_builder_is_reported_before_the_environment_is_made(bare: Path, tmp_path: Path) -> None:
+def test_missing_image_builder_is_reported_before_the_environment_is_made(
+    python_without_packages: Path, tmp_path: Path
+) -> None:
     kept = {"PATH": str(tmp_path / "empty"), "SWERL_HOME": str(tmp_path / "home")}
-    done = subprocess.run([bare, "-m", "images"], cwd=ROOT, env=kept, capture_output=True, text=True)
+    done = subprocess.run([python_without_packages, "-m", "images"], cwd=ROOT, env=kept, capture_output=True, text=True)
     assert done.returncode == 1 and "no buildah on PATH" in done.stderr
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("way", ["{0}/home", "{0}/elsewhere/../home", "{0}/link"])
+@pytest.mark.parametrize("method", ["{0}/home", "{0}/elsewhere/../home", "{0}/link"])
 def test_process_in_the_environment_is_not_replaced(
-    home: Path, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "link").symlink_to(home)
-    monkeypatch.setenv("SWERL_HOME", way.format(tmp_path))
+    monkeypatch.setenv("SWERL_HOME", method.format(tmp_path))
     monkeypatch.setattr(sys, "prefix", str(home / "venv"))
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it was replaced again"))
     environment.enter_environment("demo", [])

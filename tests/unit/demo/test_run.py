@@ -22,10 +22,10 @@ class RecordingCluster(Cluster):
 
     @classmethod
     def with_job(cls, status: dict[str, Any] | StepFailed) -> RecordingCluster:
-        made = cls(Path("/nonexistent"), local=True)
-        object.__setattr__(made, "commands", [])
-        object.__setattr__(made, "status", status)
-        return made
+        cluster = cls(Path("/nonexistent"), local=True)
+        object.__setattr__(cluster, "commands", [])
+        object.__setattr__(cluster, "status", status)
+        return cluster
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         self.commands.append(("apply", *(manifest["metadata"]["name"] for manifest in manifests)))
@@ -34,13 +34,13 @@ class RecordingCluster(Cluster):
         self.commands.append(arguments)
         return ""
 
-    def get(self, *what: str) -> dict[str, Any]:
+    def get(self, *args: str) -> dict[str, Any]:
         if isinstance(self.status, StepFailed):
             raise self.status
         return {"status": self.status}
 
-    def wait_gone(self, timeout: float, *what: str) -> None:
-        self.commands.append(("gone", *what))
+    def wait_gone(self, timeout: float, *args: str) -> None:
+        self.commands.append(("gone", *args))
 
 
 JOB = {"metadata": {"name": "demo"}}

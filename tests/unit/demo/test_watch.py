@@ -26,10 +26,10 @@ TRAINING = {
 
 
 def readings(*statuses: dict[str, Any] | StepFailed) -> Callable[[], dict[str, Any]]:
-    left = list(statuses)
+    remaining = list(statuses)
 
     def read() -> dict[str, Any]:
-        status = left.pop(0)
+        status = remaining.pop(0)
         if isinstance(status, StepFailed):
             raise status
         return {"status": status}
@@ -38,16 +38,16 @@ def readings(*statuses: dict[str, Any] | StepFailed) -> Callable[[], dict[str, A
 
 
 def watch(terminal: bool, *statuses: dict[str, Any] | StepFailed) -> tuple[JobView, io.StringIO]:
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=terminal, width=120)
-    return JobView(readings(*statuses), console=console, interval=0.0), shown
+    printed = io.StringIO()
+    console = Console(file=printed, force_terminal=terminal, width=120)
+    return JobView(readings(*statuses), console=console, interval=0.0), printed
 
 
 def test_terminal_shows_every_value() -> None:
-    watched, shown = watch(True, TRAINING, TRAINING | {"phase": "Complete", "step": 22, "resolvedRate": 1.0})
+    watched, printed = watch(True, TRAINING, TRAINING | {"phase": "Complete", "step": 22, "resolvedRate": 1.0})
     assert watched.follow(60)["phase"] == "Complete"
     for word in ("step 3/22", "+0.25", "62 %", "431", "7 pending, 25 ready", "5 patches", "4m", "elapsed", "▆"):
-        assert word in shown.getvalue(), word
+        assert word in printed.getvalue(), word
 
 
 def test_line_is_printed_for_each_change_without_a_terminal() -> None:
@@ -55,9 +55,9 @@ def test_line_is_printed_for_each_change_without_a_terminal() -> None:
         "phase": "Starting",
         "conditions": [{"type": "ClusterReady", "status": "False", "message": "0 of 2 Pods"}],
     }
-    watched, shown = watch(False, waiting, waiting, TRAINING, TRAINING, TRAINING | {"phase": "Complete"})
+    watched, printed = watch(False, waiting, waiting, TRAINING, TRAINING, TRAINING | {"phase": "Complete"})
     watched.follow(60)
-    starting, training, complete = shown.getvalue().splitlines()
+    starting, training, complete = printed.getvalue().splitlines()
     assert "0 of 2 Pods" in starting
     figures = "431 tokens/s  sandboxes 7/25  grading 5  ETA 4m"
     assert f"step 3/22  reward +0.25  resolved 62 %  {figures}" in training
@@ -66,9 +66,9 @@ def test_line_is_printed_for_each_change_without_a_terminal() -> None:
 
 
 def test_missing_response_is_tolerated() -> None:
-    watched, shown = watch(False, TRAINING, StepFailed("connection refused"), TRAINING | {"phase": "Complete"})
+    watched, printed = watch(False, TRAINING, StepFailed("connection refused"), TRAINING | {"phase": "Complete"})
     assert watched.follow(60)["phase"] == "Complete"
-    assert len(shown.getvalue().splitlines()) == 2
+    assert len(printed.getvalue().splitlines()) == 2
 
 
 def test_missing_response_for_too_long_is_an_error() -> None:

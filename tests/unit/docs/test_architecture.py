@@ -45,8 +45,10 @@ def test_every_path_exists() -> None:
 
 
 def test_every_package_is_on_the_map() -> None:
-    rooms = {path.parent for package in PACKAGES for path in (ROOT / package).glob("*/__init__.py")}
-    assert [str(room.relative_to(ROOT)) for room in sorted(rooms) if f"`{room.relative_to(ROOT)}/`" not in TEXT] == []
+    folders = {path.parent for package in PACKAGES for path in (ROOT / package).glob("*/__init__.py")}
+    assert [
+        str(folder.relative_to(ROOT)) for folder in sorted(folders) if f"`{folder.relative_to(ROOT)}/`" not in TEXT
+    ] == []
 
 
 @pytest.mark.parametrize("row", glossary(), ids=lambda row: row[0])

@@ -6,8 +6,8 @@ from images.__main__ import select_images
 from images.catalogue import BASES, project_images
 
 
-def names(*asked: str) -> list[str]:
-    return [image.name.removeprefix("swe-rl/") for image in select_images(asked)]
+def names(*requested: str) -> list[str]:
+    return [image.name.removeprefix("swe-rl/") for image in select_images(requested)]
 
 
 def test_gpu_image_is_built_only_when_it_is_named() -> None:
@@ -23,7 +23,7 @@ def test_both_trainer_images_hold_the_same_code() -> None:
 
 
 def test_every_image_builds_on_an_earlier_one() -> None:
-    known = set(BASES)
+    names = set(BASES)
     for image in project_images():
-        assert image.parent in known, image.name
-        known.add(image.name)
+        assert image.parent in names, image.name
+        names.add(image.name)

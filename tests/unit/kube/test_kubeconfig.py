@@ -61,7 +61,7 @@ class Plugin:
         return int(self._path.with_suffix(".count").read_text())
 
 
-def in_seconds(seconds: float) -> str:
+def timestamp_in(seconds: float) -> str:
     return (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -86,7 +86,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-async def ask(client: KubeClient) -> None:
+async def read_pods(client: KubeClient) -> None:
     await client.get("v1", "namespaces", None, "x")
 
 
@@ -94,11 +94,11 @@ async def test_plugin_token_is_renewed_before_it_expires(write: Write, tmp_path:
     plugin = Plugin(tmp_path)
     async with ApiServer() as server:
         path = write("cloud", {"server": f"http://127.0.0.1:{server.port}"}, plugin.user)
-        plugin.answers(token="token-RUN", expirationTimestamp=in_seconds(5))
+        plugin.answers(token="token-RUN", expirationTimestamp=timestamp_in(5))
         async with KubeClient.from_environment(str(path)) as client:
-            plugin.answers(token="token-RUN", expirationTimestamp=in_seconds(3600))
+            plugin.answers(token="token-RUN", expirationTimestamp=timestamp_in(3600))
             for _ in range(3):
-                await ask(client)
+                await read_pods(client)
         assert server.authorizations == ["Bearer token-2"] * 3 and plugin.runs == 2
 
 
@@ -109,20 +109,20 @@ async def test_plugin_runs_again_after_the_server_rejected_its_token(write: Writ
         path = write("cloud", {"server": f"http://127.0.0.1:{server.port}"}, plugin.user)
         async with KubeClient.from_environment(str(path)) as client:
             with pytest.raises(Unauthorized):
-                await ask(client)
-            await ask(client)
+                await read_pods(client)
+            await read_pods(client)
         assert plugin.runs == 2
 
 
 async def test_plugin_certificate_is_shown_to_the_server(write: Write, tmp_path: Path) -> None:
     pem, key = certificate(tmp_path, "localhost")
-    who, who_key = certificate(tmp_path, "user")
+    user_certificate, user_key = certificate(tmp_path, "user")
     plugin = Plugin(tmp_path)
-    plugin.answers(clientCertificateData=who.read_text(), clientKeyData=who_key.read_text())
-    async with ApiServer(server_tls(pem, key, clients=who)) as server:
+    plugin.answers(clientCertificateData=user_certificate.read_text(), clientKeyData=user_key.read_text())
+    async with ApiServer(server_tls(pem, key, clients=user_certificate)) as server:
         cluster = {"server": f"https://localhost:{server.port}", "certificate-authority": str(pem)}
         async with KubeClient.from_environment(str(write("cloud", cluster, plugin.user))) as client:
-            await ask(client)
+            await read_pods(client)
         assert server.certificates == [True]
 
 
@@ -146,7 +146,7 @@ async def test_oidc_token_is_used_by_the_kubernetes_package(write: Write) -> Non
     async with ApiServer() as server:
         path = write("oidc", {"server": f"http://127.0.0.1:{server.port}"}, user)
         async with KubeClient.from_environment(str(path)) as client:
-            await ask(client)
+            await read_pods(client)
         assert server.authorizations == [f"Bearer {token}"]
 
 
@@ -170,7 +170,7 @@ async def test_requests_go_through_the_proxy_of_the_cluster(write: Write) -> Non
     async with ApiServer() as server, proxying(ForwardProxy({"api.example": server.port})) as proxy:
         path = write("far", {"server": "http://api.example:6443", "proxy-url": proxy.url})
         async with KubeClient.from_environment(str(path)) as client:
-            await ask(client)
+            await read_pods(client)
         assert len(proxy.request_lines) == len(server.authorizations) == 1
 
 
@@ -185,10 +185,10 @@ async def test_certificate_is_verified_against_the_tls_server_name(write: Write,
             async with KubeClient.from_environment(str(path)) as client:
                 client.options = type(client.options)(read_attempts=1)
                 if error is None:
-                    await ask(client)
+                    await read_pods(client)
                 else:
                     with pytest.raises(error, match="certificate"):
-                        await ask(client)
+                        await read_pods(client)
         assert len(server.authorizations) == 1 and bool(proxy.request_lines) is proxied
 
 
@@ -200,7 +200,7 @@ def test_kubernetes_package_is_imported_only_for_a_plugin(write: Write) -> None:
 
 async def test_kopf_logs_in_as_the_operators_client_does(write: Write, tmp_path: Path) -> None:
     plugin = Plugin(tmp_path)
-    expiration = in_seconds(3600)
+    expiration = timestamp_in(3600)
     plugin.answers(token="token-RUN", expirationTimestamp=expiration)
     pem, _ = certificate(tmp_path, "api.internal")
     cluster = {"server": "https://10.0.0.1", "certificate-authority": str(pem), "tls-server-name": "api.internal"}
@@ -215,5 +215,5 @@ async def test_kopf_logs_in_as_the_operators_client_does(write: Write, tmp_path:
         "of-cloud",
     )
     assert info.expiration is not None and info.expiration.strftime("%Y-%m-%dT%H:%M:%SZ") == expiration
-    again = await login()  # after its expiration, or after a 401
-    assert again.as_http_headers() == {"Authorization": "Bearer token-2"}
+    renewed = await login()  # after its expiration, or after a 401
+    assert renewed.as_http_headers() == {"Authorization": "Bearer token-2"}

@@ -41,17 +41,17 @@ async def test_rejected_request_is_sent_again_after_retry_after(opened: Opened, 
             await client.get("v1", "pods", "ns", "x")
         else:
             await client.create("pods", POD, namespace="ns")
-        assert [asked for _, asked, _ in server.requests] == [method] * 3
+        assert [requested_method for _, requested_method, _ in server.requests] == [method] * 3
         assert min(server.pauses) >= 1
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "kind"), [(429, "", Throttled), (503, "", ServerError), (500, "1", ServerError)]
+    ("status", "retry_after", "kind"), [(429, "", Throttled), (503, "", ServerError), (500, "1", ServerError)]
 )
 async def test_write_that_may_have_been_carried_out_is_sent_once(
-    opened: Opened, status: int, told: str, kind: type[Exception]
+    opened: Opened, status: int, retry_after: str, kind: type[Exception]
 ) -> None:
-    async with opened((status, told)) as (client, server):
+    async with opened((status, retry_after)) as (client, server):
         with pytest.raises(kind):
             await client.create("pods", POD, namespace="ns")
         assert len(server.requests) == 1
@@ -93,12 +93,12 @@ async def test_exec_stream_opens_after_retry_after(opened: Opened) -> None:
 
 
 def test_only_seconds_of_a_refusal_count() -> None:
-    def told(status: int, text: str) -> float | None:
+    def delay_of(status: int, text: str) -> float | None:
         return retry_after_seconds(status, {"Retry-After": text})
 
-    assert (told(429, "2"), told(503, " 0 ")) == (2.0, 0.0)
-    assert not [text for text in ("", "-1", "soon", "²") if told(429, text) is not None]
-    assert told(500, "1") is told(200, "1") is retry_after_seconds(429, {}) is None
+    assert (delay_of(429, "2"), delay_of(503, " 0 ")) == (2.0, 0.0)
+    assert not [text for text in ("", "-1", "soon", "²") if delay_of(429, text) is not None]
+    assert delay_of(500, "1") is delay_of(200, "1") is retry_after_seconds(429, {}) is None
 
 
 def test_waits_respect_retry_after_up_to_a_limit() -> None:

@@ -26,7 +26,7 @@ class Leases:
 
     def __init__(self) -> None:
         self.refusals: list[KubeError] = []
-        self.silent = 0  # requests that get no answer, first
+        self.unanswered = 0  # requests that get no answer, first
         self.lease: Body | None = None
         self.written = 0
 
@@ -38,8 +38,8 @@ class Leases:
         return self._write(body)
 
     async def replace(self, resource: str, body: Body) -> Body:
-        if self.silent:
-            self.silent -= 1
+        if self.unanswered:
+            self.unanswered -= 1
             await asyncio.sleep(60)
         self._refuse()
         return self._write(body)
@@ -103,7 +103,7 @@ async def test_leader_retries_soon_without_a_response(
     leases: Leases, leader: Leader, caplog: pytest.LogCaptureFixture
 ) -> None:
     await leader.acquire()
-    leases.silent = 2
+    leases.unanswered = 2
     holding = asyncio.create_task(leader.renew_until_lost())
     await until(lambda: holding.done() or leases.written > 2)
     assert not holding.done()

@@ -21,7 +21,7 @@ class Cluster:
         self.renewed = WALL
         self.leases, self.pods = ["program"], ["grading"]
         self.deleted: list[str] = []
-        self.late = False  # the Lease is renewed between our look and our deletion
+        self.renewed_meanwhile = False  # the Lease is renewed between our look and our deletion
 
     async def list(self, api: str, resource: str, namespace: str | None, *, labels: str) -> list[dict[str, Any]]:
         if resource == "pods":
@@ -38,7 +38,7 @@ class Cluster:
 
     async def delete(self, api: str, resource: str, namespace: str, name: str, *, uid: str, version: str) -> bool:
         assert (uid, version) == ("u1", "7")
-        if self.late:
+        if self.renewed_meanwhile:
             raise Conflict("DELETE", 409, "Conflict", name)
         self.deleted.append(f"{resource}/{name}")
         self.leases.remove(name)
@@ -101,7 +101,7 @@ async def test_renewed_lease_is_kept(gc: OrphanGC, cluster: Cluster, time: FakeC
 
 async def test_renewal_during_the_deletion_keeps_the_lease(gc: OrphanGC, cluster: Cluster, time: FakeClock) -> None:
     cluster.pods.clear()
-    cluster.late = True
+    cluster.renewed_meanwhile = True
     assert not await pass_time(gc, time, DURATION + 10)
     assert cluster.leases == ["program"]
     cluster.renewed, before = time.wall(), len(cluster.deleted)

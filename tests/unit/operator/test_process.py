@@ -28,11 +28,11 @@ async def _run(queue: WorkQueue[str], seconds: float) -> None:
 
 
 async def test_key_added_while_reconciled_runs_once_more() -> None:
-    seen: list[str] = []
+    lines: list[str] = []
 
     async def reconcile(key: str) -> None:
-        seen.append(key)
-        if len(seen) == 1:
+        lines.append(key)
+        if len(lines) == 1:
             for _ in range(5):
                 queue.add(key)
             await asyncio.sleep(0.01)
@@ -41,14 +41,14 @@ async def test_key_added_while_reconciled_runs_once_more() -> None:
     queue.add("a")
     queue.add("a")
     await _run(queue, 0.2)
-    assert seen == ["a", "a"]
+    assert lines == ["a", "a"]
 
 
 async def test_immediate_add_replaces_a_delay() -> None:
-    seen: list[str] = []
+    lines: list[str] = []
 
     async def reconcile(key: str) -> float | None:
-        seen.append(key)
+        lines.append(key)
         return None
 
     queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics())
@@ -56,28 +56,28 @@ async def test_immediate_add_replaces_a_delay() -> None:
     queue.add_after("a", 0.01)
     queue.add_after("a", 30)
     await _run(queue, 0.2)
-    assert seen == ["a"]
+    assert lines == ["a"]
 
 
 async def test_failed_key_is_retried() -> None:
-    seen: list[str] = []
+    lines: list[str] = []
 
     async def reconcile(key: str) -> None:
-        seen.append(key)
-        if len(seen) == 1:
+        lines.append(key)
+        if len(lines) == 1:
             raise Unavailable("the API server restarts")
 
     queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics())
     queue.add("a")
     await _run(queue, 1.0)
-    assert seen == ["a", "a"]
+    assert lines == ["a", "a"]
 
 
 async def test_job_with_a_thousand_keys_does_not_delay_the_others() -> None:
-    seen: list[str] = []
+    lines: list[str] = []
 
     async def reconcile(key: str) -> None:
-        seen.append(key)
+        lines.append(key)
 
     queue: WorkQueue[str] = WorkQueue("test", reconcile, Metrics(), workers=1, flow=lambda key: key[0])
     for number in range(1000):
@@ -86,5 +86,5 @@ async def test_job_with_a_thousand_keys_does_not_delay_the_others() -> None:
     queue.add("c0")
     queue.add("b1")
     await _run(queue, 0.5)
-    assert seen[:6] == ["a0", "b0", "c0", "a1", "b1", "a2"]
-    assert len(seen) == 1003
+    assert lines[:6] == ["a0", "b0", "c0", "a1", "b1", "a2"]
+    assert len(lines) == 1003

@@ -28,17 +28,17 @@ def test_ranks_of_all_stages_hold_the_whole_model() -> None:
     shape = known_shape("Qwen/Qwen3-8B")
     assert shape is not None
     layout = Layout(pods=1, gpus=8, tensor=2, pipeline=4)
-    held = sum(rank_parameters(shape, layout, stage).all * layout.tensor for stage in range(4))
+    parameters = sum(rank_parameters(shape, layout, stage).all * layout.tensor for stage in range(4))
     replicated = shape.layers * shape.norms + shape.hidden  # on each tensor-parallel rank
-    assert held == shape.parameters + replicated
+    assert parameters == shape.parameters + replicated
 
 
 def test_tied_last_stage_has_a_copy_of_the_embedding() -> None:
     shape = known_shape("Qwen/Qwen3-4B")
     assert shape is not None
     two = Layout(pods=1, gpus=2, pipeline=2)
-    held = sum(rank_parameters(shape, two, stage).all for stage in range(2))
-    assert held == shape.parameters + shape.embedding
+    parameters = sum(rank_parameters(shape, two, stage).all for stage in range(2))
+    assert parameters == shape.parameters + shape.embedding
 
 
 def test_what_has_a_remainder_is_named() -> None:

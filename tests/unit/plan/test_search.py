@@ -49,8 +49,8 @@ def test_more_pods_are_proposed_only_when_no_layout_fits() -> None:
 
 
 def test_engine_gets_the_gpus_that_its_weights_need() -> None:
-    one = {"engines": 16, "gpusPerEngine": 1}
-    spec = job({"replicas": 4, "gpus": 4}, rollout=one, agent={"contextTokens": 32_768})
+    one_gpu_engines = {"engines": 16, "gpusPerEngine": 1}
+    spec = job({"replicas": 4, "gpus": 4}, rollout=one_gpu_engines, agent={"contextTokens": 32_768})
     text = refusal(spec, Models(SHAPE), H100)
     assert text is not None
     assert "an engine of 1 GPU(s) has 0.85 of 79.6 GiB for 61.0 GiB of weights" in text

@@ -78,12 +78,14 @@ def test_rendered_prompts_reach_the_agent() -> None:
 
 
 def test_empty_patch_fails_exactly_fail_to_pass_and_gold_passes_all(repositories: dict[str, Path]) -> None:
-    before = outcomes(repositories, ENTRIES)
+    outcomes_before = outcomes(repositories, ENTRIES)
     for entry in ENTRIES:
         failing, passing = expected(entry)
         assert failing
         assert passing
-        assert before[entry.instance_id] == {name: name in passing for name in failing | passing}, entry.instance_id
+        assert outcomes_before[entry.instance_id] == {name: name in passing for name in failing | passing}, (
+            entry.instance_id
+        )
         folder = repositories[entry.instance_id]
         git(folder, "apply", str(rendered(entry) / "gold.patch"))
         for path in (entry.path, entry.test_path):

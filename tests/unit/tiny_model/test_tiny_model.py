@@ -71,10 +71,10 @@ def test_production_makes_the_ids_of_training(tokenizer: Tokenizer) -> None:
         (0, "def fit(text):\n    return text\n\n"),
         (2, "sed: can't read a: No such file\n"),
     ):
-        shown = Output.of(
+        output = Output.of(
             text, returncode=returncode, omitted=0, observation=ObservationSpec(), timed_out=False, timeout=1
         )
-        delta = production.delta(prompts.observation(shown, ObservationSpec()))
+        delta = production.delta(prompts.observation(output, ObservationSpec()))
         assert delta == ids(tokenizer, observation(returncode, text))
 
 
@@ -86,22 +86,22 @@ def test_any_text_survives_the_tokenizer(tokenizer: Tokenizer) -> None:
 def test_names_of_the_bundled_tasks_are_whole_tokens(tokenizer: Tokenizer) -> None:
     for entry in load_catalogue():
         for text in (entry.statement, function_source(entry.broken(), entry.function), entry.path):
-            pieces = tokenizer.encode(text, add_special_tokens=False).tokens
-            spelled = [a + b for a, b in pairwise(pieces) if (a + b).isalpha() and len(a + b) == 2]
+            tokens = tokenizer.encode(text, add_special_tokens=False).tokens
+            spelled = [a + b for a, b in pairwise(tokens) if (a + b).isalpha() and len(a + b) == 2]
             assert not spelled, (entry.instance_id, text)
 
 
 def test_generated_defects_are_valid_python_and_differ_by_one_fragment() -> None:
     rng = random.Random(11)
-    seen = set()
+    texts = set()
     for _ in range(400):
         defect = random_defect(rng)
-        seen.add(defect.kind)
+        texts.add(defect.kind)
         repaired = defect.source.replace(defect.bad, defect.good, 1)
         assert defect.source.count(defect.bad) == 1
         assert ast.dump(ast.parse(defect.source)) != ast.dump(ast.parse(repaired))
         assert wrong_fragment(defect, rng) not in (defect.bad, defect.good)
-    assert seen == set(KINDS)
+    assert texts == set(KINDS)
 
 
 def test_no_generated_function_is_a_bundled_one() -> None:
@@ -116,18 +116,18 @@ def test_no_generated_function_is_a_bundled_one() -> None:
 
 def test_demonstrations_are_as_noisy_as_asked(tokenizer: Tokenizer) -> None:
     rng = random.Random(13)
-    right = unchanged = 0
+    correct = unchanged = 0
     for _ in range(600):
         defect = random_defect(rng)
         segments = demonstration(defect, rng, Noise())
         text = "".join(segment.text for segment in segments)
-        right += edit_command(defect.bad, defect.good, defect.path) in text
+        correct += edit_command(defect.bad, defect.good, defect.path) in text
         unchanged += "sed -i" not in text
-        whole, sampled = encode(segments, lambda part: ids(tokenizer, part))
-        assert whole == ids(tokenizer, text)
-        assert len(whole) == len(sampled)
+        rendered, sampled = encode(segments, lambda part: ids(tokenizer, part))
+        assert rendered == ids(tokenizer, text)
+        assert len(rendered) == len(sampled)
     assert 0.2 < unchanged / 600 < 0.3
-    assert 0.26 < right / 600 < 0.38
+    assert 0.26 < correct / 600 < 0.38
 
 
 def test_prompts_fit_the_production_agent() -> None:

@@ -35,10 +35,10 @@ def test_model_folder_takes_the_place_of_the_known_one(tmp_path: Path, capsys: p
 
 
 def test_what_cannot_be_read_is_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    empty, wrong = tmp_path / "empty.yaml", tmp_path / "wrong.yaml"
+    empty, invalid = tmp_path / "empty.yaml", tmp_path / "wrong.yaml"
     empty.write_text("kind: Pod\n")
-    wrong.write_text("kind: SweRLJob\nspec: {model: 3}\n")
-    assert [main([str(empty)]), main([str(wrong)]), main([str(ROOT / "swerljob.yaml")])] == [2, 2, 2]
+    invalid.write_text("kind: SweRLJob\nspec: {model: 3}\n")
+    assert [main([str(empty)]), main([str(invalid)]), main([str(ROOT / "swerljob.yaml")])] == [2, 2, 2]
     errors = capsys.readouterr().err
     assert "has no SweRLJob" in errors and "spec.model" in errors and "--model" in errors
 

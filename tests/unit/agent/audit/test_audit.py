@@ -172,9 +172,9 @@ def test_malformed_files_do_not_end_the_audit(tmp_path: Path, capsys: pytest.Cap
         (tmp_path / f"a{number}.traj.json").write_bytes(content)
     write(tmp_path, "o__r-1", step_debug=[{"command": "git reflog"}])
     assert main(["trajectories", "audit", str(tmp_path)]) == 1
-    shown = capsys.readouterr()
-    assert "git-reflog" in shown.out and shown.out.endswith("1 of 6 trajectories have findings, 4 cannot be read\n")
-    assert len(shown.err.splitlines()) == 4
+    printed = capsys.readouterr()
+    assert "git-reflog" in printed.out and printed.out.endswith("1 of 6 trajectories have findings, 4 cannot be read\n")
+    assert len(printed.err.splitlines()) == 4
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"messages": 1}'])

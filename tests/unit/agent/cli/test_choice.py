@@ -40,22 +40,22 @@ def tasks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def graded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Ids and patches that `swerl grade` had graded, each resolved."""
-    asked: list[tuple[str, str]] = []
+    """Ids and patches that `swerl grade` grades; each is resolved."""
+    recorded: list[tuple[str, str]] = []
 
-    class Noting(nullcontext[None]):
-        def __init__(self, *what: Any, **how: Any) -> None:
+    class RecordingGrader(nullcontext[None]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__()
 
         async def grade(self, task: Task, patch: str, *, fresh: bool) -> Verdict:
-            asked.append((task.instance_id, patch))
+            recorded.append((task.instance_id, patch))
             return Verdict("resolved")
 
     opened = nullcontext(SimpleNamespace(namespace="n"))
     for name in ("open_client", "owning_lease"):
-        monkeypatch.setattr(f"swerl_agent.cli.grade.{name}", lambda *what, **how: opened)
-    monkeypatch.setattr("swerl_agent.cli.grade.Grader", Noting)
-    return asked
+        monkeypatch.setattr(f"swerl_agent.cli.grade.{name}", lambda *args, **kwargs: opened)
+    monkeypatch.setattr("swerl_agent.cli.grade.Grader", RecordingGrader)
+    return recorded
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -122,8 +122,8 @@ def test_pods_of_an_evaluation_are_options() -> None:
     plain = parser().parse_args(RUN)
     assert sandbox_settings(plain).resources.limits["memory"] == "4Gi"
     assert grading_settings(plain, "grading_", jobs=4).contrast == "always"
-    words = ["--sandbox-memory", "8Gi", "--grading-cpu", "2", "--grading-timeout", "60", "--contrast", "never"]
-    options = parser().parse_args([*RUN, *PODS, *words])
+    arguments = ["--sandbox-memory", "8Gi", "--grading-cpu", "2", "--grading-timeout", "60", "--contrast", "never"]
+    options = parser().parse_args([*RUN, *PODS, *arguments])
     sandbox, grading = sandbox_settings(options), grading_settings(options, "grading_", jobs=4)
     assert (sandbox.workdir, sandbox.runtime_class_name, sandbox.pull_secrets) == ("/src", "gvisor", ["hub"])
     assert (sandbox.node_selector, sandbox.resources.requests["memory"]) == ({"pool": "a"}, "8Gi")
@@ -145,7 +145,7 @@ def test_invalid_value_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("options", "message"),
     [
         (["--cpu", "lots"], "argument --cpu: 'lots' is not a Kubernetes quantity above 0, such as 500m or 2Gi"),
         (["--memory", "-1"], "argument --memory: '-1' is not a Kubernetes quantity above 0"),
@@ -156,12 +156,12 @@ def test_invalid_value_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixt
     ],
 )
 def test_value_out_of_range_is_wrong_usage_in_one_line(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["grade", "p.json", "--tasks", "t", *words])
+        main(["grade", "p.json", "--tasks", "t", *options])
     [line] = capsys.readouterr().err.splitlines()
-    assert ended.value.code == 2 and said in line and line.startswith("swerl grade: ")
+    assert ended.value.code == 2 and message in line and line.startswith("swerl grade: ")
 
 
 def test_amount_of_a_sandbox_is_checked() -> None:
@@ -205,5 +205,5 @@ def test_mapped_options_of_other_programs_are_no_own_options(capsys: pytest.Capt
     for command, names in COMMANDS.items():
         with pytest.raises(SystemExit):
             main([*command, "--help"])
-        shown = capsys.readouterr().out.replace(",", " ").split()
-        assert not set(names) & set(shown)
+        columns = capsys.readouterr().out.replace(",", " ").split()
+        assert not set(names) & set(columns)

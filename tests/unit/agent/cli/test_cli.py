@@ -117,7 +117,7 @@ def test_disk_error_is_one_clear_line(tasks: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("ending", "code", "said"),
+    ("ending", "code", "messages"),
     [
         ({"infrastructure_error": True, "error": "EngineError: HTTP 429"}, 3, ["swerl: EngineError: HTTP 429"]),
         ({"exit_status": "prompt_too_long", "error": "raise it"}, 1, ["swerl: raise it"]),
@@ -131,24 +131,24 @@ def test_episode_without_result_gives_the_reason(
     capsys: pytest.CaptureFixture[str],
     ending: dict[str, Any],
     code: int,
-    said: list[str],
+    messages: list[str],
 ) -> None:
     class Opened:
         namespace = "n"
 
-        async def run(self, *what: Any) -> GradedEpisode:
+        async def run(self, *args: Any) -> GradedEpisode:
             return GradedEpisode(Episode("kit__kit-1", "cli", 0, **ending))
 
     for name in ("chosen_agent", "open_client", "open_sample_runner"):
-        monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
-    words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path / "out"), *ENGINE]
-    assert main(words) == code
-    assert capsys.readouterr().err.splitlines() == said
+        monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *args, **kwargs: nullcontext(Opened()))
+    command = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path / "out"), *ENGINE]
+    assert main(command) == code
+    assert capsys.readouterr().err.splitlines() == messages
 
 
-@pytest.mark.parametrize("fault", [GradingError("no permission"), None])
+@pytest.mark.parametrize("error", [GradingError("no permission"), None])
 def test_episode_always_leaves_its_artifacts(
-    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     class Opened:
         namespace = "n"
@@ -157,21 +157,21 @@ def test_episode_always_leaves_its_artifacts(
             episode = Episode("kit__kit-1", "cli", 0, patch="diff --git a/x b/x\n", exit_status="submitted")
             assert request.on_end
             request.on_end(episode)
-            if fault:
-                raise fault
+            if error:
+                raise error
             return GradedEpisode(episode, Verdict("unresolved"))
 
     for name in ("chosen_agent", "open_client", "open_sample_runner"):
-        monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *what, **how: nullcontext(Opened()))
-    words = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path), "--max-tokens", "99"]
+        monkeypatch.setattr(f"swerl_agent.cli.episode.{name}", lambda *args, **kwargs: nullcontext(Opened()))
+    command = ["episode", "run", str(tasks), "--task", "kit__kit-1", "--output", str(tmp_path), "--max-tokens", "99"]
     endpoint = ["--engine", "http://user:secret@host:1/v1?key=secret", "--api", "chat-completions", "--model", "m"]
-    assert main([*words, *endpoint]) == (3 if fault else 1)
+    assert main([*command, *endpoint]) == (3 if error else 1)
     (path,) = tmp_path.glob("*/meta.json")
     meta = json.loads(path.read_text())
     assert {name: meta[name] for name in ("model", "api_base", "step_limit", "max_tokens")} == {
         "model": "m", "api_base": "http://host:1/v1", "step_limit": 20, "max_tokens": 99,
     }  # fmt: skip
-    assert (meta["exit_status"], meta["reward"]) == ("submitted", None if fault else 0)
+    assert (meta["exit_status"], meta["reward"]) == ("submitted", None if error else 0)
     assert b"secret" not in path.read_bytes() + path.with_name("traj.json").read_bytes()
 
 
@@ -179,18 +179,20 @@ LIMITS = ["--step-timeout", "30", "--episode-timeout", "7200", "--format-error-l
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("arguments", "expected"),
     [
         ([], (20, 180, 1800, 0, 0, 3180)),
         (LIMITS, (20, 30, 7200, 5, 3, 8580)),
         (["--protocol", "mini-swe-agent-2", "--step-limit", "9"], (9, 180, 1800, 3, 0, 3180)),
     ],
 )
-def test_limits_are_options_and_the_sandbox_outlives_the_episode(words: list[str], wanted: tuple[int, ...]) -> None:
-    options = parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *words])
+def test_limits_are_options_and_the_sandbox_outlives_the_episode(
+    arguments: list[str], expected: tuple[int, ...]
+) -> None:
+    options = parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *arguments])
     spec, sandbox = agent_spec(options), sandbox_settings(options)
     protocol = agent_protocol(spec)
-    assert wanted == (
+    assert expected == (
         spec.step_limit,
         spec.command_timeout_seconds,
         spec.episode_timeout_seconds,
@@ -201,74 +203,81 @@ def test_limits_are_options_and_the_sandbox_outlives_the_episode(words: list[str
 
 
 def test_context_policy_is_an_option_of_the_builtin_agent() -> None:
-    words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
-    assert agent_spec(parser().parse_args(words)).context_policy == "omit"
-    options = parser().parse_args([*words, "--context-policy", "stop"])
+    command = ["episode", "run", "tasks", "--task", "t", *ENGINE]
+    assert agent_spec(parser().parse_args(command)).context_policy == "omit"
+    options = parser().parse_args([*command, "--context-policy", "stop"])
     assert agent_spec(options).context_policy == "stop"
     with pytest.raises(PromptError, match="--context-policy needs --agent builtin"):
-        agent_spec(parser().parse_args([*words, *MINI, "--context-policy", "stop"]))
+        agent_spec(parser().parse_args([*command, *MINI, "--context-policy", "stop"]))
 
 
 def test_truncation_limits_are_options() -> None:
-    words = ["episode", "run", "tasks", "--task", "t", *ENGINE]
-    spec = agent_spec(parser().parse_args(words))
+    command = ["episode", "run", "tasks", "--task", "t", *ENGINE]
+    spec = agent_spec(parser().parse_args(command))
     assert (spec.head_ratio, spec.observation) == (AgentSpec().head_ratio, AgentSpec().observation)
-    cut = ["--observation-max-chars", "100", "--observation-head-chars", "0", "--observation-tail-chars", "90"]
-    spec = agent_spec(parser().parse_args([*words, "--head-ratio", "0.5", *cut]))
+    observation_options = [
+        "--observation-max-chars",
+        "100",
+        "--observation-head-chars",
+        "0",
+        "--observation-tail-chars",
+        "90",
+    ]
+    spec = agent_spec(parser().parse_args([*command, "--head-ratio", "0.5", *observation_options]))
     assert (spec.head_ratio, spec.observation) == (0.5, ObservationSpec(max_chars=100, head_chars=0, tail_chars=90))
 
 
 @pytest.mark.parametrize(
-    "words", [["--head-ratio", "1.1"], ["--observation-tail-chars", "-1"], ["--observation-max-chars", "0"]]
+    "options", [["--head-ratio", "1.1"], ["--observation-tail-chars", "-1"], ["--observation-max-chars", "0"]]
 )
-def test_ratios_and_lengths_out_of_range_are_usage_errors(words: list[str]) -> None:
+def test_ratios_and_lengths_out_of_range_are_usage_errors(options: list[str]) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *words])
+        parser().parse_args(["episode", "run", "tasks", "--task", "t", *ENGINE, *options])
 
 
 @pytest.mark.parametrize(
-    ("words", "folder", "fresh"),
+    ("options", "folder", "fresh"),
     [([], "out/verdicts", False), (["--cache", "kept"], "kept", False), (["--redo"], "out/verdicts", True)],
 )
 def test_graded_predictions_keep_their_verdicts(
-    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], folder: str, fresh: bool
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], folder: str, fresh: bool
 ) -> None:
-    asked: list[Any] = []
+    recorded: list[Any] = []
 
-    class Noting(nullcontext[None]):
-        def __init__(self, client: Any, namespace: str, settings: GradingSpec, **how: Any) -> None:
+    class RecordingGrader(nullcontext[None]):
+        def __init__(self, client: Any, namespace: str, settings: GradingSpec, **kwargs: Any) -> None:
             super().__init__()
-            asked.extend([settings.cache, how["cache_directory"]])
+            recorded.extend([settings.cache, kwargs["cache_directory"]])
 
         async def grade(self, task: Task, patch: str, *, fresh: bool) -> Verdict:
-            asked.append(fresh)
+            recorded.append(fresh)
             return Verdict("resolved")
 
     monkeypatch.chdir(tmp_path)
     opened = nullcontext(SimpleNamespace(namespace="n"))
     for name in ("open_client", "owning_lease"):
-        monkeypatch.setattr(f"swerl_agent.cli.grade.{name}", lambda *what, **how: opened)
-    monkeypatch.setattr("swerl_agent.cli.grade.Grader", Noting)
+        monkeypatch.setattr(f"swerl_agent.cli.grade.{name}", lambda *args, **kwargs: opened)
+    monkeypatch.setattr("swerl_agent.cli.grade.Grader", RecordingGrader)
     (tmp_path / "preds.json").write_text('[{"instance_id": "kit__kit-1", "model_patch": "diff"}]')
-    assert main(["grade", "preds.json", "--tasks", str(tasks), "--output", "out", *words]) == 0
-    assert asked == [True, Path(folder), fresh]
+    assert main(["grade", "preds.json", "--tasks", str(tasks), "--output", "out", *options]) == 0
+    assert recorded == [True, Path(folder), fresh]
 
 
 def test_evaluation_stores_verdicts_with_its_results(
     tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    recorded: list[Any] = []
 
-    def noting(*what: Any, **how: Any) -> None:
-        asked.extend([what[2].cache, how["cache_directory"]])
+    def record_settings(*args: Any, **kwargs: Any) -> None:
+        recorded.extend([args[2].cache, kwargs["cache_directory"]])
         raise PromptError("seen")
 
     for name in ("chosen_agent", "open_client"):
         opened = SimpleNamespace(namespace="n")
-        monkeypatch.setattr(f"swerl_agent.cli.eval.{name}", lambda *what, opened=opened: nullcontext(opened))
-    monkeypatch.setattr("swerl_agent.cli.eval.open_sample_runner", noting)
+        monkeypatch.setattr(f"swerl_agent.cli.eval.{name}", lambda *args, opened=opened: nullcontext(opened))
+    monkeypatch.setattr("swerl_agent.cli.eval.open_sample_runner", record_settings)
     assert main(["eval", "run", str(tasks), "--output", str(tmp_path / "out"), *ENGINE]) == 2
-    assert asked == [True, tmp_path / "out" / "verdicts"]
+    assert recorded == [True, tmp_path / "out" / "verdicts"]
 
 
 def test_malformed_rewrite_is_a_usage_error(tasks: Path) -> None:

@@ -20,21 +20,21 @@ ROWS = [
 
 @pytest.fixture
 def registry() -> Iterator[tuple[str, list[str]]]:
-    """A registry without images whose name ends in -2; what it was asked for."""
-    asked: list[str] = []
+    """A registry without the images whose names end in -2, and the paths requested from it."""
+    requested: list[str] = []
 
     class Registry(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(404 if "-2/" in self.path else 200)
             self.end_headers()
 
-        def log_message(self, *what: object) -> None: ...
+        def log_message(self, *args: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     thread = Thread(target=server.serve_forever)
     thread.start()
-    yield f"127.0.0.1:{server.server_port}", asked
+    yield f"127.0.0.1:{server.server_port}", requested
     server.shutdown()
     thread.join(10)
     server.server_close()
@@ -43,17 +43,17 @@ def registry() -> Iterator[tuple[str, list[str]]]:
 def test_missing_images_are_printed_one_a_line(
     registry: tuple[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    host, asked = registry
+    host, requested = registry
     rows, names = tmp_path / "train.jsonl", tmp_path / "docker_images.txt"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     names.write_text("# Verified\n\nown/image:Tag\n")
     rewrites = ["--registry-rewrite", f"docker.io/={host}/"]
     assert main(["images", "check", str(rows), str(names), *rewrites]) == 1
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     missing = f"{host}/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-2:latest"
-    assert said.out.splitlines() == [missing]
-    assert said.err == f"swerl: {missing}: no such image\nswerl: 2 of 3 images are there, 1 are not\n"
-    assert sorted(asked)[0] == "/v2/own/image/manifests/Tag" and len(asked) == 3
+    assert printed.out.splitlines() == [missing]
+    assert printed.err == f"swerl: {missing}: no such image\nswerl: 2 of 3 images are there, 1 are not\n"
+    assert sorted(requested)[0] == "/v2/own/image/manifests/Tag" and len(requested) == 3
     assert main(["images", "check", str(rows), "--slice", "0:1", *rewrites]) == 0
     assert main(["images", "check", str(names), "--registry-rewrite", "=127.0.0.1:9/", "--retries", "0"]) == 3
     assert "1 undecided" in capsys.readouterr().err
@@ -63,10 +63,10 @@ def test_rows_and_lists_that_name_no_image_are_wrong_usage(tmp_path: Path, capsy
     rows, empty = tmp_path / "rows.jsonl", tmp_path / "images.txt"
     rows.write_text('{"instance_id": "a__b-1"}\n')
     empty.write_text("# none\n")
-    for path, words in [
+    for path, options in [
         (rows, "no image: the row has none"),
         (empty, "no image is left"),
         (tmp_path / "no.txt", "no.txt"),
     ]:
         assert main(["images", "check", str(path)]) == 2
-        assert words in capsys.readouterr().err
+        assert options in capsys.readouterr().err

@@ -93,15 +93,15 @@ def missing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Missing:
 
     def run(*options: str) -> tuple[int, list[str], str]:
         code = main(["images", "missing", "gym", "--kubeconfig", str(cluster.kubeconfig), *options])
-        said = capsys.readouterr()
-        return code, said.out.splitlines(), said.err
+        printed = capsys.readouterr()
+        return code, printed.out.splitlines(), printed.err
 
     return run
 
 
 def test_every_missing_image_is_named_however_many_they_are(cluster: Cluster, missing: Missing) -> None:
-    there = {"n1": set(IMAGES[:1500]), "n2": set(IMAGES[500:2000])}
-    cluster.objects[SET]["status"] = observed(there, ["n1", "n2"])
+    present = {"n1": set(IMAGES[:1500]), "n2": set(IMAGES[500:2000])}
+    cluster.objects[SET]["status"] = observed(present, ["n1", "n2"])
     code, lines, _ = missing()
     assert (code, lines) == (1, IMAGES[:500] + IMAGES[1500:])
     assert lines[0] == "mirror:5000/x/first:1" and len(lines) == 2001
@@ -118,8 +118,8 @@ def test_list_that_the_operator_has_not_observed_gives_no_result(cluster: Cluste
     assert missing()[0] == 2
     cluster.objects[SET]["status"] = observed({"n1": set(IMAGES)}, ["n1"])
     cluster.objects[MAP]["data"]["images.txt"] += "docker.io/x/another:1\n"
-    code, lines, said = missing()
-    assert (code, lines) == (2, []) and "has not processed the current list of SweImageSet rl/gym yet" in said
+    code, lines, stderr = missing()
+    assert (code, lines) == (2, []) and "has not processed the current list of SweImageSet rl/gym yet" in stderr
 
 
 def test_missing_object_is_a_usage_error(cluster: Cluster, missing: Missing) -> None:

@@ -19,7 +19,7 @@ def checked(dirty: list[str], gold: str = "resolved") -> TaskValidation:
 
 
 @pytest.mark.parametrize(
-    ("dirty", "said"),
+    ("dirty", "message"),
     [
         ([], "1.5 s of tests"),
         (["tox.ini"], "1.5 s of tests; the image's work tree is dirty: tox.ini"),
@@ -27,10 +27,10 @@ def checked(dirty: list[str], gold: str = "resolved") -> TaskValidation:
         (["a", "b", "c", "d", "e"], "1.5 s of tests; the image's work tree is dirty: a, b, c and 2 more"),
     ],
 )
-def test_dirty_tree_of_an_image_is_remarked(dirty: list[str], said: str) -> None:
-    assert remark(checked(dirty)) == said
+def test_dirty_tree_of_an_image_is_remarked(dirty: list[str], message: str) -> None:
+    assert remark(checked(dirty)) == message
 
 
 def test_dirty_tree_is_remarked_beside_the_fault() -> None:
-    said = remark(checked(["tox.ini"], gold="unresolved"))
-    assert said == "gold_fails: gold: unresolved, why; the image's work tree is dirty: tox.ini"
+    message = remark(checked(["tox.ini"], gold="unresolved"))
+    assert message == "gold_fails: gold: unresolved, why; the image's work tree is dirty: tox.ini"

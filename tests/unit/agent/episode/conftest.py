@@ -124,14 +124,16 @@ class Shell:
             "bash", "-c", command, cwd=self.folder, env=variables, stdout=-1, stderr=-1, start_new_session=True
         )
         try:
-            out, err = await asyncio.wait_for(process.communicate(), timeout)
+            stdout, stderr = await asyncio.wait_for(process.communicate(), timeout)
         except (TimeoutError, asyncio.CancelledError) as ended:
             os.killpg(process.pid, signal.SIGKILL)
             await process.communicate()
             if isinstance(ended, asyncio.CancelledError):
                 raise
             return CommandResult("c", 137, b"partial\n", b"", 8, 0, True, timeout)
-        return CommandResult("c", process.returncode or 0, out[:max_output], err, len(out), len(err), False, 0.1)
+        return CommandResult(
+            "c", process.returncode or 0, stdout[:max_output], stderr, len(stdout), len(stderr), False, 0.1
+        )
 
     @asynccontextmanager
     async def without_profile(self) -> AsyncIterator[Shell]:
@@ -145,11 +147,11 @@ class CannedSession:
 
     async def run(self, command: str, **how: Any) -> CommandResult:
         await asyncio.sleep(0)
-        out = f"ran {command}\n".encode()
+        stdout = f"ran {command}\n".encode()
         patch = PATCH if "git diff" in command else b""
         if patch or "COMPLETE" in command:
-            out = (b"COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n" if "COMPLETE" in command else b"") + patch
-        return CommandResult("c", 0, out, b"", len(out), 0, False, 0.0)
+            stdout = (b"COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n" if "COMPLETE" in command else b"") + patch
+        return CommandResult("c", 0, stdout, b"", len(stdout), 0, False, 0.0)
 
     @asynccontextmanager
     async def without_profile(self) -> AsyncIterator[CannedSession]:

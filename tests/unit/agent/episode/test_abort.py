@@ -17,7 +17,7 @@ from .conftest import SUBMIT, CannedSession
 
 TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
 ANSWERS = [block("ls"), "no command", block("cat kit.py"), block(SUBMIT.replace("git diff", "git status"))]
-FAR = 10_000  # more waits than the episode has
+NEVER_REACHED = 10_000  # more waits than the episode has
 
 
 class YieldingScript(Script):
@@ -31,8 +31,8 @@ class YieldingScript(Script):
 class CancelledAt:
     """Runs a coroutine and cancels the task around it where it waits for the `place`-th time (from 0)."""
 
-    def __init__(self, coroutine: Any, place: int) -> None:
-        self.coroutine, self.place, self.waits = coroutine, place, 0
+    def __init__(self, coroutine: Any, wait_number: int) -> None:
+        self.coroutine, self.wait_number, self.waits = coroutine, wait_number, 0
 
     def __await__(self) -> Generator[Any, Any, Any]:
         inner = self.coroutine.__await__()
@@ -42,7 +42,7 @@ class CancelledAt:
                 waited_for = resume(value)
             except StopIteration as end:
                 return end.value
-            if self.waits == self.place:
+            if self.waits == self.wait_number:
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
@@ -53,42 +53,42 @@ class CancelledAt:
                 resume, value = inner.throw, error  # type: ignore[assignment]
 
 
-async def attempt(tokenizer: HFTokenizer, place: int) -> tuple[list[Episode], int, bool]:
+async def attempt(tokenizer: HFTokenizer, wait_number: int) -> tuple[list[Episode], int, bool]:
     """The episodes that were reported, the number of waits, and whether the cancellation came out."""
-    seen: list[Episode] = []
+    episodes: list[Episode] = []
     judge = Judge(YieldingScript(tokenizer, [r"\boxed{1}"] * 9), tokenizer, judge_spec(votes=2))
 
-    async def whole() -> None:
+    async def run_to_end() -> None:
         async with judge.scoring("problem", "g/0") as scoring:
             await run(scoring)
             await scoring.finish()
 
     async def run(scoring: Scoring) -> Episode:
         agent = BuiltinAgent(YieldingScript(tokenizer, ANSWERS), tokenizer, Prompts.default(), agent_spec())
-        request = EpisodeRequest(TASK, group="g", index=0, temperature=1.0, scoring=scoring, on_end=seen.append)
+        request = EpisodeRequest(TASK, group="g", index=0, temperature=1.0, scoring=scoring, on_end=episodes.append)
         return await agent.run_episode(request, CannedSession())
 
-    waiting = CancelledAt(whole(), place)
+    waiting = CancelledAt(run_to_end(), wait_number)
 
     async def around() -> None:
         await waiting
 
     (result,) = await asyncio.gather(asyncio.create_task(around()), return_exceptions=True)
     assert result is None or isinstance(result, asyncio.CancelledError), result
-    return seen, waiting.waits, result is not None
+    return episodes, waiting.waits, result is not None
 
 
 async def test_episode_cancelled_at_any_point_is_reported(tokenizer: HFTokenizer) -> None:
-    (undisturbed,), waits, cancelled = await attempt(tokenizer, FAR)
-    assert (undisturbed.exit_status, cancelled) == ("submitted", False)
+    (complete,), waits, cancelled = await attempt(tokenizer, NEVER_REACHED)
+    assert (complete.exit_status, cancelled) == ("submitted", False)
     assert waits >= 2 * len(ANSWERS)
     endings = set()
-    for place in range(waits):
-        (episode,), _, cancelled = await attempt(tokenizer, place)
-        assert cancelled, f"the cancellation at wait {place} was swallowed"
+    for wait_number in range(waits):
+        (episode,), _, cancelled = await attempt(tokenizer, wait_number)
+        assert cancelled, f"the cancellation at wait {wait_number} was swallowed"
         endings.add(episode.exit_status)
         check(episode)
-        assert asyncio.all_tasks() == {asyncio.current_task()}, f"cancelled at wait {place}, something still runs"
+        assert asyncio.all_tasks() == {asyncio.current_task()}, f"cancelled at wait {wait_number}, something still runs"
     assert endings <= {"cancelled", "submitted"}  # the latter while only scores were waited for
     assert "cancelled" in endings
 

@@ -121,13 +121,13 @@ def test_patch_is_the_agents_own_change(image: Path, state: str) -> None:
 
 
 def patch_after_a_plain_fix(parent: Path) -> str:
-    other = parent / "other"
-    other.mkdir()
-    (other / "kit.py").write_text("answer = 41\n")
-    git(other, "init", "-q")
-    git(other, "add", "-A")
-    (other / "kit.py").write_text("answer = 42\n")
-    return git(other, "-c", "color.ui=never", "-c", "diff.noprefix=false", "diff", "--full-index")
+    other_folder = parent / "other"
+    other_folder.mkdir()
+    (other_folder / "kit.py").write_text("answer = 41\n")
+    git(other_folder, "init", "-q")
+    git(other_folder, "add", "-A")
+    (other_folder / "kit.py").write_text("answer = 42\n")
+    return git(other_folder, "-c", "color.ui=never", "-c", "diff.noprefix=false", "diff", "--full-index")
 
 
 def test_every_kind_of_change_applies_to_the_image(image: Path) -> None:
@@ -147,7 +147,7 @@ def test_every_kind_of_change_applies_to_the_image(image: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "commands",
     [
         "mkdir new; cd new; git init -q; echo x > inner.py",
         f"mkdir new; cd new; git init -q; echo x > inner.py; {COMMIT}",
@@ -155,8 +155,8 @@ def test_every_kind_of_change_applies_to_the_image(image: Path) -> None:
     ],
     ids=["without a commit", "with a commit", "broken"],
 )
-def test_files_of_a_repository_within_the_tree_are_files_like_others(image: Path, made: str) -> None:
-    patch = patch_after(image, FIX, made, "git add -A; true", twice=True)
+def test_files_of_a_repository_within_the_tree_are_files_like_others(image: Path, commands: str) -> None:
+    patch = patch_after(image, FIX, commands, "git add -A; true", twice=True)
     assert "+answer = 42\n" in patch.text and "+++ b/new/inner.py\n" in patch.text and patch.left_out == ()
 
 

@@ -25,10 +25,10 @@ class Replies:
     """Gives each reply once, the last for ever."""
 
     def __init__(self, *replies: Reply) -> None:
-        self.left = list(replies)
+        self.replies = list(replies)
 
     def __call__(self, body: Body) -> Reply:
-        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
 
 @asynccontextmanager
@@ -38,7 +38,7 @@ async def opened(server: ChatServer, **options: Any) -> AsyncIterator[ChatComple
         yield ChatCompletions(**usual | options)
 
 
-async def ask(chat: ChatCompletions) -> Completion:
+async def complete(chat: ChatCompletions) -> Completion:
     return await chat.complete(HI, max_tokens=9, temperature=0.7, routing_key="g1")
 
 
@@ -50,7 +50,7 @@ async def check(server: ChatServer, **options: Any) -> None:
 async def test_request_and_answer() -> None:
     server = ChatServer(Replies("Hello"))
     async with opened(server, top_p=0.9, top_k=20) as chat:
-        completion = await ask(chat)
+        completion = await complete(chat)
     assert server.requests == [
         {"model": MODEL, "messages": HI, "max_tokens": 9, "temperature": 0.7, "top_p": 0.9, "top_k": 20}
     ]
@@ -61,7 +61,7 @@ async def test_request_and_answer() -> None:
 async def test_neutral_parameters_are_not_sent() -> None:
     server = ChatServer(Replies("Hello"))
     async with opened(server) as chat:
-        await ask(chat)
+        await complete(chat)
     assert not {"top_p", "top_k", "stream", "tools"} & server.requests[0].keys()
 
 
@@ -70,7 +70,7 @@ async def test_reasoning_and_calls_are_part_of_the_history() -> None:
     broken = {"id": "c2", "type": "function", "function": {"name": "bash", "arguments": "{"}}
     message = {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call, broken]}
     async with opened(ChatServer(Replies(message))) as chat:
-        completion = await ask(chat)
+        completion = await complete(chat)
     assert completion.content == ""
     assert completion.text == (
         '<think>hm</think>\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
@@ -81,13 +81,13 @@ async def test_reasoning_and_calls_are_part_of_the_history() -> None:
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
 async def test_request_to_a_busy_server_is_retried(status: int) -> None:
     async with opened(ChatServer(Replies(error(status, "busy"), "Hello"))) as chat:
-        assert (await ask(chat)).text == "Hello"
+        assert (await complete(chat)).text == "Hello"
 
 
 async def test_retry_waits_for_retry_after() -> None:
     async with opened(ChatServer(Replies(error(429, "slow down", **{"Retry-After": "1"}), "Hello"))) as chat:
         started = time.monotonic()
-        assert (await ask(chat)).text == "Hello"
+        assert (await complete(chat)).text == "Hello"
     assert time.monotonic() - started >= 1.0
 
 
@@ -95,7 +95,7 @@ async def test_server_that_stays_busy_is_an_engine_error() -> None:
     server = ChatServer(Replies(error(429, "quota")))
     async with opened(server, retry_policy=replace(QUICK, retries=2)) as chat:
         with pytest.raises(EngineError, match=r"/v1/chat/completions gave no answer in 3 tries: .*HTTP 429: .*quota"):
-            await ask(chat)
+            await complete(chat)
     assert len(server.requests) == 3
 
 
@@ -103,7 +103,7 @@ async def test_pause_of_hours_is_not_waited_for() -> None:
     server = ChatServer(Replies(error(429, "quota", **{"Retry-After": "7200"})))
     async with opened(server) as chat:
         with pytest.raises(EngineError, match="requests a wait of 7200 s"):
-            await ask(chat)
+            await complete(chat)
     assert len(server.requests) == 1
 
 
@@ -117,7 +117,7 @@ async def test_request_times_out() -> None:
 
     async with opened(Slow(Replies("")), timeout=0.2, retry_policy=RetryPolicy(retries=0)) as chat:
         with pytest.raises(EngineError, match="gave no answer in 1 tries: TimeoutError"):
-            await ask(chat)
+            await complete(chat)
         over.set()
 
 
@@ -139,11 +139,11 @@ async def test_request_times_out() -> None:
 async def test_full_context_window_has_its_own_error(status: int, message: str, code: str | None) -> None:
     async with opened(ChatServer(Replies(error(status, message, code)))) as chat:
         with pytest.raises(ContextFull, match="does not fit into the window of the model at http:"):
-            await ask(chat)
+            await complete(chat)
 
 
 @pytest.mark.parametrize(
-    ("reply", "words"),
+    ("reply", "message"),
     [
         (error(404, f"The model `{MODEL}` does not exist."), r"does not serve model 'policy-7b': .*change --model, or"),
         (
@@ -155,11 +155,11 @@ async def test_full_context_window_has_its_own_error(status: int, message: str, 
         (error(307, "", Location="https://new/v1"), r"moved to https://new/v1: give the new address with --engine"),
     ],
 )
-async def test_refusal_names_the_fix_and_is_not_retried(reply: web.Response, words: str) -> None:
+async def test_refusal_names_the_fix_and_is_not_retried(reply: web.Response, message: str) -> None:
     server = ChatServer(Replies(reply))
     async with opened(server) as chat:
-        with pytest.raises(EndpointError, match=words):
-            await ask(chat)
+        with pytest.raises(EndpointError, match=message):
+            await complete(chat)
     assert len(server.requests) == 1
 
 
@@ -176,21 +176,21 @@ async def test_refusal_names_the_fix_and_is_not_retried(reply: web.Response, wor
 async def test_garbage_is_an_engine_error(reply: web.Response) -> None:
     async with opened(ChatServer(Replies(reply))) as chat:
         with pytest.raises(EngineError, match="answered something that is no chat completion: '"):
-            await ask(chat)
+            await complete(chat)
 
 
 async def test_failure_inside_a_successful_response_is_a_failure() -> None:
     failed = web.json_response({"error": {"code": 502, "message": "provider is down"}})
     async with opened(ChatServer(Replies(failed, "Hello"))) as chat:
-        assert (await ask(chat)).text == "Hello"
+        assert (await complete(chat)).text == "Hello"
 
 
 async def test_key_is_sent_and_appears_in_no_message() -> None:
     async with opened(ChatServer(Replies("Hello"), key=KEY), api_key=KEY) as chat:
-        assert (await ask(chat)).text == "Hello"
+        assert (await complete(chat)).text == "Hello"
     async with opened(ChatServer(Replies("Hello"), key="another"), api_key=KEY) as chat:
         with pytest.raises(EndpointError, match=r"refuses the API key: HTTP 401: .*provided: \*\*\*") as caught:
-            await ask(chat)
+            await complete(chat)
         assert KEY not in f"{caught.value}{caught.value!r}{chat!r}"
 
 
@@ -198,8 +198,8 @@ async def test_check_sends_the_requests_of_episodes() -> None:
     server = ChatServer(Replies("OK"))
     async with opened(server) as chat:
         await chat.check(max_tokens=100, temperature=0.5, tools=[{"type": "function"}])
-    (asked,) = server.requests
-    assert (asked["max_tokens"], asked["temperature"], asked["tools"]) == (100, 0.5, [{"type": "function"}])
+    (request,) = server.requests
+    assert (request["max_tokens"], request["temperature"], request["tools"]) == (100, 0.5, [{"type": "function"}])
 
 
 async def test_unknown_model_is_found_by_the_servers_list() -> None:
@@ -213,7 +213,7 @@ async def test_unknown_model_is_found_by_the_servers_list() -> None:
 async def test_unlisted_model_is_requested_too(models: list[str] | None) -> None:
     server = ChatServer(Replies("OK"), models=models)
     await check(server)
-    assert [asked["model"] for asked in server.requests] == [MODEL]
+    assert [request["model"] for request in server.requests] == [MODEL]
 
 
 async def test_missing_key_is_found_by_the_check() -> None:
@@ -235,7 +235,7 @@ async def test_other_name_of_the_longest_answer_is_found_by_the_check() -> None:
     server = ChatServer(reply)
     async with opened(server) as chat:
         await chat.check(max_tokens=100, temperature=0.5)
-        await ask(chat)
+        await complete(chat)
     assert [max_answer_tokens(body) for body in server.requests] == [100, 100, 9]
     assert "max_tokens" not in server.requests[-1]
 

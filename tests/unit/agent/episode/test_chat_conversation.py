@@ -149,10 +149,10 @@ async def test_prompt_longer_than_the_window_is_one_clear_error(attempt: RunEpis
 
 
 async def test_answer_cut_for_length_is_marked(attempt: RunEpisode) -> None:
-    cut = {"choices": [{"message": {"content": "```bash\nls"}, "finish_reason": "length"}]}
+    truncated = {"choices": [{"message": {"content": "```bash\nls"}, "finish_reason": "length"}]}
 
     def reply(body: Body) -> Reply:
-        return web.json_response(cut) if turn(body) == 0 else block(SUBMIT)
+        return web.json_response(truncated) if turn(body) == 0 else block(SUBMIT)
 
     server = ChatServer(reply)
     episode = await attempt(server)
@@ -169,8 +169,8 @@ async def test_server_that_refuses_is_an_infrastructure_error(attempt: RunEpisod
 
 
 async def test_chat_episode_uses_protocols_with_code_blocks(attempt: RunEpisode) -> None:
-    said = "```mswea_bash_command\n{}\n```"
-    server = ChatServer(scripted(said.format(FIX), said.format(SUBMIT)))
+    answer = "```mswea_bash_command\n{}\n```"
+    server = ChatServer(scripted(answer.format(FIX), answer.format(SUBMIT)))
     episode = await attempt(server, protocol="mini-swe-agent-2")
     assert (episode.exit_status, episode.turns) == ("submitted", 2)
     assert episode.patch

@@ -58,7 +58,7 @@ class Conversation:
         self.transcript.answer(Generation(ids, [-0.5] * len(ids), "stop", [("1", 0, len(ids))]))
 
     @property
-    def seen(self) -> str:
+    def prompt(self) -> str:
         return self.tokenizer.decode(self.transcript.input_ids())
 
 
@@ -71,12 +71,12 @@ def chat(tokenizer: HFTokenizer) -> Conversation:
 
 
 def test_omitted_middle_is_marked(chat: Conversation) -> None:
-    seen = chat.seen
-    assert "Fix wrap." in seen
-    assert "look at 0;" in seen
-    assert "file 59 has" in seen
-    assert "look at 20;" not in seen
-    assert omission_note(chat.transcript.omitted) in seen
+    prompt = chat.prompt
+    assert "Fix wrap." in prompt
+    assert "look at 0;" in prompt
+    assert "file 59 has" in prompt
+    assert "look at 20;" not in prompt
+    assert omission_note(chat.transcript.omitted) in prompt
     assert len(chat.transcript.input_ids()) <= 1_000
 
 
@@ -101,9 +101,9 @@ def test_context_of_a_step_grows_by_its_own_observation_only(
     monkeypatch.setattr(tokenizer, "_piece", lambda text: encoded.append(len(text)) or encode(text))
     chat, costs = Conversation(tokenizer, WINDOW), []
     for number in range(100, 400):
-        before = sum(encoded)
+        encoded_before = sum(encoded)
         chat.turn(f"look at {number};", f"file {number} has a line")
-        costs.append(sum(encoded) - before)
+        costs.append(sum(encoded) - encoded_before)
     assert len(chat.transcript.segments) > 5
     assert max(costs[1:]) <= 5 * min(costs)
 
@@ -137,24 +137,24 @@ def test_latest_observation_is_kept_when_larger_than_the_tail(tokenizer: HFToken
     for number in range(10):
         chat.turn(f"look at {number};", "short")
     chat.turn("cat all", "x" * 2_000 + " the end")
-    assert "the end" in chat.seen
-    assert "look at 9;" not in chat.seen
-    assert omission_note(10) in chat.seen
+    assert "the end" in chat.prompt
+    assert "look at 9;" not in chat.prompt
+    assert omission_note(10) in chat.prompt
 
 
 def test_single_turn_is_never_left_out(tokenizer: HFTokenizer) -> None:
     chat = Conversation(tokenizer, AgentSpec(context_tokens=100, max_tokens_per_turn=90))
     chat.turn("ls", "x" * 500)
-    assert "x" * 500 in chat.seen
+    assert "x" * 500 in chat.prompt
     assert chat.transcript.room() < 0
 
 
-@pytest.mark.parametrize(("length", "omits", "room"), [
+@pytest.mark.parametrize(("length", "omits", "answer_tokens"), [
     (0, True, 100), (60, True, 40), (61, True, 39), (100, True, 0), (0, False, 100), (60, False, 40), (61, False, 0),
 ])  # fmt: skip
-def test_answer_gets_its_whole_reserve_or_none_without_truncation(length: int, omits: bool, room: int) -> None:
+def test_answer_gets_its_whole_reserve_or_none_without_truncation(length: int, omits: bool, answer_tokens: int) -> None:
     spec = AgentSpec(context_tokens=100, max_tokens_per_turn=40, context_policy="omit" if omits else "stop")
-    assert answer_room(spec, length) == room
+    assert answer_room(spec, length) == answer_tokens
 
 
 def test_truncation_free_conversation_is_one_sequence(tokenizer: HFTokenizer) -> None:
@@ -163,5 +163,5 @@ def test_truncation_free_conversation_is_one_sequence(tokenizer: HFTokenizer) ->
         chat.turn(f"look at {number};", f"file {number} has a line")
         number += 1
     assert chat.transcript.omitted == 0 and len(chat.transcript.segments) == 1
-    assert "look at 0;" in chat.seen and f"file {number - 1} has" in chat.seen
+    assert "look at 0;" in chat.prompt and f"file {number - 1} has" in chat.prompt
     assert 1_000 < len(chat.transcript.input_ids()) <= 1_200

@@ -30,12 +30,12 @@ def result(ids: list[int], finish: dict[str, Any], spans: list[dict[str, Any]] |
 @asynccontextmanager
 async def serving(*answers: Answer) -> AsyncIterator[tuple[SGLangEngine, list[dict[str, Any]]]]:
     requests: list[dict[str, Any]] = []
-    left = list(answers)
+    remaining = list(answers)
 
     async def generate(request: web.Request) -> web.Response:
         body = await request.json()
         requests.append({"body": body, "key": request.headers.get("X-SMG-Routing-Key")})
-        return (left.pop(0) if len(left) > 1 else left[0])(body)
+        return (remaining.pop(0) if len(remaining) > 1 else remaining[0])(body)
 
     app = web.Application()
     app.router.add_post("/generate", generate)
@@ -51,7 +51,7 @@ async def serving(*answers: Answer) -> AsyncIterator[tuple[SGLangEngine, list[di
         await runner.cleanup()
 
 
-async def ask(engine: SGLangEngine, max_new_tokens: int = 8) -> Generation:
+async def request_generation(engine: SGLangEngine, max_new_tokens: int = 8) -> Generation:
     return await engine.generate(
         [5, 6], max_new_tokens=max_new_tokens, temperature=0.7, stop_token_ids=[2], routing_key="g1"
     )
@@ -60,7 +60,7 @@ async def ask(engine: SGLangEngine, max_new_tokens: int = 8) -> Generation:
 async def test_request_and_answer() -> None:
     spans = [{"version": "3", "start": 0, "end": 2}, {"version": "4", "start": 2, "end": 3}]
     async with serving(lambda _: result([9, 8, 2], {"type": "stop", "matched": 2}, spans)) as (engine, requests):
-        generation = await ask(engine)
+        generation = await request_generation(engine)
     assert generation == Generation([9, 8, 2], [-0.9, -0.8, -0.2], "stop", [("3", 0, 2), ("4", 2, 3)])
     body = requests[0]["body"]
     assert (body["sampling_params"]["top_p"], body["sampling_params"]["top_k"]) == (1.0, -1)
@@ -77,7 +77,7 @@ async def test_aborted_answer_is_continued_from_its_tokens() -> None:
         engine,
         requests,
     ):
-        generation = await ask(engine)
+        generation = await request_generation(engine)
     assert generation.output_ids == [9, 8, 7, 2]
     assert len(generation.logprobs) == 4
     assert generation.weight_versions == [("3", 0, 2), ("3", 2, 4)]
@@ -87,7 +87,7 @@ async def test_aborted_answer_is_continued_from_its_tokens() -> None:
 
 
 async def test_server_request_metadata_is_summed() -> None:
-    def said(**meta: Any) -> Answer:
+    def reply(**meta: Any) -> Answer:
         def answer(_: dict[str, Any]) -> web.Response:
             ids = [9, 2]
             logprobs = [[-0.5, index, None] for index in ids]
@@ -95,10 +95,10 @@ async def test_server_request_metadata_is_summed() -> None:
 
         return answer
 
-    first = said(finish_reason={"type": "abort"}, prompt_tokens=2, cached_tokens=1, e2e_latency=0.5)
-    second = said(finish_reason={"type": "stop"}, prompt_tokens=4, cached_tokens=3, e2e_latency=0.25, queue_time=0.125)
+    first = reply(finish_reason={"type": "abort"}, prompt_tokens=2, cached_tokens=1, e2e_latency=0.5)
+    second = reply(finish_reason={"type": "stop"}, prompt_tokens=4, cached_tokens=3, e2e_latency=0.25, queue_time=0.125)
     async with serving(first, second) as (engine, _):
-        usage = (await ask(engine)).usage
+        usage = (await request_generation(engine)).usage
     assert usage == {"requests": 2, "prompt_tokens": 6, "cached_tokens": 4, "latency": 0.75, "queue": 0.125}
 
 
@@ -119,7 +119,7 @@ async def test_transient_failure_is_retried(status: int) -> None:
         engine,
         requests,
     ):
-        assert (await ask(engine)).output_ids == [2]
+        assert (await request_generation(engine)).output_ids == [2]
     assert len(requests) == 2
 
 
@@ -129,14 +129,14 @@ async def test_refused_request_is_not_tried_again() -> None:
         requests,
     ):
         with pytest.raises(EngineError, match=r"HTTP 400.*too long"):
-            await ask(engine)
+            await request_generation(engine)
     assert len(requests) == 1
 
 
 async def test_dead_server_is_an_engine_error() -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(EngineError, match="gave no answer in 3 tries"):
-            await ask(SGLangEngine("http://127.0.0.1:9", session, retry_policy=TWO_RETRIES))
+            await request_generation(SGLangEngine("http://127.0.0.1:9", session, retry_policy=TWO_RETRIES))
 
 
 async def test_logprobs_that_do_not_cover_the_tokens_are_refused() -> None:
@@ -146,13 +146,13 @@ async def test_logprobs_that_do_not_cover_the_tokens_are_refused() -> None:
 
     async with serving(short) as (engine, _):
         with pytest.raises(EngineError, match="cover 1 tokens, not the 2"):
-            await ask(engine)
+            await request_generation(engine)
 
 
 async def test_endpoint_that_stays_busy_is_an_engine_error() -> None:
     async with serving(lambda _: web.Response(status=429, body=b"too many requests \xff")) as (engine, requests):
         with pytest.raises(EngineError, match=r"gave no answer in 3 tries: .*HTTP 429: too many requests"):
-            await ask(engine)
+            await request_generation(engine)
     assert len(requests) == 3
 
 
@@ -177,7 +177,7 @@ async def test_endpoint_that_stays_busy_is_an_engine_error() -> None:
 async def test_garbage_is_an_engine_error(answer: bytes) -> None:
     async with serving(lambda _: web.Response(body=answer, content_type="text/html")) as (engine, requests):
         with pytest.raises(EngineError, match=r"/generate answered something that is no SGLang result: '") as caught:
-            await ask(engine)
+            await request_generation(engine)
     assert len(requests) == 1
     assert len(str(caught.value).splitlines()) == 1
 
@@ -187,4 +187,4 @@ async def test_log_prob_that_is_no_number_is_refused(logprob: str) -> None:
     meta = f'{{"finish_reason": {{"type": "stop"}}, "output_token_logprobs": [[{logprob}, 9, null]]}}'
     async with serving(lambda _: web.Response(text=f'{{"meta_info": {meta}}}')) as (engine, _):
         with pytest.raises(EngineError, match="a log-prob that is no number"):
-            await ask(engine)
+            await request_generation(engine)

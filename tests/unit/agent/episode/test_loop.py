@@ -48,8 +48,8 @@ def test_submitted_patch_ends_the_episode(run: Run) -> None:
 def test_tokens_that_the_engine_read_and_sampled_are_recorded(run: Run, tokenizer: HFTokenizer) -> None:
     episode, script = run(block("cat kit.py"), block(SUBMIT))
     (segment,) = episode.segments
-    whole = tokenizer.decode(segment.tokens)
-    assert whole == script.read[-1] + block(SUBMIT) + "<|im_end|>"
+    text = tokenizer.decode(segment.tokens)
+    assert text == script.read[-1] + block(SUBMIT) + "<|im_end|>"
     sampled = [index for index, mask in zip(segment.tokens, segment.loss_mask, strict=True) if mask]
     assert tokenizer.decode(sampled) == block("cat kit.py") + "<|im_end|>" + block(SUBMIT) + "<|im_end|>"
     assert {logprob for logprob, mask in zip(segment.logprobs, segment.loss_mask, strict=True) if mask} == {-0.25}
@@ -175,8 +175,8 @@ def test_lost_engine_is_an_infrastructure_error(run: Run) -> None:
 def test_engine_that_serves_another_model_is_an_infrastructure_error(run: Run, tokenizer: HFTokenizer) -> None:
     class Another(Script):
         async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
-            said = await super().generate(input_ids, **sampling)
-            return replace(said, output_ids=[index + tokenizer.vocab_size for index in said.output_ids])
+            generation = await super().generate(input_ids, **sampling)
+            return replace(generation, output_ids=[index + tokenizer.vocab_size for index in generation.output_ids])
 
     episode, script = run(block("ls"), engine=Another)
     assert (episode.infrastructure_error, episode.turns, len(script.read)) == (True, 0, 1)
@@ -226,13 +226,15 @@ def test_episode_timeout_ends_it_and_keeps_the_work(run: Run) -> None:
 
 
 def test_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repository: Path) -> None:
-    seen: list[Episode] = []
+    episodes: list[Episode] = []
 
     async def scenario() -> None:
         task = Task("kit__kit-1", "k/k", "0" * 40, "1", "text", "image", GroundTruth("", "", "", ("a",), ()))
         script = Script(tokenizer, [block("sleep 30")])
         agent = BuiltinAgent(script, tokenizer, Prompts.default(), agent_spec())
-        request = EpisodeRequest(task, group="g", index=0, temperature=1.0, workdir=str(repository), on_end=seen.append)
+        request = EpisodeRequest(
+            task, group="g", index=0, temperature=1.0, workdir=str(repository), on_end=episodes.append
+        )
         running = asyncio.create_task(agent.run_episode(request, Shell(repository)))
         await asyncio.sleep(0.5)
         running.cancel()
@@ -240,8 +242,8 @@ def test_cancelled_episode_is_still_reported(tokenizer: HFTokenizer, repository:
             await running
 
     asyncio.run(scenario())
-    assert (seen[0].exit_status, seen[0].error_code) == ("cancelled", "cancelled")
-    assert seen[0].sampled_tokens > 0
+    assert (episodes[0].exit_status, episodes[0].error_code) == ("cancelled", "cancelled")
+    assert episodes[0].sampled_tokens > 0
 
 
 def test_artifacts_hold_the_episode_without_ground_truth(run: Run, tmp_path: Path) -> None:

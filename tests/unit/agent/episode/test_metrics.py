@@ -29,7 +29,7 @@ def test_unmeasured_figures_are_absent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "loops"),
+    ("answers", "loops"),
     [
         (["wait, " * 2_000], True),
         (["wait, " * 1_000, "wait, " * 1_000], True),
@@ -39,8 +39,8 @@ def test_unmeasured_figures_are_absent() -> None:
         (["\ud800" * 12_000], True),
     ],
 )
-def test_model_that_ends_in_a_loop_is_found(said: list[str], loops: bool) -> None:
-    episode = Episode("t", "g", 0, messages=[{"role": "assistant", "content": text} for text in said])
+def test_model_that_ends_in_a_loop_is_found(answers: list[str], loops: bool) -> None:
+    episode = Episode("t", "g", 0, messages=[{"role": "assistant", "content": text} for text in answers])
     assert repeats_itself(episode) is loops
 
 

@@ -75,13 +75,13 @@ async def test_engine_leaves_out_the_tokens_that_the_fields_say(
 )
 def test_chat_template_reads_the_fields(tmp_path: Path, fields: dict[str, Any]) -> None:
     tokenizer = HFTokenizer(make_tokenizer(tmp_path, THINKS + PLAIN))
-    shown = with_template_options(tokenizer, spec(**fields))
-    assert tokenizer.decode(shown.prompt(OPENING)).startswith("no thoughts\n")
+    rendering = with_template_options(tokenizer, spec(**fields))
+    assert tokenizer.decode(rendering.prompt(OPENING)).startswith("no thoughts\n")
     assert not tokenizer.decode(tokenizer.prompt(OPENING)).startswith("no thoughts\n")
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({"temperature": 0.2}, "temperature is set by the temperature of the job or evaluation; leave it out"),
         ({"max_tokens": 9}, "max_tokens is set by agent.maxTokensPerTurn"),
@@ -91,26 +91,26 @@ def test_chat_template_reads_the_fields(tmp_path: Path, fields: dict[str, Any]) 
         ({"top_p": 2}, "top_p: Input should be less than or equal to 1"),
     ],
 )
-def test_fields_that_would_change_nothing_are_refused_by_name(fields: dict[str, Any], words: str) -> None:
+def test_fields_that_would_change_nothing_are_refused_by_name(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(PromptError, match=r"^agent\.modelKwargs: ") as refused:
         sampling_fields(spec(**fields))
-    assert words in str(refused.value)
+    assert message in str(refused.value)
 
 
 async def test_chat_completions_get_any_other_field() -> None:
-    asked: list[dict[str, Any]] = []
+    bodies: list[dict[str, Any]] = []
 
     class Server(ChatCompletions):
         def __init__(self) -> None: ...
 
         async def complete(self, messages: Any, **how: Any) -> Completion:
-            asked.append(how)
+            bodies.append(how)
             return Completion({}, {"content": "an answer"}, False, {})
 
     fields = {"top_p": 0.9, "extra_body": {"provider": {"order": ["a"]}}}
     await ChatConversation(Server(), spec(**fields), list(OPENING), REQUEST).answer()
-    assert {"top_p": 0.9, "provider": {"order": ["a"]}}.items() <= asked[0].items()
-    assert (asked[0]["temperature"], request_fields(spec())) == (0.5, {})
+    assert {"top_p": 0.9, "provider": {"order": ["a"]}}.items() <= bodies[0].items()
+    assert (bodies[0]["temperature"], request_fields(spec())) == (0.5, {})
 
 
 async def test_fields_of_another_agent_or_at_fault_are_refused_at_its_start(tokenizer: HFTokenizer) -> None:

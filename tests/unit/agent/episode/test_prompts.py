@@ -31,11 +31,11 @@ def test_short_output_is_shown_whole() -> None:
 @pytest.mark.parametrize(("length", "elided"), [(10_000, 0), (12_345, 2_345)])
 def test_output_from_the_limit_on_is_cut(length: int, elided: int) -> None:
     text = "h" * 5_000 + "m" * (length - 10_000) + "t" * 5_000
-    shown = observation(text)
-    assert f"<output_head>\n{'h' * 5_000}\n</output_head>" in shown
-    assert f"\n{elided} characters elided\n" in shown
-    assert f"<output_tail>\n{'t' * 5_000}\n</output_tail>" in shown
-    assert "<warning>" in shown
+    observed = observation(text)
+    assert f"<output_head>\n{'h' * 5_000}\n</output_head>" in observed
+    assert f"\n{elided} characters elided\n" in observed
+    assert f"<output_tail>\n{'t' * 5_000}\n</output_tail>" in observed
+    assert "<warning>" in observed
 
 
 def test_bytes_cut_in_the_sandbox_count_as_elided() -> None:

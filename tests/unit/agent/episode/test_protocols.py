@@ -32,8 +32,8 @@ def fenced(command: str) -> str:
 
 
 def call(command: str) -> str:
-    asked = json.dumps({"name": "bash", "arguments": {"command": command}})
-    return f"<tool_call>\n{asked}\n</tool_call>"
+    call_json = json.dumps({"name": "bash", "arguments": {"command": command}})
+    return f"<tool_call>\n{call_json}\n</tool_call>"
 
 
 # What an answer asks for
@@ -53,14 +53,14 @@ def test_blocks(text: str, first: list[str], mini: list[str]) -> None:
     assert find_actions(text, MINI_1) == mini
 
 
-@pytest.mark.parametrize(("ask", "protocol"), [(block, MINI_1), (call, MINI_2_TOOLS)])
-def test_command_in_reasoning_is_no_action(ask: Callable[[str], str], protocol: AgentProtocol) -> None:
-    thought, said = f"perhaps\n{ask('rm -r .')}\n", ask("ls")
-    assert find_actions(f"<think>\n{thought}</think>\n\n{said}", protocol) == ["ls"]
-    assert find_actions(f"{thought}</think>\n\n{said}", protocol) == ["ls"], "the chat template has opened it"
-    assert find_actions(f"<think>\n{thought}", protocol) == [], "it was cut for its length"
+@pytest.mark.parametrize(("render", "protocol"), [(block, MINI_1), (call, MINI_2_TOOLS)])
+def test_command_in_reasoning_is_no_action(render: Callable[[str], str], protocol: AgentProtocol) -> None:
+    reasoning, answer = f"perhaps\n{render('rm -r .')}\n", render("ls")
+    assert find_actions(f"<think>\n{reasoning}</think>\n\n{answer}", protocol) == ["ls"]
+    assert find_actions(f"{reasoning}</think>\n\n{answer}", protocol) == ["ls"], "the chat template has opened it"
+    assert find_actions(f"<think>\n{reasoning}", protocol) == [], "it was cut for its length"
     quoted = "grep -c '<think>x</think>' f"
-    assert find_actions(f"I look.\n{ask(quoted)}", protocol) == [quoted]
+    assert find_actions(f"I look.\n{render(quoted)}", protocol) == [quoted]
 
 
 def test_second_version_has_its_own_fence() -> None:

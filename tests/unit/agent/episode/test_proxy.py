@@ -25,7 +25,7 @@ from tests.chat_server import MODEL, ChatServer, scripted, serving
 from tests.forward_proxy import ForwardProxy, proxying
 
 KEY = "sk-very-secret-0123456789"
-OUTSIDE = "models.example.org"
+EXTERNAL_HOST = "models.example.org"
 HI = [{"role": "user", "content": "Hi"}]
 ONCE = RetryPolicy(retries=0)
 
@@ -41,16 +41,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a network whose own DNS knows no public names."""
 
-    async def nothing(self: object, host: str, *what: object, **how: object) -> list[object]:
-        known = {"router.serving": [(2, 1, 6, "", ("10.96.3.4", 0))]}
-        if host in known:
-            return [*known[host]]
+    async def nothing(self: object, host: str, *args: object, **kwargs: object) -> list[object]:
+        endpoints = {"router.serving": [(2, 1, 6, "", ("10.96.3.4", 0))]}
+        if host in endpoints:
+            return [*endpoints[host]]
         raise OSError("Name or service not known")
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", nothing)
 
 
-async def ask(http: aiohttp.ClientSession, url: str) -> str:
+async def complete(http: aiohttp.ClientSession, url: str) -> str:
     chat = ChatCompletions(url, http, model=MODEL, api_key=KEY, proxy=await environment_proxy(url), retry_policy=ONCE)
     return (await chat.complete(HI, max_tokens=9, temperature=0.7)).text
 
@@ -62,31 +62,45 @@ def port(url: str) -> int:
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
 async def test_outside_endpoint_is_reached_through_the_proxy(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(ChatServer(scripted("Hello"), key=KEY)) as server:
-        proxy = ForwardProxy({OUTSIDE: port(server.url)}, login="me:pass word")
+        proxy = ForwardProxy({EXTERNAL_HOST: port(server.url)}, login="me:pass word")
         async with proxying(proxy), aiohttp.ClientSession() as http:
             monkeypatch.setenv(variable, proxy.url.replace("//", "//me:pass%20word@"))
-            assert await ask(http, f"http://{OUTSIDE}/v1") == "Hello"
-    assert proxy.request_lines == [f"POST http://{OUTSIDE}/v1/chat/completions HTTP/1.1"]
+            assert await complete(http, f"http://{EXTERNAL_HOST}/v1") == "Hello"
+    assert proxy.request_lines == [f"POST http://{EXTERNAL_HOST}/v1/chat/completions HTTP/1.1"]
 
 
 async def test_encrypted_endpoint_is_reached_through_a_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={OUTSIDE}", "-days", "1"]
-    made += ["-addext", f"subjectAltName=DNS:{OUTSIDE}", "-keyout", str(key), "-out", str(certificate)]
-    await asyncio.to_thread(subprocess.run, made, check=True, capture_output=True)
-    theirs, ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context(cafile=certificate)
-    theirs.load_cert_chain(certificate, key)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        f"/CN={EXTERNAL_HOST}",
+        "-days",
+        "1",
+    ]
+    command += ["-addext", f"subjectAltName=DNS:{EXTERNAL_HOST}", "-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+    server_context, client_context = (
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+        ssl.create_default_context(cafile=certificate),
+    )
+    server_context.load_cert_chain(certificate, key)
     server, application = ChatServer(scripted("Hello"), key=KEY), web.Application()
     application.router.add_post("/v1/chat/completions", server.complete)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=theirs).start()
-    proxy = ForwardProxy({OUTSIDE: runner.addresses[0][1]})
-    async with proxying(proxy), aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=ours)) as http:
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context).start()
+    proxy = ForwardProxy({EXTERNAL_HOST: runner.addresses[0][1]})
+    async with proxying(proxy), aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=client_context)) as http:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        assert await ask(http, f"https://{OUTSIDE}/v1") == "Hello"
+        assert await complete(http, f"https://{EXTERNAL_HOST}/v1") == "Hello"
     await runner.cleanup()
-    assert proxy.request_lines == [f"CONNECT {OUTSIDE}:443 HTTP/1.1"], "the proxy sees neither key nor messages"
+    assert proxy.request_lines == [f"CONNECT {EXTERNAL_HOST}:443 HTTP/1.1"], "the proxy sees neither key nor messages"
 
 
 async def test_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +108,7 @@ async def test_proxy_that_refuses_is_named_without_its_password(monkeypatch: pyt
     async with proxying(proxy), aiohttp.ClientSession() as http:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", "//me:wrong-one@"))
         with pytest.raises(EngineError, match="407") as caught:
-            await ask(http, f"https://{OUTSIDE}/v1")
+            await complete(http, f"https://{EXTERNAL_HOST}/v1")
     assert "wrong-one" not in str(caught.value) and KEY not in str(caught.value)
 
 
@@ -103,7 +117,7 @@ async def test_cluster_requests_ignore_proxy_variables(monkeypatch: pytest.Monke
         proxy = ForwardProxy({"127.0.0.1": port(server.url)})
         async with proxying(proxy), aiohttp.ClientSession() as http:
             monkeypatch.setenv("HTTP_PROXY", proxy.url)
-            assert await ask(http, server.url) == "Hello"
+            assert await complete(http, server.url) == "Hello"
     assert proxy.request_lines == []
 
 
@@ -117,14 +131,14 @@ async def test_engine_requests_ignore_proxy_variables(monkeypatch: pytest.Monkey
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    there = runner.addresses[0][1]
-    async with proxying(ForwardProxy({"127.0.0.1": there})) as proxy, aiohttp.ClientSession() as http:
+    port = runner.addresses[0][1]
+    async with proxying(ForwardProxy({"127.0.0.1": port})) as proxy, aiohttp.ClientSession() as http:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
-        engine = SGLangEngine(f"http://127.0.0.1:{there}", http, retry_policy=ONCE)
-        said = await engine.generate([1], max_new_tokens=1, temperature=1, stop_token_ids=[], routing_key="g")
+        engine = SGLangEngine(f"http://127.0.0.1:{port}", http, retry_policy=ONCE)
+        generation = await engine.generate([1], max_new_tokens=1, temperature=1, stop_token_ids=[], routing_key="g")
     await runner.cleanup()
-    assert (said.output_ids, proxy.request_lines) == ([7], [])
+    assert (generation.output_ids, proxy.request_lines) == ([7], [])
 
 
 @pytest.mark.parametrize(
@@ -134,15 +148,15 @@ async def test_engine_requests_ignore_proxy_variables(monkeypatch: pytest.Monkey
 async def test_no_proxy_is_respected(no_proxy: str, proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "proxy.corp:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
-    found = await environment_proxy(f"https://{OUTSIDE}/v1")
+    found = await environment_proxy(f"https://{EXTERNAL_HOST}/v1")
     assert (str(found.url) if found else None) == ("http://proxy.corp:3128" if proxied else None)
-    assert await environment_proxy(f"http://{OUTSIDE}/v1") is None, "that is for https alone"
+    assert await environment_proxy(f"http://{EXTERNAL_HOST}/v1") is None, "that is for https alone"
 
 
 async def test_invalid_proxy_is_reported_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@proxy:1080")
     with pytest.raises(EndpointError, match=r"^HTTPS_PROXY is not a usable proxy address: .* to NO_PROXY$"):
-        await environment_proxy(f"https://{OUTSIDE}/v1")
+        await environment_proxy(f"https://{EXTERNAL_HOST}/v1")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +172,7 @@ async def test_invalid_proxy_is_reported_by_its_variable(monkeypatch: pytest.Mon
         ("fd00::7", True),
         ("8.8.8.8", False),
         ("2606:4700::1111", False),
-        (OUTSIDE, False),
+        (EXTERNAL_HOST, False),
     ],
 )
 async def test_hosts_inside_the_cluster_are_recognised(host: str, inside: bool) -> None:

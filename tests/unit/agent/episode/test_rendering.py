@@ -9,7 +9,7 @@ import pytest
 from swerl_agent.episode.rendering import MAX_LENGTH, failure, render
 
 
-def fault(template: str, **variables: Any) -> str:
+def error_of(template: str, **variables: Any) -> str:
     """What is said of the template's failure."""
     with pytest.raises(Exception) as caught:
         render(template, **variables)
@@ -17,7 +17,7 @@ def fault(template: str, **variables: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         ("a\nb {{ output.no }}\n", "UndefinedError: 'str object' has no attribute 'no', in line 2: b {{ output.no }}"),
         ("{{ 1 // output|length }}", "by zero, in line 1: {{ 1 // output|length }}"),
@@ -30,24 +30,26 @@ def fault(template: str, **variables: Any) -> str:
         ("{{ output.__class__.__mro__ }}", "is unsafe., in line 1"),
     ],
 )
-def test_failing_line_is_reported(template: str, said: str) -> None:
-    assert said in fault(template, output="")
+def test_failing_line_is_reported(template: str, message: str) -> None:
+    assert message in error_of(template, output="")
 
 
 def test_long_line_is_quoted_in_part() -> None:
-    assert len(fault("{{ nope }}" + "x" * 9_999)) < 300
+    assert len(error_of("{{ nope }}" + "x" * 9_999)) < 300
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         ("{% for i in range(99999) %}{{ output }}{{ output }}{% endfor %}", "TooLong: more than 4000000 characters"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("{% for i in range(10**9) %}{% endfor %}", "OverflowError: Range too big"),
     ],
 )
-def test_work_without_end_is_stopped(template: str, said: str) -> None:
-    assert (told := fault(template, output="abc" * 10)).startswith(said) and told.endswith(f"in line 1: {template}")
+def test_work_without_end_is_stopped(template: str, message: str) -> None:
+    assert (found := error_of(template, output="abc" * 10)).startswith(message) and found.endswith(
+        f"in line 1: {template}"
+    )
 
 
 def test_ordinary_templates_render() -> None:

@@ -74,7 +74,7 @@ def run_episode(
     return asyncio.run(agent.run_episode(EpisodeRequest(task, group="g", index=0, temperature=1.0), shell))
 
 
-def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> dict[str, str]:
+def visible_to_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> dict[str, str]:
     """Everything of one rollout that is outside the trusted side."""
     sandbox = SweRLJobSpec.model_validate(JOB).sandbox
     spec = group_spec(
@@ -109,19 +109,19 @@ def seen_by_a_rollout(task: Task, tokenizer: HFTokenizer, artifacts: Path) -> di
     ],
     ids=["text", "prompt", "kiro", "nemo-gym", "r2e"],
 )
-@pytest.mark.parametrize("whole", [[], ["--whole-rows"]], ids=["apart", "whole"])
+@pytest.mark.parametrize("options", [[], ["--whole-rows"]], ids=["apart", "whole"])
 def test_gold_patch_and_tests_reach_no_sandbox_prompt_or_artifact(
-    tmp_path: Path, tokenizer: HFTokenizer, row: dict[str, Any], whole: list[str]
+    tmp_path: Path, tokenizer: HFTokenizer, row: dict[str, Any], options: list[str]
 ) -> None:
     source, file = tmp_path / "source.jsonl", tmp_path / "tasks.jsonl"
     source.write_text(json.dumps(row) + "\n")
-    words = ["tasks", "import", str(source), "--output", str(file), "--purpose", "evaluation", *whole]
-    assert main(words) == 0
+    command = ["tasks", "import", str(source), "--output", str(file), "--purpose", "evaluation", *options]
+    assert main(command) == 0
     (task,) = load_tasks(file, "jsonl")
-    for known in (task.ground_truth.patch, task.ground_truth.fail_to_pass[0]):
-        assert SECRET in known, "the trusted side has what it needs"
-    for place, content in seen_by_a_rollout(task, tokenizer, tmp_path / "artifacts").items():
-        assert SECRET not in content, place
+    for secret in (task.ground_truth.patch, task.ground_truth.fail_to_pass[0]):
+        assert SECRET in secret, "the trusted side has what it needs"
+    for name, content in visible_to_a_rollout(task, tokenizer, tmp_path / "artifacts").items():
+        assert SECRET not in content, name
 
 
 def test_tests_of_the_image_are_removed_before_the_first_command(tmp_path: Path, tokenizer: HFTokenizer) -> None:

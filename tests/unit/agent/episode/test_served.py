@@ -86,7 +86,7 @@ async def test_another_model_is_refused_by_both_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}, "of kind qwen3 (policy, /models/Qwen3-8B)"),
         ({"architectures": ["Other"]}, "of kind Qwen3ForCausalLM (policy"),
@@ -97,17 +97,17 @@ async def test_another_model_is_refused_by_both_names(tmp_path: Path) -> None:
     ],
 )
 async def test_without_a_name_the_kind_of_model_is_compared(
-    config: dict[str, Any] | None, said: str | None, tmp_path: Path
+    config: dict[str, Any] | None, message: str | None, tmp_path: Path
 ) -> None:
     if config is not None:
         (tmp_path / "config.json").write_text(json.dumps(config))
     async with serving({"/model_info": INFO}) as url, aiohttp.ClientSession() as http:
-        if said is None:
+        if message is None:
             await check_served(url, http, model=None, tokenizer=tmp_path)
             return
         with pytest.raises(EndpointError) as caught:
             await check_served(url, http, model=None, tokenizer=tmp_path)
-    assert said in str(caught.value) and str(caught.value).endswith(
+    assert message in str(caught.value) and str(caught.value).endswith(
         "--tokenizer, or model.endpoint.tokenizer of a SweEval"
     )
 

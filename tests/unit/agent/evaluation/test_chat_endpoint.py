@@ -33,15 +33,15 @@ def tasks(tmp_path: Path) -> Path:
     return folder
 
 
-def words(tasks: Path, url: str, *more: str) -> list[str]:
+def eval_command(tasks: Path, url: str, *options: str) -> list[str]:
     config = write_kubeconfig(tasks.parent / "kubeconfig", "http://127.0.0.1:1")
-    where = ["--output", str(tasks.parent / "out"), "--kubeconfig", config, "--namespace", "n"]
-    return ["eval", "run", str(tasks / "rows.jsonl"), *where, "--engine", url, "--api", "chat-completions", *more]
+    fixed = ["--output", str(tasks.parent / "out"), "--kubeconfig", config, "--namespace", "n"]
+    return ["eval", "run", str(tasks / "rows.jsonl"), *fixed, "--engine", url, "--api", "chat-completions", *options]
 
 
 async def test_model_unknown_to_the_server_starts_no_sample(tasks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(ChatServer(scripted("OK"))) as server:
-        assert await asyncio.to_thread(main, words(tasks, server.url, "--model", "policy-8b")) == 2
+        assert await asyncio.to_thread(main, eval_command(tasks, server.url, "--model", "policy-8b")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"swerl: {server.url} does not serve model 'policy-8b' but {MODEL}; choose one with --model")
     assert list((tasks.parent / "out").iterdir()) == [], "the right name may go on in this folder"
@@ -52,8 +52,8 @@ async def test_refused_key_starts_no_sample(
 ) -> None:
     monkeypatch.setenv("MY_KEY", KEY)
     async with serving(ChatServer(scripted("OK"), key="another")) as server:
-        chosen = words(tasks, server.url, "--model", MODEL, "--api-key-env", "MY_KEY")
-        assert await asyncio.to_thread(main, chosen) == 2
+        command = eval_command(tasks, server.url, "--model", MODEL, "--api-key-env", "MY_KEY")
+        assert await asyncio.to_thread(main, command) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "refuses the API key" in line and KEY not in line
 
@@ -63,8 +63,8 @@ async def test_folder_holds_results_of_one_model_and_one_api(tasks: Path, capsys
     sample_options: dict[str, Any] = {"agent": "builtin", "api": "chat-completions", "model": "policy-6b"}
     fill(output, SOLVED)
     (output / "settings.json").write_text(json.dumps({"model": "m", "sample_options": sample_options}))
-    chosen = words(tasks, "http://127.0.0.1:9/v1", "--model", MODEL, "--model-name", "m")
-    assert await asyncio.to_thread(main, chosen) == 2
+    command = eval_command(tasks, "http://127.0.0.1:9/v1", "--model", MODEL, "--model-name", "m")
+    assert await asyncio.to_thread(main, command) == 2
     assert "'model': 'policy-6b'" in capsys.readouterr().err
 
 
@@ -112,8 +112,8 @@ async def test_engine_of_another_model_starts_no_sample(
     tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)
     async with serving(ChatServer(scripted("OK"), models=["/models/policy-8b"])) as server:
         url = server.url.removesuffix("/v1")
-        chosen = words(tasks, url, "--model", "org/policy-7b", "--tokenizer", str(tokenizer))
-        assert await asyncio.to_thread(main, [*chosen, "--api", "generate"]) == 2
+        command = eval_command(tasks, url, "--model", "org/policy-7b", "--tokenizer", str(tokenizer))
+        assert await asyncio.to_thread(main, [*command, "--api", "generate"]) == 2
         line = capsys.readouterr().err.splitlines()[-1]  # after what transformers says when it is imported
         assert line.startswith(f"swerl: {url} serves /models/policy-8b, not org/policy-7b; ask another server")
         assert list((tasks.parent / "out").iterdir()) == []

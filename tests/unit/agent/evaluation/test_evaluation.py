@@ -87,22 +87,22 @@ async def test_finished_sample_is_not_repeated(tmp_path: Path, runner: Any) -> N
 
 
 async def test_summary_and_predictions_hold_each_sample_when_it_ends(tmp_path: Path, runner: Any) -> None:
-    seen: list[tuple[int, list[str]]] = []
+    orders: list[tuple[int, list[str]]] = []
 
-    def made() -> Iterator[GradedEpisode]:
+    def episodes() -> Iterator[GradedEpisode]:
         for _ in range(3):
             if (tmp_path / "preds.json").exists():
                 predicted = json.loads((tmp_path / "preds.json").read_text())
                 assert all(row["model_patch"] == PATCH for row in predicted.values())
-                seen.append((json.loads((tmp_path / "summary.json").read_text())["resolved"], sorted(predicted)))
+                orders.append((json.loads((tmp_path / "summary.json").read_text())["resolved"], sorted(predicted)))
             yield solved()
 
-    runner.outcomes = made()
+    runner.outcomes = episodes()
     records = SampleRecords(tmp_path)
     summary_writer = SummaryWriter(tmp_path, records, {"model": "m"})
     how = SampleSpec(workers=1)
     await Evaluation(tasks(3), NOTHING, how, records, tmp_path, write_summary=summary_writer.write).run(runner)
-    assert seen == [(1, ["a__a-0"]), (2, ["a__a-0", "a__a-1"])]
+    assert orders == [(1, ["a__a-0"]), (2, ["a__a-0", "a__a-1"])]
     assert json.loads((tmp_path / "summary.json").read_text())["resolved"] == 3
 
 
@@ -112,11 +112,11 @@ async def test_conclusions_that_cannot_be_written_leave_those_before_whole(tmp_p
     summary_writer = SummaryWriter(tmp_path, records, {"model": "m"})
     records.add(record)
     summary_writer.write()
-    before = (tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()
+    contents_before = (tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()
     records.add(replace(record, sample=1))
     with files_end_at(100), pytest.raises(OSError, match="is unchanged"):
         summary_writer.write()
-    assert ((tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()) == before
+    assert ((tmp_path / "summary.json").read_bytes(), (tmp_path / "preds.json").read_bytes()) == contents_before
     summary_writer.write()
     assert json.loads((tmp_path / "summary.json").read_text())["samples"] == 2
 
@@ -137,13 +137,13 @@ async def test_unreachable_endpoint_ends_the_evaluation_and_keeps_results(tmp_pa
         EvaluationAborted, match=r"ended the last 20 samples; the last error: EngineError: .*HTTP 429: busy"
     ):
         await evaluation(tmp_path, 40).run(runner)
-    known = SampleRecords(tmp_path).all
-    assert [record.resolved for record in known if record.valid] == [True]
-    assert len([record for record in known if not record.valid]) == 20
+    records = SampleRecords(tmp_path).all
+    assert [record.resolved for record in records if record.valid] == [True]
+    assert len([record for record in records if not record.valid]) == 20
     runner.outcomes = iter(solved() for _ in range(39))
-    again = evaluation(tmp_path, 40)
-    await again.run(runner)
-    assert again.left == []
+    second = evaluation(tmp_path, 40)
+    await second.run(runner)
+    assert second.left == []
 
 
 async def test_lost_lease_ends_the_evaluation_at_once(tmp_path: Path, runner: Any) -> None:
@@ -164,9 +164,9 @@ async def test_task_whose_prompt_does_not_render_fails_only_its_own_episode(tmp_
     assert (found.valid, found.exit_status, found.error) == (False, "prompt_failed", BROKEN)
     assert (tmp_path / found.run_dir / "traj.json").exists()
     runner.outcomes = iter([solved()])
-    again = evaluation(tmp_path, 3)
-    await again.run(runner)
-    assert again.left == []
+    second = evaluation(tmp_path, 3)
+    await second.run(runner)
+    assert second.left == []
 
 
 async def test_prompts_that_never_render_end_the_evaluation_by_line_and_keep_results(
@@ -175,8 +175,8 @@ async def test_prompts_that_never_render_end_the_evaluation_by_line_and_keep_res
     runner.outcomes = iter([solved(), *(prompt_failed() for _ in range(40))])
     with pytest.raises(PromptError, match=r"ended the last 20 samples, the last at a__a-20: agent\.instance_.*line 2"):
         await evaluation(tmp_path, 40).run(runner)
-    known = SampleRecords(tmp_path).all
-    assert [record.resolved for record in known if record.valid] == [True] and len(known) == 21
+    records = SampleRecords(tmp_path).all
+    assert [record.resolved for record in records if record.valid] == [True] and len(records) == 21
 
 
 async def test_few_samples_that_all_lack_a_prompt_are_no_result(tmp_path: Path, runner: Any) -> None:
@@ -189,11 +189,11 @@ async def test_few_samples_that_all_lack_a_prompt_are_no_result(tmp_path: Path, 
 async def test_full_disk_ends_the_evaluation_with_one_error_and_keeps_results(tmp_path: Path, runner: Any) -> None:
     runner.outcomes = iter([solved(), solved(), solved()])
     await evaluation(tmp_path, 1).run(runner)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
+    contents_before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with files_end_at(16), pytest.raises(OSError, match="cannot be written: File too large"):
         await evaluation(tmp_path, 2).run(runner)
-    assert {path: path.read_bytes() for path in before} == before
-    again = evaluation(tmp_path, 2)
-    assert again.left == [("a__a-1", 0)]
-    await again.run(runner)
-    assert again.left == []
+    assert {path: path.read_bytes() for path in contents_before} == contents_before
+    second = evaluation(tmp_path, 2)
+    assert second.left == [("a__a-1", 0)]
+    await second.run(runner)
+    assert second.left == []

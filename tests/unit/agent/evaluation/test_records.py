@@ -21,9 +21,9 @@ LOST = replace(GOOD, instance_id="b__b-1", valid=False, resolved=False, exit_sta
 def test_records_are_read_back(tmp_path: Path) -> None:
     for record in (GOOD, BAD, LOST):
         SampleRecords(tmp_path).add(record)
-    again = SampleRecords(tmp_path)
-    assert again.all == [GOOD, BAD, LOST]
-    assert [again.settled(record.sample_id) for record in (GOOD, BAD, LOST)] == [True, True, False]
+    reopened = SampleRecords(tmp_path)
+    assert reopened.all == [GOOD, BAD, LOST]
+    assert [reopened.settled(record.sample_id) for record in (GOOD, BAD, LOST)] == [True, True, False]
 
 
 def test_last_record_of_a_sample_counts(tmp_path: Path) -> None:
@@ -107,65 +107,65 @@ def test_predictions_use_the_first_valid_sample(tmp_path: Path) -> None:
 
 
 def test_shards_are_merged_and_a_duplicate_sample_is_an_error(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    SampleRecords(one).add(GOOD)
-    SampleRecords(two).add(replace(LOST, valid=True))
-    assert [r.instance_id for r in merge(tmp_path / "all", [one, two]).all] == ["a__a-1", "b__b-1"]
+    first, second = tmp_path / "one", tmp_path / "two"
+    SampleRecords(first).add(GOOD)
+    SampleRecords(second).add(replace(LOST, valid=True))
+    assert [r.instance_id for r in merge(tmp_path / "all", [first, second]).all] == ["a__a-1", "b__b-1"]
     with pytest.raises(ResultsError, match="in another shard"):
-        merge(tmp_path / "twice", [one, one])
+        merge(tmp_path / "twice", [first, first])
     with pytest.raises(ResultsError, match="no results"):
         merge(tmp_path / "none", [tmp_path / "missing"])
 
 
 def test_merge_may_be_repeated_and_follows_shards_that_went_on(tmp_path: Path) -> None:
-    one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
-    SampleRecords(one).add(GOOD)
-    SampleRecords(two).add(LOST)
-    assert [merge(whole, [one, two]).all for _ in range(2)] == [merge(whole, [one, two]).all] * 2
-    assert len((whole / "results.jsonl").read_text().splitlines()) == 2
+    first, second, merged = tmp_path / "one", tmp_path / "two", tmp_path / "all"
+    SampleRecords(first).add(GOOD)
+    SampleRecords(second).add(LOST)
+    assert [merge(merged, [first, second]).all for _ in range(2)] == [merge(merged, [first, second]).all] * 2
+    assert len((merged / "results.jsonl").read_text().splitlines()) == 2
     found = replace(LOST, valid=True, resolved=True, run_dir="run-2")
-    SampleRecords(two).add(found)
-    SampleRecords(one).add(BAD)
-    wanted = [replace(each, run_dir=f"../{shard}/{each.run_dir}") for shard, each in
+    SampleRecords(second).add(found)
+    SampleRecords(first).add(BAD)
+    expected = [replace(each, run_dir=f"../{shard}/{each.run_dir}") for shard, each in
               (("one", GOOD), ("one", BAD), ("two", found))]  # fmt: skip
-    assert merge(whole, [one, two]).all == SampleRecords(whole).all == wanted
+    assert merge(merged, [first, second]).all == SampleRecords(merged).all == expected
 
 
 def test_merge_only_adds_to_the_folder(tmp_path: Path) -> None:
-    one, two, whole = tmp_path / "one", tmp_path / "two", tmp_path / "all"
-    SampleRecords(one).add(GOOD)
-    SampleRecords(two).add(BAD)
-    merge(whole, [one])
-    assert [record.sample_id for record in merge(whole, [two]).all] == [GOOD.sample_id, BAD.sample_id]
-    three, before = tmp_path / "three", (whole / "results.jsonl").read_bytes()
+    first, second, merged = tmp_path / "one", tmp_path / "two", tmp_path / "all"
+    SampleRecords(first).add(GOOD)
+    SampleRecords(second).add(BAD)
+    merge(merged, [first])
+    assert [record.sample_id for record in merge(merged, [second]).all] == [GOOD.sample_id, BAD.sample_id]
+    three, before_merge = tmp_path / "three", (merged / "results.jsonl").read_bytes()
     SampleRecords(three).add(GOOD)
     with pytest.raises(ResultsError, match=r"has sample 0 of a__a-1 from '\.\./one' already"):
-        merge(whole, [three])
+        merge(merged, [three])
     with pytest.raises(ResultsError, match="cannot be a shard of it"):
-        merge(one, [one, two])
-    assert (whole / "results.jsonl").read_bytes() == before
-    assert [record.sample_id for record in merge(whole, [three], replace_existing=True).all] == [GOOD.sample_id]
+        merge(first, [first, second])
+    assert (merged / "results.jsonl").read_bytes() == before_merge
+    assert [record.sample_id for record in merge(merged, [three], replace_existing=True).all] == [GOOD.sample_id]
 
 
 def test_killed_merge_is_atomic_and_repeatable(tmp_path: Path) -> None:
-    one, whole = tmp_path / "one", tmp_path / "all"
+    first, merged = tmp_path / "one", tmp_path / "all"
     for record in (GOOD, BAD):
-        SampleRecords(one).add(record)
+        SampleRecords(first).add(record)
     with files_end_at(300), pytest.raises(OSError, match="is unchanged"):
-        merge(whole, [one])
-    assert SampleRecords(whole).all == []
-    SampleRecords(whole).add(replace(GOOD, run_dir="../one/run-1"))  # as one that wrote line by line may have left it
-    with (whole / "results.jsonl").open("ab") as file:
+        merge(merged, [first])
+    assert SampleRecords(merged).all == []
+    SampleRecords(merged).add(replace(GOOD, run_dir="../one/run-1"))  # as one that wrote line by line may have left it
+    with (merged / "results.jsonl").open("ab") as file:
         file.write(b'{"instance_id": "a__a')
-    assert [record.sample_id for record in merge(whole, [one]).all] == [GOOD.sample_id, BAD.sample_id]
-    assert [record.sample_id for record in SampleRecords(whole).all] == [GOOD.sample_id, BAD.sample_id]
+    assert [record.sample_id for record in merge(merged, [first]).all] == [GOOD.sample_id, BAD.sample_id]
+    assert [record.sample_id for record in SampleRecords(merged).all] == [GOOD.sample_id, BAD.sample_id]
 
 
 def test_file_has_the_common_format(tmp_path: Path) -> None:
     SampleRecords(tmp_path).add(GOOD)
     row = json.loads((tmp_path / "results.jsonl").read_text())
-    wanted = {"instance_id", "resolved", "exit_status", "patch_source", "n_steps", "error", "elapsed", "run_dir"}
-    assert wanted <= row.keys()
+    columns = {"instance_id", "resolved", "exit_status", "patch_source", "n_steps", "error", "elapsed", "run_dir"}
+    assert columns <= row.keys()
 
 
 def test_killed_redo_resumes_and_repeats_no_sample(tmp_path: Path) -> None:
@@ -173,18 +173,18 @@ def test_killed_redo_resumes_and_repeats_no_sample(tmp_path: Path) -> None:
     for record in (GOOD, BAD):
         records.add(record)
     sample_ids = {GOOD.sample_id, BAD.sample_id}
-    redo = Redo(tmp_path)
-    redo.choose(records, sample_ids, "all")
+    first_redo = Redo(tmp_path)
+    first_redo.choose(records, sample_ids, "all")
     assert not records.settled(GOOD.sample_id) and not records.settled(BAD.sample_id)
     records.add(replace(GOOD, resolved=False))
-    redo.done(records)  # the process ends here, with one of the two made again
+    first_redo.done(records)  # the process ends here, with one of the two made again
 
-    again = SampleRecords(tmp_path)
-    redo = Redo(tmp_path)
-    redo.choose(again, sample_ids, "all")  # the same command
-    assert again.settled(GOOD.sample_id) and not again.settled(BAD.sample_id)
-    again.add(BAD)
-    redo.done(again)
+    reopened = SampleRecords(tmp_path)
+    first_redo = Redo(tmp_path)
+    first_redo.choose(reopened, sample_ids, "all")  # the same command
+    assert reopened.settled(GOOD.sample_id) and not reopened.settled(BAD.sample_id)
+    reopened.add(BAD)
+    first_redo.done(reopened)
     assert not list(tmp_path.glob("redo*"))
 
     last = SampleRecords(tmp_path)
@@ -193,14 +193,14 @@ def test_killed_redo_resumes_and_repeats_no_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "left"), [("unresolved", [False, True]), ("all", [False, False]), (None, [True, True])]
+    ("mode", "remaining"), [("unresolved", [False, True]), ("all", [False, False]), (None, [True, True])]
 )
 def test_redo_selects_by_result_among_the_selected_tasks(
-    tmp_path: Path, mode: Literal["unresolved", "all"] | None, left: list[bool]
+    tmp_path: Path, mode: Literal["unresolved", "all"] | None, remaining: list[bool]
 ) -> None:
-    records, other = SampleRecords(tmp_path), replace(BAD, instance_id="c__c-1")
-    for record in (BAD, GOOD, other):
+    records, other_record = SampleRecords(tmp_path), replace(BAD, instance_id="c__c-1")
+    for record in (BAD, GOOD, other_record):
         records.add(record)
     Redo(tmp_path).choose(records, {BAD.sample_id, GOOD.sample_id}, mode)
-    assert [records.settled(record.sample_id) for record in (BAD, GOOD)] == left
-    assert records.settled(other.sample_id), "it is not among the tasks of this run"
+    assert [records.settled(record.sample_id) for record in (BAD, GOOD)] == remaining
+    assert records.settled(other_record.sample_id), "it is not among the tasks of this run"

@@ -38,7 +38,7 @@ LOST = replace(FAILED, instance_id="c__c-1", valid=False, verdict="", exit_statu
 def evaluation_file(**spec: Any) -> EvaluationFile:
     volume = {"volume": {"persistentVolumeClaim": {"claimName": "runs"}}}
     source = {"persistentVolumeClaim": {"claimName": "tasks"}}
-    wish = {
+    evaluation_spec = {
         "model": {"endpoint": {"url": "http://router:30000", "tokenizer": source}},
         "tasks": {"source": source, "format": "jsonl"},
         "image": "trainer:1",
@@ -48,7 +48,7 @@ def evaluation_file(**spec: Any) -> EvaluationFile:
     return EvaluationFile.model_validate(
         {
             "name": "nightly", "namespace": "ns", "uid": "uid-1", "engine": "http://router:30000",
-            "tokenizer": "/swerl/model", "dtype": "bfloat16", "spec": wish | spec,
+            "tokenizer": "/swerl/model", "dtype": "bfloat16", "spec": evaluation_spec | spec,
         }
     )  # fmt: skip
 
@@ -71,8 +71,8 @@ class FakeConfigMaps:
         self.kept[body["metadata"]["name"]] = dict(body)
 
     def progress(self, name: str) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(self.kept[name]["data"]["progress.json"])
-        return said
+        parsed: dict[str, Any] = json.loads(self.kept[name]["data"]["progress.json"])
+        return parsed
 
 
 def found(folder: Path) -> list[str]:
@@ -178,8 +178,8 @@ def test_shards_leave_out_what_is_in_quarantine_beside_the_tasks(
     rows = [swebench(f"owner__repo-{number}") for number in range(4)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "quarantine.jsonl").write_text('{"instance_id": "owner__repo-1", "reason": "flaky"}\n')
-    chosen = load_shard_tasks(Shard(evaluation_file(), 0, ShardFolders(tasks=tmp_path)))
-    assert [task.instance_id for task in chosen] == [f"owner__repo-{number}" for number in (0, 2, 3)]
+    tasks = load_shard_tasks(Shard(evaluation_file(), 0, ShardFolders(tasks=tmp_path)))
+    assert [task.instance_id for task in tasks] == [f"owner__repo-{number}" for number in (0, 2, 3)]
     assert caplog.messages == [f"1 of 4 tasks at {tmp_path} are in quarantine: owner__repo-1"]
 
 
@@ -206,14 +206,14 @@ async def test_merge_is_repeatable_and_reports_the_total(tmp_path: Path) -> None
     fill(second, FAILED, LOST)
     for _ in range(2):
         await merge_shards(maps, file, folders)  # type: ignore[arg-type]
-    whole = tmp_path / "evaluations" / "nightly"
-    assert found(whole) == ["a__a-1", "b__b-1", "c__c-1"]
-    assert SampleRecords(whole).all[0].run_dir == "shard-0-of-2/run-1"
-    assert json.loads((whole / "preds.json").read_text())["a__a-1"] == {
+    output_folder = tmp_path / "evaluations" / "nightly"
+    assert found(output_folder) == ["a__a-1", "b__b-1", "c__c-1"]
+    assert SampleRecords(output_folder).all[0].run_dir == "shard-0-of-2/run-1"
+    assert json.loads((output_folder / "preds.json").read_text())["a__a-1"] == {
         "model_name_or_path": "qwen", "instance_id": "a__a-1", "model_patch": "diff --git a/x b/x\n",
     }  # fmt: skip
-    said = maps.progress("nightly.eval-merge")
-    assert said == {
+    progress = maps.progress("nightly.eval-merge")
+    assert progress == {
         "total": 3, "done": 2, "resolved": 1, "errors": 1, "rate": 0.5, "passAtK": {"1": 0.5}, "progress": "2/3",
     }  # fmt: skip
     assert maps.kept["nightly.eval-merge"]["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
@@ -226,10 +226,10 @@ async def test_shard_without_tasks_is_accepted(agent: Mapping[str, Any], tmp_pat
     (folders.tasks / "rows.jsonl").write_text(json.dumps(swebench("owner__repo-1")))
     tokenizer = make_tokenizer(tmp_path / "tokenizer", PLAIN)
     file, maps = evaluation_file(agent=agent).model_copy(update={"tokenizer": str(tokenizer)}), FakeConfigMaps()
-    empty, full = (Shard(file, number, folders) for number in range(2))
+    empty, with_tasks = (Shard(file, number, folders) for number in range(2))
     assert await run_shard(maps, empty)  # type: ignore[arg-type]
     assert maps.progress("nightly.eval-0") == {"total": 1, "done": 0, "resolved": 0, "errors": 0, "progress": "0/1"}
-    fill(full.folder, SOLVED)
+    fill(with_tasks.folder, SOLVED)
     assert (await merge_shards(maps, file, folders))["resolved"] == 1  # type: ignore[arg-type]
 
 

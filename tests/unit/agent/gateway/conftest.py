@@ -47,14 +47,14 @@ class CharacterEncoder:
 
 
 class BlockedScript(Script):
-    """Answers when it is let go on."""
+    """Answers after `go` is set."""
 
     def __init__(self, tokenizer: Any, answers: Sequence[str | Exception]) -> None:
         super().__init__(tokenizer, answers)
-        self.asked, self.go = asyncio.Event(), asyncio.Event()
+        self.requested, self.go = asyncio.Event(), asyncio.Event()
 
     async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
-        self.asked.set()
+        self.requested.set()
         await self.go.wait()
         return await super().generate(input_ids, **sampling)
 
@@ -102,13 +102,13 @@ def opened(plain: HFTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         keep_alive: float = KEEP_ALIVE,
         **limits: Any,
     ) -> AsyncIterator[GatewayEpisode]:
-        shown = HFTokenizer(make_tokenizer(tmp_path, template)) if template else tokenizer
-        engine = kind(CharacterEncoder(shown), answers)  # type: ignore[arg-type]
+        episode_tokenizer = HFTokenizer(make_tokenizer(tmp_path, template)) if template else tokenizer
+        engine = kind(CharacterEncoder(episode_tokenizer), answers)  # type: ignore[arg-type]
         spec = agent_spec(**limits)
-        async with Gateway(engine, shown, keep_alive=keep_alive) as gateway:
+        async with Gateway(engine, episode_tokenizer, keep_alive=keep_alive) as gateway:
             with gateway.episode(spec, routing_key="g/t", temperature=temperature) as (endpoint, recording):
                 async with AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0) as client:
-                    yield GatewayEpisode(client, endpoint, recording, engine, shown, gateway)
+                    yield GatewayEpisode(client, endpoint, recording, engine, episode_tokenizer, gateway)
 
     return opened
 

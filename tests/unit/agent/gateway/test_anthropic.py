@@ -56,12 +56,12 @@ async def test_conversation_with_tools_is_one_segment(opened: Open, with_tools: 
     async with opened(*answers, tokenizer=with_tools) as episode, client(episode) as messages:
         for number in range(3):
             system = [{**SYSTEM[0], "text": SYSTEM[0]["text"].format(number)}, SYSTEM[1]]
-            asked = {"system": system, "messages": conversation, "tools": [TOOL], "model": "m", "max_tokens": 500}
+            request = {"system": system, "messages": conversation, "tools": [TOOL], "model": "m", "max_tokens": 500}
             if stream:
-                async with messages.stream(**asked) as streamed:
+                async with messages.stream(**request) as streamed:
                     got = await streamed.get_final_message()
             else:
-                got = await messages.create(**asked)
+                got = await messages.create(**request)
             ids = [block.id for block in got.content if block.type == "tool_use"]
             results = [result(each, [{"type": "text", "text": "kit.py"}]) for each in ids]
             conversation += [
@@ -99,11 +99,11 @@ async def test_reasoning_may_be_sent_back_or_not(opened: Open, template: str, ke
 
 async def test_stop_sequence_and_the_longest_answer_are_the_reasons(opened: Open) -> None:
     async with opened("yes END and", "word " * 50) as episode, client(episode) as messages:
-        ask = {"model": "m", "messages": [user("Hi")]}
-        stopped = await messages.create(max_tokens=99, stop_sequences=["END"], **ask)
-        cut = await messages.create(max_tokens=7, **ask)
+        request = {"model": "m", "messages": [user("Hi")]}
+        stopped = await messages.create(max_tokens=99, stop_sequences=["END"], **request)
+        truncated = await messages.create(max_tokens=7, **request)
     assert (stopped.stop_reason, stopped.stop_sequence, stopped.content[0].text) == ("stop_sequence", "END", "yes ")
-    assert (cut.stop_reason, cut.usage.output_tokens) == ("max_tokens", 7)
+    assert (truncated.stop_reason, truncated.usage.output_tokens) == ("max_tokens", 7)
 
 
 async def test_tokens_are_counted_without_a_step(opened: Open) -> None:
@@ -121,14 +121,14 @@ async def test_requests_of_claude_code_are_accepted(opened: Open, with_tools: HF
         "tool_choice": {"type": "auto"}, "context_management": {"edits": []}, "output_config": {"effort": "high"},
         "new_field": True,
     }  # fmt: skip
-    asked = [
+    messages_sent = [
         user("Hi"),
         {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "Bash", "input": {}}]},
     ]
-    asked += [{"role": "user", "content": [result("1", [image])]}]
+    messages_sent += [{"role": "user", "content": [result("1", [image])]}]
     tools = [TOOL, {"type": "web_search_20250305", "name": "web_search"}]
     async with opened("one", tokenizer=with_tools) as episode, client(episode) as messages:
-        await messages.create(model="m", max_tokens=2048, messages=asked, tools=tools, extra_body=more)
+        await messages.create(model="m", max_tokens=2048, messages=messages_sent, tools=tools, extra_body=more)
     assert "(an image, which this model cannot read)" in episode.engine.read[0]
     assert "web_search" not in episode.engine.read[0]
 
@@ -162,16 +162,16 @@ async def test_full_window_error_has_the_code_of_the_clients(opened: Open) -> No
 
 
 async def test_key_may_be_in_either_header(opened: Open) -> None:
-    ask: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [user("Hi")]}
+    request: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [user("Hi")]}
     async with opened("one", "two") as episode:
         for option in ("api_key", "auth_token"):
             keys: Any = {"api_key": None, option: episode.endpoint.api_key}
             async with AsyncAnthropic(base_url=episode.gateway.url, max_retries=0, **keys) as opened_client:
-                await opened_client.messages.create(**ask)
+                await opened_client.messages.create(**request)
                 assert [model.id async for model in opened_client.models.list()] == ["policy"]
         async with AsyncAnthropic(base_url=episode.gateway.url, max_retries=0, api_key="other") as opened_client:
             with pytest.raises(anthropic.AuthenticationError):
-                await opened_client.messages.create(**ask)
+                await opened_client.messages.create(**request)
     assert episode.recording.answers == 2
 
 

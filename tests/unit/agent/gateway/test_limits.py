@@ -66,8 +66,8 @@ async def test_lost_engine_is_reported_as_one(opened: Open) -> None:
 async def test_engine_that_serves_another_model_is_lost(opened: Open) -> None:
     class Another(Script):
         async def generate(self, input_ids: Sequence[int], **sampling: Any) -> Generation:
-            said = await super().generate(input_ids, **sampling)
-            return replace(said, output_ids=[index + 10**6 for index in said.output_ids])
+            generation = await super().generate(input_ids, **sampling)
+            return replace(generation, output_ids=[index + 10**6 for index in generation.output_ids])
 
     async with opened("one", kind=Another) as episode:
         with pytest.raises(openai.InternalServerError, match="the tokenizer of the model that the engine serves"):
@@ -79,10 +79,10 @@ async def test_engine_that_serves_another_model_is_lost(opened: Open) -> None:
 async def test_closed_episode_refuses_running_and_new_requests(opened: Open) -> None:
     async with opened("late", kind=BlockedScript) as episode:
         assert isinstance(episode.engine, BlockedScript)
-        asked = asyncio.create_task(episode.complete(user("Hi")))
-        await episode.engine.asked.wait()
+        running = asyncio.create_task(episode.complete(user("Hi")))
+        await episode.engine.requested.wait()
         episode.recording.close()
-        for request in (asked, episode.complete(user("Hi"))):
+        for request in (running, episode.complete(user("Hi"))):
             with pytest.raises(openai.NotFoundError):
                 await request
         episode.engine.go.set()
@@ -101,10 +101,10 @@ async def test_endpoint_ends_with_its_episode(opened: Open) -> None:
 async def test_disconnected_client_loses_no_result(opened: Open, stream: bool) -> None:
     async with opened("late", kind=BlockedScript) as episode:
         assert isinstance(episode.engine, BlockedScript)
-        asked = asyncio.create_task(episode.complete(user("Hi"), stream=stream))
-        await episode.engine.asked.wait()
-        asked.cancel()
-        await asyncio.wait({asked})
+        running = asyncio.create_task(episode.complete(user("Hi"), stream=stream))
+        await episode.engine.requested.wait()
+        running.cancel()
+        await asyncio.wait({running})
         episode.engine.go.set()
         async with asyncio.timeout(5):
             while not episode.recording.answers:  # noqa: ASYNC110 - nobody is told
@@ -113,15 +113,15 @@ async def test_disconnected_client_loses_no_result(opened: Open, stream: bool) -
 
 
 async def test_temperature_is_the_episodes_unless_the_request_names_one(opened: Open) -> None:
-    asked: list[float] = []
+    temperatures: list[float] = []
 
-    class Noting(BlockedScript):
+    class TemperatureScript(BlockedScript):
         async def generate(self, input_ids, **sampling):  # type: ignore[no-untyped-def]
-            asked.append(sampling["temperature"])
+            temperatures.append(sampling["temperature"])
             self.go.set()
             return await super().generate(input_ids, **sampling)
 
-    async with opened("one", "two", kind=Noting, temperature=0.7) as episode:
+    async with opened("one", "two", kind=TemperatureScript, temperature=0.7) as episode:
         await episode.complete(user("Hi"))
         await episode.complete(user("Hi"), temperature=0)
-    assert asked == [0.7, 0]
+    assert temperatures == [0.7, 0]

@@ -135,7 +135,7 @@ async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt
 
 
 @pytest.mark.parametrize(
-    ("template", "text", "said", "turns"),
+    ("template", "text", "message", "turns"),
     [
         ("agent.instance_template", "a\n{{ 1 // (task|length - 17) }}", "ZeroDivisionError", 0),
         ("model.observation_template", "{{ output.output }}\n{{ output.nope }}", "UndefinedError", 1),
@@ -143,7 +143,7 @@ async def test_without_a_submission_the_work_trees_changes_are_the_patch(attempt
     ],
 )
 async def test_template_that_does_not_render_ends_the_episode_by_name(
-    attempt: Episodes, plain: HFTokenizer, template: str, text: str, said: str, turns: int
+    attempt: Episodes, plain: HFTokenizer, template: str, text: str, message: str, turns: int
 ) -> None:
     section, name = template.split(".")
     config = dict(MiniSweAgent.of(PROTOCOLS[TEXT]).config)
@@ -151,9 +151,9 @@ async def test_template_that_does_not_render_ends_the_episode_by_name(
     answer = "no command" if name == "format_error_template" else block(FIX)
     episode = await attempt(plain, answer)
     assert (episode.exit_status, episode.error_code, episode.turns) == ("prompt_failed", "prompt_failed", turns)
-    assert episode.error is not None and episode.error.startswith(f"{template} does not render: {said}: ")
+    assert episode.error is not None and episode.error.startswith(f"{template} does not render: {message}: ")
     assert ", in line 2: {{ " in episode.error and not episode.infrastructure_error
-    assert [one["content"] for one in episode.messages if one["role"] == "assistant"] == [answer] * turns
+    assert [message_["content"] for message_ in episode.messages if message_["role"] == "assistant"] == [answer] * turns
 
 
 @pytest.mark.parametrize(("context", "status"), [(3000, "prompt_too_long"), (9000, "context_overflow")])
@@ -218,11 +218,11 @@ async def test_own_script_needs_only_the_address(opened: Open, repository: Path)
 
 
 async def test_episode_temperature_overrides_the_agents(repository: Path, plain: HFTokenizer) -> None:
-    asked: list[float] = []
+    temperatures: list[float] = []
 
     class Noting(Script):
         async def generate(self, input_ids, **sampling):  # type: ignore[no-untyped-def]
-            asked.append(sampling["temperature"])
+            temperatures.append(sampling["temperature"])
             return await super().generate(input_ids, **sampling)
 
     agent = MiniSweAgent.of(PROTOCOLS[TEXT])
@@ -232,7 +232,7 @@ async def test_episode_temperature_overrides_the_agents(repository: Path, plain:
         episodes = MiniSweAgentEpisodes(gateway, agent, spec)
         request = EpisodeRequest(TASK, group="g", index=0, temperature=0.7, workdir=str(repository))
         await episodes.run_episode(request, Shell(repository))
-    assert asked == [0.7]
+    assert temperatures == [0.7]
 
 
 @pytest.mark.parametrize("config", ["agent: {}", "[1]", "a: b: c", "agent: {}\nmodel: 1"])

@@ -24,8 +24,8 @@ def attempt(repository: Path) -> Episodes:
 
 
 def config(**sections: Any) -> str:
-    own = MiniSweAgent.of(PROTOCOLS[TEXT]).config
-    kept = {"agent": {"system_template": own["agent"]["system_template"], "instance_template": "{{ task }}"}}
+    builtin = MiniSweAgent.of(PROTOCOLS[TEXT]).config
+    kept = {"agent": {"system_template": builtin["agent"]["system_template"], "instance_template": "{{ task }}"}}
     kept |= {"model": {"observation_template": "{{ output.output }}", "model_kwargs": {}}}
     return yaml.safe_dump({**kept, **{name: kept.get(name, {}) | more for name, more in sections.items()}})
 
@@ -34,8 +34,8 @@ def test_keys_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.WARNING):
         MiniSweAgent.of(PROTOCOLS[TEXT], config(run={"env_startup_command": "true"}, environment={"env": {"A": "1"}}))
         assert not caplog.records
-        used = {"agent": {"step_limit": 9, "mode": "yolo"}, "model": {"model_kwargs": {"temperature": 0, "seed": 1}}}
-        MiniSweAgent.of(PROTOCOLS[TEXT], config(environment={"timeout": 60}, run={"workers": 4}, other={}, **used))
+        kept = {"agent": {"step_limit": 9, "mode": "yolo"}, "model": {"model_kwargs": {"temperature": 0, "seed": 1}}}
+        MiniSweAgent.of(PROTOCOLS[TEXT], config(environment={"timeout": 60}, run={"workers": 4}, other={}, **kept))
     (record,) = caplog.records
     named = "agent.step_limit, agent.mode, model.model_kwargs.temperature, environment.timeout, run.workers, other"
     assert sorted(record.getMessage().partition("effect: ")[2].split(", ")) == sorted(named.split(", "))

@@ -77,8 +77,13 @@ async def test_request_has_the_episodes_parameters(opened: Open) -> None:
     async with opened(ChatServer(scripted("one"), key=KEY), max_tokens_per_turn=50) as episode:
         answer = await episode.complete(system("Be."), user("Hi"), max_tokens=400, stop=["\n"])
         recording = episode.recording
-    (asked,) = episode.server.requests
-    assert (asked["model"], asked["temperature"], max_answer_tokens(asked), asked["stop"]) == (MODEL, 0.7, 50, ["\n"])
+    (request,) = episode.server.requests
+    assert (request["model"], request["temperature"], max_answer_tokens(request), request["stop"]) == (
+        MODEL,
+        0.7,
+        50,
+        ["\n"],
+    )
     assert answer.choices[0].message.content == "one"
     assert [message["content"] for message in recording.messages] == ["Be.", "Hi", "one"]
     assert (recording.answers, recording.segments, recording.usage["requests"]) == (1, [], 1)
@@ -108,8 +113,8 @@ async def test_stream_gives_the_same_answer(opened: Open) -> None:
                 user("Hi"), tools=[TOOL], stream=True, stream_options={"include_usage": True}
             )
         ]
-    calls = [one for chunk in chunks for choice in chunk.choices for one in choice.delta.tool_calls or ()]
-    assert [(one.index, one.id, one.function.arguments) for one in calls] == [
+    calls = [delta for chunk in chunks for choice in chunk.choices for delta in choice.delta.tool_calls or ()]
+    assert [(delta.index, delta.id, delta.function.arguments) for delta in calls] == [
         (0, "call_0", '{"command": "ls"}'),
         (1, "call_1", "{"),
     ]
@@ -165,8 +170,8 @@ async def test_mini_swe_agent_solves_a_task_with_tool_calls(repository: Path) ->
     assert '{"name": "bash", "arguments": {"command": "cat kit.py"}}' in episode.messages[2]["content"]
     assert episode.messages[2]["content"].startswith("<think>hm</think>")
     assert (episode.segments, episode.usage["requests"]) == ([], 4)
-    check, *asked = server.requests
-    assert check["tools"] and {body["temperature"] for body in asked} == {0.3}
+    check, *requests = server.requests
+    assert check["tools"] and {body["temperature"] for body in requests} == {0.3}
 
 
 async def test_mini_swe_agent_handles_malformed_calls_itself(repository: Path) -> None:

@@ -35,11 +35,11 @@ def outputs(response: Any, text: str = "kit.py") -> list[dict[str, Any]]:
 async def test_response_has_text_status_and_usage(opened: Open) -> None:
     async with opened("Hello.", "word " * 50) as episode:
         got = await episode.client.responses.create(model="m", input="Hi", instructions="Be terse.")
-        cut = await episode.client.responses.create(model="m", input="Hi", max_output_tokens=7)
+        truncated = await episode.client.responses.create(model="m", input="Hi", max_output_tokens=7)
     first = episode.recording.segments[0]
     assert (got.output_text, got.status, got.usage.input_tokens) == ("Hello.", "completed", first.prompt_length)
     assert got.usage.total_tokens == len(first.tokens)
-    assert (cut.status, cut.incomplete_details.reason, cut.usage.output_tokens) == (
+    assert (truncated.status, truncated.incomplete_details.reason, truncated.usage.output_tokens) == (
         "incomplete",
         "max_output_tokens",
         7,
@@ -47,21 +47,23 @@ async def test_response_has_text_status_and_usage(opened: Open) -> None:
     assert "system\nBe terse." in episode.engine.read[0]
 
 
-@pytest.mark.parametrize("way", ["items", "stream", "stored"])
-async def test_conversation_with_tools_is_one_segment(opened: Open, with_tools: HFTokenizer, way: str) -> None:
+@pytest.mark.parametrize("how_continued", ["items", "stream", "stored"])
+async def test_conversation_with_tools_is_one_segment(
+    opened: Open, with_tools: HFTokenizer, how_continued: str
+) -> None:
     answers = [f"<think>hm</think>So:\n{CALL}\n{CALL}", f"<think>ah</think>{CALL}", "Done."]
     items: list[Any] = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix it."}]}]
     more: dict[str, Any] = {"model": "m", "instructions": "Be terse.", "tools": [TOOL]}
     kinds = []
     async with opened(*answers, tokenizer=with_tools) as episode:
         for _ in answers:
-            if way == "stream":
+            if how_continued == "stream":
                 async with episode.client.responses.stream(input=items, store=False, **more) as streamed:
                     got = await streamed.get_final_response()
             else:
-                got = await episode.client.responses.create(input=items, store=way == "stored", **more)
+                got = await episode.client.responses.create(input=items, store=how_continued == "stored", **more)
             kinds.append([item.type for item in got.output])
-            if way == "stored":
+            if how_continued == "stored":
                 items, more["previous_response_id"] = outputs(got), got.id
             else:
                 items += [*items_of(got), *outputs(got)]
@@ -75,8 +77,8 @@ async def test_conversation_with_tools_is_one_segment(opened: Open, with_tools: 
 async def test_results_between_the_calls_of_one_answer_change_nothing(opened: Open, with_tools: HFTokenizer) -> None:
     async with opened(f"{CALL}\n{CALL}", "Done.", tokenizer=with_tools) as episode:
         got = await episode.client.responses.create(model="m", input="Hi", tools=[TOOL])
-        (one, two), (first, second) = items_of(got), outputs(got)
-        items = [user("Hi"), one, first, two, second]
+        (first_call, second_call), (first, second) = items_of(got), outputs(got)
+        items = [user("Hi"), first_call, first, second_call, second]
         await episode.client.responses.create(model="m", input=items, tools=[TOOL])
     assert len(episode.recording.segments) == 1
     check(episode.recording, 2)
@@ -84,12 +86,12 @@ async def test_results_between_the_calls_of_one_answer_change_nothing(opened: Op
 
 async def test_redacted_thinking_counts_as_reasoning(opened: Open) -> None:
     async with opened("<think>hm</think>one", "two", "three") as episode:
-        ask: dict[str, Any] = {"model": "m", "include": ["reasoning.encrypted_content"], "store": False}
-        got = await episode.client.responses.create(input="Hi", **ask)
-        sealed, message = items_of(got)
-        del sealed["content"]
-        await episode.client.responses.create(input=[user("Hi"), sealed, message, user("And?")], **ask)
-        await episode.client.responses.create(input=[user("Hey"), sealed, message, user("And?")], **ask)
+        request: dict[str, Any] = {"model": "m", "include": ["reasoning.encrypted_content"], "store": False}
+        got = await episode.client.responses.create(input="Hi", **request)
+        reasoning, message = items_of(got)
+        del reasoning["content"]
+        await episode.client.responses.create(input=[user("Hi"), reasoning, message, user("And?")], **request)
+        await episode.client.responses.create(input=[user("Hey"), reasoning, message, user("And?")], **request)
     assert [len(segment.answers) for segment in episode.recording.segments] == [2, 1]
     assert "<think>hm</think>one" in episode.engine.read[2]
 

@@ -14,7 +14,7 @@ from tests.unit.agent.episode.templates import QWEN_3
 from .conftest import TOOL, Open, check, message_of, user
 
 # As Qwen3's: whether it thinks is a variable of the template.
-SWITCHED = QWEN_3.replace(
+SWITCHABLE_THINKING = QWEN_3.replace(
     "<|im_start|>assistant\n{% endif %}",
     "<|im_start|>assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}",
 )
@@ -49,8 +49,8 @@ async def test_request_parameters_reach_the_engine(
     async with opened("one", kind=RecordingScript) as episode:
         await episode.complete(user("Hi"), extra_body={"extra_body": fields} if nested else fields)
         assert isinstance(episode.engine, RecordingScript)
-        (asked,) = episode.engine.sampling
-    assert (asked.get("seed"), asked.get("share")) == (seed, share)
+        (sampling,) = episode.engine.sampling
+    assert (sampling.get("seed"), sampling.get("share")) == (seed, share)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_request_parameters_reach_the_engine(
     [{"chat_template_kwargs": {"enable_thinking": False}}, {"enable_thinking": False}, {"reasoning_effort": "none"}],
 )
 async def test_client_can_turn_thinking_off(opened: Open, fields: dict[str, Any]) -> None:
-    async with opened("one", "two", "<think>hm</think>three", template=SWITCHED) as episode:
+    async with opened("one", "two", "<think>hm</think>three", template=SWITCHABLE_THINKING) as episode:
         first = message_of(await episode.complete(user("Hi"), extra_body=fields))
         await episode.complete(user("Hi"), first, user("And?"), extra_body=fields)
         await episode.complete(user("Hi"))

@@ -30,11 +30,11 @@ async def lines(episode: GatewayEpisode) -> AsyncIterator[str]:
 
 async def test_comments_keep_a_stream_alive_until_its_answer_is_whole(opened: Open) -> None:
     async with opened("Hello.", kind=BlockedScript, keep_alive=0.01) as episode:
-        heard = [line async for line in lines(episode)]
-    comments = [line for line in heard if line == ": keep-alive"]
-    assert comments and heard[: len(comments)] == comments
-    assert all(line.startswith("data: ") for line in heard[len(comments) :])
-    assert heard[-1] == "data: [DONE]"
+        received = [line async for line in lines(episode)]
+    comments = [line for line in received if line == ": keep-alive"]
+    assert comments and received[: len(comments)] == comments
+    assert all(line.startswith("data: ") for line in received[len(comments) :])
+    assert received[-1] == "data: [DONE]"
     check(episode.recording, 1)
 
 
@@ -56,9 +56,9 @@ async def test_failure_before_the_first_comment_is_an_http_error(opened: Open) -
 @pytest.mark.parametrize(("failure", "code"), [(EngineError("gone"), "engine_lost"), (ValueError("gone"), "internal")])
 async def test_failure_after_the_first_comment_is_the_last_event(opened: Open, failure: Exception, code: str) -> None:
     async with opened(failure, failure, kind=BlockedScript, keep_alive=0.01) as episode:
-        heard = [line async for line in lines(episode)]
-    error = json.loads(heard[-1].removeprefix("data: "))["error"]
-    assert (error["code"], heard[-2]) == (code, ": keep-alive")
+        received = [line async for line in lines(episode)]
+    error = json.loads(received[-1].removeprefix("data: "))["error"]
+    assert (error["code"], received[-2]) == (code, ": keep-alive")
     assert "gone" in error["message"]
 
 

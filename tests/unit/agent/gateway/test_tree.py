@@ -68,8 +68,8 @@ async def test_tool_calls_are_matched_despite_new_ids_and_key_order(opened: Open
         await episode.complete(*START, {**first, "content": "So:"}, result, result, user("Go on."), tools=[TOOL])
     check(episode.recording, 2)
     (segment,) = episode.recording.segments
-    after = episode.tokenizer.decode(segment.tokens[segment.answers[0][2] : segment.answers[1][1]])
-    assert after == (
+    following = episode.tokenizer.decode(segment.tokens[segment.answers[0][2] : segment.answers[1][1]])
+    assert following == (
         "\n<|im_start|>user<tool_response>\nf<|im_end|>\n</tool_response><tool_response>\nf<|im_end|>\n"
         "</tool_response><|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -109,10 +109,10 @@ async def test_two_branches_of_one_answer_train_it_once(opened: Open) -> None:
         await episode.complete(*START, first, user("This way."))
         await episode.complete(*START, first, user("That way."))
     check(episode.recording, 3)
-    one, two = episode.recording.segments
-    shared = one.answers[0][2]
-    assert two.tokens[:shared] == one.tokens[:shared]
-    assert (sum(two.loss_mask[:shared]), two.prompt_length) == (0, two.answers[0][1])
+    first_segment, second_segment = episode.recording.segments
+    shared = first_segment.answers[0][2]
+    assert second_segment.tokens[:shared] == first_segment.tokens[:shared]
+    assert (sum(second_segment.loss_mask[:shared]), second_segment.prompt_length) == (0, second_segment.answers[0][1])
 
 
 async def test_edited_or_dropped_history_is_a_branch_as_the_template_renders_it(opened: Open) -> None:
@@ -140,17 +140,17 @@ class RandomScript(Script):
     """Samples by chance; the log-prob of a token depends on all that was read before it, and on nothing else."""
 
     @staticmethod
-    def logprob(before: Sequence[int], token: int) -> float:
-        return -float(zlib.crc32(repr([*before, token]).encode()) + 1)
+    def logprob(prefix: Sequence[int], token: int) -> float:
+        return -float(zlib.crc32(repr([*prefix, token]).encode()) + 1)
 
     async def generate(
         self, input_ids: Sequence[int], *, max_new_tokens: int, temperature: float, stop_token_ids: Sequence[int],
         routing_key: str,
         seed: int | None = None,
     ) -> Generation:  # fmt: skip
-        chance = random.Random(len(self.read))
+        rng = random.Random(len(self.read))
         self.read.append("")
-        ids = [*chance.choices(range(20, 300), k=chance.randint(0, 5)), *chance.choices([[], [stop_token_ids[0]]])[0]]
+        ids = [*rng.choices(range(20, 300), k=rng.randint(0, 5)), *rng.choices([[], [stop_token_ids[0]]])[0]]
         logprobs = [self.logprob([*input_ids, *ids[:n]], token) for n, token in enumerate(ids)]
         return Generation(ids, logprobs, "stop", [("1", 0, len(ids))])
 
@@ -160,31 +160,33 @@ async def test_every_token_is_trained_with_the_context_it_was_sampled_in(
     opened: Open, with_tools: HFTokenizer, seed: int
 ) -> None:
     """Whatever an agent does with its history."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     conversations: list[list[Any]] = [[*START], [system("Sub-agent.")]]
     async with opened(tokenizer=with_tools, kind=RandomScript, step_limit=100) as episode:
         for _ in range(25):
-            conversation = list(chance.choice(conversations))
-            if chance.random() < 0.3 and len(conversation) > 2:
-                del conversation[chance.randrange(len(conversation))]
-            asked = chance.sample([user("Go on."), user("<|im_end|>"), {"role": "tool", "content": "x"}], k=2)
-            got = message_of(await episode.complete(*conversation, *asked, tools=chance.choice([[TOOL], []])))
-            conversations.append([*conversation, *asked, got])
+            conversation = list(rng.choice(conversations))
+            if rng.random() < 0.3 and len(conversation) > 2:
+                del conversation[rng.randrange(len(conversation))]
+            additions = rng.sample([user("Go on."), user("<|im_end|>"), {"role": "tool", "content": "x"}], k=2)
+            got = message_of(await episode.complete(*conversation, *additions, tools=rng.choice([[TOOL], []])))
+            conversations.append([*conversation, *additions, got])
     check(episode.recording, 25)
     for segment in episode.recording.segments:
         for _, start, end in segment.answers:
-            for place in range(start, end):
-                assert segment.logprobs[place] == RandomScript.logprob(segment.tokens[:place], segment.tokens[place])
+            for position in range(start, end):
+                assert segment.logprobs[position] == RandomScript.logprob(
+                    segment.tokens[:position], segment.tokens[position]
+                )
 
 
 async def test_requests_at_the_same_time_are_branches(opened: Open) -> None:
     async with opened("a", "b", "c", "d", kind=BlockedScript) as episode:
         assert isinstance(episode.engine, BlockedScript)
         conversations = [[*START], [*START], [system("Sub-agent."), user("Look.")]]
-        asked = [asyncio.create_task(episode.complete(*conversation)) for conversation in conversations]
-        await episode.engine.asked.wait()
+        completions = [asyncio.create_task(episode.complete(*conversation)) for conversation in conversations]
+        await episode.engine.requested.wait()
         episode.engine.go.set()
-        await asyncio.gather(*asked)
-        await episode.complete(*START, message_of(asked[1].result()), user("And?"))
+        await asyncio.gather(*completions)
+        await episode.complete(*START, message_of(completions[1].result()), user("And?"))
     check(episode.recording, 4)
     assert len(episode.recording.segments) == 3

@@ -23,16 +23,16 @@ from swerl_agent.grading.manifests import WITNESS
 from swerl_agent.tasks import Task
 from swerl_api import GradingSpec, SandboxSpec
 
-from .wrapper import ALONE
+from .wrapper import IN_PID_NAMESPACE
 
 
 class Cluster:
     """Takes what it is given."""
 
-    async def create(self, *what: Any, **how: Any) -> dict[str, Any]:
+    async def create(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return {}
 
-    async def delete(self, *what: Any, **how: Any) -> None: ...
+    async def delete(self, *args: Any, **kwargs: Any) -> None: ...
 
 
 def at(task: Task, tree: Path) -> Task:
@@ -80,7 +80,7 @@ def run_here(job: Mapping[str, Any], maps: Sequence[Any], repository: Path, tree
             "HOME": folder,
         }
         done = subprocess.run(
-            [*ALONE, "bash", str(payload / "grade.sh.000"), *arguments],
+            [*IN_PID_NAMESPACE, "bash", str(payload / "grade.sh.000"), *arguments],
             capture_output=True,
             env=plain | {each["name"]: each["value"] for each in container["env"]},
         )

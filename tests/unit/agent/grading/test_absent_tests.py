@@ -26,10 +26,10 @@ def test_most_similar_name_of_the_log_is_given(name: str) -> None:
 
 
 def test_no_name_of_a_test_is_in_the_public_verdict() -> None:
-    shown = verdict(f"{A} ").public()
-    assert shown["report"]["never_appeared"] == 1
-    assert "never appeared in the output: '<test>' (nearest: '<test>')" in shown["detail"]
-    assert "test_a" not in str(shown)
+    public = verdict(f"{A} ").public()
+    assert public["report"]["never_appeared"] == 1
+    assert "never appeared in the output: '<test>' (nearest: '<test>')" in public["detail"]
+    assert "test_a" not in str(public)
 
 
 def test_test_that_failed_or_passed_has_appeared() -> None:
@@ -50,7 +50,7 @@ def test_beginning_of_names_with_different_outcomes_has_appeared() -> None:
 
 def test_large_log_takes_little_time() -> None:
     names = [f"tests/test_{n % 50}.py::test_a_rather_long_name_{n}" for n in range(5_000)]
-    wrong = tuple(f"tests/test_{n % 50}.py::test_another_rather_long_name_{n}" for n in range(1_000))
-    began = time.monotonic()
-    found = absent_tests(task(wrong, ()), log(*(f"PASSED {name}" for name in names)))
-    assert len(found) == 1_000 and time.monotonic() - began < 20
+    absent_names = tuple(f"tests/test_{n % 50}.py::test_another_rather_long_name_{n}" for n in range(1_000))
+    started = time.monotonic()
+    found = absent_tests(task(absent_names, ()), log(*(f"PASSED {name}" for name in names)))
+    assert len(found) == 1_000 and time.monotonic() - started < 20

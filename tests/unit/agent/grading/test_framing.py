@@ -59,6 +59,6 @@ def test_very_long_log_loses_only_its_middle() -> None:
     assert report
     assert report.log == head + b"\n" + tail
     assert report.left_out == 1
-    whole = Framer().feed(framed(head, tail=head + b"end", total=HEAD_BYTES + 3))
-    assert whole
-    assert (whole.log, whole.left_out) == (head + b"end", 0)
+    result = Framer().feed(framed(head, tail=head + b"end", total=HEAD_BYTES + 3))
+    assert result
+    assert (result.log, result.left_out) == (head + b"end", 0)

@@ -66,15 +66,15 @@ def test_forged_result_lines_do_not_score(lines: list[str], exit_code: int) -> N
 
 
 def test_log_that_ends_before_the_end_marker_does_not_score() -> None:
-    cut = log(f"PASSED {A}", f"PASSED {B}").split(END.encode())[0]
-    assert not grade_log(task(), cut)["resolved"]
+    truncated_log = log(f"PASSED {A}", f"PASSED {B}").split(END.encode())[0]
+    assert not grade_log(task(), truncated_log)["resolved"]
 
 
 def test_every_repository_has_the_parser_that_swebench_gives_it() -> None:
     _, parsers, _ = library()
     table = parsers.parse_log_pytest.__globals__["MAP_REPO_TO_PARSER_PY"]
-    ours = {repo: parsers.PARSER_REGISTRY[PARSERS.get(repo, GENERIC_PARSER)] for repo in table}
-    assert {repo: parser.__name__ for repo, parser in ours.items()} == {
+    parser_table = {repo: parsers.PARSER_REGISTRY[PARSERS.get(repo, GENERIC_PARSER)] for repo in table}
+    assert {repo: parser.__name__ for repo, parser in parser_table.items()} == {
         repo: parser.__name__ for repo, parser in table.items()
     }
 

@@ -52,8 +52,8 @@ def test_labels(text: str, label: str) -> None:
 def test_state_of_a_pod_is_that_of_its_grading_container() -> None:
     running, ended = {"running": {}}, {"terminated": {"exitCode": 1, "reason": "Error"}}
     sidecar = {"name": "istio-proxy", "imageID": "proxy@1", "state": running}
-    own = {"name": "grading", "imageID": "task@1", "state": ended}
-    pod = {"metadata": {"name": "p"}, "status": {"phase": "Running", "containerStatuses": [sidecar, own]}}
+    grading_status = {"name": "grading", "imageID": "task@1", "state": ended}
+    pod = {"metadata": {"name": "p"}, "status": {"phase": "Running", "containerStatuses": [sidecar, grading_status]}}
     state = PodState.of(pod, deleted=False)
     assert (state.image, state.ended, state.reason) == ("task@1", True, "Error")
     pod["status"]["containerStatuses"] = [sidecar]

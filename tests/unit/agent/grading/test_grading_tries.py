@@ -19,19 +19,19 @@ from .graded import A, B, log, task
 class Cluster:
     """Takes what it is given."""
 
-    async def create(self, *what: Any, **how: Any) -> dict[str, Any]:
+    async def create(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return {}
 
-    async def delete(self, *what: Any, **how: Any) -> None: ...
+    async def delete(self, *args: Any, **kwargs: Any) -> None: ...
 
 
 async def graded(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome | Exception) -> tuple[Verdict, list[str]]:
     """The verdict when the Jobs, one after the other, come to `outcomes`; and their names."""
-    left, jobs = list(outcomes), []
+    remaining, jobs = list(outcomes), []
 
     async def run_job(client: Any, watch: Any, namespace: str, job: Any, maps: Sequence[Any], **how: Any) -> JobRun:
         jobs.append(job["metadata"]["name"])
-        outcome = left.pop(0)
+        outcome = remaining.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
         return JobRun(outcome, "")
@@ -98,13 +98,13 @@ async def test_patch_is_sent_byte_by_byte_and_ends_its_last_line(
 
 
 async def test_verdict_from_the_cache_took_as_long_as_looking_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run_job(*what: Any, **how: Any) -> JobRun:
+    async def run_job(*args: Any, **kwargs: Any) -> JobRun:
         await asyncio.sleep(1)
         return JobRun(PASSED, "")
 
     monkeypatch.setattr("swerl_agent.grading.grader.run_job", run_job)
     cluster: Any = Cluster()
     async with Grader(cluster, "n", GradingSpec()) as grader:
-        first, again = [await grader.grade(task(eval_script="bin/test"), "") for _ in range(2)]
-    assert (first.cached, again.cached) == (False, True)
-    assert again.duration < 1 <= first.duration
+        first, second = [await grader.grade(task(eval_script="bin/test"), "") for _ in range(2)]
+    assert (first.cached, second.cached) == (False, True)
+    assert second.duration < 1 <= first.duration

@@ -152,19 +152,19 @@ def test_files_of_a_repository_within_are_kept_too(image: Path, tmp_path: Path) 
     assert not (inner / "evil.py").exists()
 
 
-@pytest.mark.parametrize("made", [{"run_tests.sh": f"{FORGE}\n"}, {"r2e_tests/test_1.py": "forged\n"}])
+@pytest.mark.parametrize("files", [{"run_tests.sh": f"{FORGE}\n"}, {"r2e_tests/test_1.py": "forged\n"}])
 def test_tests_outside_the_work_tree_override_the_patch(
-    repository: Path, tmp_path: Path, made: dict[str, str | None]
+    repository: Path, tmp_path: Path, files: dict[str, str | None]
 ) -> None:
     outside = tmp_path / "image"
     (outside / "r2e_tests").mkdir(parents=True)
     (outside / "r2e_tests/test_1.py").write_text("honest\n")
     (outside / "run_tests.sh").write_text("cat r2e_tests/test_1.py\n")
     script = EVAL_SCRIPT.replace(TREE, str(repository)).replace("in / /root/;", f"in {tmp_path}/no/ {outside}/;")
-    report = grade(repository, tmp_path / "p", patch=diff_of(repository, made), script=script, hidden=HIDDEN)
+    report = grade(repository, tmp_path / "p", patch=diff_of(repository, files), script=script, hidden=HIDDEN)
     assert b"\nhonest\n" in report.log
     assert b"forged" not in report.log
-    assert [note.replace("\\", "") for note in report.notes] == [f"removed {name}" for name in made]
+    assert [note.replace("\\", "") for note in report.notes] == [f"removed {name}" for name in files]
 
 
 @pytest.mark.parametrize("name", ["run_tests.sh", "r2e_tests"])

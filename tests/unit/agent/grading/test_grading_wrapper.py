@@ -11,7 +11,7 @@ import pytest
 from swerl_agent.grading.eval_script import END, START, instrumented
 from swerl_agent.grading.framing import HEAD_BYTES, TAIL_BYTES, Framer
 
-from .wrapper import ALONE, WRAPPER, diff_of, git, grade, repository
+from .wrapper import IN_PID_NAMESPACE, WRAPPER, diff_of, git, grade, repository
 
 __all__ = ["repository"]
 
@@ -42,7 +42,7 @@ def test_no_line_ends_the_script_early(repository: Path, tmp_path: Path) -> None
     assert between.splitlines()[: len(lines) + 1] == [*lines, "last"]
 
 
-LEAVES = """python3 -c '
+LEAVES_PROCESS = """python3 -c '
 import os, time
 if not os.fork():
     os.setsid()
@@ -53,12 +53,12 @@ if not os.fork():
 until [ -s left ]; do sleep 0.1; done
 sleep 60 & own=$!
 """
-SHOWN = "ls -d /proc/$(cat left) /proc/$own 2> /dev/null | wc -l"
+COUNT_PROCESSES = "ls -d /proc/$(cat left) /proc/$own 2> /dev/null | wc -l"
 
 
 def test_processes_of_installation_steps_end_before_the_tests(repository: Path, tmp_path: Path) -> None:
-    script = f"{LEAVES}{SHOWN}\n: '{START}'\n{SHOWN}; ls -d /proc/$own\n: '{END}'\n"
-    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=ALONE)
+    script = f"{LEAVES_PROCESS}{COUNT_PROCESSES}\n: '{START}'\n{COUNT_PROCESSES}; ls -d /proc/$own\n: '{END}'\n"
+    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=IN_PID_NAMESPACE)
     before, after, own = report.log.split()[:3]
     assert (before, after) == (b"2", b"1") and own.startswith(b"/proc/"), "a job of the script itself continues"
     assert (report.ended, report.test_starts) == (("python3",), 1)
@@ -67,21 +67,21 @@ def test_processes_of_installation_steps_end_before_the_tests(repository: Path, 
 def test_outcome_reported_by_other_code_is_counted(repository: Path, tmp_path: Path) -> None:
     early = "printf . > $SWERL_WITNESS_FOLDER/gate"
     script = f"{early}\n: '{START}'\necho tests\n: '{END}'\n"
-    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=ALONE)
+    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=IN_PID_NAMESPACE)
     assert report.test_starts == 2
 
 
 def test_no_key_exists_before_the_tests_begin(repository: Path, tmp_path: Path) -> None:
-    steal = "timeout 1 cat $SWERL_WITNESS_FOLDER/key.0 && echo stolen"
-    script = f"{steal}\n: '{START}'\ntimeout 5 head -n 1 $SWERL_WITNESS_FOLDER/key.0\n: '{END}'\n"
-    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=ALONE)
+    read_key_command = "timeout 1 cat $SWERL_WITNESS_FOLDER/key.0 && echo stolen"
+    script = f"{read_key_command}\n: '{START}'\ntimeout 5 head -n 1 $SWERL_WITNESS_FOLDER/key.0\n: '{END}'\n"
+    report = grade(repository, tmp_path / "p", patch="", script=instrumented(script), under=IN_PID_NAMESPACE)
     assert b"stolen" not in report.log
     assert report.keys[0].encode() in report.log
 
 
 def test_tests_can_be_interrupted(repository: Path, tmp_path: Path) -> None:
     script = "python3 -c 'import signal; print(signal.getsignal(signal.SIGINT))'"
-    report = grade(repository, tmp_path / "p", patch="", script=script, under=ALONE)
+    report = grade(repository, tmp_path / "p", patch="", script=script, under=IN_PID_NAMESPACE)
     assert b"default_int_handler" in report.log
 
 
@@ -172,24 +172,24 @@ def test_test_output_is_complete_after_long_output(repository: Path, tmp_path: P
 def test_runner_that_starts_late_is_not_killed_with_processes_of_the_patch(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = tmp_path / "slow.sh"
-    spin = "end=$((SECONDS + 2)); while ((SECONDS < end)); do :; done"  # not in a process that would be killed
-    slow.write_text(f"set -T\ntrap 'case $BASH_COMMAND in base64*|settled*) {spin} ;; esac' DEBUG\n")
-    monkeypatch.setenv("BASH_ENV", str(slow))
-    report = grade(repository, tmp_path / "p", patch="", script="sleep 4; seq 1000", under=ALONE)
+    slow_script = tmp_path / "slow.sh"
+    busy_loop = "end=$((SECONDS + 2)); while ((SECONDS < end)); do :; done"  # not in a process that would be killed
+    slow_script.write_text(f"set -T\ntrap 'case $BASH_COMMAND in base64*|settled*) {busy_loop} ;; esac' DEBUG\n")
+    monkeypatch.setenv("BASH_ENV", str(slow_script))
+    report = grade(repository, tmp_path / "p", patch="", script="sleep 4; seq 1000", under=IN_PID_NAMESPACE)
     assert report.log.decode().split() == [str(number) for number in range(1, 1001)]
 
 
 def test_another_repository_is_refused(repository: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    git(other, "init", "-q")
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    git(other_folder, "init", "-q")
     (tmp_path / "p").mkdir()
     shutil.copy(WRAPPER.with_name("work_tree.sh"), tmp_path / "p" / "work_tree.sh.000")
     names = "eval.sh patch.diff tests.diff targets protected reserved exempt named created closed"
     for name in names.split():
         (tmp_path / "p" / f"{name}.000").write_text("")
-    for folder, stage in ((other, "wrong_base"), (tmp_path / "nowhere", "no_work_tree")):
+    for folder, stage in ((other_folder, "wrong_base"), (tmp_path / "nowhere", "no_work_tree")):
         command = ["bash", str(WRAPPER), "a" * 40, str(folder), "5", "1", str(tmp_path / "p")]
         report = Framer().feed(subprocess.run(command, capture_output=True, check=True).stdout)
         assert report

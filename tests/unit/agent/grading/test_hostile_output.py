@@ -20,12 +20,12 @@ from swerl_agent.tasks.swebench_library import library
 from .graded import A, task
 
 PARSERS = sorted(library()[1].PARSER_REGISTRY)
-WORDS = (
+LOG_WORDS = (
     "ERROR:", "FAIL:", "PASSED", "FAILED", "ERROR", "ok", "FAIL", "SKIPPED", " ... ", " - ", "::", ":", "[", "]",
     "(", ")", "✓", "✕", "PASS", "--- PASS:", "{", "}", '"', "not ok 1 -", "ok 1", "# SKIP", "test_a (m.C)", A, "\x00",
     "Testing ", "100%", "1)", "0 ms", "\x1b[31m", "<", ">", "%", "\\", "test", "F", ".", "1", "-1", "\r", "\t", " ",
 )  # fmt: skip
-OUTPUT = st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=5).map("".join), max_size=6)
+OUTPUT = st.lists(st.lists(st.sampled_from(LOG_WORDS) | st.text(max_size=3), max_size=5).map("".join), max_size=6)
 
 
 def report(*lines: str) -> Report:
@@ -54,10 +54,10 @@ def test_control_characters_do_not_reach_a_terminal() -> None:
 
 
 def test_million_short_lines_are_read_in_seconds() -> None:
-    began = time.process_time()
+    started = time.process_time()
     verdict = verdict_of(task(eval_script="run"), report(*["x"] * 500_000), 0)
     assert verdict.status == "unresolved"
-    assert time.process_time() - began < 10
+    assert time.process_time() - started < 10
 
 
 async def test_slow_or_killed_parser_is_unreadable_and_the_next_works() -> None:

@@ -34,8 +34,8 @@ def resolved(expected: dict[str, str], log: str = LOG) -> bool:
 
 @pytest.mark.parametrize(("log", "status"), [(LOG, "resolved"), ("", "unresolved")])
 def test_patch_whose_tests_ran_is_reported_as_applied(log: str, status: Literal["resolved", "unresolved"]) -> None:
-    told = instance_report("diff", Verdict(status, report(EXPECTED, log)))
-    assert (told["patch_successfully_applied"], told["resolved"]) == (True, status == "resolved")
+    instance = instance_report("diff", Verdict(status, report(EXPECTED, log)))
+    assert (instance["patch_successfully_applied"], instance["resolved"]) == (True, status == "resolved")
 
 
 def test_expected_outcomes_are_resolved() -> None:

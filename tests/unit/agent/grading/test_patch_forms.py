@@ -34,7 +34,7 @@ class Form:
     result: dict[str, bytes | None] | None
 
 
-def made(**changes: str | None) -> Callable[[Path], str]:
+def changed(**changes: str | None) -> Callable[[Path], str]:
     return lambda repository: diff_of(repository, {name.replace("__", "/"): text for name, text in changes.items()})
 
 
@@ -77,7 +77,7 @@ def to_a_converted_file(repository: Path) -> str:
 
 
 def untracked(repository: Path) -> str:
-    patch = made(new__x="same\n")(repository)
+    patch = changed(new__x="same\n")(repository)
     (repository / "new").mkdir()
     (repository / "new/x").write_text("same\n")
     return patch + PLAIN
@@ -107,7 +107,7 @@ FORMS = {
         to_a_converted_file, {"pkg/b.py": b"one\r\n2\r\nthree\r\n"}
     ),
     "no newline at the end of a file": Form(written("pkg/b.py", b"one\ntwo"), {"pkg/b.py": b"one\ntwo"}),
-    "new, empty and deleted files": Form(made(new="", **{"a.py": None}), {"new": b"", "a.py": None}),
+    "new, empty and deleted files": Form(changed(new="", **{"a.py": None}), {"new": b"", "a.py": None}),
     "rename with changes": Form(moved, {"pkg/b.py": None, "pkg/c.py": b"one\ntwo\nthree\nfour\n"}),
     "mode": Form(
         "diff --git a/pkg/b.py b/pkg/b.py\nold mode 100644\nnew mode 100755\n", {"pkg/b.py": b"one\ntwo\nthree\n"}

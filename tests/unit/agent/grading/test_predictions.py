@@ -31,7 +31,7 @@ def test_null_patch_is_no_patch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("p.jsonl", json.dumps(ROW) + "\n{", "p.jsonl:2: not valid JSON"),
         ("p.jsonl", '{"instance_id": "a"}', "p.jsonl:1: field model_patch is missing"),
@@ -43,9 +43,9 @@ def test_null_patch_is_no_patch(tmp_path: Path) -> None:
         ("p.json", "[3]", "must be an object"),
     ],
 )
-def test_malformed_file_is_named_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_malformed_file_is_named_with_its_place(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(PredictionError, match=said):
+    with pytest.raises(PredictionError, match=message):
         read_predictions(tmp_path / name)
 
 

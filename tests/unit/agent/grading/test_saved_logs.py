@@ -46,10 +46,10 @@ def save(root: Path, log: str | None, report: dict[str, Any] | None = None, name
 
 def graded_again(saved: Path, code: int = 0, **changes: Any) -> dict[str, Any]:
     """The report of the new grading."""
-    tasks, out = saved.parent / "tasks.jsonl", saved.parent / "out"
+    tasks, output_folder = saved.parent / "tasks.jsonl", saved.parent / "out"
     tasks.write_text(json.dumps(ROW | changes) + "\n")
-    assert main(["grade", "--logs", str(saved), "--tasks", str(tasks), "--output", str(out)]) == code
-    report: dict[str, Any] = json.loads((out / "m/kit__kit-1/report.json").read_text())["kit__kit-1"]
+    assert main(["grade", "--logs", str(saved), "--tasks", str(tasks), "--output", str(output_folder)]) == code
+    report: dict[str, Any] = json.loads((output_folder / "m/kit__kit-1/report.json").read_text())["kit__kit-1"]
     return report
 
 
@@ -60,8 +60,8 @@ def test_a_log_is_graded_by_the_tests_of_today(saved: Path) -> None:
         "unresolved",
         "FAIL_TO_PASS 0/1, PASS_TO_PASS 1/1, by the saved log alone",
     )
-    again = graded_again(saved, FAIL_TO_PASS=["t.py::test_b"], PASS_TO_PASS=[])
-    assert (again["status"], again["witnessed"], again["patch_exists"]) == ("resolved", False, True)
+    regraded = graded_again(saved, FAIL_TO_PASS=["t.py::test_b"], PASS_TO_PASS=[])
+    assert (regraded["status"], regraded["witnessed"], regraded["patch_exists"]) == ("resolved", False, True)
     summary = json.loads((saved.parent / "out/m.json").read_text())
     assert (summary["resolved_ids"], summary["unwitnessed_ids"]) == (["kit__kit-1"], ["kit__kit-1"])
     assert (saved.parent / "out/m/kit__kit-1/test_output.txt").read_text() == FAILED
@@ -73,17 +73,17 @@ def test_a_log_of_the_harness_has_no_report_beside_it(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("earlier", "words"),
+    ("earlier", "message"),
     [
         ({"status": "unresolved", "tampering": ["a forged line"]}, "tampering: a forged line"),
         ({"status": "unresolved", "contrast": "failed", "detail": "contrast: t"}, "contrast: t"),
         ({"status": "unresolved", "log_bytes_left_out": 7}, "7 bytes of its middle were not kept"),
     ],
 )
-def test_what_its_run_showed_against_a_patch_stays(saved: Path, earlier: dict[str, Any], words: str) -> None:
+def test_what_its_run_showed_against_a_patch_stays(saved: Path, earlier: dict[str, Any], message: str) -> None:
     save(saved, PASSED, earlier)
     report = graded_again(saved)
-    assert report["status"] == "unresolved" and not report["resolved"] and words in report["detail"]
+    assert report["status"] == "unresolved" and not report["resolved"] and message in report["detail"]
 
 
 @pytest.mark.parametrize("status", ["policy_blocked", "patch_apply_failed"])

@@ -52,11 +52,11 @@ def test_all_runs_of_a_task_decide_its_fitness(runs: list[ValidationRun], reason
 
 
 def test_infrastructure_failure_decides_nothing() -> None:
-    for wanted, runs in (
+    for expected, runs in (
         (1, (run("gold", "infra_error"), EMPTY)),
         (2, (GOLD, run("gold", "infra_error"), EMPTY, EMPTY)),
     ):
-        checked = TaskValidation(TASK, runs, wanted)
+        checked = TaskValidation(TASK, runs, expected)
         assert checked.undecided == "why"
         assert checked.quarantined is None
         assert not checked.fit
@@ -70,12 +70,12 @@ def test_one_run_against_a_task_is_enough() -> None:
 
 def test_runs_are_stored_by_the_content_of_their_task(tmp_path: Path) -> None:
     journal = ValidationJournal(tmp_path / "check" / "runs.jsonl")
-    for one in (GOLD, EMPTY):
-        journal.add(one)
-    again = ValidationJournal(tmp_path / "check" / "runs.jsonl")
-    assert again.runs(TASK) == [GOLD, EMPTY]
-    assert again.runs(replace(TASK, image="another")) == []
-    assert again.runs(replace(TASK, ground_truth=replace(TASK.ground_truth, patch="other"))) == []
+    for patch_kind in (GOLD, EMPTY):
+        journal.add(patch_kind)
+    reopened = ValidationJournal(tmp_path / "check" / "runs.jsonl")
+    assert reopened.runs(TASK) == [GOLD, EMPTY]
+    assert reopened.runs(replace(TASK, image="another")) == []
+    assert reopened.runs(replace(TASK, ground_truth=replace(TASK.ground_truth, patch="other"))) == []
 
 
 def test_truncated_line_loses_only_that_line(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_truncated_line_loses_only_that_line(tmp_path: Path) -> None:
     journal = ValidationJournal(path)
     journal.add(GOLD)
     path.write_bytes(path.read_bytes() + b'{"instance_id": "o__r-1", "ki')
-    again = ValidationJournal(path)
-    again.add(EMPTY)
+    reopened = ValidationJournal(path)
+    reopened.add(EMPTY)
     assert ValidationJournal(path).runs(TASK) == [GOLD, EMPTY]
 
 
@@ -118,7 +118,9 @@ def test_full_disk_keeps_the_runs_before(tmp_path: Path, request: pytest.Fixture
 
 def found_flaky(task: Task = TASK) -> Quarantined:
     runs = (GOLD, run("gold", "unresolved", "t::b"), EMPTY)
-    found = TaskValidation(task, tuple(replace(one, instance_id=task.instance_id) for one in runs)).quarantined
+    found = TaskValidation(
+        task, tuple(replace(validation_run, instance_id=task.instance_id) for validation_run in runs)
+    ).quarantined
     assert found is not None
     return found
 
@@ -134,7 +136,7 @@ def test_quarantine_names_tasks_and_evidence(tmp_path: Path) -> None:
 
 
 def test_check_changes_the_quarantine_of_its_own_tasks_alone(tmp_path: Path) -> None:
-    path, other = tmp_path / "quarantine.jsonl", replace(TASK, instance_id="o__r-2")
-    update_quarantine(path, [found_flaky(), found_flaky(other)], checked={"o__r-1", "o__r-2"})
+    path, other_task = tmp_path / "quarantine.jsonl", replace(TASK, instance_id="o__r-2")
+    update_quarantine(path, [found_flaky(), found_flaky(other_task)], checked={"o__r-1", "o__r-2"})
     update_quarantine(path, [], checked={"o__r-1"})
     assert read_quarantine(path) == {"o__r-2"}

@@ -41,8 +41,8 @@ SEEN: list[list[object]] = [HELLO, ["result", A, "PASSED"], ["result", B, "PASSE
 
 
 def verdict(*contents: list[object], key: str = KEY, exit_code: int = 0) -> Verdict:
-    witnessed = task(eval_script=f"set -x\n: '{START}'\npython3 -m pytest -rA tests\n: '{MARKED_END}'\n")
-    return verdict_of(witnessed, reported(signed(*contents, key=key), PASSING, exit_code), 0)
+    witnessed_task = task(eval_script=f"set -x\n: '{START}'\npython3 -m pytest -rA tests\n: '{MARKED_END}'\n")
+    return verdict_of(witnessed_task, reported(signed(*contents, key=key), PASSING, exit_code), 0)
 
 
 def test_test_that_the_witness_saw_too_is_resolved() -> None:
@@ -72,9 +72,11 @@ def test_unsigned_lines_are_named() -> None:
 
 
 def test_lines_that_were_taken_out_are_named() -> None:
-    witnessed = task(eval_script="pytest\n")
-    said = b"".join(signed(*SEEN).splitlines(keepends=True)[:1] + signed(*SEEN).splitlines(keepends=True)[2:])
-    assert "did not sign" in verdict_of(witnessed, reported(said, PASSING), 0).detail
+    pytest_task = task(eval_script="pytest\n")
+    report_without_second_line = b"".join(
+        signed(*SEEN).splitlines(keepends=True)[:1] + signed(*SEEN).splitlines(keepends=True)[2:]
+    )
+    assert "did not sign" in verdict_of(pytest_task, reported(report_without_second_line, PASSING), 0).detail
 
 
 def test_session_that_the_time_limit_ended_is_a_timeout() -> None:
@@ -84,23 +86,23 @@ def test_session_that_the_time_limit_ended_is_a_timeout() -> None:
 
 @pytest.mark.parametrize("lines", [log(f"FAILED {A}"), PASSING])
 def test_truncated_log_alone_resolves_nothing(lines: bytes) -> None:
-    flooded = replace(reported(b"", lines), total_bytes=40 << 20)
-    judged = verdict_of(task(eval_script="bin/test"), flooded, 0)
+    with_large_log = replace(reported(b"", lines), total_bytes=40 << 20)
+    judged = verdict_of(task(eval_script="bin/test"), with_large_log, 0)
     assert judged.status == "unresolved"
     assert "too long" in judged.detail and judged.report["log_bytes_left_out"] == 8 << 20
 
 
 def test_log_without_its_middle_counts_if_the_witness_saw_every_test() -> None:
-    flooded = replace(reported(signed(*SEEN), PASSING), total_bytes=40 << 20)
-    assert verdict_of(task(eval_script="pytest"), flooded, 0).resolved
+    with_large_log = replace(reported(signed(*SEEN), PASSING), total_bytes=40 << 20)
+    assert verdict_of(task(eval_script="pytest"), with_large_log, 0).resolved
 
 
 def test_runner_without_witness_resolves_by_its_log_and_the_verdict_reports_it() -> None:
     judged = verdict_of(task(eval_script="bin/test"), reported(b"", PASSING), 0)
     assert (judged.resolved, judged.report["witnessed"]) == (True, False)
     assert judged.detail.endswith("by the log alone")
-    seen = verdict_of(task(eval_script="bin/test"), reported(signed(*SEEN), PASSING), 0)
-    assert (seen.report["witnessed"], seen.detail) == (True, "FAIL_TO_PASS 1/1, PASS_TO_PASS 1/1")
+    verdict = verdict_of(task(eval_script="bin/test"), reported(signed(*SEEN), PASSING), 0)
+    assert (verdict.report["witnessed"], verdict.detail) == (True, "FAIL_TO_PASS 1/1, PASS_TO_PASS 1/1")
 
 
 DJANGO = {"eval_script": "./tests/runtests.py --parallel 1 a", "log_parser": "parse_log_django"}

@@ -16,7 +16,7 @@ from swerl_agent.tasks.diffs import changed_files, named_paths
 
 WRAPPER = Path(__file__).parents[4] / "agent/swerl_agent/grading/grade.sh"
 TESTS = ("check.py", "spec/new_check.py", "spec/odd (1|2).py")  # that the task's tests change or make
-ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # as process 1, as in a Pod
+IN_PID_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")  # as process 1, as in a Pod
 
 
 def grade(

@@ -18,21 +18,27 @@ from swerl_agent.integrations.bash_text import (
 )
 
 LIMIT = 4096  # bytes of a line in a terminal's input
-TELL = '__swerl_take() { printf "%s" "$2"; __swerl_text=; }; __swerl_prompt() { :; }\n'
-odd = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")) | st.text("a'\\!\n\té", max_size=20000)
+PROMPT_FUNCTIONS = '__swerl_take() { printf "%s" "$2"; __swerl_text=; }; __swerl_prompt() { :; }\n'
+arbitrary_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")) | st.text(
+    "a'\\!\n\té", max_size=20000
+)
 
 
 @settings(max_examples=60, deadline=None)
-@given(odd)
+@given(arbitrary_text)
 def test_command_is_one_word_in_short_lines(command: str) -> None:
     lines = input_lines(7, command)
     assert lines.isascii() and all(len(line) < LIMIT for line in lines.splitlines())
-    done = subprocess.run(["bash", "--norc"], input=(TELL + lines).encode(), capture_output=True, check=True)
+    done = subprocess.run(
+        ["bash", "--norc"], input=(PROMPT_FUNCTIONS + lines).encode(), capture_output=True, check=True
+    )
     assert done.stdout == command.encode()
 
 
 def test_invalid_utf8_is_sent_and_shown() -> None:
-    done = subprocess.run(["bash"], input=(TELL + input_lines(1, "\udcff")).encode(), capture_output=True, check=True)
+    done = subprocess.run(
+        ["bash"], input=(PROMPT_FUNCTIONS + input_lines(1, "\udcff")).encode(), capture_output=True, check=True
+    )
     assert without_escapes(done.stdout) == "\\xff"
 
 
@@ -52,7 +58,7 @@ def test_echo_of_an_interactive_command_is_removed() -> None:
 
 
 def test_missing_exit_code_raises_only_with_check() -> None:
-    seen = WaitResult("(gdb) ", "gdb")
-    assert command_observation(BashAction(command="gdb", check="silent"), seen).exit_code is None
+    wait_result = WaitResult("(gdb) ", "gdb")
+    assert command_observation(BashAction(command="gdb", check="silent"), wait_result).exit_code is None
     with pytest.raises(NoExitCodeError):
-        command_observation(BashAction(command="gdb"), seen)
+        command_observation(BashAction(command="gdb"), wait_result)

@@ -11,9 +11,9 @@ UNION: TypeAdapter[object] = TypeAdapter(DeploymentConfig | SandboxDeploymentCon
 
 
 def test_type_selects_the_deployment() -> None:
-    chosen = UNION.validate_python({"type": "swerl", "image": "python:3.12"})
-    assert isinstance(chosen, SandboxDeploymentConfig)
-    assert isinstance(chosen.get_deployment(), SandboxDeployment)
+    config = UNION.validate_python({"type": "swerl", "image": "python:3.12"})
+    assert isinstance(config, SandboxDeploymentConfig)
+    assert isinstance(config.get_deployment(), SandboxDeployment)
 
 
 def test_other_types_are_unaffected() -> None:

@@ -26,7 +26,7 @@ from tests.scripted_engine import Script, block
 from tests.unit.agent.episode.conftest import PLAIN, SUBMIT, CannedSession, make_tokenizer
 
 TASK = Task("kit__kit-1", "k/k", "0" * 40, "1", "The answer is 42.", "image", GroundTruth("", "", "", ("a",), ()))
-Say = Callable[[str, int], str]  # from the judge's prompt and the number of its votes so far
+VoteText = Callable[[str, int], str]  # from the judge's prompt and the number of its votes so far
 
 
 @dataclass
@@ -34,17 +34,17 @@ class Voter:
     """A judge's engine; counts how many votes run at once."""
 
     tokenizer: HFTokenizer
-    answer: Say
+    answer: VoteText
     delay: float = 0.0
     running: int = 0
     most: int = 0
-    asked: list[str] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
 
     async def generate(self, input_ids: Sequence[int], *, max_new_tokens: int, **sampling: Any) -> Generation:
         prompt = self.tokenizer.decode(input_ids)
-        number = len(self.asked)
-        self.asked.append(prompt)
+        number = len(self.prompts)
+        self.prompts.append(prompt)
         self.seeds.append(sampling["seed"])
         self.running += 1
         self.most = max(self.most, self.running)
@@ -81,7 +81,7 @@ async def judged(
         return episode, await scoring.finish()
 
 
-def always(text: str) -> Say:
+def always(text: str) -> VoteText:
     return lambda prompt, count: text
 
 
@@ -100,9 +100,9 @@ async def test_scores_belong_to_their_step(judges_tokenizer: HFTokenizer, tokeni
 async def test_judge_reads_its_own_template(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
     voter = Voter(judges_tokenizer, always(r"\boxed{1}"))
     await judged(Judge(voter, judges_tokenizer, judge_spec(votes=2)), tokenizer, block("ls"), block(SUBMIT))
-    assert len(voter.asked) == 2
-    assert voter.asked[0].endswith("<|im_start|>judge\n")
-    assert "The answer is 42." in voter.asked[0]
+    assert len(voter.prompts) == 2
+    assert voter.prompts[0].endswith("<|im_start|>judge\n")
+    assert "The answer is 42." in voter.prompts[0]
 
 
 async def test_invalid_votes_do_not_count(judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer) -> None:
@@ -129,10 +129,10 @@ async def test_vote_cut_off_by_length_does_not_count(judges_tokenizer: HFTokeniz
 async def test_episode_without_a_judge_has_unscored_steps(
     judges_tokenizer: HFTokenizer, tokenizer: HFTokenizer
 ) -> None:
-    def down(prompt: str, count: int) -> str:
+    def unavailable(prompt: str, count: int) -> str:
         raise EngineError("the judge's engine gave no answer")
 
-    judge = Judge(Voter(judges_tokenizer, down), judges_tokenizer, judge_spec())
+    judge = Judge(Voter(judges_tokenizer, unavailable), judges_tokenizer, judge_spec())
     episode, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
     assert episode.exit_status == "submitted"
     assert scores == {0: StepScore(0, None, (None,) * 3, "the judge's engine gave no answer")}
@@ -187,7 +187,7 @@ async def test_prompt_that_leaves_no_room_is_unscored(judges_tokenizer: HFTokeni
     judge = Judge(voter, judges_tokenizer, judge_spec(context_tokens=100))
     _, scores = await judged(judge, tokenizer, block("ls"), block(SUBMIT))
     assert "leaves no room" in scores[0].error
-    assert not voter.asked
+    assert not voter.prompts
 
 
 def test_status_reports_the_judge_of_a_job() -> None:

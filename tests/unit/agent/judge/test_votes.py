@@ -84,17 +84,17 @@ def test_characters_between_the_ends_are_counted(letters: str) -> None:
 def test_bytes_that_stayed_in_the_sandbox_are_counted(letters: str) -> None:
     printed = text(letters, 100_000).encode()
     half = MAX_OUTPUT // 2
-    cut = result(printed[:half] + printed[-half:], len(printed))
-    told = output_text(step_record(0, "ls", cut, started=0.0))
+    truncated = result(printed[:half] + printed[-half:], len(printed))
+    rendered = output_text(step_record(0, "ls", truncated, started=0.0))
     head, tail = text(letters, 2_000), text(letters, 100_000)[-2_000:]
-    gap = len(cut.output) - 4_000
-    assert told == f"{head}\n({gap} characters and {len(printed) - MAX_OUTPUT} bytes left out)\n{tail}"
+    gap = len(truncated.output) - 4_000
+    assert rendered == f"{head}\n({gap} characters and {len(printed) - MAX_OUTPUT} bytes left out)\n{tail}"
 
 
 def test_errors_are_shown_after_what_was_printed_and_counted_alike() -> None:
-    both = CommandResult("c", 1, "é".encode() * 3_000, "中".encode() * 3_000, 6_000, 9_000, False, 0.1)
-    told = output_text(step_record(0, "ls", both, started=0.0))
-    assert told == f"{'é' * 2_000}\n(2000 characters left out)\n{'中' * 2_000}"
+    truncated = CommandResult("c", 1, "é".encode() * 3_000, "中".encode() * 3_000, 6_000, 9_000, False, 0.1)
+    rendered = output_text(step_record(0, "ls", truncated, started=0.0))
+    assert rendered == f"{'é' * 2_000}\n(2000 characters left out)\n{'中' * 2_000}"
 
 
 def test_judge_sees_the_last_steps_only() -> None:

@@ -70,7 +70,7 @@ class ProcessChannel:
     async def resize(self) -> None:
         self.resized += 1
 
-    def cut(self, *, end_input: bool = True) -> None:
+    def disconnect(self, *, end_input: bool = True) -> None:
         """Lose the stream; output of the process is discarded, as the container runtime does."""
         self._lost = True
         if end_input and self._process.stdin is not None:
@@ -79,7 +79,7 @@ class ProcessChannel:
 
     async def close(self) -> None:
         if not self._lost:
-            self.cut()
+            self.disconnect()
 
     async def finish(self) -> None:
         """Kill what is left and wait until the transport is closed."""
@@ -102,13 +102,13 @@ class ImageFolder:
     variables: dict[str, str] = field(default_factory=dict)
     channels: list[ProcessChannel] = field(default_factory=list)
     refuse: Exception | None = None  # raised by the next `open` instead of opening
-    down: bool = False  # nothing can be opened
+    unavailable: bool = False  # nothing can be opened
 
     async def open(self, command: Sequence[str]) -> ProcessChannel:
         if self.refuse is not None:
             error, self.refuse = self.refuse, None
             raise error
-        if self.down:
+        if self.unavailable:
             raise HandshakeFailed("connection refused")
         pipe = asyncio.subprocess.PIPE
         variables = {"PATH": str(self.path), "HOME": str(self.home)} | self.variables
@@ -205,10 +205,10 @@ def _end(leader: int) -> None:
     """Kill everything of the loop's session, then what ran in sessions of its children."""
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
-            ours = os.getsid(int(entry.parent.name)) == leader
+            in_session = os.getsid(int(entry.parent.name)) == leader
         except (ProcessLookupError, PermissionError):
             continue
-        if ours:
+        if in_session:
             try:
                 os.kill(int(entry.parent.name), signal.SIGKILL)
             except ProcessLookupError:

@@ -12,16 +12,16 @@ from swerl_kube import ApiError, Conflict, KubeError, ServerError, Throttled, Un
 
 Json = dict[str, Any]
 BODY = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"image": "i"}}
-AWAY: list[KubeError] = [Unreachable("refused"), Throttled("429 TooMany"), ServerError("503 Unavailable")]
+TRANSIENT_ERRORS: list[KubeError] = [Unreachable("refused"), Throttled("429 TooMany"), ServerError("503 Unavailable")]
 
 
 class Server:
     """Keeps SweSandboxes; `away` is raised instead of an answer, `lost` after the work is done."""
 
-    def __init__(self, *, away: list[KubeError] | None = None, lost: list[KubeError] | None = None) -> None:
-        self.away, self.lost = list(away or ()), list(lost or ())
+    def __init__(self, *, refusals: list[KubeError] | None = None, lost_replies: list[KubeError] | None = None) -> None:
+        self.refusals, self.lost_replies = list(refusals or ()), list(lost_replies or ())
         self.kept: dict[str, Json] = {}
-        self.made = 0
+        self.created = 0
         self.pause = 0.0
 
     async def create(self, resource: str, body: Json, *, namespace: str) -> Json:
@@ -29,8 +29,8 @@ class Server:
         name = body["metadata"]["name"]
         if name in self.kept:
             raise Conflict("POST", 409, "AlreadyExists", name)
-        self.made += 1
-        self.kept[name] = deepcopy(body) | {"metadata": body["metadata"] | {"uid": f"uid-{self.made}"}}
+        self.created += 1
+        self.kept[name] = deepcopy(body) | {"metadata": body["metadata"] | {"uid": f"uid-{self.created}"}}
         self._end()
         return self.kept[name]
 
@@ -50,12 +50,12 @@ class Server:
 
     async def _begin(self) -> None:
         await asyncio.sleep(self.pause)
-        if self.away:
-            raise self.away.pop(0)
+        if self.refusals:
+            raise self.refusals.pop(0)
 
     def _end(self) -> None:
-        if self.lost:
-            raise self.lost.pop(0)
+        if self.lost_replies:
+            raise self.lost_replies.pop(0)
 
 
 QUICK = WriteRetry(first_pause=0.001)
@@ -70,18 +70,18 @@ async def removed(server: Server, **options: Any) -> None:
 
 
 async def test_declaration_is_retried_until_the_server_is_back() -> None:
-    server = Server(away=AWAY)
-    assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.made == 1
+    server = Server(refusals=TRANSIENT_ERRORS)
+    assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.created == 1
 
 
 async def test_lost_response_does_not_duplicate_a_declaration() -> None:
-    server = Server(lost=[ServerError("504 Timeout")])
-    assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.made == 1
+    server = Server(lost_replies=[ServerError("504 Timeout")])
+    assert (await declared(server))["metadata"]["uid"] == "uid-1" and server.created == 1
 
 
-@pytest.mark.parametrize("away", [[], [Unreachable("reset")]], ids=["at once", "after a try"])
-async def test_other_group_of_the_same_name_is_a_conflict(away: list[KubeError]) -> None:
-    server = Server(away=away)
+@pytest.mark.parametrize("refusals", [[], [Unreachable("reset")]], ids=["at once", "after a try"])
+async def test_other_group_of_the_same_name_is_a_conflict(refusals: list[KubeError]) -> None:
+    server = Server(refusals=refusals)
     server.kept["g"] = BODY | {"metadata": {"name": "g", "uid": "other"}}
     with pytest.raises(Conflict):
         await declared(server)
@@ -89,14 +89,14 @@ async def test_other_group_of_the_same_name_is_a_conflict(away: list[KubeError])
 
 async def test_retries_end_after_their_window() -> None:
     with pytest.raises(Unreachable):
-        await declared(Server(away=[Unreachable("refused")] * 1000), WriteRetry(window=0.05, first_pause=0.001))
+        await declared(Server(refusals=[Unreachable("refused")] * 1000), WriteRetry(window=0.05, first_pause=0.001))
 
 
 async def test_refused_declaration_is_not_retried() -> None:
-    server = Server(away=[ApiError("POST", 403, "Forbidden", "no")])
+    server = Server(refusals=[ApiError("POST", 403, "Forbidden", "no")])
     with pytest.raises(ApiError, match="no"):
         await declared(server)
-    assert server.made == 0
+    assert server.created == 0
 
 
 async def test_cancelled_declaration_leaves_no_group() -> None:
@@ -107,15 +107,15 @@ async def test_cancelled_declaration_leaves_no_group() -> None:
     declaring.cancel()
     with pytest.raises(asyncio.CancelledError):
         await declaring
-    assert server.made == 1 and not server.kept
+    assert server.created == 1 and not server.kept
 
 
 async def test_removal_is_retried_until_done() -> None:
     server = Server()
     await declared(server)
-    server.away, server.lost = list(AWAY), [Unreachable("reset")]
+    server.refusals, server.lost_replies = list(TRANSIENT_ERRORS), [Unreachable("reset")]
     await removed(server, uid="uid-1")
-    assert not server.kept and not server.lost
+    assert not server.kept and not server.lost_replies
     await removed(server)  # gone already
 
 

@@ -34,7 +34,7 @@ async def test_command_survives_a_lost_stream(
     session: Session, image_folder: ImageFolder, tmp_path: Path, end_input: bool
 ) -> None:
     task = await started(session, tmp_path / "runs", "sleep 1; echo done; exit 5")
-    image_folder.channel.cut(end_input=end_input)
+    image_folder.channel.disconnect(end_input=end_input)
     result = await task
     assert (result.exit_code, result.stdout) == (5, b"done\n")  # type: ignore[attr-defined]
     assert len(image_folder.channels) == 2
@@ -47,14 +47,14 @@ async def test_lost_result_is_sent_again(session: Session, image_folder: ImageFo
     await until((tmp_path / "end").exists)
     image_folder.channel._lost = True  # nothing arrives any more, and nobody has noticed
     await asyncio.sleep(1)
-    image_folder.channel.cut()
+    image_folder.channel.disconnect()
     assert (await task).stdout == b"result\n"  # type: ignore[attr-defined]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_stream_lost_while_idle_is_reopened(session: Session, image_folder: ImageFolder) -> None:
     await session.run("true", timeout=20)
-    image_folder.channel.cut()
+    image_folder.channel.disconnect()
     result = await session.run("echo on", timeout=20)
     assert (result.stdout, result.retries) == (b"on\n", 1)
     assert len(image_folder.channels) == 2 and len(image_folder.state(session)) == 1
@@ -74,7 +74,7 @@ async def test_repeatedly_lost_streams_lose_no_command(
         task = asyncio.create_task(session.run(f"echo {n} >>{tmp_path}/runs; echo {n}", timeout=30, login=False))
         await asyncio.sleep(0.004 * n)
         if image_folder.channels:
-            image_folder.channel.cut()
+            image_folder.channel.disconnect()
         assert (await task).stdout == f"{n}\n".encode()
     assert (tmp_path / "runs").read_text() == "".join(f"{n}\n" for n in range(12))
 
@@ -130,7 +130,7 @@ async def test_lost_record_raises_instead_of_running_twice(
 ) -> None:
     task = await started(session, tmp_path / "runs", "sleep 1")
     image_folder.remove_state(session, suffix)
-    image_folder.channel.cut()
+    image_folder.channel.disconnect()
     with pytest.raises(StateLost, match="may have run"):
         await task
     assert (tmp_path / "runs").read_text() == "run\n"
@@ -142,12 +142,12 @@ async def test_pod_enforces_the_timeout_while_disconnected(
 ) -> None:
     task = asyncio.create_task(session.run(f"echo run >>{tmp_path}/runs; sleep 60", timeout=2))
     await until(lambda: image_folder.channels and b"watchdog c1" in image_folder.channel.sent)
-    image_folder.down = True
-    image_folder.channel.cut()
+    image_folder.unavailable = True
+    image_folder.channel.disconnect()
     [folder] = image_folder.memory_folders(session)
     [record] = folder.glob("c1-????????")
     await until(lambda: "rc" in record.read_text())
-    image_folder.down = False
+    image_folder.unavailable = False
     result = await task
     assert result.timed_out and (tmp_path / "runs").read_text() == "run\n"
 
@@ -155,7 +155,7 @@ async def test_pod_enforces_the_timeout_while_disconnected(
 async def test_deleted_pod_raises_at_once(session: Session, image_folder: ImageFolder, tmp_path: Path) -> None:
     task = await started(session, tmp_path / "runs", "sleep 60")
     image_folder.refuse = PodGone("pod x is gone")
-    image_folder.channel.cut()
+    image_folder.channel.disconnect()
     with pytest.raises(PodGone):
         await asyncio.wait_for(task, 20)
 
@@ -165,8 +165,8 @@ async def test_unreachable_pod_raises_after_the_reconnect_window(
     session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     task = await started(session, tmp_path / "runs", "sleep 60")
-    image_folder.down = True
-    image_folder.channel.cut()
+    image_folder.unavailable = True
+    image_folder.channel.disconnect()
     with pytest.raises(HandshakeFailed, match="no stream to the sandbox for 1 s"):
         await asyncio.wait_for(task, 20)
 

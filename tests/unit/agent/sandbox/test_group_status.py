@@ -46,13 +46,13 @@ def test_ended_group_has_its_error_code(reason: str, code: str) -> None:
     assert f"SweSandbox n/g0 ended: {reason} so it is" in str(error)
 
 
-@pytest.mark.parametrize("seen", [None, group("Ready"), group("Pending")])
-def test_running_group_has_no_error(seen: dict[str, Any] | None) -> None:
-    assert terminal_error(seen) is None
+@pytest.mark.parametrize("status", [None, group("Ready"), group("Pending")])
+def test_running_group_has_no_error(status: dict[str, Any] | None) -> None:
+    assert terminal_error(status) is None
 
 
 @pytest.mark.parametrize(
-    ("seen", "of", "lacking"),
+    ("group_object", "pod_object", "waits_for_capacity"),
     [
         (group("Pending", {"type": "Admitted", "reason": "WaitingForCapacity"}), None, True),
         (group("Pending", {"type": "Admitted", "reason": "WaitingForIsolation"}), None, False),
@@ -63,8 +63,8 @@ def test_running_group_has_no_error(seen: dict[str, Any] | None) -> None:
         (None, None, False),
     ],
 )
-def test_lack_of_capacity_is_distinguished(seen: Any, of: Any, lacking: bool) -> None:
-    assert lacks_capacity(seen, of) is lacking
+def test_lack_of_capacity_is_distinguished(group_object: Any, pod_object: Any, waits_for_capacity: bool) -> None:
+    assert lacks_capacity(group_object, pod_object) is waits_for_capacity
 
 
 def test_waiting_message_names_the_obstacle() -> None:
@@ -76,9 +76,9 @@ def test_waiting_message_names_the_obstacle() -> None:
         == "no Pod yet; SweSandbox g0 is Admitted: exceeded quota"
     )
     assert waiting_message("g0", group("Admitted"), pod("Unschedulable")) == "Unschedulable: 0/1 nodes"
-    held = {"type": "Admitted", "reason": "SchedulingGated", "message": "they wait for LocalQueue q: 1 more needed"}
+    admitted = {"type": "Admitted", "reason": "SchedulingGated", "message": "they wait for LocalQueue q: 1 more needed"}
     gated = "SchedulingGated: they wait for LocalQueue q: 1 more needed"
-    assert waiting_message("g0", group("Pending", held), pod("SchedulingGated")) == gated
+    assert waiting_message("g0", group("Pending", admitted), pod("SchedulingGated")) == gated
 
 
 def test_start_parts_are_empty_until_reported() -> None:
@@ -89,9 +89,9 @@ def test_start_parts_are_empty_until_reported() -> None:
     }
 
 
-def kinds(of: type[SandboxError]) -> Iterator[type[SandboxError]]:
-    yield of
-    for kind in of.__subclasses__():
+def kinds(parent: type[SandboxError]) -> Iterator[type[SandboxError]]:
+    yield parent
+    for kind in parent.__subclasses__():
         yield from kinds(kind)
 
 

@@ -13,25 +13,25 @@ from swerl_agent.sandbox import FileError, Session, SessionSettings, TransferFai
 if TYPE_CHECKING:
     from .conftest import ImageFolder
 
-EVERY_BYTE = bytes(range(256))
+ALL_BYTES = bytes(range(256))
 
 
 @pytest.mark.parametrize("login", [True, False])
 async def test_stdin_arrives_byte_for_byte(session: Session, login: bool) -> None:
-    result = await session.run("cat; echo $? >&2", timeout=20, stdin=EVERY_BYTE * 100, login=login)
-    assert (result.stdout, result.stderr) == (EVERY_BYTE * 100, b"0\n")
+    result = await session.run("cat; echo $? >&2", timeout=20, stdin=ALL_BYTES * 100, login=login)
+    assert (result.stdout, result.stderr) == (ALL_BYTES * 100, b"0\n")
     assert (await session.run("cat; echo end", timeout=20, stdin=b"")).stdout == b"end\n"
 
 
 async def test_large_stdin_arrives(session: Session) -> None:
-    data = EVERY_BYTE * (10 << 12)
+    data = ALL_BYTES * (10 << 12)
     result = await session.run("sha256sum", timeout=60, stdin=data)
     assert result.stdout.decode().split()[0] == hashlib.sha256(data).hexdigest()
 
 
 async def test_unread_stdin_is_no_error(session: Session) -> None:
-    assert (await session.run("head -c 3", timeout=20, stdin=EVERY_BYTE * 9000)).stdout == b"\0\1\2"
-    assert (await session.run("exit 4", timeout=20, stdin=EVERY_BYTE * 9000)).exit_code == 4
+    assert (await session.run("head -c 3", timeout=20, stdin=ALL_BYTES * 9000)).stdout == b"\0\1\2"
+    assert (await session.run("exit 4", timeout=20, stdin=ALL_BYTES * 9000)).exit_code == 4
 
 
 async def test_stdin_file_is_removed(session: Session, image_folder: ImageFolder) -> None:
@@ -61,7 +61,7 @@ async def test_incomplete_stdin_is_sent_again(
         if lost:
             shortened.set()
             data = data[:500]
-            channel.cut()
+            channel.disconnect()
         else:
             await send(data)
 
@@ -99,14 +99,14 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize("image_folder", ["dash"], indirect=True)
-@pytest.mark.parametrize(("wrong", "kind", "message"), WRONG)
+@pytest.mark.parametrize(("options", "kind", "message"), WRONG)
 async def test_invalid_arguments_raise_before_anything_is_sent(
-    session: Session, image_folder: ImageFolder, wrong: dict[str, Any], kind: type[Exception], message: str
+    session: Session, image_folder: ImageFolder, options: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     await session.run("true", timeout=20)
     sent = len(image_folder.channel.sent)
     with pytest.raises(kind, match=message):
-        arguments: dict[str, Any] = {"command": "true", "timeout": 20} | wrong
+        arguments: dict[str, Any] = {"command": "true", "timeout": 20} | options
         await session.run(**arguments)
     assert len(image_folder.channel.sent) == sent
     assert (await session.run("echo on", timeout=20)).stdout == b"on\n" and len(image_folder.channels) == 1

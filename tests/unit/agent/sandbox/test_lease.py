@@ -18,17 +18,17 @@ class Api:
     """Knows one Lease."""
 
     def __init__(self) -> None:
-        self.there, self.failing, self.made = False, 0, 0
+        self.exists, self.failing, self.created = False, 0, 0
         self.kubeconfig = ""
 
     async def answer(self, request: web.Request) -> web.Response:
         if self.failing:
             return web.json_response({"kind": "Status", "message": "not now"}, status=self.failing)
         if request.method == "POST":
-            self.there, self.made = True, self.made + 1
-        elif not self.there:
+            self.exists, self.created = True, self.created + 1
+        elif not self.exists:
             return web.json_response({"kind": "Status", "reason": "NotFound", "message": "none"}, status=404)
-        return web.json_response({"metadata": {"resourceVersion": "1", "uid": f"u{self.made}"}})
+        return web.json_response({"metadata": {"resourceVersion": "1", "uid": f"u{self.created}"}})
 
 
 @pytest.fixture
@@ -43,9 +43,15 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     await runner.cleanup()
 
 
-async def held(api: Api, *, owns_objects: bool, lasts: float = 40) -> LeaseKeeper:
+async def held_lease(api: Api, *, owns_objects: bool, duration: float = 40) -> LeaseKeeper:
     keeper = LeaseKeeper(
-        "n", "l", holder="h", kubeconfig=api.kubeconfig, interval=0.1, duration=round(lasts), owns_objects=owns_objects
+        "n",
+        "l",
+        holder="h",
+        kubeconfig=api.kubeconfig,
+        interval=0.1,
+        duration=round(duration),
+        owns_objects=owns_objects,
     )
     keeper.start()
     await asyncio.to_thread(keeper.wait_held, 10)
@@ -53,26 +59,26 @@ async def held(api: Api, *, owns_objects: bool, lasts: float = 40) -> LeaseKeepe
 
 
 async def test_lease_with_dependents_is_not_recreated(api: Api) -> None:
-    keeper = await held(api, owns_objects=True)
+    keeper = await held_lease(api, owns_objects=True)
     assert (keeper.reference["uid"], keeper.labels) == ("u1", {"swerl.dev/lease": "u1"})
-    api.there = False
+    api.exists = False
     with pytest.raises(LeaseLost, match="n/l was lost: it was deleted"):
         await asyncio.wait_for(asyncio.wrap_future(keeper.lost), 10)
     with pytest.raises(LeaseLost):
         await keeper.wait_until_safe()
-    assert api.made == 1
+    assert api.created == 1
 
 
 async def test_lease_without_dependents_is_recreated(api: Api) -> None:
-    keeper = await held(api, owns_objects=False)
-    api.there = False
+    keeper = await held_lease(api, owns_objects=False)
+    api.exists = False
     await asyncio.sleep(1)
-    assert api.made == 2 and not keeper.lost.done()
+    assert api.created == 2 and not keeper.lost.done()
     await asyncio.to_thread(keeper.stop)
 
 
 async def test_wait_until_safe_blocks_while_the_lease_may_expire(api: Api) -> None:
-    keeper = await held(api, owns_objects=True, lasts=SAFETY_MARGIN + 1)
+    keeper = await held_lease(api, owns_objects=True, duration=SAFETY_MARGIN + 1)
     await asyncio.wait_for(keeper.wait_until_safe(), 1)
     api.failing = 500
     await asyncio.sleep(1.2)
@@ -89,5 +95,5 @@ async def test_missing_permission_raises_at_once(api: Api) -> None:
     api.failing, started = 403, time.monotonic()
     message = r"n/l cannot be created: .*403.*; let this account create, patch and delete leases"
     with pytest.raises(LeaseLost, match=message):
-        await held(api, owns_objects=True)
+        await held_lease(api, owns_objects=True)
     assert time.monotonic() - started < 5

@@ -20,17 +20,17 @@ pytestmark = pytest.mark.parametrize("image_folder", ["dash", "busybox"], indire
 
 
 @pytest.fixture
-async def other(session: Session, image_folder: ImageFolder) -> AsyncIterator[Session]:
+async def second_session(session: Session, image_folder: ImageFolder) -> AsyncIterator[Session]:
     """Another client of the session."""
-    async with Session(image_folder, token=session.token) as other:
-        yield other
+    async with Session(image_folder, token=session.token) as second_session:
+        yield second_session
 
 
 async def disconnect(
     session: Session, image_folder: ImageFolder, task: asyncio.Task[CommandResult] | None = None
 ) -> None:
     """The client is gone as a killed process is: its stream ends, and it says nothing more."""
-    image_folder.channel.cut()
+    image_folder.channel.disconnect()
     session._stream = None
     if task is not None:
         session._connector = _ClosedConnector()
@@ -52,58 +52,62 @@ async def until_begun(file: Path) -> None:
 
 
 async def test_finished_command_is_not_repeated(
-    session: Session, other: Session, image_folder: ImageFolder, tmp_path: Path
+    session: Session, second_session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     first = await run_named(session, tmp_path / "runs", r"printf '\377\0x'; echo err >&2; exit 5")
     await disconnect(session, image_folder)
-    again = await run_named(other, tmp_path / "runs", "echo other text")
-    assert (again.id, again.exit_code, again.stdout, again.stderr) == ("build", 5, b"\xff\0x", b"err\n")
-    assert (first.id, first.stdout) == (again.id, again.stdout)
+    repeated = await run_named(second_session, tmp_path / "runs", "echo other text")
+    assert (repeated.id, repeated.exit_code, repeated.stdout, repeated.stderr) == ("build", 5, b"\xff\0x", b"err\n")
+    assert (first.id, first.stdout) == (repeated.id, repeated.stdout)
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 70_000])
 async def test_long_output_is_returned_as_it_was_at_the_end(
-    session: Session, other: Session, image_folder: ImageFolder, tmp_path: Path, limit: int
+    session: Session, second_session: Session, image_folder: ImageFolder, tmp_path: Path, limit: int
 ) -> None:
     text = f"seq 1 20000; (sleep 0.3; echo more; : >{tmp_path}/printed) &"
     first = await run_named(session, tmp_path / "runs", text, max_output=limit)
     await until((tmp_path / "printed").exists)
     await disconnect(session, image_folder)
-    again = await run_named(other, tmp_path / "runs", text, max_output=limit)
-    whole = b"".join(b"%d\n" % number for number in range(1, 20001))
-    assert first.stdout == again.stdout == (whole if limit > len(whole) else whole[: limit // 2] + whole[-limit // 2 :])
+    repeated = await run_named(second_session, tmp_path / "runs", text, max_output=limit)
+    expected = b"".join(b"%d\n" % number for number in range(1, 20001))
+    assert (
+        first.stdout
+        == repeated.stdout
+        == (expected if limit > len(expected) else expected[: limit // 2] + expected[-limit // 2 :])
+    )
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_running_command_is_awaited(
-    session: Session, other: Session, image_folder: ImageFolder, tmp_path: Path
+    session: Session, second_session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     task = asyncio.create_task(run_named(session, tmp_path / "runs", "sleep 1; echo done; exit 3"))
     await until_begun(tmp_path / "runs")
     await disconnect(session, image_folder, task)
-    again = await run_named(other, tmp_path / "runs", "sleep 1; echo done; exit 3")
-    assert (again.exit_code, again.stdout) == (3, b"done\n")
+    repeated = await run_named(second_session, tmp_path / "runs", "sleep 1; echo done; exit 3")
+    assert (repeated.exit_code, repeated.stdout) == (3, b"done\n")
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_command_that_never_began_is_started(
-    session: Session, other: Session, image_folder: ImageFolder, tmp_path: Path
+    session: Session, second_session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     await session.run("true", timeout=20)
     await disconnect(session, image_folder)
-    assert (await run_named(other, tmp_path / "runs", "echo done")).stdout == b"done\n"
+    assert (await run_named(second_session, tmp_path / "runs", "echo done")).stdout == b"done\n"
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_results_with_an_id_stay(
-    session: Session, other: Session, image_folder: ImageFolder, tmp_path: Path
+    session: Session, second_session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     await run_named(session, tmp_path / "runs", "echo kept")
     for n in range(70):
         await session.run(f"echo {n}", timeout=20, login=False)
     await disconnect(session, image_folder)
-    assert (await run_named(other, tmp_path / "runs", "echo kept")).stdout == b"kept\n"
+    assert (await run_named(second_session, tmp_path / "runs", "echo kept")).stdout == b"kept\n"
     [folder], [notes] = image_folder.state(session), image_folder.memory_folders(session)
     assert len([*folder.iterdir(), *notes.iterdir()]) < 250
 
@@ -115,36 +119,41 @@ async def test_client_may_repeat_an_id(session: Session, tmp_path: Path) -> None
 
 
 async def test_repeated_result_keeps_its_timeout(
-    session: Session, other: Session, image_folder: ImageFolder, tmp_path: Path
+    session: Session, second_session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     text = f"echo run >>{tmp_path}/runs; echo begun; sleep 60"
     first = await session.run(text, timeout=3, id="slow")
     await disconnect(session, image_folder)
-    again = await other.run(text, timeout=3, id="slow")
-    assert first.timed_out and again.timed_out and again.stdout == b"begun\n"
+    repeated = await second_session.run(text, timeout=3, id="slow")
+    assert first.timed_out and repeated.timed_out and repeated.stdout == b"begun\n"
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_commands_without_an_id_are_not_shared(session: Session, other: Session) -> None:
-    pairs = [(await session.run(f"echo a{n}", timeout=20), await other.run(f"echo b{n}", timeout=20)) for n in range(3)]
+async def test_commands_without_an_id_are_not_shared(session: Session, second_session: Session) -> None:
+    pairs = [
+        (await session.run(f"echo a{n}", timeout=20), await second_session.run(f"echo b{n}", timeout=20))
+        for n in range(3)
+    ]
     assert [(a.stdout, b.stdout) for a, b in pairs] == [(f"a{n}\n".encode(), f"b{n}\n".encode()) for n in range(3)]
 
 
-async def test_concurrent_clients_share_one_run(session: Session, other: Session, tmp_path: Path) -> None:
-    both = await asyncio.gather(*(run_named(s, tmp_path / "runs", "sleep 0.5; echo done") for s in (session, other)))
-    assert [result.stdout for result in both] == [b"done\n", b"done\n"]
+async def test_concurrent_clients_share_one_run(session: Session, second_session: Session, tmp_path: Path) -> None:
+    results = await asyncio.gather(
+        *(run_named(s, tmp_path / "runs", "sleep 0.5; echo done") for s in (session, second_session))
+    )
+    assert [result.stdout for result in results] == [b"done\n", b"done\n"]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_long_commands_and_stdin_are_taken_over(
-    session: Session, other: Session, image_folder: ImageFolder, tmp_path: Path
+    session: Session, second_session: Session, image_folder: ImageFolder, tmp_path: Path
 ) -> None:
     rest = f"cat <<'EOF' | wc -c\n{'x' * 50_000}\nEOF\nwc -c; sleep 0.5"
     task = asyncio.create_task(run_named(session, tmp_path / "runs", rest, stdin=bytes(70_000)))
     await until_begun(tmp_path / "runs")
     await disconnect(session, image_folder, task)
-    again = await run_named(other, tmp_path / "runs", rest, stdin=bytes(70_000))
-    assert again.stdout.split() == [b"50001", b"70000"]
+    repeated = await run_named(second_session, tmp_path / "runs", rest, stdin=bytes(70_000))
+    assert repeated.stdout.split() == [b"50001", b"70000"]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 

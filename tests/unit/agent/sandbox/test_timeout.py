@@ -13,9 +13,9 @@ LONG = 60.0  # seconds; never reached
 
 @pytest.fixture
 async def timeout() -> AsyncIterator[ReusableTimeout]:
-    made = ReusableTimeout()
-    yield made
-    made.close()
+    timeout_ = ReusableTimeout()
+    yield timeout_
+    timeout_.close()
 
 
 def now() -> float:
@@ -29,10 +29,10 @@ async def test_result_in_time_is_returned(timeout: ReusableTimeout) -> None:
 @pytest.mark.parametrize("earlier", [0.0, 0.05, LONG], ids=["passed at once", "shorter", "longer"])
 async def test_wait_ends_at_its_own_deadline(timeout: ReusableTimeout, earlier: float) -> None:
     await timeout.wait(asyncio.sleep(0), now() + earlier)
-    began = now()
+    started = now()
     with pytest.raises(TimeoutError):
-        await timeout.wait(asyncio.sleep(LONG), began + 0.1)
-    assert now() >= began + 0.1
+        await timeout.wait(asyncio.sleep(LONG), started + 0.1)
+    assert now() >= started + 0.1
 
 
 async def test_later_deadline_replaces_an_earlier_one(timeout: ReusableTimeout) -> None:

@@ -14,8 +14,8 @@ from swerl_agent.sandbox import Session
 
 from .conftest import BUSYBOX, ImageFolder, _populate, _populate_busybox
 
-NOBODY = pwd.getpwnam("nobody")
-WAYS = {"setpriv": "dash", "runuser": "dash", "su": "bash", "su in busybox": "busybox"}
+NOBODY_USER = pwd.getpwnam("nobody")
+METHODS = {"setpriv": "dash", "runuser": "dash", "su": "bash", "su in busybox": "busybox"}
 
 
 @pytest.fixture
@@ -27,23 +27,23 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def image(folder: Path, way: str) -> ImageFolder:
+def image(folder: Path, method: str) -> ImageFolder:
     """An image in which only `way` changes the user."""
     path, home = folder / "bin", folder / "home"
     home.mkdir()
     (home / ".profile").write_text(f"PATH={path}\n")  # /etc/profile of this machine leads to all of its programs
-    way, _, busybox = way.partition(" in ")
+    method, _, busybox = method.partition(" in ")
     if busybox:
         _populate_busybox(path)
         (path / "chown").symlink_to(BUSYBOX)
-        (path / way).symlink_to(shutil.which(way) or "")
+        (path / method).symlink_to(shutil.which(method) or "")
     else:
-        shell = shutil.which(WAYS.get(way, "dash")) or ""
-        _populate(path, shell, ["bash", "setsid", "chown", *([way] if way else [])])
-    return ImageFolder(path, way, home)
+        shell = shutil.which(METHODS.get(method, "dash")) or ""
+        _populate(path, shell, ["bash", "setsid", "chown", *([method] if method else [])])
+    return ImageFolder(path, method, home)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=METHODS)
 def image_folder(request: pytest.FixtureRequest, open_folder: Path) -> ImageFolder:
     return image(open_folder, request.param)
 
@@ -52,14 +52,14 @@ def image_folder(request: pytest.FixtureRequest, open_folder: Path) -> ImageFold
 async def test_command_runs_as_the_user(session: Session, login: bool) -> None:
     text = 'id -u; id -g; echo "$HOME $USER $LOGNAME $A"; pwd; echo "it\'s"; exit 7'
     result = await session.run(text, timeout=20, user="nobody", cwd="/var", env={"A": "x\n'y'"}, login=login)
-    expected = f"{NOBODY.pw_uid}\n{NOBODY.pw_gid}\n{NOBODY.pw_dir} nobody nobody x\n'y'\n/var\nit's\n"
+    expected = f"{NOBODY_USER.pw_uid}\n{NOBODY_USER.pw_gid}\n{NOBODY_USER.pw_dir} nobody nobody x\n'y'\n/var\nit's\n"
     assert (result.exit_code, result.stdout.decode(), result.stderr) == (7, expected, b"")
     assert (await session.run("id -u", timeout=20)).stdout == b"0\n"
 
 
 async def test_user_may_be_a_number(session: Session) -> None:
-    result = await session.run("id -u; echo $USER", timeout=20, user=str(NOBODY.pw_uid))
-    assert result.stdout.decode() == f"{NOBODY.pw_uid}\nnobody\n"
+    result = await session.run("id -u; echo $USER", timeout=20, user=str(NOBODY_USER.pw_uid))
+    assert result.stdout.decode() == f"{NOBODY_USER.pw_uid}\nnobody\n"
 
 
 async def test_user_may_reopen_its_outputs(session: Session) -> None:
@@ -77,15 +77,17 @@ async def test_loop_variables_do_not_leak_to_the_user(session: Session) -> None:
 async def test_long_command_and_stdin_reach_the_user(session: Session) -> None:
     text = f"cat <<'EOF' | wc -c\n{'x' * 300_000}\nEOF\nid -u; wc -c"
     result = await session.run(text, timeout=30, user="nobody", stdin=bytes(200_000))
-    assert result.stdout.split() == [b"300001", str(NOBODY.pw_uid).encode(), b"200000"]
+    assert result.stdout.split() == [b"300001", str(NOBODY_USER.pw_uid).encode(), b"200000"]
 
 
 async def test_users_command_is_killed_at_its_timeout(session: Session) -> None:
-    nap = f"sleep {1_000_000 + int(session.token[:6], 16)}"
-    result = await session.run(f"echo begun; {nap} & {nap}", timeout=3, user="nobody")
+    sleep_command = f"sleep {1_000_000 + int(session.token[:6], 16)}"
+    result = await session.run(f"echo begun; {sleep_command} & {sleep_command}", timeout=3, user="nobody")
     assert result.timed_out and result.stdout == b"begun\n"
-    left = await session.run(f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[s]{nap[1:]}'", timeout=20)
-    assert left.stdout == b"0\n"
+    remaining = await session.run(
+        f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[s]{sleep_command[1:]}'", timeout=20
+    )
+    assert remaining.stdout == b"0\n"
 
 
 @pytest.mark.parametrize(
@@ -121,5 +123,5 @@ async def test_number_without_a_name_needs_setpriv(session: Session) -> None:
 async def test_image_without_setpriv_runuser_or_su_is_named(session: Session) -> None:
     result = await session.run("echo ran", timeout=20, user="nobody")
     assert result.exit_code == 126 and "neither setpriv nor runuser nor su" in result.output
-    own = await session.run("id -u", timeout=20, user=str(os.getuid()))
-    assert (own.exit_code, own.stdout.decode()) == (0, f"{os.getuid()}\n")
+    own_id = await session.run("id -u", timeout=20, user=str(os.getuid()))
+    assert (own_id.exit_code, own_id.stdout.decode()) == (0, f"{os.getuid()}\n")

@@ -39,7 +39,7 @@ def episode(**changes: Any) -> Episode:
     segment = TokenSegment([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1], [0.0, 0.0, -0.5, 0.0, -0.25, -1.5], prompt_length=2)
     segment.answers = [(0, 2, 3), (1, 4, 6)]
     messages = [("system", "s"), ("user", "u"), ("assistant", "one"), ("user", "seen"), ("assistant", "two")]
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "segments": [segment],
         "messages": [{"role": role, "content": content} for role, content in messages],
         "turns": 2,
@@ -48,7 +48,7 @@ def episode(**changes: Any) -> Episode:
         "exit_status": "submitted",
         "timings": {"total": 4.0, "model": 2.0, "environment": 1.0},
     }
-    return Episode("getmoto__moto-5876", "server", 0, **known | changes)
+    return Episode("getmoto__moto-5876", "server", 0, **fields | changes)
 
 
 SOLVED = GradedEpisode(
@@ -65,7 +65,7 @@ class FakeRunner:
         self.go = asyncio.Event()
         self.go.set()
         self.running, self.most = 0, 0
-        self.begun: asyncio.Queue[RunRequest] = asyncio.Queue()
+        self.started: asyncio.Queue[RunRequest] = asyncio.Queue()
         self.cancelled: asyncio.Queue[RunRequest] = asyncio.Queue()
         self.requests: list[RunRequest] = []
 
@@ -74,7 +74,7 @@ class FakeRunner:
         self.requests.append(request)
         self.running += 1
         self.most = max(self.most, self.running)
-        self.begun.put_nowait(request)
+        self.started.put_nowait(request)
         on_end(SOLVED.episode)
         try:
             await self.go.wait()
@@ -127,7 +127,7 @@ def serving(runner: FakeRunner, tmp_path: Path) -> Serving:
         read = partial(read_request, defaults=defaults or RequestDefaults())
         server = AgentServer(runner, read, AnswerStore(tmp_path / "results", "org/m"), model="org/m", **options)
         stop, url = asyncio.Event(), asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve(server, "127.0.0.1", 0, stop=stop, grace=grace, tell=url.set_result))
+        task = asyncio.create_task(serve(server, "127.0.0.1", 0, stop=stop, grace=grace, on_listening=url.set_result))
         async with aiohttp.ClientSession() as http:
             yield Client(await url, http, stop)
             stop.set()

@@ -61,55 +61,55 @@ def test_every_answer_has_its_tokens_and_log_probs() -> None:
 
 
 def test_each_prompt_extends_all_earlier_tokens(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
-    made, script = run_scripted(tool_tokenizer, request_, block("ls"), "no command", block(SUBMIT))
-    sampled = [item for item in output_items(made) if "generation_token_ids" in item]
+    answered, script = run_scripted(tool_tokenizer, request_, block("ls"), "no command", block(SUBMIT))
+    sampled = [item for item in output_items(answered) if "generation_token_ids" in item]
     assert len(sampled) == 3
     assert [tool_tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
     for before, after in pairwise(sampled):
-        seen = before["prompt_token_ids"] + before["generation_token_ids"]
-        assert after["prompt_token_ids"][: len(seen)] == seen
+        token_ids = before["prompt_token_ids"] + before["generation_token_ids"]
+        assert after["prompt_token_ids"][: len(token_ids)] == token_ids
     assert all(len(item["generation_token_ids"]) == len(item["generation_log_probs"]) for item in sampled)
 
 
 def test_answer_shows_the_context_after_truncation(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
     answers = [block(f"echo {'x' * 60} {number}") for number in range(8)]
     first, _ = run_scripted(tool_tokenizer, request_, block("true"), step_limit=1)
-    room = first.segments[0].prompt_length + 500
-    made, script = run_scripted(
-        tool_tokenizer, request_, *answers, context_tokens=room + 200, max_tokens_per_turn=200, step_limit=8
+    context_tokens = first.segments[0].prompt_length + 500
+    answered, script = run_scripted(
+        tool_tokenizer, request_, *answers, context_tokens=context_tokens + 200, max_tokens_per_turn=200, step_limit=8
     )
-    sampled = [item for item in output_items(made) if "generation_token_ids" in item]
-    assert len(made.segments) > 1, "the context was cut"
+    sampled = [item for item in output_items(answered) if "generation_token_ids" in item]
+    assert len(answered.segments) > 1, "the context was cut"
     assert [tool_tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
 
 
 def test_tool_calls_precede_their_outputs(tool_tokenizer: HFTokenizer, request_: RunRequest) -> None:
-    made, _ = run_scripted(
+    answered, _ = run_scripted(
         tool_tokenizer, request_, called("ls") + called("pwd"), called(SUBMIT), protocol="mini-swe-agent-2-tools"
     )
-    kinds = [item["type"] for item in output_items(made)]
+    kinds = [item["type"] for item in output_items(answered)]
     assert kinds == ["message", *["function_call", "function_call_output"] * 2, "message"]
-    calls = [item for item in output_items(made) if item["type"] == "function_call"]
+    calls = [item for item in output_items(answered) if item["type"] == "function_call"]
     assert [json.loads(call["arguments"])["command"] for call in calls] == ["ls", "pwd"]
-    outputs = [item for item in output_items(made) if item["type"] == "function_call_output"]
+    outputs = [item for item in output_items(answered) if item["type"] == "function_call_output"]
     assert [item["call_id"] for item in outputs] == [call["call_id"] for call in calls]
     assert "ran pwd" in outputs[1]["output"]
 
 
 def test_response_is_an_object_of_the_responses_api(request_: RunRequest) -> None:
-    made = response(episode(), request_, "m")
+    answered = response(episode(), request_, "m")
     required = {
         "id", "created_at", "error", "incomplete_details", "instructions", "metadata", "model", "object", "output",
         "parallel_tool_calls", "temperature", "tool_choice", "tools", "top_p",
     }  # fmt: skip
-    assert required <= made.keys()
-    assert (made["object"], made["model"], made["temperature"]) == ("response", "m", 0.8)
-    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (6, 3)
+    assert required <= answered.keys()
+    assert (answered["object"], answered["model"], answered["temperature"]) == ("response", "m", 0.8)
+    assert (answered["usage"]["input_tokens"], answered["usage"]["output_tokens"]) == (6, 3)
 
 
 def test_answer_has_the_keys_that_verifiers_read(request_: RunRequest) -> None:
-    given = {"input": [], "temperature": 1.0, "metadata": {"golden_patch": "p"}}
-    solved = answer(replace(request_, create_params=given), SOLVED, "m")
+    parameters = {"input": [], "temperature": 1.0, "metadata": {"golden_patch": "p"}}
+    solved = answer(replace(request_, create_params=parameters), SOLVED, "m")
     report = solved["metadata"]["eval_report"]["getmoto__moto-5876"]
     assert report["resolved"] and report["tests_status"]["FAIL_TO_PASS"]["success"] == ["t"]
     assert [message["content"] for message in solved["responses_create_params"]["input"]] == ["s", "u"]
@@ -121,9 +121,9 @@ def test_answer_has_the_keys_that_verifiers_read(request_: RunRequest) -> None:
 
 def test_reference_fix_is_answered_without_a_conversation(request_: RunRequest) -> None:
     golden = Episode("getmoto__moto-5876", "server", 0, patch="p", exit_status="golden")
-    made = answer(request_, GradedEpisode(golden, SOLVED.verdict), "golden")
-    assert (made["reward"], made["messages"], made["response"]["output"]) == (1, [], [])
-    assert (made["info"]["exit_status"], made["info"]["status"]) == ("Submitted", "golden")
+    answered = answer(request_, GradedEpisode(golden, SOLVED.verdict), "golden")
+    assert (answered["reward"], answered["messages"], answered["response"]["output"]) == (1, [], [])
+    assert (answered["info"]["exit_status"], answered["info"]["status"]) == ("Submitted", "golden")
 
 
 def test_every_answered_exit_status_is_one_the_format_defines() -> None:
@@ -141,6 +141,6 @@ def test_every_end_in_the_code_is_one_of_the_documented_ones() -> None:
 
 def exit_statuses() -> set[str]:
     """What an Episode says that its `exit_status` may be."""
-    said = re.search(r"`exit_status`: (.+?)\.\n", Episode.__doc__ or "", re.DOTALL)
-    assert said
-    return set(re.split(r"\s*\|\s*", said[1]))
+    documented = re.search(r"`exit_status`: (.+?)\.\n", Episode.__doc__ or "", re.DOTALL)
+    assert documented
+    return set(re.split(r"\s*\|\s*", documented[1]))

@@ -28,7 +28,7 @@ async def test_rollout_is_answered_with_its_reward(serving: Serving, runner: Fak
         runner.outcome = GradedEpisode(episode(patch=None, patch_source=None, exit_status="max_steps"))
         _, third = await client.run()
     assert status == 200
-    assert [one["reward"] for one in (answer, second, third)] == [1, 0, 0]
+    assert [response["reward"] for response in (answer, second, third)] == [1, 0, 0]
     assert (answer["instance_id"], answer["info"]["exit_status"]) == ("getmoto__moto-5876", "Submitted")
     assert answer["metadata"]["eval_report"]["getmoto__moto-5876"]["resolved"] is True
     assert answer["info"]["agent_metrics"]["eval_time"] == 4.0
@@ -36,7 +36,7 @@ async def test_rollout_is_answered_with_its_reward(serving: Serving, runner: Fak
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "message"),
     [
         (ImagePullFailed("no such image"), "ImagePullFailed: no such image"),
         (Unreachable("connection refused"), "Unreachable: connection refused"),
@@ -51,13 +51,13 @@ async def test_rollout_is_answered_with_its_reward(serving: Serving, runner: Fak
     ],
 )
 async def test_failure_of_the_infrastructure_is_never_a_reward(
-    serving: Serving, runner: FakeRunner, outcome: GradedEpisode | Exception, said: str, tmp_path: Path
+    serving: Serving, runner: FakeRunner, outcome: GradedEpisode | Exception, message: str, tmp_path: Path
 ) -> None:
     runner.outcome = outcome
     async with serving() as client:
         status, answer = await client.run()
         metrics = (await client.get("/metrics"))[1]
-    assert (status, answer) == (503, {"error": said, "info": {"exit_status": "infrastructure_error"}})
+    assert (status, answer) == (503, {"error": message, "info": {"exit_status": "infrastructure_error"}})
     assert 'swerl_server_runs_total{exit_status="infrastructure_error"} 1.0' in metrics
     assert not (tmp_path / RESULT).exists()
 
@@ -88,25 +88,29 @@ async def test_invalid_request_is_refused_before_it_is_queued(serving: Serving, 
 async def test_requests_above_the_limit_wait_in_order(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving(concurrency=2) as client:
-        asked = [asyncio.create_task(client.run()) for _ in range(5)]
-        await runner.begun.get()
-        await runner.begun.get()
+        requests = [asyncio.create_task(client.run()) for _ in range(5)]
+        await runner.started.get()
+        await runner.started.get()
         await asyncio.sleep(0.2)
         metrics = (await client.get("/metrics"))[1]
         runner.go.set()
-        assert [status for status, _ in await asyncio.gather(*asked)] == [200] * 5
-        after = (await client.get("/metrics"))[1]
+        assert [status for status, _ in await asyncio.gather(*requests)] == [200] * 5
+        metrics_after = (await client.get("/metrics"))[1]
     assert runner.most == 2
     assert "swerl_server_in_flight 2.0" in metrics and "swerl_server_waiting 3.0" in metrics
-    assert "swerl_server_in_flight 0.0" in after and "swerl_server_waiting 0.0" in after
-    assert 'swerl_server_runs_total{exit_status="submitted"} 5.0' in after
-    assert "swerl_server_run_seconds_count 5.0" in after
+    assert "swerl_server_in_flight 0.0" in metrics_after and "swerl_server_waiting 0.0" in metrics_after
+    assert 'swerl_server_runs_total{exit_status="submitted"} 5.0' in metrics_after
+    assert "swerl_server_run_seconds_count 5.0" in metrics_after
 
 
 def written_folders(folder: Path) -> list[dict[str, Any]]:
     """What the artifacts of episodes without an answer say."""
-    beside = (folder / RESULT).parent
-    return [json.loads(path.read_text()) for path in beside.glob("*/meta.json") if (path.parent / "traj.json").exists()]
+    answer_folder = (folder / RESULT).parent
+    return [
+        json.loads(path.read_text())
+        for path in answer_folder.glob("*/meta.json")
+        if (path.parent / "traj.json").exists()
+    ]
 
 
 @pytest.mark.parametrize("outcome", [GradingError("no permission"), ZeroDivisionError("oh"), LOST, SOLVED])
@@ -127,10 +131,10 @@ async def test_episode_is_kept_when_its_client_gets_no_answer(
 async def test_artifacts_of_a_cancelled_rollout_are_kept(serving: Serving, runner: FakeRunner, tmp_path: Path) -> None:
     runner.go.clear()
     async with serving(grace=0.1) as client:
-        asked = asyncio.create_task(client.run())
-        await runner.begun.get()
+        request_ = asyncio.create_task(client.run())
+        await runner.started.get()
         client.stop.set()
-        assert (await asked)[0] == 503
+        assert (await request_)[0] == 503
     assert len(written_folders(tmp_path)) == 1
 
 
@@ -138,7 +142,7 @@ async def test_rollout_ends_when_its_client_disconnects(serving: Serving, runner
     runner.go.clear()
     async with serving(concurrency=1) as client:
         running, waiting = (asyncio.create_task(client.run()) for _ in range(2))
-        await runner.begun.get()
+        await runner.started.get()
         waiting.cancel()
         running.cancel()
         await runner.cancelled.get()
@@ -151,22 +155,22 @@ async def test_rollout_ends_when_its_client_disconnects(serving: Serving, runner
 async def test_rollout_may_end_while_the_server_stops(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving() as client:
-        asked = asyncio.create_task(client.run())
-        await runner.begun.get()
+        request_ = asyncio.create_task(client.run())
+        await runner.started.get()
         client.stop.set()
         await asyncio.sleep(0.1)
         runner.go.set()
-        assert (await asked)[0] == 200
+        assert (await request_)[0] == 200
     assert runner.cancelled.empty()
 
 
 async def test_late_rollout_is_cancelled_and_reported(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving(grace=0.1) as client:
-        asked = asyncio.create_task(client.run())
-        await runner.begun.get()
+        request_ = asyncio.create_task(client.run())
+        await runner.started.get()
         client.stop.set()
-        status, answer = await asked
+        status, answer = await request_
     assert (status, answer["info"]["exit_status"]) == (503, "cancelled")
     assert runner.cancelled.qsize() == 1
 
@@ -174,9 +178,9 @@ async def test_late_rollout_is_cancelled_and_reported(serving: Serving, runner: 
 async def test_stop_lets_a_rollout_clean_up(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving(grace=0.05) as client:
-        asked = asyncio.create_task(client.run())
-        await runner.begun.get()
-        asked.cancel()
+        request_ = asyncio.create_task(client.run())
+        await runner.started.get()
+        request_.cancel()
         await asyncio.sleep(0.1)
     assert runner.cancelled.qsize() == 1
 
@@ -184,19 +188,19 @@ async def test_stop_lets_a_rollout_clean_up(serving: Serving, runner: FakeRunner
 async def test_stopping_server_accepts_no_request(serving: Serving, runner: FakeRunner) -> None:
     runner.go.clear()
     async with serving() as client:
-        asked = asyncio.create_task(client.run())
-        await runner.begun.get()
+        request_ = asyncio.create_task(client.run())
+        await runner.started.get()
         assert (await client.get("/health"))[0] == 200  # its connection is kept
         client.stop.set()
         await asyncio.sleep(0.1)
         assert await client.get("/health") == (503, '{"status": "stopping"}')
         status, answer = await client.run()
         assert (status, answer["error"]) == (503, "the server is stopping; ask another one")
-        async with aiohttp.ClientSession() as other:
+        async with aiohttp.ClientSession() as session:
             with pytest.raises(aiohttp.ClientConnectorError):
-                await other.get(f"{client.url}/health")
+                await session.get(f"{client.url}/health")
         runner.go.set()
-        assert (await asked)[0] == 200
+        assert (await request_)[0] == 200
 
 
 async def test_stored_answer_is_reused_on_request(serving: Serving, runner: FakeRunner, tmp_path: Path) -> None:
@@ -208,8 +212,8 @@ async def test_stored_answer_is_reused_on_request(serving: Serving, runner: Fake
     runner.outcome = SOLVED
     async with serving(skip_if_exists=True) as client:
         assert await client.run() == (200, second)
-        _, other = await client.run(subset="other", image="i")
-    assert other["reward"] == 1
+        _, other_answer = await client.run(subset="other", image="i")
+    assert other_answer["reward"] == 1
     assert len(runner.requests) == 3
 
 

@@ -31,7 +31,7 @@ class Api:
             return web.json_response({"kind": "Status", "reason": "NotFound", "message": "none"}, status=404)
         return web.json_response({"metadata": {"resourceVersion": "1", "uid": "u"}})
 
-    async def other(self, request: web.Request) -> web.Response:
+    async def forbidden(self, request: web.Request) -> web.Response:
         return web.json_response({"kind": "Status", "reason": "Forbidden", "message": "not here"}, status=403)
 
 
@@ -40,7 +40,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     """It, named by the kubeconfig in the test's folder."""
     api, app = Api(), web.Application()
     app.router.add_route("*", "/apis/coordination.k8s.io/v1/{rest:.*}", api.lease)
-    app.router.add_route("*", "/{rest:.*}", api.other)
+    app.router.add_route("*", "/{rest:.*}", api.forbidden)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -51,10 +51,10 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 
 async def test_server_runs_until_a_signal_and_releases_its_lease(api: Api, tmp_path: Path) -> None:
     folder = make_tokenizer(tmp_path / "tokenizer", PLAIN)
-    words = ["serve", "--port", "0", "--tokenizer", str(folder), "--kubeconfig", str(tmp_path / "kubeconfig")]
+    command = ["serve", "--port", "0", "--tokenizer", str(folder), "--kubeconfig", str(tmp_path / "kubeconfig")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "swerl_agent.cli", *words, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "swerl_agent.cli", *command, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout

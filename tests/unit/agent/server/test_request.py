@@ -49,18 +49,18 @@ def test_every_shape_of_row_is_a_task(row: dict[str, Any], task: str) -> None:
 
 
 def test_rows_without_a_script_use_the_servers() -> None:
-    bare = {"sglang_url": ENGINE, "subset": "gym", **swe_gym(repo="a/b")}
+    fields = {"sglang_url": ENGINE, "subset": "gym", **swe_gym(repo="a/b")}
     with pytest.raises(InvalidRequest, match="no eval script"):
-        read(bare)
+        read(fields)
     import_request = ImportRequest(purpose="evaluation", scripts={"getmoto__moto-5876": SCRIPT})
-    assert read(bare, RequestDefaults(import_request=import_request)).task.ground_truth.eval_script == SCRIPT
+    assert read(fields, RequestDefaults(import_request=import_request)).task.ground_truth.eval_script == SCRIPT
 
 
 def test_sampling_parameters_override_the_response_and_the_server() -> None:
-    wishes = {"responses_create_params": {"input": [], "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 64}}
-    first = read(body(**wishes)).sampling
+    fields = {"responses_create_params": {"input": [], "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 64}}
+    first = read(body(**fields)).sampling
     assert (first.temperature, first.top_p, first.top_k, first.max_new_tokens) == (0.8, 1.0, -1, 512)
-    second = read(body(**wishes, sampling_params={"temperature": None, "stop": [], "repetition_penalty": 1.0})).sampling
+    second = read(body(**fields, sampling_params={"temperature": None, "stop": [], "repetition_penalty": 1.0})).sampling
     assert (second.temperature, second.top_p, second.max_new_tokens) == (0.5, 0.9, 64)
     third = read({"sglang_url": ENGINE, **swebench()}, RequestDefaults(temperature=0.7)).sampling
     assert (third.temperature, third.top_p, third.max_new_tokens) == (0.7, 1.0, None)

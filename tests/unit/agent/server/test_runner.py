@@ -54,33 +54,33 @@ def read(**changes: Any) -> RunRequest:
 
 
 async def test_request_runs_on_the_model_it_names() -> None:
-    asked = RecordingRunner()
+    recorder = RecordingRunner()
     async with aiohttp.ClientSession() as http:
         tokenizer = cast(Any, SimpleNamespace())
-        runner = ModelRunner(cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec())
+        runner = ModelRunner(cast(SampleRunner, recorder), http, tokenizer, Prompts.default(), AgentSpec())
         await runner.run(read(sampling_params={"temperature": 0.3, "top_p": 0.9, "top_k": 20, "max_new_tokens": 100}))
         await runner.run(read(sampling_params={"max_new_tokens": 1_000_000}, sglang_url="http://other:1/v1"))
-    assert [agent.spec.max_tokens_per_turn for agent in asked.agents] == [100, AgentSpec().max_tokens_per_turn]
-    engines = [cast(Any, agent.engine) for agent in asked.agents]
+    assert [agent.spec.max_tokens_per_turn for agent in recorder.agents] == [100, AgentSpec().max_tokens_per_turn]
+    engines = [cast(Any, agent.engine) for agent in recorder.agents]
     assert [engine._url for engine in engines] == ["http://127.0.0.1:9/generate", "http://other:1/generate"]
     assert engines[0]._share == {"top_p": 0.9, "top_k": 20}
-    assert [request.temperature for request in asked.requests] == [0.3, 0.0]
-    assert len({request.group for request in asked.requests}) == 1, (
+    assert [request.temperature for request in recorder.requests] == [0.3, 0.0]
+    assert len({request.group for request in recorder.requests}) == 1, (
         "rollouts of a task share their prefix in one engine"
     )
-    assert [request.index for request in asked.requests] == [0, 1]
+    assert [request.index for request in recorder.requests] == [0, 1]
 
 
 async def test_engine_of_another_model_is_refused(tokenizer: HFTokenizer, tmp_path: Path) -> None:
-    asked = RecordingRunner()
+    recorder = RecordingRunner()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
     async with aiohttp.ClientSession() as http, serving({"/model_info": {"model_type": "llama"}}) as engine:
         runner = ModelRunner(
-            cast(SampleRunner, asked), http, tokenizer, Prompts.default(), AgentSpec(), folder=tmp_path
+            cast(SampleRunner, recorder), http, tokenizer, Prompts.default(), AgentSpec(), folder=tmp_path
         )
         with pytest.raises(InvalidRequest, match=r"^sglang_url: .*llama"):
             await runner.run(read(sglang_url=f"{engine}/v1"))
-    assert not asked.agents
+    assert not recorder.agents
 
 
 class LocalRunner:
@@ -98,16 +98,16 @@ async def test_engine_tokens_reach_the_answer(tokenizer: HFTokenizer) -> None:
     async with aiohttp.ClientSession() as http, served(script) as engine:
         runner = ModelRunner(cast(SampleRunner, LocalRunner()), http, tokenizer, Prompts.default(), spec)
         request = read(sglang_url=f"{engine}/v1", sampling_params={})
-        made = answer(request, await runner.run(request), "m")
-    sampled = [item for item in made["response"]["output"] if "generation_token_ids" in item]
+        answered = answer(request, await runner.run(request), "m")
+    sampled = [item for item in answered["response"]["output"] if "generation_token_ids" in item]
     assert [tokenizer.decode(item["prompt_token_ids"]) for item in sampled] == script.read
     assert tokenizer.decode(sampled[1]["generation_token_ids"]) == f"{block(SUBMIT)}<|im_end|>"
     assert sampled[1]["generation_log_probs"] == [-0.25] * len(sampled[1]["generation_token_ids"])
-    assert (made["reward"], made["info"]["exit_status"]) == (1, "Submitted")
+    assert (answered["reward"], answered["info"]["exit_status"]) == (1, "Submitted")
 
 
 async def test_reference_fix_is_graded_in_the_models_place() -> None:
-    asked, request = RecordingRunner(), read()
-    attempt = await GoldenRunner(cast(Grader, asked)).run(request)
-    assert asked.patches == [request.task.ground_truth.patch]
+    recorder, request = RecordingRunner(), read()
+    attempt = await GoldenRunner(cast(Grader, recorder)).run(request)
+    assert recorder.patches == [request.task.ground_truth.patch]
     assert attempt.resolved and attempt.episode.exit_status == "golden" and not attempt.episode.messages

@@ -24,10 +24,10 @@ def test_partly_written_row_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "new" / "rows.jsonl"
     journal = Journal(path, number)
     journal.append({"n": 1})
-    before = path.read_bytes()
-    with files_end_at(len(before) + 3), pytest.raises(OSError, match="File too large"):
+    bytes_before = path.read_bytes()
+    with files_end_at(len(bytes_before) + 3), pytest.raises(OSError, match="File too large"):
         journal.append({"n": 2})
-    assert path.read_bytes() == before
+    assert path.read_bytes() == bytes_before
     journal.append({"n": 3})
     assert list(Journal(path, number).rows()) == [1, 3]
 

@@ -12,16 +12,16 @@ Run = Callable[..., list[str]]
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def output_file(tmp_path: Path) -> Path:
     return tmp_path / "out" / "train.jsonl"
 
 
 @pytest.fixture
-def run(out: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run_import(output_file: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Import into `out`; what was said on standard error. The exit code must be `code`."""
 
     def go(*arguments: object, code: int = 0) -> list[str]:
-        assert main(["tasks", "import", *map(str, arguments), "--output", str(out)]) == code
+        assert main(["tasks", "import", *map(str, arguments), "--output", str(output_file)]) == code
         return capsys.readouterr().err.splitlines()
 
     return go

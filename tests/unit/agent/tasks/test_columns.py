@@ -14,7 +14,7 @@ from tests.unit.agent.tasks.rows import sumanth as row
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("image", "expected"),
     [
         ("Reg:5000/Sweap-Images:NodeBB.NodeBB-vNaN", "reg:5000/sweap-images:NodeBB.NodeBB-vNaN"),
         ("Reg:5000/A/B", "reg:5000/a/b"),
@@ -22,8 +22,8 @@ from tests.unit.agent.tasks.rows import sumanth as row
         ("A/b:V1@sha256:cd", "a/b:V1@sha256:cd"),
     ],
 )
-def test_tags_and_digests_keep_their_case(given: str, kept: str) -> None:
-    assert image_name({"image": given}, "") == kept
+def test_tags_and_digests_keep_their_case(image: str, expected: str) -> None:
+    assert image_name({"image": image}, "") == expected
 
 
 @pytest.mark.parametrize("source", ["owner/SWE-bench_Pro", "my-swe-bench-like", "swe-gym/other", ""])
@@ -50,15 +50,17 @@ TESTS = ["t.py::a", "t.py::b"]
     ],
 )
 def test_lists_of_tests_are_read_in_every_form(columns: dict[str, Any], expected: tuple[str, ...]) -> None:
-    given = {key: value for key, value in row().items() if key != "PASS_TO_PASS"}
-    given |= {"image": "a:1", "FAIL_TO_PASS": ["t.py::fixed"], **columns}
-    ground_truth = task_from_row(Row(given), where="here", image="a:1").ground_truth
+    columns_given = {key: value for key, value in row().items() if key != "PASS_TO_PASS"}
+    columns_given |= {"image": "a:1", "FAIL_TO_PASS": ["t.py::fixed"], **columns}
+    ground_truth = task_from_row(Row(columns_given), where="here", image="a:1").ground_truth
     assert (ground_truth.fail_to_pass, ground_truth.pass_to_pass) == (("t.py::fixed",), expected)
 
 
 def test_script_with_crlf_is_read_with_lf() -> None:
-    given = row() | {"eval_script": "#!/bin/bash\r\npytest\r\n"}
-    assert task_from_row(Row(given), where="here", image="a:1").ground_truth.eval_script == "#!/bin/bash\npytest\n"
+    columns_given = row() | {"eval_script": "#!/bin/bash\r\npytest\r\n"}
+    assert (
+        task_from_row(Row(columns_given), where="here", image="a:1").ground_truth.eval_script == "#!/bin/bash\npytest\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["../../outside/x", "has space\n", "é", "", ".hidden", "a/b"])

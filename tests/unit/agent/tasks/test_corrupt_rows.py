@@ -26,23 +26,23 @@ WRONG = [
     *("", "x", "\udcff", "[", "null", "3", "[]", "[1]", "{}", '{"a": []}'),
     *([], [None], ["x", 1], [[]], {}, {"a": 1}, {"": {}}),
 ]
-Way = tuple[Any, ...]
+Path_ = tuple[Any, ...]
 
 
-def places(value: Any, way: Way = ()) -> Iterator[Way]:
+def paths_of(value: Any, path: Path_ = ()) -> Iterator[Path_]:
     """The way to everything in a row."""
-    yield way
+    yield path
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in inside:
-        yield from places(part, (*way, key))
+        yield from paths_of(part, (*path, key))
 
 
-def with_wrong_value(value: Any, way: Way, wrong: Any) -> Any:
+def with_wrong_value(value: Any, path: Path_, value_: Any) -> Any:
     """`value` with `wrong` where `way` leads to."""
-    if not way:
-        return wrong
+    if not path:
+        return value_
     copy = value.copy()
-    copy[way[0]] = with_wrong_value(value[way[0]], way[1:], wrong)
+    copy[path[0]] = with_wrong_value(value[path[0]], path[1:], value_)
     return copy
 
 
@@ -59,8 +59,10 @@ def check(task: Task) -> None:
 @pytest.mark.parametrize("halved", [False, True], ids=["whole", "in two files"])
 def test_row_is_a_task_or_an_error_with_its_line(tmp_path: Path, shape: str, halved: bool) -> None:
     file = tmp_path / "rows.jsonl"
-    wrongs = [with_wrong_value(SHAPES[shape], way, wrong) for way in places(SHAPES[shape]) for wrong in WRONG]
-    file.write_text("".join(json.dumps(row) + "\n" for row in wrongs))
+    corrupt_rows = [
+        with_wrong_value(SHAPES[shape], path, value_) for path in paths_of(SHAPES[shape]) for value_ in WRONG
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in corrupt_rows))
     if halved:
         jsonl(grading_file(file), {"instance_id": "getmoto__moto-5876", "patch": "diff --git a/x b/x\n"})
     refused = 0

@@ -40,9 +40,9 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_swe_gym_rows_become_tasks_with_their_public_image(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "SumanthRH/SWE-Gym-Subset")
-    (task,) = load_tasks(out, "jsonl", purpose="train")
+def test_swe_gym_rows_become_tasks_with_their_public_image(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "SumanthRH/SWE-Gym-Subset")
+    (task,) = load_tasks(output_file, "jsonl", purpose="train")
     assert task.image == GYM_IMAGE
     assert task.problem_statement == "The pool is created twice — see below."
     assert (task.ground_truth.patch, task.ground_truth.test_patch, task.ground_truth.eval_script) == (
@@ -53,31 +53,31 @@ def test_swe_gym_rows_become_tasks_with_their_public_image(tmp_path: Path, out: 
     assert task.ground_truth.fail_to_pass == (f"tests/t.py::test_{SECRET}",)
 
 
-def test_training_file_holds_no_ground_truth(tmp_path: Path, out: Path, run: Run) -> None:
+def test_training_file_holds_no_ground_truth(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     rows = [sumanth(), sumanth(OTHER)]
-    run(jsonl(tmp_path / "a.jsonl", *rows), "--data-source", "swe-gym")
-    assert SECRET not in out.read_text()
-    grading = read(out.with_name("train.grading.jsonl"))
+    run_import(jsonl(tmp_path / "a.jsonl", *rows), "--data-source", "swe-gym")
+    assert SECRET not in output_file.read_text()
+    grading = read(output_file.with_name("train.grading.jsonl"))
     assert [row["instance_id"] for row in grading] == ["getmoto__moto-5876", OTHER]
     assert all(row["patch"] == FIX and row["eval_script"] == SCRIPT for row in grading)
     assert "problem_statement" not in grading[0]
 
 
-def test_text_format(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "SumanthRH/SWE-Gym-Subset", "--whole-rows")
-    (line,) = read(out)
-    assert "—" in out.read_text(encoding="utf-8"), "unescaped"
+def test_text_format(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "SumanthRH/SWE-Gym-Subset", "--whole-rows")
+    (line,) = read(output_file)
+    assert "—" in output_file.read_text(encoding="utf-8"), "unescaped"
     assert line["text"] == sumanth()["problem_statement"]
     assert line["metadata"]["data_source"] == "SumanthRH/SWE-Gym-Subset"
     assert line["metadata"]["instance"].items() >= {**sumanth(), "image_name": GYM_IMAGE}.items()
 
 
-def test_prompt_format(tmp_path: Path, out: Path, run: Run) -> None:
-    run(
+def test_prompt_format(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(
         jsonl(tmp_path / "a.jsonl", sumanth()),
         *("--data-source", "SWE-Gym/SWE-Gym", "--split", "train", "--format", "prompt", "--whole-rows"),
     )
-    (line,) = read(out)
+    (line,) = read(output_file)
     assert line["prompt"] == sumanth()["problem_statement"]
     assert line["metadata"].items() >= {
         **sumanth(), "subset": "gym", "split": "train", "agent_name": "mini-swe-agent",
@@ -85,18 +85,20 @@ def test_prompt_format(tmp_path: Path, out: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "prompt"])
-@pytest.mark.parametrize("whole", [[], ["--whole-rows"]])
-def test_written_tasks_are_read_unchanged(tmp_path: Path, out: Path, run: Run, format: str, whole: list[str]) -> None:
-    odd = FIX.encode().replace(b"+a", b"\xff").decode("utf-8", "surrogateescape") + "\udcff\r\n"
+@pytest.mark.parametrize("options", [[], ["--whole-rows"]])
+def test_written_tasks_are_read_unchanged(
+    tmp_path: Path, output_file: Path, run_import: Run, format: str, options: list[str]
+) -> None:
+    patch_with_odd_bytes = FIX.encode().replace(b"+a", b"\xff").decode("utf-8", "surrogateescape") + "\udcff\r\n"
     first = jsonl(tmp_path / "a.jsonl", sumanth(patch="")).with_name("b.jsonl")
-    first.write_text(json.dumps(sumanth(patch=odd)) + "\n" + json.dumps(r2e()) + "\n")
-    run(first, "--data-source", "swe-gym", "--format", format, *whole)
-    before = load_tasks(out, "jsonl")
-    again = tmp_path / "again.jsonl"
-    assert main(["tasks", "import", str(out), "--output", str(again)]) == 0
-    assert load_tasks(again, "jsonl") == before
-    assert before[0].ground_truth.patch == odd
-    assert before[1].hidden_paths
+    first.write_text(json.dumps(sumanth(patch=patch_with_odd_bytes)) + "\n" + json.dumps(r2e()) + "\n")
+    run_import(first, "--data-source", "swe-gym", "--format", format, *options)
+    tasks_before = load_tasks(output_file, "jsonl")
+    second_file = tmp_path / "again.jsonl"
+    assert main(["tasks", "import", str(output_file), "--output", str(second_file)]) == 0
+    assert load_tasks(second_file, "jsonl") == tasks_before
+    assert tasks_before[0].ground_truth.patch == patch_with_odd_bytes
+    assert tasks_before[1].hidden_paths
 
 
 @pytest.mark.parametrize(
@@ -117,24 +119,24 @@ def test_written_tasks_are_read_unchanged(tmp_path: Path, out: Path, run: Run, f
 )
 @pytest.mark.parametrize("store", [jsonl, parquet])
 def test_every_shape_of_row_is_read(
-    tmp_path: Path, out: Path, run: Run, store: Callable[..., Path], row: dict[str, Any], image: str
+    tmp_path: Path, output_file: Path, run_import: Run, store: Callable[..., Path], row: dict[str, Any], image: str
 ) -> None:
     suffix = "parquet" if store is parquet else "jsonl"
-    run(store(tmp_path / f"a.{suffix}", row), "--purpose", "evaluation")
-    (task,) = load_tasks(out, "jsonl")
+    run_import(store(tmp_path / f"a.{suffix}", row), "--purpose", "evaluation")
+    (task,) = load_tasks(output_file, "jsonl")
     assert task.image == image
     assert task.ground_truth.patch == FIX
     assert task.ground_truth.pass_to_pass == (f"tests/t.py::test_{SECRET}_too",)
     assert task.problem_statement
 
 
-def test_r2e_rows_name_image_tests_and_fix(tmp_path: Path, out: Path, run: Run) -> None:
-    one, two = r2e(), r2e("f" * 40)
-    run(parquet(tmp_path / "r2e.parquet", one, two))
-    tasks = load_tasks(out, "jsonl", purpose="train")
-    assert [task.instance_id for task in tasks] == [f"orange3-{one['commit_hash']}", f"orange3-{'f' * 40}"]
+def test_r2e_rows_name_image_tests_and_fix(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    first, second = r2e(), r2e("f" * 40)
+    run_import(parquet(tmp_path / "r2e.parquet", first, second))
+    tasks = load_tasks(output_file, "jsonl", purpose="train")
+    assert [task.instance_id for task in tasks] == [f"orange3-{first['commit_hash']}", f"orange3-{'f' * 40}"]
     task = tasks[0]
-    assert task.image == one["docker_image"]
+    assert task.image == first["docker_image"]
     assert task.problem_statement == "The table is empty."
     assert dict(task.ground_truth.expected_output) == {
         f"TestTable.test_{SECRET}": "PASSED",
@@ -144,9 +146,9 @@ def test_r2e_rows_name_image_tests_and_fix(tmp_path: Path, out: Path, run: Run) 
     assert "tests/test_table.py" not in task.ground_truth.patch
 
 
-def test_fix_of_an_r2e_row_applies(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "r2e.jsonl", r2e()))
-    (task,) = load_tasks(out, "jsonl")
+def test_fix_of_an_r2e_row_applies(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "r2e.jsonl", r2e()))
+    (task,) = load_tasks(output_file, "jsonl")
     (tmp_path / "orange").mkdir()
     (tmp_path / "orange" / "table.py").write_text("a = 1\nb = 2")
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=task.ground_truth.patch, text=True, check=True)
@@ -154,38 +156,38 @@ def test_fix_of_an_r2e_row_applies(tmp_path: Path, out: Path, run: Run) -> None:
     assert (tmp_path / "orange" / "new.py").read_text() == f"# {SECRET}_fix\n"
 
 
-def test_kiro_r2e_id_gets_the_tag_of_its_image(tmp_path: Path, out: Path, run: Run) -> None:
+def test_kiro_r2e_id_gets_the_tag_of_its_image(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     rows = [kiro(r2e(commit, instance_id="orange3"), "r2e-gym") for commit in ("1" * 40, "2" * 40)]
-    run(parquet(tmp_path / "r2e.parquet", *rows))
-    assert [task.instance_id for task in load_tasks(out, "jsonl")] == [f"orange3-{tag * 40}" for tag in "12"]
+    run_import(parquet(tmp_path / "r2e.parquet", *rows))
+    assert [task.instance_id for task in load_tasks(output_file, "jsonl")] == [f"orange3-{tag * 40}" for tag in "12"]
 
 
-def test_images_are_rewritten_at_import(tmp_path: Path, out: Path, run: Run) -> None:
+def test_images_are_rewritten_at_import(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     rows = jsonl(tmp_path / "a.jsonl", sumanth())
-    run(rows, "--data-source", "swe-gym", "--registry-rewrite", "docker.io/=mirror.example:5000/")
+    run_import(rows, "--data-source", "swe-gym", "--registry-rewrite", "docker.io/=mirror.example:5000/")
     expected = "mirror.example:5000/xingyaoww/sweb.eval.x86_64.getmoto_s_moto-5876:latest"
-    assert load_tasks(out, "jsonl")[0].image == expected
+    assert load_tasks(output_file, "jsonl")[0].image == expected
 
 
-def test_rows_are_appended_once(tmp_path: Path, out: Path, run: Run) -> None:
-    one, two = jsonl(tmp_path / "a.jsonl", sumanth()), jsonl(tmp_path / "b.jsonl", sumanth(OTHER))
-    run(one, "--data-source", "swe-gym", "--append")
-    before = out.read_text()
-    run(two, "--data-source", "swe-gym", "--append")
-    assert out.read_text().startswith(before)
-    assert len(load_tasks(out, "jsonl")) == 2
-    (error,) = run(one, "--data-source", "swe-gym", "--append", code=2)
-    assert error.endswith(f"instance_id getmoto__moto-5876 is in {out} already")
-    (error,) = run(one, "--data-source", "swe-gym", "--append", "--whole-rows", code=2)
+def test_rows_are_appended_once(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    first, second = jsonl(tmp_path / "a.jsonl", sumanth()), jsonl(tmp_path / "b.jsonl", sumanth(OTHER))
+    run_import(first, "--data-source", "swe-gym", "--append")
+    text_before = output_file.read_text()
+    run_import(second, "--data-source", "swe-gym", "--append")
+    assert output_file.read_text().startswith(text_before)
+    assert len(load_tasks(output_file, "jsonl")) == 2
+    (error,) = run_import(first, "--data-source", "swe-gym", "--append", code=2)
+    assert error.endswith(f"instance_id getmoto__moto-5876 is in {output_file} already")
+    (error,) = run_import(first, "--data-source", "swe-gym", "--append", "--whole-rows", code=2)
     assert "written the other way" in error
-    assert len(load_tasks(out, "jsonl")) == 2
+    assert len(load_tasks(output_file, "jsonl")) == 2
 
 
-def test_quarantined_tasks_are_left_out(tmp_path: Path, out: Path, run: Run) -> None:
+def test_quarantined_tasks_are_left_out(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     rows = jsonl(tmp_path / "a.jsonl", sumanth(), sumanth(OTHER))
     quarantine = jsonl(tmp_path / "quarantine.jsonl", {"instance_id": OTHER, "reason": "flaky"})
-    run(rows, "--data-source", "swe-gym", "--quarantine", quarantine)
-    assert [task.instance_id for task in load_tasks(out, "jsonl")] == ["getmoto__moto-5876"]
+    run_import(rows, "--data-source", "swe-gym", "--quarantine", quarantine)
+    assert [task.instance_id for task in load_tasks(output_file, "jsonl")] == ["getmoto__moto-5876"]
 
 
 @pytest.mark.parametrize("source", [".", "a.jsonl"])
@@ -194,8 +196,8 @@ def test_quarantine_file_beside_the_tasks_always_applies(
 ) -> None:
     jsonl(tmp_path / "a.jsonl", sumanth(image="calc:1"), sumanth(OTHER, image="calc:1"))
     jsonl(tmp_path / "quarantine.jsonl", {"instance_id": OTHER, "reason": "flaky"}, {"instance_id": "not-here"})
-    chosen = load_tasks(tmp_path / source, "jsonl", purpose="train")
-    assert [task.instance_id for task in chosen] == ["getmoto__moto-5876"]
+    tasks = load_tasks(tmp_path / source, "jsonl", purpose="train")
+    assert [task.instance_id for task in tasks] == ["getmoto__moto-5876"]
     assert f"1 of 2 tasks at {tmp_path / source} are in quarantine: {OTHER}" in caplog.text
 
 
@@ -215,5 +217,5 @@ def test_heavy_packages_are_loaded_only_when_needed(tmp_path: Path) -> None:
         "import sys; from swerl_agent.cli import main; code = main(sys.argv[1:]);"
         " sys.exit(code or any(name in sys.modules for name in ('datasets', 'pyarrow', 'pandas', 'torch')))"
     )
-    words = ["tasks", "import", str(rows), "--data-source", "swe-gym", "--output", str(tmp_path / "out.jsonl")]
-    assert subprocess.run([sys.executable, "-c", program, *words]).returncode == 0
+    command = ["tasks", "import", str(rows), "--data-source", "swe-gym", "--output", str(tmp_path / "out.jsonl")]
+    assert subprocess.run([sys.executable, "-c", program, *command]).returncode == 0

@@ -27,60 +27,62 @@ def _from(folder: Path, load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_hugging_face_id_is_loaded_by_datasets(
-    tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, output_file: Path, run_import: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import datasets
 
     hub(tmp_path, "SWE-Gym/SWE-Gym-Lite", "train", sumanth(), sumanth(OTHER))
     monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
-    run("swe-gym-lite", "--limit", 1)
-    (task,) = load_tasks(out, "jsonl", purpose="train")
+    run_import("swe-gym-lite", "--limit", 1)
+    (task,) = load_tasks(output_file, "jsonl", purpose="train")
     assert (task.instance_id, task.data_source, task.split) == ("getmoto__moto-5876", "SWE-Gym/SWE-Gym-Lite", "train")
 
 
-def test_published_split_is_the_default(tmp_path: Path, out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_split_is_the_default(
+    tmp_path: Path, output_file: Path, run_import: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import datasets
 
     hub(tmp_path, "SWE-bench/SWE-bench_Verified", "test", swebench())
     monkeypatch.setattr("datasets.load_dataset", _from(tmp_path, datasets.load_dataset))
-    run("verified", "--purpose", "evaluation")
-    assert load_tasks(out, "jsonl")[0].split == "test"
+    run_import("verified", "--purpose", "evaluation")
+    assert load_tasks(output_file, "jsonl")[0].split == "test"
 
 
-def test_folder_saved_by_datasets_is_read(tmp_path: Path, out: Path, run: Run) -> None:
+def test_folder_saved_by_datasets_is_read(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     import datasets
 
     saved = datasets.DatasetDict({"train": datasets.Dataset.from_list([sumanth()])})
     saved.save_to_disk(str(tmp_path / "saved"))
-    run(tmp_path / "saved", "--data-source", "swe-gym")
-    assert load_tasks(out, "jsonl")[0].image.startswith("docker.io/xingyaoww/")
-    (error,) = run(tmp_path / "saved", "--data-source", "swe-gym", "--split", "dev", code=2)
+    run_import(tmp_path / "saved", "--data-source", "swe-gym")
+    assert load_tasks(output_file, "jsonl")[0].image.startswith("docker.io/xingyaoww/")
+    (error,) = run_import(tmp_path / "saved", "--data-source", "swe-gym", "--split", "dev", code=2)
     assert "no split 'dev'; it has train" in error
 
 
-def test_task_repository_is_imported(out: Path, run: Run) -> None:
+def test_task_repository_is_imported(output_file: Path, run_import: Run) -> None:
     folder = Path(__file__).parents[4] / "tasks" / "train"
-    run(folder, "--filter", "swe-rl__store")
-    assert load_tasks(out, "jsonl") == load_tasks(folder, "swebench-task-repo", filter="swe-rl__store")
+    run_import(folder, "--filter", "swe-rl__store")
+    assert load_tasks(output_file, "jsonl") == load_tasks(folder, "swebench-task-repo", filter="swe-rl__store")
 
 
-def test_mounted_config_map_is_read_once(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
+def test_mounted_config_map_is_read_once(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
     volume = tmp_path / "volume"
     (volume / "..2025_11_21").mkdir(parents=True)
     (volume / "..data").symlink_to("..2025_11_21")
-    for file in out.parent.iterdir():
+    for file in output_file.parent.iterdir():
         (volume / "..2025_11_21" / file.name).write_bytes(file.read_bytes())
         (volume / file.name).symlink_to(Path("..data") / file.name)
-    assert load_tasks(volume, "jsonl") == load_tasks(out, "jsonl")
+    assert load_tasks(volume, "jsonl") == load_tasks(output_file, "jsonl")
 
 
-def test_eval_scripts_are_read_from_another_source(tmp_path: Path, out: Path, run: Run) -> None:
-    bare, scripted = jsonl(tmp_path / "a.jsonl", swe_gym()), parquet(tmp_path / "b.parquet", sumanth())
-    run(bare, "--data-source", "SWE-Gym/SWE-Gym", "--eval-scripts", scripted)
-    assert load_tasks(out, "jsonl")[0].ground_truth.eval_script == SCRIPT
+def test_eval_scripts_are_read_from_another_source(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    without_scripts, with_scripts = jsonl(tmp_path / "a.jsonl", swe_gym()), parquet(tmp_path / "b.parquet", sumanth())
+    run_import(without_scripts, "--data-source", "SWE-Gym/SWE-Gym", "--eval-scripts", with_scripts)
+    assert load_tasks(output_file, "jsonl")[0].ground_truth.eval_script == SCRIPT
 
 
-def test_eval_scripts_are_rendered_from_the_table(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", swe_gym()), "--data-source", "SWE-Gym/SWE-Gym")
-    assert "pytest -n0 -rA tests/t.py" in load_tasks(out, "jsonl")[0].ground_truth.eval_script.splitlines()
+def test_eval_scripts_are_rendered_from_the_table(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "a.jsonl", swe_gym()), "--data-source", "SWE-Gym/SWE-Gym")
+    assert "pytest -n0 -rA tests/t.py" in load_tasks(output_file, "jsonl")[0].ground_truth.eval_script.splitlines()

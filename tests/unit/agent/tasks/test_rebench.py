@@ -32,31 +32,35 @@ def v2(**changes: Any) -> dict[str, Any]:
     }
 
 
-def imported(out: Path, run: Run, source: Path, name: str = "nebius/SWE-rebench-V2") -> Task:
-    run(source, "--data-source", name)
-    (task,) = load_tasks(out, "jsonl", purpose="train")
+def imported(output_file: Path, run_import: Run, source: Path, name: str = "nebius/SWE-rebench-V2") -> Task:
+    run_import(source, "--data-source", name)
+    (task,) = load_tasks(output_file, "jsonl", purpose="train")
     return task
 
 
 @pytest.mark.parametrize("kind", [jsonl, parquet])
-def test_a_row_of_v2_brings_its_parser_command_and_folder(tmp_path: Path, out: Path, run: Run, kind: Any) -> None:
-    task = imported(out, run, kind(tmp_path / f"rows.{kind.__name__}", v2()))
+def test_a_row_of_v2_brings_its_parser_command_and_folder(
+    tmp_path: Path, output_file: Path, run_import: Run, kind: Any
+) -> None:
+    task = imported(output_file, run_import, kind(tmp_path / f"rows.{kind.__name__}", v2()))
     assert (task.workdir, task.image) == ("/tool", "docker.io/swerebenchv2/owner-tool:7-2ab")
     assert task.ground_truth.log_parser == "parse_log_pytest"
     script = task.ground_truth.eval_script
     assert "cd /tool\n" in script and "conda" not in script and "/testbed" not in script
 
 
-def test_the_script_of_v2_runs_all_commands_on_the_patched_tests(tmp_path: Path, out: Path, run: Run) -> None:
+def test_the_script_of_v2_runs_all_commands_on_the_patched_tests(
+    tmp_path: Path, output_file: Path, run_import: Run
+) -> None:
     tree = tmp_path / "tool"
     (tree / "tests").mkdir(parents=True)
     (tree / "tests/t.py").write_text("a\n")
     git = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "base"]):
-        subprocess.run([*git, *words], check=True)
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "base"]):
+        subprocess.run([*git, *arguments], check=True)
     base = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     patch = PATCH.partition("diff --git a/tests/new")[0]
-    task = imported(out, run, jsonl(tmp_path / "rows.jsonl", v2(base_commit=base, test_patch=patch)))
+    task = imported(output_file, run_import, jsonl(tmp_path / "rows.jsonl", v2(base_commit=base, test_patch=patch)))
     script = task.ground_truth.eval_script.replace("/tool\n", f"{tree}\n").replace("--global", "--local")
     done = subprocess.run(["bash", "-c", script], text=True, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert grade_log(task, done.stdout.encode())["resolved"]
@@ -64,7 +68,9 @@ def test_the_script_of_v2_runs_all_commands_on_the_patched_tests(tmp_path: Path,
     assert (tree / "tests/t.py").read_text() == "a\n"
 
 
-def test_a_row_of_the_first_set_runs_its_command_on_the_test_files(tmp_path: Path, out: Path, run: Run) -> None:
+def test_a_row_of_the_first_set_runs_its_command_on_the_test_files(
+    tmp_path: Path, output_file: Path, run_import: Run
+) -> None:
     config = {
         "python": "3.9",
         "install": "pip install -e .[dev]",
@@ -74,7 +80,7 @@ def test_a_row_of_the_first_set_runs_its_command_on_the_test_files(tmp_path: Pat
     row = v2(
         install_config=json.dumps(config), docker_image="swerebench/sweb.eval.x86_64.owner_1776_tool-7", image_name=""
     )
-    task = imported(out, run, jsonl(tmp_path / "rows.jsonl", row), "nebius/SWE-rebench")
+    task = imported(output_file, run_import, jsonl(tmp_path / "rows.jsonl", row), "nebius/SWE-rebench")
     assert task.workdir == "/testbed"
     script = task.ground_truth.eval_script
     assert "conda activate testbed\ncd /testbed\n" in script and "\npip install -e .[dev]\n" in script
@@ -82,7 +88,7 @@ def test_a_row_of_the_first_set_runs_its_command_on_the_test_files(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"log_parser": "parse_log_elixir"}, "log_parser parse_log_elixir is none of swebench's"),
         ({"log_parser": None}, "field install_config.log_parser is missing"),
@@ -90,16 +96,16 @@ def test_a_row_of_the_first_set_runs_its_command_on_the_test_files(tmp_path: Pat
     ],
 )
 def test_a_row_that_nothing_here_grades_is_refused_in_one_line(
-    tmp_path: Path, run: Run, change: dict[str, Any], words: str
+    tmp_path: Path, run_import: Run, change: dict[str, Any], message: str
 ) -> None:
     rows = [v2(install_config=v2()["install_config"] | change, instance_id=f"owner__tool-{n}") for n in range(3)]
-    lines = run(jsonl(tmp_path / "rows.jsonl", *rows), "--data-source", "nebius/SWE-rebench-V2", code=2)
-    assert words in lines[0] and lines[0].endswith("(and 2 more rows)")
+    lines = run_import(jsonl(tmp_path / "rows.jsonl", *rows), "--data-source", "nebius/SWE-rebench-V2", code=2)
+    assert message in lines[0] and lines[0].endswith("(and 2 more rows)")
     assert len(lines) == 2, "the other one says that nothing was written"
 
 
-def test_rows_that_cannot_be_graded_are_left_out_on_demand(tmp_path: Path, out: Path, run: Run) -> None:
-    other = v2(instance_id="owner__tool-8", install_config=v2()["install_config"] | {"log_parser": "parse_log_lua"})
-    source = jsonl(tmp_path / "rows.jsonl", v2(), other)
-    run(source, "--data-source", "nebius/SWE-rebench-V2", "--keep-going", code=1)
-    assert [task.instance_id for task in load_tasks(out, "jsonl")] == ["owner__tool-7"]
+def test_rows_that_cannot_be_graded_are_left_out_on_demand(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    other_row = v2(instance_id="owner__tool-8", install_config=v2()["install_config"] | {"log_parser": "parse_log_lua"})
+    source = jsonl(tmp_path / "rows.jsonl", v2(), other_row)
+    run_import(source, "--data-source", "nebius/SWE-rebench-V2", "--keep-going", code=1)
+    assert [task.instance_id for task in load_tasks(output_file, "jsonl")] == ["owner__tool-7"]

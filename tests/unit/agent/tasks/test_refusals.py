@@ -45,21 +45,21 @@ OTHER = "python__mypy-11213"
     ],
 )
 def test_malformed_row_is_one_line_with_its_place(
-    tmp_path: Path, out: Path, run: Run, line: str | bytes, message: str
+    tmp_path: Path, output_file: Path, run_import: Run, line: str | bytes, message: str
 ) -> None:
-    run(jsonl(tmp_path / "good.jsonl", sumanth(OTHER)), "--data-source", "swe-gym")
-    before = out.read_text()
+    run_import(jsonl(tmp_path / "good.jsonl", sumanth(OTHER)), "--data-source", "swe-gym")
+    text_before = output_file.read_text()
     bad = jsonl(tmp_path / "bad.jsonl", sumanth())
     with bad.open("ab") as file:
         file.write(b"\n" + (line if isinstance(line, bytes) else line.encode()) + b"\n")
         file.write(json.dumps(sumanth("getmoto__moto-1")).encode() + b"\n")
-    problem, summary = run(bad, "--data-source", "swe-gym", code=2)
+    problem, summary = run_import(bad, "--data-source", "swe-gym", code=2)
     with pytest.raises(TaskError, match=rf"bad\.jsonl:3: .*{message}"):
         raise TaskError(problem)
     assert "1 malformed rows, 2 good; nothing was written" in summary
-    assert out.read_text() == before, "what was there is as it was"
-    run(bad, "--data-source", "swe-gym", "--keep-going", code=1)
-    assert {task.instance_id for task in load_tasks(out, "jsonl")} == {"getmoto__moto-5876", "getmoto__moto-1"}
+    assert output_file.read_text() == text_before, "what was there is as it was"
+    run_import(bad, "--data-source", "swe-gym", "--keep-going", code=1)
+    assert {task.instance_id for task in load_tasks(output_file, "jsonl")} == {"getmoto__moto-5876", "getmoto__moto-1"}
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,30 @@ def test_malformed_row_is_one_line_with_its_place(
         (["{rows}", "--quarantine", "/nowhere"], "/nowhere: cannot be read"),
     ],
 )
-def test_wrong_request_is_one_clear_line(tmp_path: Path, run: Run, arguments: list[str], message: str) -> None:
+def test_wrong_request_is_one_clear_line(tmp_path: Path, run_import: Run, arguments: list[str], message: str) -> None:
     rows = jsonl(tmp_path / "a.jsonl", swe_gym())
-    errors = run(*[argument.replace("{rows}", str(rows)) for argument in arguments], code=2)
+    errors = run_import(*[argument.replace("{rows}", str(rows)) for argument in arguments], code=2)
     assert len(errors) == 1
     assert message in errors[0]
 
 
-def test_damaged_parquet_file_is_named(tmp_path: Path, run: Run) -> None:
+def test_damaged_parquet_file_is_named(tmp_path: Path, run_import: Run) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 not really")
-    (error,) = run(tmp_path / "a.parquet", code=2)
+    (error,) = run_import(tmp_path / "a.parquet", code=2)
     assert "a.parquet: cannot be read as Parquet" in error
 
 
-def test_without_network_the_message_names_the_remedy(out: Path) -> None:
-    command = [sys.executable, "-m", "swerl_agent.cli", "tasks", "import", "SWE-Gym/no-such-set", "--output", str(out)]
+def test_without_network_the_message_names_the_remedy(output_file: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "swerl_agent.cli",
+        "tasks",
+        "import",
+        "SWE-Gym/no-such-set",
+        "--output",
+        str(output_file),
+    ]
     offline = {**os.environ, "HF_HUB_OFFLINE": "1"}  # datasets reads it when it is imported
     done = subprocess.run(command, capture_output=True, text=True, env=offline)
     (error,) = done.stderr.splitlines()
@@ -96,15 +105,15 @@ def test_without_network_the_message_names_the_remedy(out: Path) -> None:
     assert ".jsonl or .parquet" in error
 
 
-def test_full_disk_loses_nothing(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
-    before = {path: path.read_bytes() for path in out.parent.iterdir()}
+def test_full_disk_loses_nothing(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
+    contents_before = {path: path.read_bytes() for path in output_file.parent.iterdir()}
     done = subprocess.run(
-        [sys.executable, "-c", _LIMITED, str(tmp_path / "a.jsonl"), str(out)], capture_output=True, text=True
+        [sys.executable, "-c", _LIMITED, str(tmp_path / "a.jsonl"), str(output_file)], capture_output=True, text=True
     )
     assert done.returncode == 2, done.stderr
     assert "cannot be written: File too large; its previous content is unchanged" in done.stderr
-    assert {path: path.read_bytes() for path in out.parent.iterdir()} == before
+    assert {path: path.read_bytes() for path in output_file.parent.iterdir()} == contents_before
 
 
 _LIMITED = """
@@ -127,52 +136,52 @@ sys.exit(main(["tasks", "import", sys.argv[1], "--data-source", "swe-gym", "--ou
     ],
 )
 def test_training_on_a_benchmark_needs_the_explicit_flag(
-    tmp_path: Path, out: Path, run: Run, row: dict[str, Any]
+    tmp_path: Path, output_file: Path, run_import: Run, row: dict[str, Any]
 ) -> None:
     rows = jsonl(tmp_path / "a.jsonl", row)
-    (error,) = run(rows, code=2)
+    (error,) = run_import(rows, code=2)
     assert "1 tasks are of a benchmark" in error
     with pytest.raises(TaskError, match="of a benchmark"):
         load_tasks(rows, "jsonl", purpose="train")
-    run(rows, "--purpose", "evaluation")
-    assert len(load_tasks(out, "jsonl")) == 1
+    run_import(rows, "--purpose", "evaluation")
+    assert len(load_tasks(output_file, "jsonl")) == 1
     with pytest.raises(TaskError, match="of a benchmark"):
-        load_tasks(out, "jsonl", purpose="train")
-    run(rows, "--train-on-benchmark")
-    assert len(load_tasks(out, "jsonl", purpose="train")) == 1
+        load_tasks(output_file, "jsonl", purpose="train")
+    run_import(rows, "--train-on-benchmark")
+    assert len(load_tasks(output_file, "jsonl", purpose="train")) == 1
 
 
-def test_training_part_of_swe_bench_is_no_benchmark(tmp_path: Path, out: Path, run: Run) -> None:
+def test_training_part_of_swe_bench_is_no_benchmark(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     rows = jsonl(tmp_path / "a.jsonl", sumanth("django__django-1"))
-    run(rows, "--data-source", "swe-bench", "--split", "train")
-    assert len(out.read_text().splitlines()) == 1
+    run_import(rows, "--data-source", "swe-bench", "--split", "train")
+    assert len(output_file.read_text().splitlines()) == 1
 
 
-def test_another_set_may_hold_the_same_repository(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", swebench()), "--data-source", "own")
-    assert len(out.read_text().splitlines()) == 1
+def test_another_set_may_hold_the_same_repository(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "a.jsonl", swebench()), "--data-source", "own")
+    assert len(output_file.read_text().splitlines()) == 1
 
 
-def test_lost_grading_half_is_named(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
-    grading = out.with_name("train.grading.jsonl")
+def test_lost_grading_half_is_named(tmp_path: Path, output_file: Path, run_import: Run) -> None:
+    run_import(jsonl(tmp_path / "a.jsonl", sumanth()), "--data-source", "swe-gym")
+    grading = output_file.with_name("train.grading.jsonl")
     jsonl(grading, {"instance_id": "another__one-1"})
     with pytest.raises(TaskError, match=r"train\.jsonl:1: .*next to it has no row for 'getmoto__moto-5876'"):
-        load_tasks(out, "jsonl")
+        load_tasks(output_file, "jsonl")
     grading.unlink()
     with pytest.raises(TaskError, match=r"train\.jsonl:1: the file is missing: .*train\.grading\.jsonl"):
-        load_tasks(out, "jsonl")
+        load_tasks(output_file, "jsonl")
 
 
-def test_error_of_many_rows_is_one_line_with_their_count(tmp_path: Path, run: Run) -> None:
+def test_error_of_many_rows_is_one_line_with_their_count(tmp_path: Path, run_import: Run) -> None:
     rows = [swe_gym(f"a__b-{number}", repo="a/b") for number in range(2438)]
-    first, summary = run(jsonl(tmp_path / "a.jsonl", *rows), "--data-source", "swe-gym", code=2)
+    first, summary = run_import(jsonl(tmp_path / "a.jsonl", *rows), "--data-source", "swe-gym", code=2)
     assert "a.jsonl:1: no eval script: the row has no column eval_script, and no test spec of repository 'a/b'" in first
     assert first.endswith("(and 2,437 more rows)")
     assert "no task is left of 2438 rows chosen" in summary
 
 
-def test_checkout_without_a_path_is_warned_of(tmp_path: Path, run: Run) -> None:
+def test_checkout_without_a_path_is_warned_of(tmp_path: Path, run_import: Run) -> None:
     script = f"cd /testbed\ngit checkout {'a' * 40}\npytest\n"
-    (warning,) = run(jsonl(tmp_path / "a.jsonl", sumanth(eval_script=script)), "--data-source", "swe-gym")
+    (warning,) = run_import(jsonl(tmp_path / "a.jsonl", sumanth(eval_script=script)), "--data-source", "swe-gym")
     assert "a.jsonl:1: warning: its eval script runs `git checkout aaaa" in warning

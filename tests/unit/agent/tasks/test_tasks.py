@@ -168,16 +168,16 @@ def tasks(tmp_path: Path, count: int) -> list[Task]:
 
 
 def test_slice_is_of_sorted_ids(tmp_path: Path) -> None:
-    chosen = select(tasks(tmp_path, 500), slice="0:5")
-    assert [task.instance_id for task in chosen] == [f"o__r-00{number}" for number in range(5)]
+    selected = select(tasks(tmp_path, 500), slice="0:5")
+    assert [task.instance_id for task in selected] == [f"o__r-00{number}" for number in range(5)]
 
 
 def test_filter_precedes_slice_and_shuffle_uses_the_seed(tmp_path: Path) -> None:
     everything = tasks(tmp_path, 50)
     assert [task.instance_id for task in select(everything, filter="o__r-04", slice="-2:")] == ["o__r-048", "o__r-049"]
-    once, again, other = (select(everything, shuffle=True, seed=seed) for seed in (1, 1, 2))
-    assert once == again
-    assert once != other
+    first, repeated, other_seed = (select(everything, shuffle=True, seed=seed) for seed in (1, 1, 2))
+    assert first == repeated
+    assert first != other_seed
 
 
 def test_no_remaining_task_is_an_error(tmp_path: Path) -> None:

@@ -110,8 +110,8 @@ def test_django_targets_are_modules() -> None:
 
 
 def test_mypy_targets_are_the_changed_cases() -> None:
-    wanted = "pytest -n0 -rA -k 'testOfTheHunk or testAdded or testOfRemovedLine'"
-    assert command(render_eval_script(row("python/mypy", "1.4", MYPY_PATCH))) == wanted
+    expected = "pytest -n0 -rA -k 'testOfTheHunk or testAdded or testOfRemovedLine'"
+    assert command(render_eval_script(row("python/mypy", "1.4", MYPY_PATCH))) == expected
 
 
 def test_script_is_valid_shell(tmp_path: Path) -> None:

@@ -24,38 +24,40 @@ ROW = {
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))
-def test_set_is_refused_by_name_in_one_line(tmp_path: Path, run: Run, name: str) -> None:
+def test_set_is_refused_by_name_in_one_line(tmp_path: Path, run_import: Run, name: str) -> None:
     rows = [ROW | {"instance_id": f"o__r-{n}"} for n in range(3)]
     source = jsonl(tmp_path / "rows.jsonl", *rows)
-    lines = run(source, "--data-source", f"Owner/{name.upper()}", code=2)
+    lines = run_import(source, "--data-source", f"Owner/{name.upper()}", code=2)
     assert f"Owner/{name.upper()} is not supported as it is: " in lines[0] and lines[0].endswith("(and 2 more rows)")
     assert len(lines) == 2, "the other one says that nothing was written"
 
 
-def test_complete_rows_are_accepted_from_any_set(tmp_path: Path, out: Path, run: Run) -> None:
+def test_complete_rows_are_accepted_from_any_set(tmp_path: Path, output_file: Path, run_import: Run) -> None:
     source = jsonl(tmp_path / "rows.jsonl", ROW | {"eval_script": "true", "image": "own/image:1"})
-    run(source, "--data-source", "nebius/SWE-rebench-V2")
-    assert [task.image for task in load_tasks(out, "jsonl")] == ["own/image:1"]
+    run_import(source, "--data-source", "nebius/SWE-rebench-V2")
+    assert [task.image for task in load_tasks(output_file, "jsonl")] == ["own/image:1"]
 
 
-def test_rows_of_other_kinds_in_a_blend_are_named(tmp_path: Path, run: Run) -> None:
+def test_rows_of_other_kinds_in_a_blend_are_named(tmp_path: Path, run_import: Run) -> None:
     source = jsonl(tmp_path / "rows.jsonl", {"problem_statement": "2 + 2"})
-    lines = run(source, "--data-source", "nvidia/Nemotron-RL-blend", code=2)
+    lines = run_import(source, "--data-source", "nvidia/Nemotron-RL-blend", code=2)
     assert "holds rows of several kinds, and this is no task" in lines[0]
 
 
-def test_file_without_its_grading_half_names_the_missing_file(tmp_path: Path, out: Path, run: Run) -> None:
-    run(jsonl(tmp_path / "rows.jsonl", swe_gym()), "--data-source", "SWE-Gym/SWE-Gym")
-    half = out.with_name(f"{out.stem}.grading.jsonl")
+def test_file_without_its_grading_half_names_the_missing_file(
+    tmp_path: Path, output_file: Path, run_import: Run
+) -> None:
+    run_import(jsonl(tmp_path / "rows.jsonl", swe_gym()), "--data-source", "SWE-Gym/SWE-Gym")
+    half = output_file.with_name(f"{output_file.stem}.grading.jsonl")
     half.unlink()
     with pytest.raises(TaskError, match=r"the file is missing: .*\.grading\.jsonl, which holds"):
-        load_tasks(out, "jsonl")
-    lines = run(out, code=2)
+        load_tasks(output_file, "jsonl")
+    lines = run_import(output_file, code=2)
     assert str(half) in lines[0]
 
 
 def test_error_has_its_place_and_its_reason_apart() -> None:
     error = TaskError("field x is missing", "rows.jsonl:3")
-    again = pickle.loads(pickle.dumps(error))
-    assert (error.place, error.reason, str(error)) == ("rows.jsonl:3", "field x is missing", str(again))
+    unpickled = pickle.loads(pickle.dumps(error))
+    assert (error.place, error.reason, str(error)) == ("rows.jsonl:3", "field x is missing", str(unpickled))
     assert json.dumps(str(TaskError("alone"))) == '"alone"'

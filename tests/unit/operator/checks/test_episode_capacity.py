@@ -92,8 +92,8 @@ async def test_one_node_that_fits_is_enough() -> None:
 
 
 async def test_all_resources_must_fit_the_same_node() -> None:
-    both = {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}}
-    (found,) = await problems(node("4", "8Gi"), node("2", "16Gi"), sandbox=both)
+    resources = {"resources": {"requests": {"cpu": "4", "memory": "16Gi"}}}
+    (found,) = await problems(node("4", "8Gi"), node("2", "16Gi"), sandbox=resources)
     assert "largest allocatable: 4 cpu" in found
 
 
@@ -117,21 +117,21 @@ async def test_both_kinds_need_a_node_that_accepts_sandboxes() -> None:
         for kind in ("sandbox", "grading")
     ]
     assert "spec.sandbox.nodeSelector" in found[0]
-    place = {"tolerations": [{"key": "sandboxes", "operator": "Exists"}], "nodeSelector": {"pool": "cpu"}}
-    assert await problems(tainted, sandbox=place) == []
+    placement = {"tolerations": [{"key": "sandboxes", "operator": "Exists"}], "nodeSelector": {"pool": "cpu"}}
+    assert await problems(tainted, sandbox=placement) == []
     larger = node(memory="64Gi")
-    assert len(await problems(tainted, larger, sandbox=place | {"resources": BIG})) == 1
+    assert len(await problems(tainted, larger, sandbox=placement | {"resources": BIG})) == 1
 
 
 async def test_scheduling_and_overhead_of_the_runtime_class_count() -> None:
     sandbox = {"runtimeClassName": "gvisor", "resources": {"requests": {"memory": "16Gi"}}}
     scheduling = {"nodeSelector": {"runtime": "gvisor"}, "tolerations": [{"key": "gvisor", "operator": "Exists"}]}
-    there = node(taints=[{"key": "gvisor", "effect": "NoSchedule"}], labels={"runtime": "gvisor"})
-    assert await problems(there, sandbox=sandbox, runtime={"scheduling": scheduling}) == []
+    tainted_node = node(taints=[{"key": "gvisor", "effect": "NoSchedule"}], labels={"runtime": "gvisor"})
+    assert await problems(tainted_node, sandbox=sandbox, runtime={"scheduling": scheduling}) == []
     elsewhere = await problems(node(), sandbox=sandbox, runtime={"scheduling": scheduling})
     assert len(elsewhere) == 2 and all("RuntimeClass 'gvisor'" in text for text in elsewhere)
     overhead = {"scheduling": scheduling, "overhead": {"podFixed": {"memory": "1Gi"}}}
-    (found,) = await problems(there, sandbox=sandbox, runtime=overhead)
+    (found,) = await problems(tainted_node, sandbox=sandbox, runtime=overhead)
     assert "17.0 GiB memory" in found
 
 

@@ -42,8 +42,8 @@ def test_host_that_would_overflow_is_refused(make_attempt: MakeAttempt) -> None:
 
 
 def test_division_needs_no_nodes(make_attempt: MakeAttempt) -> None:
-    odd = {"engines": 1, "gpusPerEngine": 3}
-    spec = make_attempt(model=QWEN, trainer=trainer(gpus=6, tensorParallel=3), rollout=odd).spec
+    three_gpus = {"engines": 1, "gpusPerEngine": 3}
+    spec = make_attempt(model=QWEN, trainer=trainer(gpus=6, tensorParallel=3), rollout=three_gpus).spec
     problem = layout_problem(spec, [])
     assert problem is not None
     assert "attention heads 64 cannot be divided over tensorParallel 3" in problem.message

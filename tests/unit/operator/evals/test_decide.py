@@ -38,16 +38,18 @@ def pod(role: str = "shard", **status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "nightly-shards-0-x", "labels": labels}, "status": status}
 
 
-def engines(**seen: Any) -> ObservedEngines:
-    return ObservedEngines("uid-1-0", **({"cluster": CLUSTER, "pods": [HEAD], "driver": DriverState("running")} | seen))
+def engines(**observed: Any) -> ObservedEngines:
+    return ObservedEngines(
+        "uid-1-0", **({"cluster": CLUSTER, "pods": [HEAD], "driver": DriverState("running")} | observed)
+    )
 
 
 def started(**fields: Any) -> SweEvalStatus:
     return SweEvalStatus.model_validate({"startTime": EARLIER} | fields)
 
 
-def step(spec: Spec, before: SweEvalStatus, **seen: Any) -> EvalDecision:
-    return decide(SweEvalSpec.model_validate(spec), before, 1, EvalObservation(NOW, **seen))
+def step(spec: Spec, previous: SweEvalStatus, **observed: Any) -> EvalDecision:
+    return decide(SweEvalSpec.model_validate(spec), previous, 1, EvalObservation(NOW, **observed))
 
 
 def condition(decision: EvalDecision, type: str) -> tuple[str, str]:
@@ -106,8 +108,8 @@ def test_finished_shards_are_merged_and_the_summary_sets_the_totals(spec: Spec) 
     assert merging.actions == (EvalAction.CREATE_MERGE,) and merging.builder.status.phase == "Merging"
     merged_progress = EvalProgress(total=40, done=39, resolved=20, errors=1, rate=0.51, pass_at_k={"1": 0.51, "4": 0.7})
     merged = ended("nightly-merge", "Complete")
-    silent = step(spec, started(), shards=complete, merge=merged)
-    assert silent.builder.status.phase == "Merging"
+    incomplete = step(spec, started(), shards=complete, merge=merged)
+    assert incomplete.builder.status.phase == "Merging"
     done = step(spec, started(), shards=complete, merge=merged, merged_progress=merged_progress)
     assert condition(done, "Complete") == ("True", "AllResults")
     status = done.builder.status
@@ -115,8 +117,8 @@ def test_finished_shards_are_merged_and_the_summary_sets_the_totals(spec: Spec) 
 
 
 def test_failed_shard_is_reported_with_its_message(spec: Spec) -> None:
-    words = {"terminated": {"exitCode": 2, "message": "swerl: no task left"}}
-    failed = pod(phase="Failed", containerStatuses=[{"name": "shard", "image": "i", "state": words}])
+    state = {"terminated": {"exitCode": 2, "message": "swerl: no task left"}}
+    failed = pod(phase="Failed", containerStatuses=[{"name": "shard", "image": "i", "state": state}])
     decision = step(spec, started(), shards=ended("nightly-shards", "Failed", "policy"), pods=[failed])
     assert condition(decision, "Failed") == ("True", "ShardsFailed")
     assert "swerl: no task left" in message(decision, "Failed") and "policy" in message(decision, "Failed")
@@ -134,8 +136,8 @@ def test_engines_start_before_shards(engine_spec: Spec) -> None:
     assert created.builder.status.checkpoint == "/swerl/output/c"
     starting = step(engine_spec, started(), engines=engines(driver=DriverState("unreachable")))
     assert starting.actions == ()
-    answering = step(engine_spec, started(), engines=engines(driver=DriverState("absent")))
-    assert answering.actions == (EvalAction.SUBMIT,)
+    reachable = step(engine_spec, started(), engines=engines(driver=DriverState("absent")))
+    assert reachable.actions == (EvalAction.SUBMIT,)
     adopted = step(engine_spec, started(), engines=engines())
     assert adopted.builder.status.submission == "uid-1-0"
     loading = step(engine_spec, started(submission="uid-1-0"), engines=engines())
@@ -150,7 +152,7 @@ def test_shards_run_on_while_an_engine_is_replaced(engine_spec: Spec) -> None:
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "observed",
     [
         {"driver": DriverState("failed", "out of memory")},
         {"driver": DriverState("absent")},
@@ -159,25 +161,28 @@ def test_shards_run_on_while_an_engine_is_replaced(engine_spec: Spec) -> None:
     ],
     ids=["failed", "forgotten", "head gone", "deaf"],
 )
-def test_lost_engines_stop_the_shards_and_are_restarted(engine_spec: Spec, seen: dict[str, Any]) -> None:
-    decision = step(engine_spec, started(submission="s"), engines=engines(**seen), shards=job("nightly-shards"))
+def test_lost_engines_stop_the_shards_and_are_restarted(engine_spec: Spec, observed: dict[str, Any]) -> None:
+    decision = step(engine_spec, started(submission="s"), engines=engines(**observed), shards=job("nightly-shards"))
     assert decision.actions == (EvalAction.DELETE_SHARDS, EvalAction.DELETE_ENGINES)
     assert (decision.builder.status.failures, decision.builder.status.submission) == (1, None)
     ending = step(engine_spec, decision.builder.status, engines=engines(cluster=None), preflight=PASSED)
     assert ending.actions == ()  # Pods of the old cluster are still there
-    again = step(engine_spec, decision.builder.status, engines=engines(cluster=None, pods=[]), preflight=PASSED)
-    assert EvalAction.CREATE_ENGINES in again.actions
+    restarted = step(engine_spec, decision.builder.status, engines=engines(cluster=None, pods=[]), preflight=PASSED)
+    assert EvalAction.CREATE_ENGINES in restarted.actions
 
 
 def test_short_time_without_answer_is_tolerated(engine_spec: Spec) -> None:
-    quiet = engines(driver=DriverState("unreachable"), unreachable_seconds=30.0)
-    decision = step(engine_spec, started(submission="s"), engines=quiet, shards=job("nightly-shards"))
+    unreachable = engines(driver=DriverState("unreachable"), unreachable_seconds=30.0)
+    decision = step(engine_spec, started(submission="s"), engines=unreachable, shards=job("nightly-shards"))
     assert decision.actions == () and decision.builder.status.failures is None
 
 
 def test_engines_that_cannot_serve_fail_the_evaluation(engine_spec: Spec) -> None:
-    hopeless = engines(driver=DriverState("failed", "no complete checkpoint", 78))
-    assert condition(step(engine_spec, started(submission="s"), engines=hopeless), "Failed") == ("True", "EnginesLost")
+    final_failure = engines(driver=DriverState("failed", "no complete checkpoint", 78))
+    assert condition(step(engine_spec, started(submission="s"), engines=final_failure), "Failed") == (
+        "True",
+        "EnginesLost",
+    )
     last = step(
         engine_spec, started(submission="s", failures=3), engines=engines(driver=DriverState("failed", "again"))
     )
@@ -191,20 +196,24 @@ def test_engines_are_deleted_when_the_shards_are_done(engine_spec: Spec) -> None
 
 
 def test_deleted_job_blocks_the_evaluation(engine_spec: Spec) -> None:
-    gone = [Problem("JobMissing", "SweRLJob 'demo' does not exist")]
+    problems = [Problem("JobMissing", "SweRLJob 'demo' does not exist")]
     decision = step(
-        engine_spec, started(), engines=engines(cluster=None), shards=job("nightly-shards"), prerequisite_problems=gone
+        engine_spec,
+        started(),
+        engines=engines(cluster=None),
+        shards=job("nightly-shards"),
+        prerequisite_problems=problems,
     )
     assert decision.actions == () and condition(decision, "Validated") == ("False", "JobMissing")
 
 
 def test_suspend_deletes_everything_and_resume_continues(spec: Spec) -> None:
-    before = started(progress="3/4", done=3, total=4)
-    suspended = step(spec | {"suspend": True}, before, leftovers=3)
+    running = started(progress="3/4", done=3, total=4)
+    suspended = step(spec | {"suspend": True}, running, leftovers=3)
     assert suspended.actions == (EvalAction.DELETE_EVERYTHING,) and suspended.builder.status.phase == "Suspended"
     assert suspended.builder.status.progress == "3/4"
-    resting = step(spec | {"suspend": True}, suspended.builder.status)
-    assert resting.actions == () and resting.requeue_after is None
+    suspended_again = step(spec | {"suspend": True}, suspended.builder.status)
+    assert suspended_again.actions == () and suspended_again.requeue_after is None
     resumed = step(spec, suspended.builder.status, preflight=PASSED)
     assert EvalAction.CREATE_SHARDS in resumed.actions and condition(resumed, "Suspended") == ("False", "Resumed")
 
@@ -213,8 +222,8 @@ def test_deadline_fails_the_evaluation_and_cleans_up(spec: Spec) -> None:
     over = step(spec | {"activeDeadlineSeconds": 60}, started(), shards=job("nightly-shards"))
     assert condition(over, "Failed") == ("True", "DeadlineExceeded")
     assert step(spec, over.builder.status, leftovers=2).actions == (EvalAction.DELETE_EVERYTHING,)
-    near = step(spec | {"activeDeadlineSeconds": 62}, started(), shards=job("nightly-shards"))
-    assert near.requeue_after == 2
+    before_deadline = step(spec | {"activeDeadlineSeconds": 62}, started(), shards=job("nightly-shards"))
+    assert before_deadline.requeue_after == 2
 
 
 def test_finished_evaluation_is_deleted_after_its_time_to_live(spec: Spec) -> None:
@@ -223,17 +232,17 @@ def test_finished_evaluation_is_deleted_after_its_time_to_live(spec: Spec) -> No
         spec, started(), merge=ended("nightly-merge", "Complete"), merged_progress=merged_progress
     ).builder.status
     assert step(spec, done).requeue_after is None and step(spec, done).builder.patch() is None
-    mortal = spec | {"ttlSecondsAfterFinished": 60}
-    assert step(mortal, done).requeue_after == 60
-    late = decide(SweEvalSpec.model_validate(mortal), done, 1, EvalObservation(NOW + timedelta(seconds=61)))
-    assert late.actions == (EvalAction.DELETE_EVALUATION,)
+    with_ttl = spec | {"ttlSecondsAfterFinished": 60}
+    assert step(with_ttl, done).requeue_after == 60
+    expired = decide(SweEvalSpec.model_validate(with_ttl), done, 1, EvalObservation(NOW + timedelta(seconds=61)))
+    assert expired.actions == (EvalAction.DELETE_EVALUATION,)
 
 
 def test_same_observation_writes_the_status_once(spec: Spec) -> None:
-    seen: dict[str, Any] = {
+    observed: dict[str, Any] = {
         "shards": job("nightly-shards"),
         "shard_progress": [EvalProgress(total=4, done=1, resolved=0)],
     }
-    first = step(spec, started(), **seen)
+    first = step(spec, started(), **observed)
     assert first.builder.patch() is not None
-    assert step(spec, first.builder.status, **seen).builder.patch() is None
+    assert step(spec, first.builder.status, **observed).builder.patch() is None

@@ -24,8 +24,8 @@ def _paths(pod: dict[str, Any]) -> set[str]:
 
 def test_each_index_runs_its_shard(spec: Spec, make_evaluation: MakeEvaluation) -> None:
     job = manifests.shards_job(make_evaluation(spec, parallelism=2, retries=5))
-    wanted = {"completionMode": "Indexed", "completions": 4, "parallelism": 2, "backoffLimitPerIndex": 5}
-    assert wanted.items() <= job["spec"].items()
+    expected = {"completionMode": "Indexed", "completions": 4, "parallelism": 2, "backoffLimitPerIndex": 5}
+    assert expected.items() <= job["spec"].items()
     assert _pod(job)["containers"][0]["command"][-2:] == ["--shard", "$(JOB_COMPLETION_INDEX)/4"]
     assert job["metadata"]["ownerReferences"][0]["kind"] == "SweEval"
 
@@ -77,10 +77,10 @@ def test_chat_endpoint_has_a_key_and_no_tokenizer(spec: Spec, make_evaluation: M
     assert "/swerl/model" not in _paths(shards)
     preflight = manifests.evaluation_preflight(evaluation)["spec"]
     assert [container["name"] for container in preflight["containers"]] == ["shards", "tasks"]
-    wanted = {"name": "SWERL_API_KEY", "valueFrom": {"secretKeyRef": {"name": "api", "key": "token"}}}
+    expected = {"name": "SWERL_API_KEY", "valueFrom": {"secretKeyRef": {"name": "api", "key": "token"}}}
     for pod in (shards, preflight):
-        assert wanted in pod["containers"][0]["env"]
-    assert wanted not in merge["containers"][0]["env"]
+        assert expected in pod["containers"][0]["env"]
+    assert expected not in merge["containers"][0]["env"]
     keyless = manifests.evaluation_preflight(make_evaluation(spec, model={"endpoint": endpoint}))["spec"]
     assert "env" not in keyless["containers"][0]
 
@@ -95,7 +95,7 @@ def test_model_downloaded_by_its_job_is_mounted_from_the_jobs_volume(engine_spec
         mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
         model = mounts["/swerl/model"]
         assert (model["subPath"], model["readOnly"]) == ("models/Qwen--Qwen3-4B@main", True)
-        (volume,) = [one for one in pod["volumes"] if one["name"] == model["name"]]
+        (volume,) = [volume_ for volume_ in pod["volumes"] if volume_["name"] == model["name"]]
         assert volume["persistentVolumeClaim"]["claimName"] == "training"
 
 
@@ -104,9 +104,9 @@ def test_engines_are_one_pod_each_and_counted(engine_spec: Spec, make_evaluation
     head, engines = plan.groups
     assert (head.replicas, engines.replicas, engines.ray_resources) == (1, 2, {"engine": 1})
     assert manifests.serving_submission(make_evaluation(engine_spec), 3).id == "uid-1-3"
-    big = engine_spec | {"rollout": engine_spec["rollout"] | {"gpusPerEngine": 8}}
+    eight_gpus = engine_spec | {"rollout": engine_spec["rollout"] | {"gpusPerEngine": 8}}
     node = {"metadata": {}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}}
-    problem = cluster_capacity_problem(manifests.engines_plan(make_evaluation(big)), [node])
+    problem = cluster_capacity_problem(manifests.engines_plan(make_evaluation(eight_gpus)), [node])
     assert problem is not None and "spec.rollout" in problem.message
 
 

@@ -23,26 +23,28 @@ class Api:
         return self.job
 
 
-async def find(api: Api, spec: Spec, chosen: str | None = None) -> ServedModel | Problem:
-    return await find_model(api, "ns", SweEvalSpec.model_validate(spec), chosen)  # type: ignore[arg-type]
+async def find_served(api: Api, spec: Spec, checkpoint: str | None = None) -> ServedModel | Problem:
+    return await find_model(api, "ns", SweEvalSpec.model_validate(spec), checkpoint)  # type: ignore[arg-type]
 
 
 async def test_newest_checkpoint_is_chosen_once(engine_spec: Spec) -> None:
-    found = await find(Api(lastCheckpoint=CHECKPOINT), engine_spec)
+    found = await find_served(Api(lastCheckpoint=CHECKPOINT), engine_spec)
     assert isinstance(found, ServedModel) and (found.checkpoint, found.dtype) == (CHECKPOINT, "float32")
-    later = await find(Api(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000099"), engine_spec, CHECKPOINT)
+    later = await find_served(
+        Api(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000099"), engine_spec, CHECKPOINT
+    )
     assert isinstance(later, ServedModel) and later.checkpoint == CHECKPOINT
 
 
 async def test_step_selects_its_checkpoint(engine_spec: Spec) -> None:
-    found = await find(Api(), engine_spec | {"model": {"job": {"name": "demo", "step": 12}}})
+    found = await find_served(Api(), engine_spec | {"model": {"job": {"name": "demo", "step": 12}}})
     assert isinstance(found, ServedModel) and found.checkpoint == CHECKPOINT
 
 
 async def test_missing_job_and_a_missing_checkpoint_have_different_reasons(engine_spec: Spec) -> None:
-    early = await find(Api(), engine_spec)
+    early = await find_served(Api(), engine_spec)
     assert isinstance(early, Problem) and early.reason == "NoCheckpoint" and "wait for its first" in early.message
     api = Api()
     api.job = None
-    gone = await find(api, engine_spec)
-    assert isinstance(gone, Problem) and gone.reason == "JobMissing" and "'demo'" in gone.message
+    problem = await find_served(api, engine_spec)
+    assert isinstance(problem, Problem) and problem.reason == "JobMissing" and "'demo'" in problem.message

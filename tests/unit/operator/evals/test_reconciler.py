@@ -133,7 +133,10 @@ class ReconciledEval:
 
     def pass_preflight(self) -> None:
         pod = self.api.kept["pods", "nightly-preflight"]
-        ended = [{"name": one["name"], "state": {"terminated": {"exitCode": 0}}} for one in pod["spec"]["containers"]]
+        ended = [
+            {"name": container["name"], "state": {"terminated": {"exitCode": 0}}}
+            for container in pod["spec"]["containers"]
+        ]
         pod["status"] = {"phase": "Succeeded", "containerStatuses": ended}
 
     def end(self, job: str, how: str = "Complete") -> None:
@@ -227,8 +230,8 @@ async def test_missing_objects_are_reported_together(reconciled: ReconciledEval)
     status = await reconciled.reconcile(2)
     (condition,) = status["conditions"]
     assert condition["reason"] == "VolumeClaimMissing"
-    for words in ("'models' named by spec.model.endpoint.tokenizer", "'runs' named by spec.output.volume"):
-        assert words in condition["message"]
+    for message in ("'models' named by spec.model.endpoint.tokenizer", "'runs' named by spec.output.volume"):
+        assert message in condition["message"]
     assert reconciled.api.names("pods") == []
 
 

@@ -53,8 +53,8 @@ def test_failed_pull_is_retried_with_doubling_delays() -> None:
 
 def test_rate_limit_error_pauses_all_pulls_for_a_minute() -> None:
     history = PullHistory()
-    said = "failed to pull: 429 Too Many Requests - Server message: toomanyrequests: You have reached your limit"
-    refused = Pull("pod", "u", ("n1", "a"), "failed", said)
+    message = "failed to pull: 429 Too Many Requests - Server message: toomanyrequests: You have reached your limit"
+    refused = Pull("pod", "u", ("n1", "a"), "failed", message)
     assert step(history, refused, now=100).create == ()
     assert step(history, now=159, parallel=3).create == ()
     assert step(history, now=160, parallel=3).create[:2] == (("n1", "a"), ("n2", "a"))
@@ -101,8 +101,10 @@ def test_only_nodes_that_accept_the_pods_are_selected() -> None:
     spec = SweImageSetSpec(images=["a"])
     assert selected_nodes(nodes, spec) == ["plain", "pool"]
     assert selected_nodes(nodes, spec.model_copy(update={"node_selector": {"pool": "x"}})) == ["pool"]
-    tolerant = SweImageSetSpec.model_validate({"images": ["a"], "tolerations": [{"key": "gpu", "operator": "Exists"}]})
-    assert selected_nodes(nodes, tolerant) == ["gpu", "plain", "pool"]
+    with_tolerations = SweImageSetSpec.model_validate(
+        {"images": ["a"], "tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    )
+    assert selected_nodes(nodes, with_tolerations) == ["gpu", "plain", "pool"]
 
 
 def test_present_image_causes_no_registry_request() -> None:

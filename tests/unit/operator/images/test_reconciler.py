@@ -45,9 +45,9 @@ class Server:
 
     def pull(self, image: str) -> None:
         """Have a Pod that has pulled this image."""
-        said = {"containerStatuses": [{"name": "pull", "state": {"terminated": {"exitCode": 0}}}]}
+        completed = {"containerStatuses": [{"name": "pull", "state": {"terminated": {"exitCode": 0}}}]}
         spec = {"nodeName": "n1", "containers": [{"name": "pull", "image": image}]}
-        self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": spec, "status": said}]
+        self.pods = [{"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": spec, "status": completed}]
 
     async def patch(self, *arguments: Any, **_: object) -> None:
         self.set["status"] = arguments[4]["status"]
@@ -84,23 +84,23 @@ async def test_new_set_of_the_same_name_pulls_its_images_again() -> None:
     assert (server.pulled, server.set["status"]["missing"]) == (["a"], 1)
 
 
-@pytest.mark.parametrize("look", [0.5, PULLING_SECONDS])  # seconds between two looks
+@pytest.mark.parametrize("observed_seconds", [0.5, PULLING_SECONDS])  # seconds between two looks
 @pytest.mark.parametrize("waits", [0, 90])  # seconds without a node
 @pytest.mark.parametrize("sets", [1, 2, 3])  # that pull at the same time
 async def test_pulls_per_minute_stay_below_the_limit_of_public_registries(
-    look: float, waits: int, sets: int, monkeypatch: pytest.MonkeyPatch
+    observed_seconds: float, waits: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began = time.monotonic()  # a set that is new looks at the machine's own clock
-    clock = SimpleNamespace(now=began)
+    clock_start = time.monotonic()  # a set that is new looks at the machine's own clock
+    clock = SimpleNamespace(now=clock_start)
     monkeypatch.setattr("swerl_operator.images.reconciler.time.monotonic", lambda: clock.now)
     server = Server(["a", "b", "c", "d"], {}, per_minute=SweImageSetSpec(images=["a"]).pulls_per_minute)
     reconciler = ImageSetReconciler(SimpleNamespace(api=server))  # type: ignore[arg-type]
     started: list[float] = []
-    for _ in range(int(400 / look)):
-        clock.now += look
-        server.nodes = [NODE] if clock.now > began + waits else []
-        for one in range(sets):
-            await reconciler.reconcile(("ns", f"set-{one}"))
+    for _ in range(int(400 / observed_seconds)):
+        clock.now += observed_seconds
+        server.nodes = [NODE] if clock.now > clock_start + waits else []
+        for number in range(sets):
+            await reconciler.reconcile(("ns", f"set-{number}"))
         started += [clock.now] * (len(server.pulled) - len(started))
-    windows = [sum(begin <= one < begin + 60 for one in started) for begin in started]
+    windows = [sum(begin <= number < begin + 60 for number in started) for begin in started]
     assert max(windows) >= 29 and 3 * max(windows) < 100, "of about three manifests each"

@@ -33,9 +33,9 @@ def running_status(**fields: Any) -> SweRLJobStatus:
     return status(**({"submission": "uid-1-1", "rayCluster": "demo-1"} | fields))
 
 
-def step(spec: Spec, before: SweRLJobStatus, **seen: Any) -> JobDecision:
-    observed = JobObservation(NOW, **({"submission": "uid-1-1"} | seen))
-    return decide(SweRLJobSpec.model_validate(spec), before, 1, observed)
+def step(spec: Spec, previous: SweRLJobStatus, **observed_fields: Any) -> JobDecision:
+    observed = JobObservation(NOW, **({"submission": "uid-1-1"} | observed_fields))
+    return decide(SweRLJobSpec.model_validate(spec), previous, 1, observed)
 
 
 def condition(decision: JobDecision, type: str) -> tuple[str, str]:
@@ -95,15 +95,15 @@ def test_batch_beyond_the_limit_is_a_warning_only(spec: Spec) -> None:
 def test_leftovers_of_earlier_attempts_delay_the_next_only_until_a_timeout(spec: Spec) -> None:
     decision = step(spec, status(attempt=2), leftovers=3, prerequisite_problems=[])
     assert decision.actions == (JobAction.DELETE_OTHERS,)
-    late = status(attempt=2, attemptTime="2029-12-31T23:00:00Z")
-    assert JobAction.CREATE_PREFLIGHT in step(spec, late, leftovers=3, prerequisite_problems=[]).actions
+    timed_out = status(attempt=2, attemptTime="2029-12-31T23:00:00Z")
+    assert JobAction.CREATE_PREFLIGHT in step(spec, timed_out, leftovers=3, prerequisite_problems=[]).actions
 
 
 def test_driver_is_submitted_once_ray_answers(spec: Spec) -> None:
-    silent = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("unreachable"))
-    assert silent.actions == () and silent.builder.status.phase == "Starting"
-    answering = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
-    assert answering.actions == (JobAction.SUBMIT,) and answering.builder.status.submission is None
+    unreachable = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("unreachable"))
+    assert unreachable.actions == () and unreachable.builder.status.phase == "Starting"
+    reachable = step(spec, status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
+    assert reachable.actions == (JobAction.SUBMIT,) and reachable.builder.status.submission is None
 
 
 def test_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
@@ -113,13 +113,13 @@ def test_submission_of_unknown_origin_is_adopted(spec: Spec) -> None:
 
 
 def test_steps_that_change_no_weight_are_a_condition(spec: Spec) -> None:
-    def after(**fields: Any) -> JobDecision:
+    def step_after(**fields: Any) -> JobDecision:
         before = running_status(**fields)
         return step(spec, before, cluster=CLUSTER, pods=[head()], driver=DriverState("running"))
 
-    assert find_condition(after().builder.status.conditions, "Learning") is None
-    assert condition(after(stepsWithoutSignal=0), "Learning") == ("True", "WeightsChanged")
-    without = after(stepsWithoutSignal=3)
+    assert find_condition(step_after().builder.status.conditions, "Learning") is None
+    assert condition(step_after(stepsWithoutSignal=0), "Learning") == ("True", "WeightsChanged")
+    without = step_after(stepsWithoutSignal=3)
     assert condition(without, "Learning") == ("False", "NoSignal")
     found = find_condition(without.builder.status.conditions, "Learning")
     assert found is not None and "the last 3 steps changed no weight" in found.message
@@ -128,9 +128,9 @@ def test_steps_that_change_no_weight_are_a_condition(spec: Spec) -> None:
 def test_failed_driver_starts_the_next_attempt(spec: Spec) -> None:
     driver = DriverState("failed", "killed by signal 9")
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=driver)
-    after = decision.builder.status
-    assert (after.attempt, after.failures, after.phase, after.submission) == (2, 1, "Retrying", None)
-    found = find_condition(after.conditions, "Training")
+    retried = decision.builder.status
+    assert (retried.attempt, retried.failures, retried.phase, retried.submission) == (2, 1, "Retrying", None)
+    found = find_condition(retried.conditions, "Training")
     assert found is not None and "attempt 1: killed by signal 9" in found.message
 
 
@@ -154,14 +154,14 @@ def test_exit_code_78_prevents_further_attempts(spec: Spec) -> None:
 def test_exit_code_78_after_a_checkpoint_is_retried(spec: Spec) -> None:
     driver = DriverState("failed", "tasks.jsonl: cannot be read: Input/output error", EXIT_NO_RETRY)
     before = running_status(lastCheckpoint="/swerl/output/demo/checkpoints/step-0000004")
-    after = step(spec, before, cluster=CLUSTER, pods=[head()], driver=driver).builder.status
-    assert (after.attempt, after.phase) == (2, "Retrying")
+    retried = step(spec, before, cluster=CLUSTER, pods=[head()], driver=driver).builder.status
+    assert (retried.attempt, retried.phase) == (2, "Retrying")
 
 
 def test_lost_head_starts_the_next_attempt(spec: Spec) -> None:
-    forgetful = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
-    gone = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=DriverState("unreachable"))
-    deaf = step(
+    submission_missing = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("absent"))
+    without_pods = step(spec, running_status(), cluster=CLUSTER, pods=[], driver=DriverState("unreachable"))
+    unreachable = step(
         spec,
         running_status(),
         cluster=CLUSTER,
@@ -170,7 +170,7 @@ def test_lost_head_starts_the_next_attempt(spec: Spec) -> None:
         unreachable_seconds=121.0,
     )
     deleted = step(spec, running_status(), prerequisite_problems=[])
-    for decision in (forgetful, gone, deaf, deleted):
+    for decision in (submission_missing, without_pods, unreachable, deleted):
         assert decision.builder.status.attempt == 2
         assert condition(decision, "Training") == ("False", "HeadLost")
 
@@ -191,39 +191,43 @@ def test_success_completes_the_job_and_then_cleans_up(spec: Spec) -> None:
     decision = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("succeeded"))
     assert condition(decision, "Complete")[0] == "True" and decision.requeue_after == 0
     done = decision.builder.status
-    tidying = step(spec, done, leftovers=4)
-    assert tidying.actions == (JobAction.DELETE_EVERYTHING,) and tidying.requeue_after
+    cleaning = step(spec, done, leftovers=4)
+    assert cleaning.actions == (JobAction.DELETE_EVERYTHING,) and cleaning.requeue_after
     clean = step(spec, done)
     assert clean.actions == () and clean.requeue_after is None and clean.builder.patch() is None
 
 
 def test_finished_job_is_deleted_after_its_time_to_live(spec: Spec) -> None:
     done = step(spec, running_status(), cluster=CLUSTER, pods=[head()], driver=DriverState("succeeded")).builder.status
-    mortal = spec | {"ttlSecondsAfterFinished": 60}
-    assert step(mortal, done).requeue_after == 60
-    late = decide(SweRLJobSpec.model_validate(mortal), done, 1, JobObservation(NOW + timedelta(seconds=61)))
-    assert late.actions == (JobAction.DELETE_JOB,)
+    with_ttl = spec | {"ttlSecondsAfterFinished": 60}
+    assert step(with_ttl, done).requeue_after == 60
+    expired = decide(SweRLJobSpec.model_validate(with_ttl), done, 1, JobObservation(NOW + timedelta(seconds=61)))
+    assert expired.actions == (JobAction.DELETE_JOB,)
 
 
 def test_suspend_deletes_and_resume_counts_no_failure(spec: Spec) -> None:
     suspended = step(spec | {"suspend": True}, running_status(), leftovers=2)
     assert suspended.actions == (JobAction.DELETE_EVERYTHING,) and suspended.builder.status.phase == "Suspended"
     resumed = step(spec, suspended.builder.status)
-    after = resumed.builder.status
-    assert (after.attempt, after.failures, after.phase) == (2, None, "Starting")
+    resumed_status = resumed.builder.status
+    assert (resumed_status.attempt, resumed_status.failures, resumed_status.phase) == (2, None, "Starting")
     assert condition(resumed, "Suspended") == ("False", "Resumed")
 
 
 def test_deadline_fails_the_job_and_bounds_the_wait(spec: Spec) -> None:
-    over = step(spec | {"activeDeadlineSeconds": 60}, running_status(), cluster=CLUSTER, driver=DriverState("running"))
-    assert condition(over, "Failed") == ("True", "DeadlineExceeded")
-    near = step(spec | {"activeDeadlineSeconds": 62}, running_status(), cluster=CLUSTER, driver=DriverState("running"))
-    assert near.requeue_after == 2
+    past_deadline = step(
+        spec | {"activeDeadlineSeconds": 60}, running_status(), cluster=CLUSTER, driver=DriverState("running")
+    )
+    assert condition(past_deadline, "Failed") == ("True", "DeadlineExceeded")
+    before_deadline = step(
+        spec | {"activeDeadlineSeconds": 62}, running_status(), cluster=CLUSTER, driver=DriverState("running")
+    )
+    assert before_deadline.requeue_after == 2
 
 
 def test_suspended_cluster_waits_for_its_queue(spec: Spec) -> None:
-    held = {"metadata": {"name": "demo-1"}, "spec": {"suspend": True}}
-    decision = step(spec, status(), cluster=held, driver=DriverState("unreachable"))
+    queued_cluster = {"metadata": {"name": "demo-1"}, "spec": {"suspend": True}}
+    decision = step(spec, status(), cluster=queued_cluster, driver=DriverState("unreachable"))
     assert condition(decision, "ClusterReady") == ("False", "WaitingForQueue")
 
 

@@ -82,7 +82,7 @@ def group() -> Callable[..., ParsedGroup]:
 
 @pytest.fixture
 def pod() -> Callable[..., ParsedPod]:
-    def build(ordinal: int = 0, stage: PodStage = PodStage.READY, **facts: Any) -> ParsedPod:
+    def build(ordinal: int = 0, stage: PodStage = PodStage.READY, **fields: Any) -> ParsedPod:
         defaults = {
             "namespace": "ns",
             "name": f"swesb-g-{ordinal}",
@@ -91,7 +91,7 @@ def pod() -> Callable[..., ParsedPod]:
             "created": NOW,
         }
         running = stage is PodStage.READY
-        return ParsedPod(**({**defaults, "ordinal": ordinal, "stage": stage, "running": running} | facts))
+        return ParsedPod(**({**defaults, "ordinal": ordinal, "stage": stage, "running": running} | fields))
 
     return build
 
@@ -100,7 +100,7 @@ def pod() -> Callable[..., ParsedPod]:
 def record() -> Callable[..., GroupRecord]:
     """Builds the record of an admitted, isolated group; `facts` are fields of the record or of its state."""
 
-    def build(*pods: ParsedPod, spec: Body | None = None, status: Body | None = None, **facts: Any) -> GroupRecord:
+    def build(*pods: ParsedPod, spec: Body | None = None, status: Body | None = None, **fields: Any) -> GroupRecord:
         body = sandbox_body(**(spec or {})) | ({"status": status} if status else {})
         built = GroupRecord(
             "uid-g",
@@ -111,7 +111,7 @@ def record() -> Callable[..., GroupRecord]:
             isolation_check=IsolationCheck(passed=True),
             state=GroupState(admitted=True, slots=8),
         )
-        for name, fact in facts.items():
+        for name, fact in fields.items():
             setattr(built if hasattr(built, name) else built.state, name, fact)
         return built
 
@@ -124,8 +124,8 @@ class FakeApiServer:
     `created` counts how often each (group UID, ordinal) was created; `peak` is the most Pods ever alive per job.
     """
 
-    def __init__(self, chance: random.Random, *, flaky: float = 0.0) -> None:
-        self.chance, self.flaky = chance, flaky
+    def __init__(self, rng: random.Random, *, error_rate: float = 0.0) -> None:
+        self.rng, self.error_rate = rng, error_rate
         self.sandboxes: dict[str, Body] = {}
         self.pods: dict[str, Body] = {}
         self.leases: dict[str, Body] = {}
@@ -146,23 +146,23 @@ class FakeApiServer:
     def declare(self, name: str, **spec: Any) -> Body:
         body = sandbox_body(name, uid=f"uid-{name}-{next(self._uids)}", created=NOW, **spec)
         self.sandboxes[name] = body
-        self.touch("sandbox", "ADDED", body)
+        self.emit("sandbox", "ADDED", body)
         return body
 
     def set_ready(self, name: str) -> None:
         self.pods[name]["status"] = ready_status()
-        self.touch("pod", "MODIFIED", self.pods[name])
+        self.emit("pod", "MODIFIED", self.pods[name])
 
     def remove(self, kind: str, name: str) -> None:
         store = self.sandboxes if kind == "sandbox" else self.pods
-        self.touch(kind, "DELETED", store.pop(name))
+        self.emit(kind, "DELETED", store.pop(name))
 
     def collect_garbage(self) -> None:
         alive = {body["metadata"]["uid"] for body in self.sandboxes.values()}
         for name in [n for n, body in self.pods.items() if owner_uid(body) not in alive]:
             self.remove("pod", name)
 
-    def touch(self, kind: str, event: str, body: Body) -> None:
+    def emit(self, kind: str, event: str, body: Body) -> None:
         body["metadata"]["resourceVersion"] = str(next(self._versions))
         self.events.append((kind, event, copy.deepcopy(body)))
 
@@ -224,7 +224,7 @@ class FakeApiServer:
         self.pods[name] = body
         self.writes["create"] += 1
         self._count(body)
-        self.touch("pod", "ADDED", body)
+        self.emit("pod", "ADDED", body)
         self._maybe_fail()
         return copy.deepcopy(body)
 
@@ -239,7 +239,7 @@ class FakeApiServer:
             raise NotFound("PATCH", 404, "NotFound", name)
         self.sandboxes[name]["status"] = copy.deepcopy(body["status"])
         self.writes["status"] += 1
-        self.touch("sandbox", "MODIFIED", self.sandboxes[name])
+        self.emit("sandbox", "MODIFIED", self.sandboxes[name])
         return copy.deepcopy(self.sandboxes[name])
 
     async def delete(self, api_version: str, resource: str, namespace: str, name: str, **options: Any) -> bool:
@@ -263,7 +263,7 @@ class FakeApiServer:
             self.peak[job] = max(self.peak[job], number)
 
     def _maybe_fail(self) -> None:
-        if self.chance.random() < self.flaky:
+        if self.rng.random() < self.error_rate:
             raise Unavailable("the API server did not answer")
 
 

@@ -57,16 +57,16 @@ def test_group_that_leaves_the_queue_blocks_no_other() -> None:
 
 def test_limit_holds_over_any_history() -> None:
     for seed in range(50):
-        chance, admission, limit = random.Random(seed), FairAdmission(), 16
+        rng, admission, limit = random.Random(seed), FairAdmission(), 16
         sizes: dict[str, int] = {}
         admitted: list[str] = []
         for step in range(200):
-            if chance.random() < 0.5:
+            if rng.random() < 0.5:
                 name = f"g{step}"
-                sizes[name] = chance.randint(1, 8)
+                sizes[name] = rng.randint(1, 8)
                 admission.enqueue(JOB, name, (float(step // 7), step), sizes[name], limit)
             elif sizes:
-                name = chance.choice(list(sizes))
+                name = rng.choice(list(sizes))
                 if admission.admitted(JOB, name) and sizes[name] > 1:
                     sizes[name] -= 1
                     admission.set_outstanding(JOB, name, sizes[name])
@@ -108,15 +108,15 @@ def test_large_group_is_not_starved_by_small_ones() -> None:
 
 def test_limit_for_all_holds_over_any_history() -> None:
     for seed in range(30):
-        chance, admission, limit = random.Random(seed), FairAdmission(20), 16
+        rng, admission, limit = random.Random(seed), FairAdmission(20), 16
         groups: dict[tuple[str, tuple[str, str]], int] = {}
         for step in range(200):
-            scope = ("ns", chance.choice("abc"))
-            if chance.random() < 0.5:
-                groups[(f"g{step}", scope)] = size = chance.randint(1, 8)
+            scope = ("ns", rng.choice("abc"))
+            if rng.random() < 0.5:
+                groups[(f"g{step}", scope)] = size = rng.randint(1, 8)
                 admission.enqueue(scope, f"g{step}", (float(step), step), size, limit)
             elif groups:
-                name, scope = chance.choice(list(groups))
+                name, scope = rng.choice(list(groups))
                 admission.remove(scope, name)
                 del groups[(name, scope)]
             names(admission)

@@ -29,10 +29,10 @@ def test_admitted_group_is_created_up_to_its_slots(record: Records, pod: Pods) -
 
 
 @pytest.mark.parametrize(
-    "obstacle", [{"admitted": False}, {"policy_in_place": False}, {"slots": 0}, {"rejection": "no"}]
+    "blocking_fields", [{"admitted": False}, {"policy_in_place": False}, {"slots": 0}, {"rejection": "no"}]
 )
-def test_blocked_group_creates_no_pod(record: Records, obstacle: dict[str, object]) -> None:
-    assert not decide(record(**obstacle), NOW, SETTINGS).create
+def test_blocked_group_creates_no_pod(record: Records, blocking_fields: dict[str, object]) -> None:
+    assert not decide(record(**blocking_fields), NOW, SETTINGS).create
 
 
 def test_used_ordinal_is_not_created_again(record: Records, pod: Pods) -> None:
@@ -53,8 +53,8 @@ def test_group_ends_when_its_last_pod_does(record: Records, pod: Pods) -> None:
 
 
 def test_group_that_lost_every_pod_reports_the_reasons(record: Records, pod: Pods) -> None:
-    dead = [pod(i, PodStage.TERMINATED, reason="LifetimeExceeded", message="deadline") for i in range(3)]
-    decision = decide(record(*dead, pod(3, PodStage.TERMINATED, reason="Evicted")), NOW, SETTINGS)
+    terminated = [pod(i, PodStage.TERMINATED, reason="LifetimeExceeded", message="deadline") for i in range(3)]
+    decision = decide(record(*terminated, pod(3, PodStage.TERMINATED, reason="Evicted")), NOW, SETTINGS)
     assert decision.finished == (
         "LifetimeExceeded",
         "every Pod was lost; lost: 1 Evicted, 3 LifetimeExceeded; swesb-g-0: deadline",
@@ -62,8 +62,8 @@ def test_group_that_lost_every_pod_reports_the_reasons(record: Records, pod: Pod
 
 
 def test_finished_group_is_deleted_after_its_ttl(record: Records) -> None:
-    late = record(status=FINISHED, finished_at=NOW - SETTINGS.finished_ttl, created=0)
-    assert decide(late, NOW, SETTINGS).delete_group == "Completed"
+    expired = record(status=FINISHED, finished_at=NOW - SETTINGS.finished_ttl, created=0)
+    assert decide(expired, NOW, SETTINGS).delete_group == "Completed"
     early = decide(record(status=FINISHED, finished_at=NOW - 1), NOW, SETTINGS)
     assert (early.delete_group, early.create) == ("", range(0))
 
@@ -81,8 +81,8 @@ def test_failing_pull_times_out(record: Records, pod: Pods) -> None:
     assert [c.reason for c in old.delete_pods] == ["ImagePullFailed"]
     assert old.stop_creation and not old.create
     assert "registry/task:1" in old.delete_pods[0].message and "imagePullSecrets" in old.delete_pods[0].message
-    after = decide(record(created=1, lost=Counter({"ImagePullFailed": 1})), NOW, SETTINGS)
-    assert after.finished is not None and after.finished[0] == "ImagePullFailed"
+    next_decision = decide(record(created=1, lost=Counter({"ImagePullFailed": 1})), NOW, SETTINGS)
+    assert next_decision.finished is not None and next_decision.finished[0] == "ImagePullFailed"
 
 
 def test_invalid_image_name_fails_at_once(record: Records, pod: Pods) -> None:
@@ -97,14 +97,14 @@ def test_node_that_cannot_pull_loses_one_pod(record: Records, pod: Pods) -> None
 
 
 def test_waiting_pod_is_never_deleted(record: Records, pod: Pods) -> None:
-    stuck = [pod(i, PodStage.WAITING, reason="Unschedulable", created=0.0) for i in range(4)]
-    decision = decide(record(*stuck), NOW, SETTINGS)
+    unschedulable = [pod(i, PodStage.WAITING, reason="Unschedulable", created=0.0) for i in range(4)]
+    decision = decide(record(*unschedulable), NOW, SETTINGS)
     assert (decision.delete_pods, decision.delete_group, decision.finished) == ((), "", None)
 
 
 def test_pod_that_keeps_terminating_has_lost_its_node(record: Records, pod: Pods) -> None:
-    stuck = pod(0, PodStage.TERMINATING, terminating_since=NOW - SETTINGS.termination_timeout)
-    assert [c.reason for c in decide(record(stuck), NOW, SETTINGS).delete_pods] == ["NodeLost"]
+    terminating = pod(0, PodStage.TERMINATING, terminating_since=NOW - SETTINGS.termination_timeout)
+    assert [c.reason for c in decide(record(terminating), NOW, SETTINGS).delete_pods] == ["NodeLost"]
 
 
 def test_unreadable_spec_fails_the_group(record: Records) -> None:
@@ -114,7 +114,7 @@ def test_unreadable_spec_fails_the_group(record: Records) -> None:
 
 def test_counts_add_up(record: Records, pod: Pods) -> None:
     pods = [pod(0), pod(2, PodStage.TERMINATED, reason="Evicted"), pod(3, PodStage.TERMINATED, reason="Completed")]
-    seen = record(*pods, spec={"replicas": 8}, created=6, lost=Counter({"OOMKilled": 1}))
-    counts = count_pods(seen)
+    observed = record(*pods, spec={"replicas": 8}, created=6, lost=Counter({"OOMKilled": 1}))
+    counts = count_pods(observed)
     assert (counts.created, counts.ready, counts.running, counts.finished, counts.failed) == (6, 1, 1, 3, 2)
-    assert seen.outstanding == 3
+    assert observed.outstanding == 3

@@ -19,17 +19,17 @@ def refused(message: str, *times: float) -> GroupState:
     return state
 
 
-@pytest.mark.parametrize("why", ["exceeded quota: q, requested: pods=1", "status unknown for quota: q"])
-def test_quota_refusal_never_fails_the_group(why: str) -> None:
-    state = refused(f'pods "swesb-g-0" is forbidden: {why}', NOW, NOW + WEEK)
+@pytest.mark.parametrize("quota_message", ["exceeded quota: q, requested: pods=1", "status unknown for quota: q"])
+def test_quota_refusal_never_fails_the_group(quota_message: str) -> None:
+    state = refused(f'pods "swesb-g-0" is forbidden: {quota_message}', NOW, NOW + WEEK)
     assert not state.rejection
-    assert state.refusal is not None and state.refusal[0] == "WaitingForCapacity" and why in state.refusal[1]
+    assert state.refusal is not None and state.refusal[0] == "WaitingForCapacity" and quota_message in state.refusal[1]
     state.pod_accepted()
     assert state.refusal is None
 
 
 def test_other_refusals_fail_the_group_after_a_timeout() -> None:
-    why = "failed quota: q: must specify limits.cpu for: sandbox"
-    assert not refused(why, NOW).rejection
-    state = refused(why, NOW, NOW + SETTINGS.rejection_timeout)
-    assert why in state.rejection
+    quota_message = "failed quota: q: must specify limits.cpu for: sandbox"
+    assert not refused(quota_message, NOW).rejection
+    state = refused(quota_message, NOW, NOW + SETTINGS.rejection_timeout)
+    assert quota_message in state.rejection

@@ -18,43 +18,43 @@ from swerl_operator.sandboxes.settings import SandboxSettings
 from tests.unit.operator.sandboxes.operator_in_memory import LIMIT, InMemoryOperator, run_until, status_is_complete
 
 
-def deliver_some(chance: random.Random, server: Any, operator: InMemoryOperator) -> None:
+def deliver_some(rng: random.Random, server: Any, operator: InMemoryOperator) -> None:
     """Deliver some events: out of order, some twice, some never (a list repairs that)."""
-    for _ in range(chance.randint(0, 6)):
+    for _ in range(rng.randint(0, 6)):
         if server.events:
-            event = server.events.pop(chance.randrange(min(4, len(server.events))))
-            if chance.random() > 0.03:
+            event = server.events.pop(rng.randrange(min(4, len(server.events))))
+            if rng.random() > 0.03:
                 operator.deliver(*event)
-            if chance.random() < 0.1:
+            if rng.random() < 0.1:
                 operator.deliver(*event)
 
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_no_history_creates_an_ordinal_twice(seed: int, make_api_server: Callable[..., Any]) -> None:
-    chance = random.Random(seed)
-    server = make_api_server(chance, flaky=0.05)
+    rng = random.Random(seed)
+    server = make_api_server(rng, error_rate=0.05)
     operator = InMemoryOperator(server)
     for step in range(400):
-        if step < 300 and chance.random() < 0.05:
-            server.declare(f"g{step}", replicas=chance.randint(1, 5), maxConcurrent=LIMIT)
+        if step < 300 and rng.random() < 0.05:
+            server.declare(f"g{step}", replicas=rng.randint(1, 5), maxConcurrent=LIMIT)
         starting = [name for name, body in server.pods.items() if not body.get("status")]
-        if starting and chance.random() < 0.6:
-            server.set_ready(chance.choice(starting))
+        if starting and rng.random() < 0.6:
+            server.set_ready(rng.choice(starting))
         running = [
             name for name, body in server.pods.items() if body.get("status") and status_is_complete(server, name)
         ]
-        if running and chance.random() < 0.3:
-            server.remove("pod", chance.choice(running))
-        if server.sandboxes and chance.random() < 0.01:
-            server.remove("sandbox", chance.choice(list(server.sandboxes)))
-        if chance.random() < 0.3:
+        if running and rng.random() < 0.3:
+            server.remove("pod", rng.choice(running))
+        if server.sandboxes and rng.random() < 0.01:
+            server.remove("sandbox", rng.choice(list(server.sandboxes)))
+        if rng.random() < 0.3:
             server.collect_garbage()
-        if chance.random() < 0.01:
+        if rng.random() < 0.01:
             await operator.kill()
             server.events.clear()
             operator = InMemoryOperator(server)
-        deliver_some(chance, server, operator)
-        await asyncio.sleep(chance.choice([0, 0, 0.001, 0.005]))
+        deliver_some(rng, server, operator)
+        await asyncio.sleep(rng.choice([0, 0, 0.001, 0.005]))
     await drain(server, operator)
     await operator.kill()
     assert max(server.created.values(), default=0) == 1
@@ -153,14 +153,14 @@ async def test_changed_or_deleted_policy_in_use_is_restored(make_api_server: Cal
     server = make_api_server(random.Random(0))
     policies = DenyAllPolicy(server, SandboxSettings())
     await policies.ensure("ns")
-    right = server.policies["swerl-deny-all"]["spec"]
+    expected = server.policies["swerl-deny-all"]["spec"]
     server.policies.clear()
     await policies.reconcile(None, lambda: {"ns"}, idle=60)
-    assert server.policies["swerl-deny-all"]["spec"] == right
-    loose = {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "egress": [{}]}
-    server.policies["swerl-deny-all"]["spec"] = right | loose
+    assert server.policies["swerl-deny-all"]["spec"] == expected
+    too_open = {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "egress": [{}]}
+    server.policies["swerl-deny-all"]["spec"] = expected | too_open
     await policies.reconcile(None, lambda: {"ns"}, idle=60)
-    assert server.policies["swerl-deny-all"]["spec"] == right
+    assert server.policies["swerl-deny-all"]["spec"] == expected
 
 
 async def test_only_groups_without_a_network_need_a_policy(make_api_server: Callable[..., Any]) -> None:
@@ -178,8 +178,8 @@ async def test_only_groups_without_a_network_need_a_policy(make_api_server: Call
     await operator.kill()
 
 
-@pytest.mark.parametrize("leads", [True, False])
-async def test_only_a_leader_deletes_policies_at_its_end(leads: bool, make_api_server: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("is_leader", [True, False])
+async def test_only_a_leader_deletes_policies_at_its_end(is_leader: bool, make_api_server: Callable[..., Any]) -> None:
     server = make_api_server(random.Random(0))
     operator = InMemoryOperator(server)
     server.declare("g", replicas=1)
@@ -187,9 +187,9 @@ async def test_only_a_leader_deletes_policies_at_its_end(leads: bool, make_api_s
     server.remove("sandbox", "g")
     server.collect_garbage()
     await run_until(server, operator, lambda: not server.events)
-    operator.is_leader = leads
+    operator.is_leader = is_leader
     await operator.stop()
-    assert bool(server.policies) is not leads
+    assert bool(server.policies) is not is_leader
 
 
 async def test_metrics_are_counted(make_api_server: Callable[..., Any]) -> None:
@@ -209,13 +209,13 @@ async def test_event_before_the_answer_frees_no_slot(make_api_server: Callable[.
     operator = InMemoryOperator(server, SandboxSettings(start_window=2, slot_timeout=60))
     create = server.create
 
-    async def overtaken(resource: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def raise_conflict(resource: str, body: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = await create(resource, body)
         while server.events:
             operator.deliver(*server.events.pop(0))
         return answer
 
-    server.create = overtaken
+    server.create = raise_conflict
     server.declare("g", replicas=6)
     await run_until(server, operator, lambda: len(server.pods) == 2, ready=False)
     await asyncio.sleep(0.2)

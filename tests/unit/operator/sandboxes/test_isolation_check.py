@@ -51,13 +51,13 @@ async def test_group_is_ready_only_when_its_probe_reaches_nothing(server: Any, o
     await run_until(server, operator, lambda: ready(server).get("status") == "True")
 
 
-@pytest.mark.parametrize(("answers", "why"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not finish")])
+@pytest.mark.parametrize(("answers", "reason"), [("ended 3\n", "no bash, python3 or nc"), ("half", "did not finish")])
 async def test_probe_that_cannot_check_does_not_pass(
-    server: Any, operator: InMemoryOperator, answers: str, why: str
+    server: Any, operator: InMemoryOperator, answers: str, reason: str
 ) -> None:
     server.answers = answers
     server.declare("g", replicas=1)
-    await run_until(server, operator, lambda: why in ready(server).get("message", ""))
+    await run_until(server, operator, lambda: reason in ready(server).get("message", ""))
     assert ready(server)["status"] != "True"
 
 
@@ -79,7 +79,7 @@ async def test_ready_group_is_not_probed_again_by_the_next_operator(server: Any,
 
 
 async def test_failed_check_is_repeated(server: Any, operator: InMemoryOperator) -> None:
-    server.flaky = 0.3
+    server.error_rate = 0.3
     server.declare("g", replicas=2)
     await run_until(server, operator, lambda: ready(server).get("status") == "True")
     assert server.probed

@@ -90,9 +90,9 @@ async def test_pods_that_no_queue_holds_cost_no_request(
     record: Callable[..., GroupRecord], pod: Callable[..., ParsedPod], gated: Callable[..., GroupRecord]
 ) -> None:
     api = Kueue()
-    other = {"reason": "SchedulingGated", "message": "example.org/gate"}
+    other_gate = {"reason": "SchedulingGated", "message": "example.org/gate"}
     elsewhere = gated()
     elsewhere.group = replace(elsewhere.existing_group, labels={})
-    for seen in (record(pod()), record(), record(pod(0, PodStage.WAITING, **other)), elsewhere):
-        assert await queue_message(seen, api) == ""
+    for observed in (record(pod()), record(), record(pod(0, PodStage.WAITING, **other_gate)), elsewhere):
+        assert await queue_message(observed, api) == ""
     assert not api.requests

@@ -12,7 +12,7 @@ from swerl_operator.times import format_time
 
 LEASE = ("ns", "job-1")
 WALL = 1_000_000.0
-GONE = 60.0  # seconds after which nothing of a killed driver is left
+CLEANUP_SECONDS = 60.0  # seconds after which nothing of a killed driver is left
 DELETION = 8.0  # of them, for the group and its Pods
 
 
@@ -47,8 +47,8 @@ def test_driver_killed_after_a_renewal_is_detected_within_a_minute(leases: Lease
     now = poll - 0.1  # after the renewal, which no poll came sooner to see
     while observe(leases, WALL, now, duration=LEASE_DURATION_SECONDS) is LeaseState.HELD:
         now += poll
-    assert now < GONE - DELETION
-    assert SandboxSettings().missing_lease_timeout + poll < GONE - DELETION / 2, (
+    assert now < CLEANUP_SECONDS - DELETION
+    assert SandboxSettings().missing_lease_timeout + poll < CLEANUP_SECONDS - DELETION / 2, (
         "it may have died before it made its Lease"
     )
 

@@ -95,15 +95,15 @@ def test_kueue_annotations_mark_one_group_without_replacements(group: Groups) ->
 
 
 def test_unreachable_node_has_a_short_toleration_unless_the_spec_has_one(group: Groups) -> None:
-    def patience(**spec: object) -> dict[str, object]:
+    def tolerations_of(**spec: object) -> dict[str, object]:
         found = sandbox_pod(group(**spec), 0, SETTINGS)["spec"]["tolerations"]
         return {t.get("key"): t.get("tolerationSeconds") for t in found}
 
-    silent = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
-    assert patience() == dict.fromkeys(silent, 60)
-    own = {"key": silent[1], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
-    assert patience(tolerations=[own]) == {silent[0]: 60, silent[1]: 5}
-    assert patience(tolerations=[{"operator": "Exists"}]) == {None: None}
+    taint_keys = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+    assert tolerations_of() == dict.fromkeys(taint_keys, 60)
+    own_toleration = {"key": taint_keys[1], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    assert tolerations_of(tolerations=[own_toleration]) == {taint_keys[0]: 60, taint_keys[1]: 5}
+    assert tolerations_of(tolerations=[{"operator": "Exists"}]) == {None: None}
 
 
 def test_requests_and_limits_are_complete() -> None:

@@ -70,14 +70,14 @@ def test_pod_deleted_by_its_client_is_not_lost() -> None:
     assert read(terminated("Error"), **deleting) == (PodStage.TERMINATED, "Completed")
 
 
-def whole(status: dict[str, Any], **body: Any) -> Any:
+def parsed(status: dict[str, Any], **body: Any) -> Any:
     pod = parse_pod({"metadata": BASE | body.pop("meta", {}), "status": status, **body})
     assert pod is not None
     return pod
 
 
 def test_gate_is_read_before_the_scheduler_reports_it() -> None:
-    gated = whole({}, spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
+    gated = parsed({}, spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})
     assert (gated.stage, gated.reason) == (PodStage.WAITING, "SchedulingGated")
     assert gated.message == "kueue.x-k8s.io/admission"
 
@@ -86,7 +86,7 @@ DELETED = {"deletionTimestamp": format_time(5.0)}
 
 
 @pytest.mark.parametrize(
-    ("conditions", "grace", "doom"),
+    ("conditions", "grace", "expected_reason"),
     [
         ([], 0, ""),
         ([], 1, "PodDeleted"),
@@ -97,12 +97,12 @@ DELETED = {"deletionTimestamp": format_time(5.0)}
     ],
 )
 def test_disruption_is_reported_even_if_the_process_exits_with_0(
-    conditions: list[dict[str, Any]], grace: int, doom: str
+    conditions: list[dict[str, Any]], grace: int, expected_reason: str
 ) -> None:
     meta = DELETED | {"deletionGracePeriodSeconds": grace}
-    assert whole({"phase": "Running", "conditions": conditions}, meta=meta).disruption == doom
-    done = whole({"phase": "Succeeded", "conditions": conditions}, meta=meta)
-    assert (done.reason, done.lost) == (doom or "Completed", bool(doom))
+    assert parsed({"phase": "Running", "conditions": conditions}, meta=meta).disruption == expected_reason
+    done = parsed({"phase": "Succeeded", "conditions": conditions}, meta=meta)
+    assert (done.reason, done.lost) == (expected_reason or "Completed", bool(expected_reason))
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_pod_deleted_before_it_has_a_node_ends_with_the_deletions_reason(
 ) -> None:
     """The garbage collector of Pods marks it as failed without a word."""
     meta = DELETED | {"deletionGracePeriodSeconds": grace}
-    assert whole({"phase": "Failed", "conditions": conditions}, meta=meta, spec={}).reason == reason
-    on_a_node = whole({"phase": "Failed", "conditions": conditions}, meta=meta, spec={"nodeName": "n"})
+    assert parsed({"phase": "Failed", "conditions": conditions}, meta=meta, spec={}).reason == reason
+    on_a_node = parsed({"phase": "Failed", "conditions": conditions}, meta=meta, spec={"nodeName": "n"})
     assert on_a_node.reason == "PodLost"
 
 

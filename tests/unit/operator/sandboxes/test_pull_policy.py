@@ -41,15 +41,15 @@ def sandbox_spec(kind: str, sandbox: dict[str, Any]) -> SandboxSpec:
     if kind == "SweEval":
         return SweEvalSpec.model_validate(EVALUATION | {"sandbox": sandbox}).sandbox
     pull = ["--pull", "never"] if sandbox else []
-    words = ["eval", "run", "tasks", "--output", "o", "--engine", "http://e", "--tokenizer", "t", *pull]
-    return sandbox_settings(parser().parse_args(words))
+    command = ["eval", "run", "tasks", "--output", "o", "--engine", "http://e", "--tokenizer", "t", *pull]
+    return sandbox_settings(parser().parse_args(command))
 
 
 @pytest.mark.parametrize("kind", ["SweRLJob", "SweEval", "swerl eval run"])
 @pytest.mark.parametrize(("sandbox", "policy"), POLICIES)
 def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[str, Any], policy: str) -> None:
-    asked = sandbox_spec(kind, sandbox)
-    spec = group_spec(asked, image="task:1", task_id="t-1", workdir="/testbed", replicas=1, owner="lease").model_dump(
+    built = sandbox_spec(kind, sandbox)
+    spec = group_spec(built, image="task:1", task_id="t-1", workdir="/testbed", replicas=1, owner="lease").model_dump(
         by_alias=True
     )
     metadata = {"name": "g", "namespace": "n", "uid": "u", "generation": 1, "resourceVersion": "1"}
@@ -57,7 +57,7 @@ def test_sandbox_and_grading_pods_have_the_pull_policy(kind: str, sandbox: dict[
     group = parse_group({"apiVersion": API_VERSION, "kind": "SweSandbox", "metadata": metadata, "spec": spec})
     (container,) = sandbox_pod(group, 0, SandboxSettings())["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
-    job = grading_job("g", "task:1", ["base"], ["g"], settings=GradingSpec(), sandbox=asked, labels={}, owners=[])
+    job = grading_job("g", "task:1", ["base"], ["g"], settings=GradingSpec(), sandbox=built, labels={}, owners=[])
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["imagePullPolicy"]) == ("task:1", policy)
 

@@ -13,25 +13,25 @@ def test_defaults_leave_the_pods_to_the_cluster() -> None:
 
 
 def test_options_reach_the_settings() -> None:
-    asked = Settings(
+    from_options = Settings(
         sandbox_limit=9,
         sandbox_host_users="false",
         sandbox_priority_class="low",
         sandbox_pod_overrides='{"schedulerName": "mine"}',
     )
-    settings = SandboxSettings.from_options(asked)
+    settings = SandboxSettings.from_options(from_options)
     assert (settings.max_concurrent, settings.host_users, settings.priority_class_name) == (9, False, "low")
     assert settings.pod_overrides == {"schedulerName": "mine"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "option"),
+    ("settings", "option"),
     [
         (Settings(sandbox_host_users="maybe"), "--sandbox-host-users=maybe"),
         (Settings(sandbox_pod_overrides="{"), "--sandbox-pod-overrides"),
         (Settings(sandbox_pod_overrides="[1]"), "--sandbox-pod-overrides"),
     ],
 )
-def test_invalid_option_is_reported_by_name(asked: Settings, option: str) -> None:
+def test_invalid_option_is_reported_by_name(settings: Settings, option: str) -> None:
     with pytest.raises(OperatorError, match=option):
-        SandboxSettings.from_options(asked)
+        SandboxSettings.from_options(settings)

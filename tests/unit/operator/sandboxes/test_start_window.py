@@ -57,21 +57,21 @@ def test_number_of_deferred_groups_is_bounded(window: StartWindow) -> None:
         window.add(group)
     for group in groups[:MAX_DEFERRED]:
         window.defer(group, 2.0, 0.0)
-    stays = groups[MAX_DEFERRED]
-    assert window.defer(stays, 2.0, 0.0) == stays
+    last_group = groups[MAX_DEFERRED]
+    assert window.defer(last_group, 2.0, 0.0) == last_group
 
 
 def run(window: StartWindow, total: int, rate: float, best: float) -> float:
     """Seconds until `total` Pods are ready on nodes that start `rate` a second, `best` seconds each at least."""
     window.add("g")
-    now, made, free_at = 0.0, 0, 0.0
+    now, created, free_at = 0.0, 0, 0.0
     due: list[tuple[float, str]] = []
-    while made < total or due:
-        for _ in range(min(window.slots("g", now), total - made)):
+    while created < total or due:
+        for _ in range(min(window.slots("g", now), total - created)):
             free_at = max(free_at, now) + 1 / rate
-            due.append((max(now + best, free_at), f"p{made}"))
-            window.started(f"p{made}", now)
-            made += 1
+            due.append((max(now + best, free_at), f"p{created}"))
+            window.started(f"p{created}", now)
+            created += 1
         due.sort()
         now = due[0][0]
         window.ready(due.pop(0)[1], now)

@@ -65,34 +65,34 @@ def test_waits_are_written_when_ready(record: Records, pod: Pods) -> None:
     started = {0: at(2, 3, 5, 9), 1: at(4, 5, 6, 8)}
     assert "waits" not in status_of(record(pod(0, start_times=started[0]), spec={"replicas": 2}))
     ready = status_of(record(*[pod(i, start_times=m) for i, m in started.items()], spec={"replicas": 2}))
-    unheard = {"queueSeconds": 3.0, "scheduleSeconds": 1.0, "prepareSeconds": 1.5, "startSeconds": 3.0}
-    assert ready["waits"] == unheard
-    heard = {"pod-g-0": 3.2, "pod-g-7": 99.0}  # of two Pods; the second Event is not there
+    waits_without_pull = {"queueSeconds": 3.0, "scheduleSeconds": 1.0, "prepareSeconds": 1.5, "startSeconds": 3.0}
+    assert ready["waits"] == waits_without_pull
+    pulls = {"pod-g-0": 3.2, "pod-g-7": 99.0}  # of two Pods; the second Event is not there
     pods = [pod(i, start_times=m) for i, m in started.items()]
-    split = status_of(record(*pods, spec={"replicas": 2}, pulls=heard))
-    assert split["waits"] == unheard | {"pullSeconds": 3.2, "startSeconds": 0.8}
+    split = status_of(record(*pods, spec={"replicas": 2}, pulls=pulls))
+    assert split["waits"] == waits_without_pull | {"pullSeconds": 3.2, "startSeconds": 0.8}
     later = status_of(record(pod(1), created=2, status=ready, spec={"replicas": 2}))
     assert later["waits"] == ready["waits"]
 
 
 def test_ready_false_has_the_reason(record: Records, pod: Pods) -> None:
-    def why(seen: GroupRecord) -> str:
-        return conditions(status_of(seen))["Ready"][1]
+    def ready_reason(group: GroupRecord) -> str:
+        return conditions(status_of(group))["Ready"][1]
 
-    assert why(record()) == "Creating"
-    assert why(record(pod(0, PodStage.WAITING, reason="Unschedulable"))) == "Unschedulable"
-    assert why(record(pod(0, PodStage.STARTING, reason="ErrImagePull"))) == "PullingImage"
-    assert why(record(refusal=("PodRejected", "no"))) == "PodRejected"
+    assert ready_reason(record()) == "Creating"
+    assert ready_reason(record(pod(0, PodStage.WAITING, reason="Unschedulable"))) == "Unschedulable"
+    assert ready_reason(record(pod(0, PodStage.STARTING, reason="ErrImagePull"))) == "PullingImage"
+    assert ready_reason(record(refusal=("PodRejected", "no"))) == "PodRejected"
     assert conditions(status_of(record(policy_in_place=False)))["Admitted"] == ("False", "WaitingForIsolation")
 
 
 def test_unschedulable_pods_are_counted_and_the_first_is_reported_with_its_time(record: Records, pod: Pods) -> None:
     def waits(ordinal: int, since: float, message: str) -> ParsedPod:
-        facts: dict[str, Any] = {"reason": "Unschedulable", "message": message, "waiting_since": since}
-        return pod(ordinal, PodStage.WAITING, **facts)
+        pod_fields: dict[str, Any] = {"reason": "Unschedulable", "message": message, "waiting_since": since}
+        return pod(ordinal, PodStage.WAITING, **pod_fields)
 
-    seen = record(pod(0), waits(1, NOW + 9, "no room"), waits(2, NOW + 3, "0/1 nodes are available"), created=3)
-    ready = next(c for c in status_of(seen)["conditions"] if c["type"] == "Ready")
+    observed = record(pod(0), waits(1, NOW + 9, "no room"), waits(2, NOW + 3, "0/1 nodes are available"), created=3)
+    ready = next(c for c in status_of(observed)["conditions"] if c["type"] == "Ready")
     assert ready["message"] == (
         "2 of 4 Pods without a node, swesb-g-2 since 1970-01-12T13:46:43Z: 0/1 nodes are available"
     )
@@ -106,13 +106,13 @@ def test_full_quota_is_reported_and_admits_no_group(record: Records, pod: Pods) 
         ("Admitted", "False", *refusal),
         ("Ready", "False", *refusal),
     }
-    some = status_of(record(pod(0), refusal=refusal, status=none))
-    assert (some["phase"], conditions(some)["Ready"]) == ("Admitted", ("False", "WaitingForCapacity"))
+    partial = status_of(record(pod(0), refusal=refusal, status=none))
+    assert (partial["phase"], conditions(partial)["Ready"]) == ("Admitted", ("False", "WaitingForCapacity"))
 
 
 def test_gated_group_reports_its_gates_and_is_admitted_without_them(record: Records, pod: Pods) -> None:
-    held = pod(0, PodStage.WAITING, reason="SchedulingGated", message="kueue.x-k8s.io/admission")
-    waiting = status_of(record(held, pod(1, PodStage.STARTING)))
+    gated = pod(0, PodStage.WAITING, reason="SchedulingGated", message="kueue.x-k8s.io/admission")
+    waiting = status_of(record(gated, pod(1, PodStage.STARTING)))
     assert waiting["phase"] == "Pending"
     assert conditions(waiting) == {
         "Admitted": ("False", "SchedulingGated"),
@@ -127,8 +127,8 @@ def test_gated_group_reports_its_gates_and_is_admitted_without_them(record: Reco
 def test_lost_pod_is_reported_while_the_others_run(record: Records, pod: Pods, due: Due) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)]))
     lost = {"lost": Counter({"Preempted": 1}), "loss_messages": {"Preempted": "swesb-g-3: sorry"}}
-    seen = record(pod(0), pod(1), pod(2), created=4, status=ready, **lost)
-    degraded = status_of(seen)
+    observed = record(pod(0), pod(1), pod(2), created=4, status=ready, **lost)
+    degraded = status_of(observed)
     assert degraded["phase"] == "Ready"
     found = next(c for c in degraded["conditions"] if c["type"] == "Degraded")
     assert (found["status"], found["reason"]) == ("True", "Preempted")
@@ -141,14 +141,14 @@ def test_lost_pod_is_reported_while_the_others_run(record: Records, pod: Pods, d
 def test_each_reason_has_one_event_and_the_end_only_one(record: Records, pod: Pods) -> None:
     ready = status_of(record(*[pod(i) for i in range(4)]))
     assert not conditions_for_events({}, ready)
-    dead = pod(0, PodStage.TERMINATED, reason="OOMKilled", message="memory")
-    one = status_of(record(dead, *[pod(i) for i in (1, 2, 3)], status=ready))
-    assert [(c.type, c.reason) for c in conditions_for_events(ready, one)] == [("Degraded", "OOMKilled")]
-    assert not conditions_for_events(one, one)
-    over = status_of(record(*[pod(i, PodStage.TERMINATED, reason="OOMKilled") for i in range(4)], status=one))
-    assert [(c.type, c.reason) for c in conditions_for_events(one, over)] == [("Finished", "OOMKilled")]
-    stuck = status_of(record(pod(0, PodStage.WAITING, reason="Unschedulable", message="no node")))
-    assert [(c.type, c.reason) for c in conditions_for_events({}, stuck)] == [("Ready", "Unschedulable")]
+    killed = pod(0, PodStage.TERMINATED, reason="OOMKilled", message="memory")
+    one_lost = status_of(record(killed, *[pod(i) for i in (1, 2, 3)], status=ready))
+    assert [(c.type, c.reason) for c in conditions_for_events(ready, one_lost)] == [("Degraded", "OOMKilled")]
+    assert not conditions_for_events(one_lost, one_lost)
+    over = status_of(record(*[pod(i, PodStage.TERMINATED, reason="OOMKilled") for i in range(4)], status=one_lost))
+    assert [(c.type, c.reason) for c in conditions_for_events(one_lost, over)] == [("Finished", "OOMKilled")]
+    unschedulable = status_of(record(pod(0, PodStage.WAITING, reason="Unschedulable", message="no node")))
+    assert [(c.type, c.reason) for c in conditions_for_events({}, unschedulable)] == [("Ready", "Unschedulable")]
     done = status_of(record(created=4, status=ready))
     assert not conditions_for_events(ready, done)
 
@@ -166,18 +166,18 @@ def test_cpu_seconds_are_written_once_ready_and_never_shrink(record: Records, po
 
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_cpu_seconds_on_their_own_cost_one_write(replicas: int, record: Records, pod: Pods, due: Due) -> None:
-    def seen(status: dict[str, Any], cpu: float) -> dict[str, Any]:
+    def status_with_cpu(status: dict[str, Any], cpu: float) -> dict[str, Any]:
         pods = [pod(i) for i in range(replicas)]
         return status_of(record(*pods, status=status, cpu_seconds=cpu, spec={"replicas": replicas}))
 
-    ready = seen({}, 0.0)
-    quick, slow = StatusWrites(count=1), StatusWrites(count=2)
+    ready = status_with_cpu({}, 0.0)
+    one_write, two_writes = StatusWrites(count=1), StatusWrites(count=2)
     for later in (0, 60):
-        used = seen(ready, 5.0 + later)
-        assert due(quick, ready, used, replicas, NOW + later) == NOW + SETTINGS.usage_delay
-        assert due(slow, ready, used, replicas, NOW + later) is None, "it has had its share of writes"
-    written = seen(ready, 65.0)
-    assert due(quick, written, seen(written, 500.0), replicas, NOW) is None
+        later_status = status_with_cpu(ready, 5.0 + later)
+        assert due(one_write, ready, later_status, replicas, NOW + later) == NOW + SETTINGS.usage_delay
+        assert due(two_writes, ready, later_status, replicas, NOW + later) is None, "it has had its share of writes"
+    written = status_with_cpu(ready, 65.0)
+    assert due(one_write, written, status_with_cpu(written, 500.0), replicas, NOW) is None
 
 
 def test_group_stays_ready_while_its_pods_end(record: Records, pod: Pods) -> None:

@@ -51,7 +51,7 @@ def test_reasons_of_lost_pods_are_counted(group: Groups, pod: Pods) -> None:
         store.put_pod("uid-g", each)
         store.drop_pod(each.uid)
     assert record.lost == {"OOMKilled": 1, "NodeLost": 1}
-    assert (record.created, record.gone) == (4, 4)
+    assert (record.created, record.deleted_pods) == (4, 4)
 
 
 def test_reason_of_a_disruption_is_kept_until_the_end(group: Groups, pod: Pods) -> None:
@@ -102,7 +102,7 @@ def test_counts_are_restored_from_the_written_status(group: Groups, pod: Pods) -
     store.put_pod("uid-g", pod(1))
     record.cpu_seconds += 1.0
     record.restore()
-    assert (record.created, record.gone, record.lost.total(), record.cpu_seconds) == (4, 3, 1, 13.3)
+    assert (record.created, record.deleted_pods, record.lost.total(), record.cpu_seconds) == (4, 3, 1, 13.3)
     record.restore()
     assert (record.lost.total(), record.cpu_seconds) == (1, 13.3)
 

@@ -16,7 +16,7 @@ from swerl_trainer.job import Job, JobError, Paths
 from swerl_trainer.metrics.sinks import JsonlSink, rows
 
 OLD, NEW = "0a1b2c3d-4e5f-0000-0000-000000000000", "ffffffff-4e5f-0000-0000-000000000000"
-ASIDE = "demo.0a1b2c3d"
+MOVED_FOLDER = "demo.0a1b2c3d"
 SPEC = SweRLJobSpec.model_validate(
     {
         "model": {"source": {"configMap": {"name": "m"}}},
@@ -53,9 +53,9 @@ def folder_names(folder: Path) -> list[str]:
 
 def test_later_attempt_finds_the_folder_as_it_was(make_job: MakeJob, tmp_path: Path) -> None:
     checkpoint = train(make_job())
-    before = folder_names(checkpoint.parents[1])
+    names_before = folder_names(checkpoint.parents[1])
     take_ownership(make_job(attempt=2))
-    assert folder_names(checkpoint.parents[1]) == before == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
+    assert folder_names(checkpoint.parents[1]) == names_before == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
     assert folder_names(tmp_path) == ["demo"]
 
 
@@ -68,17 +68,24 @@ def test_recreated_job_starts_an_empty_folder_and_keeps_the_old(
         take_ownership(job)
     assert folder_names(job.folder) == [OWNER_FILE]
     assert json.loads((job.folder / OWNER_FILE).read_text()) == {"namespace": "n", "uid": NEW}
-    assert folder_names(tmp_path / ASIDE) == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
-    assert len(list(rows(tmp_path / ASIDE / "metrics.jsonl"))) == 1
-    (said,) = caplog.messages
-    assert OLD in said and str(tmp_path / ASIDE) in said and "starts from its model" in said
+    assert folder_names(tmp_path / MOVED_FOLDER) == ["checkpoints", OWNER_FILE, "metrics.jsonl"]
+    assert len(list(rows(tmp_path / MOVED_FOLDER / "metrics.jsonl"))) == 1
+    (message,) = caplog.messages
+    assert OLD in message and str(tmp_path / MOVED_FOLDER) in message and "starts from its model" in message
 
 
 def test_folders_set_aside_earlier_are_kept(make_job: MakeJob, tmp_path: Path) -> None:
     for _ in range(3):
         train(make_job(OLD))
         train(make_job(NEW))
-    assert folder_names(tmp_path) == ["demo", ASIDE, f"{ASIDE}-2", f"{ASIDE}-3", "demo.ffffffff", "demo.ffffffff-2"]
+    assert folder_names(tmp_path) == [
+        "demo",
+        MOVED_FOLDER,
+        f"{MOVED_FOLDER}-2",
+        f"{MOVED_FOLDER}-3",
+        "demo.ffffffff",
+        "demo.ffffffff-2",
+    ]
 
 
 def test_two_jobs_on_one_volume_keep_their_figures(make_job: MakeJob, tmp_path: Path) -> None:
@@ -105,10 +112,12 @@ def test_folder_with_a_damaged_owner_file_is_set_aside(make_job: MakeJob, tmp_pa
     assert (tmp_path / "demo.unknown" / OWNER_FILE).read_bytes() == text
 
 
-@pytest.mark.parametrize("begun", [[], [f"{OWNER_FILE}.part"], ["results.jsonl", "logs"]])
-def test_folder_without_data_of_a_job_is_used_unchanged(make_job: MakeJob, tmp_path: Path, begun: list[str]) -> None:
+@pytest.mark.parametrize("steps_started", [[], [f"{OWNER_FILE}.part"], ["results.jsonl", "logs"]])
+def test_folder_without_data_of_a_job_is_used_unchanged(
+    make_job: MakeJob, tmp_path: Path, steps_started: list[str]
+) -> None:
     (tmp_path / "demo").mkdir()
-    for name in begun:
+    for name in steps_started:
         (tmp_path / "demo" / name).touch()
     take_ownership(make_job())
     assert (tmp_path / "demo" / OWNER_FILE).is_file()
@@ -120,15 +129,15 @@ def test_crash_after_the_old_folder_was_set_aside_is_repaired(
 ) -> None:
     train(make_job(OLD))
 
-    def crash(files: object) -> None:
+    def fail(files: object) -> None:
         raise WriteFailed("killed")
 
     with monkeypatch.context() as patched, pytest.raises(WriteFailed):
-        patched.setattr(ownership, "write_atomic", crash)
+        patched.setattr(ownership, "write_atomic", fail)
         take_ownership(make_job(NEW))
-    assert folder_names(tmp_path) == [ASIDE]
+    assert folder_names(tmp_path) == [MOVED_FOLDER]
     take_ownership(make_job(NEW, attempt=2))
-    assert folder_names(tmp_path) == ["demo", ASIDE]
+    assert folder_names(tmp_path) == ["demo", MOVED_FOLDER]
     assert folder_names(tmp_path / "demo") == [OWNER_FILE]
 
 
