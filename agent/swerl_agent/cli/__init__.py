@@ -26,7 +26,7 @@ from swerl_agent.registry import CredentialError
 from swerl_agent.sandbox import SandboxError
 from swerl_agent.tasks import TaskError
 
-from . import doctor, episode, eval, grade, images, sandbox, serve, tasks, trajectories
+from . import doctor, episode, eval, grade, images, sandbox, serve, tasks, trajectories, view
 from .former_names import former_names
 
 USAGE_ERRORS = (
@@ -56,7 +56,9 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = Parser(prog="swerl", description="Tasks, episodes, grading and sandboxes on Kubernetes.")
     nouns = root.add_subparsers(
-        dest="noun", required=True, metavar="tasks|images|episode|eval|grade|sandbox|serve|trajectories|doctor"
+        dest="noun",
+        required=True,
+        metavar="tasks|images|episode|eval|grade|sandbox|serve|trajectories|view|doctor",
     )
     tasks.add_parsers(nouns.add_parser("tasks", help="list, import and check task sets"))
     images.add_parsers(nouns.add_parser("images", help="list task images that registries or nodes lack"))
@@ -66,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     sandbox.add_parsers(nouns.add_parser("sandbox", help="run commands or a shell in sandboxes"))
     serve.add_parser(nouns.add_parser("serve", help="serve rollouts over HTTP to trainers of other frameworks"))
     trajectories.add_parsers(nouns.add_parser("trajectories", help="audit the trajectories of episodes"))
+    view.add_parser(nouns.add_parser("view", help="show jobs, evaluations and trajectories in the browser"))
     doctor.add_parser(nouns.add_parser("doctor", help="examine a cluster: what it lacks, and how to mend it"))
     return root
 

@@ -1,0 +1,59 @@
+"""The console's web application. Every route is a GET; none changes anything."""
+
+from __future__ import annotations
+
+import logging
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from .access import Access, access_control
+from .handlers import Handlers
+from .rendering import ASSETS, Pages
+
+log = logging.getLogger(__name__)
+
+
+def console_application(handlers: Handlers, access: Access) -> web.Application:
+    """The application with the pages of `handlers`."""
+    application = web.Application(middlewares=[access_control(access), _errors(handlers.pages)])
+    for path, handler in (
+        ("/", handlers.runs),
+        ("/run", handlers.run),
+        ("/episodes", handlers.episodes),
+        ("/episode", handlers.episode),
+        ("/rollouts", handlers.rollouts),
+        ("/tokens", handlers.tokens),
+        ("/text", handlers.text),
+        ("/compare", handlers.compare),
+        ("/assets/{name}", asset),
+    ):
+        application.router.add_get(path, handler)
+    return application
+
+
+async def asset(request: web.Request) -> web.Response:
+    """A file of the package; its address has its version, so a browser may keep it."""
+    content, kind = ASSETS.get(request.match_info["name"], (None, ""))
+    if content is None:
+        raise web.HTTPNotFound
+    headers = {"Cache-Control": "private, max-age=86400"}
+    return web.Response(body=content, content_type=kind, charset="utf-8", headers=headers)
+
+
+def _errors(pages: Pages) -> Middleware:
+    """The middleware that makes a page of every error."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return pages.answer("error", {"status": error.status, "message": error.text}, status=error.status)
+        except Exception:
+            log.exception("the page %s failed", request.rel_url.path)
+            return pages.answer("error", {"status": 500, "message": "This page failed; the log says why."}, status=500)
+
+    return middleware

@@ -1,0 +1,199 @@
+"""One handler per page. Reading happens in threads; only episodes that the index has can be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from swerl_agent.evaluation.summary import wilson
+from swerl_agent.tasks import TaskError
+
+from . import query
+from .blocks import Budget
+from .charts import chart
+from .diff import read_diff
+from .episode_page import episode_values, load, patch_of, side_by_side, token_values
+from .fields import integer, read_object
+from .ground_truth import GroundTruthSource
+from .index import EpisodeIndex
+from .rendering import Pages, plain
+from .series import CURVES, read_metrics
+
+T = TypeVar("T")
+SHOWN_TASKS = 500  # of a comparison
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """The pages of one folder."""
+
+    index: EpisodeIndex
+    pages: Pages
+    ground_truth: GroundTruthSource | None = None
+    decode: Callable[[int], str] | None = None
+
+    async def runs(self, request: web.Request) -> web.Response:
+        """Jobs and evaluations."""
+        found = await self._ask(query.runs)
+        return self.pages.answer("runs", {"runs": found, "indexing": not self.index.scans})
+
+    async def run(self, request: web.Request) -> web.Response:
+        """One job or evaluation: figures, curves, its newest episodes."""
+        path = request.query.get("path", "")
+        runs = {row["path"]: row for row in await self._ask(query.runs)}
+        if path not in runs:
+            raise web.HTTPNotFound(text="no such job or evaluation\n")
+        folder = self.index.root / path
+        metrics = await asyncio.to_thread(read_metrics, folder / "metrics.jsonl")
+        summary = await asyncio.to_thread(read_object, folder / "summary.json")
+        filters = query.Filters({"run": path})
+        _, newest = await self._ask(lambda database: query.episodes(database, filters, 0))
+        asked = [name for name in request.query.getall("metric", []) if name in metrics.series][:8]
+        curves = [chart(name, [name], metrics.series) for name in asked]
+        curves += [chart(title, names, metrics.series) for title, names in CURVES]
+        return self.pages.answer(
+            "run",
+            {
+                "run": runs[path],
+                "others": [other for other in runs.values() if other["path"] != path],
+                "metrics": metrics,
+                "newest_values": metrics.newest(),
+                "charts": [each for each in curves if each],
+                "summary": summary,
+                "interval": _interval(runs[path]),
+                "episodes": newest[:12],
+            },
+        )
+
+    async def episodes(self, request: web.Request) -> web.Response:
+        """Episodes by filters."""
+        given = {name: value for name, value in request.query.items() if value or name == "run"}
+        if not request.query.get("run") and "run" in given and not await self._has_run(""):
+            del given["run"]  # the choice "all"
+        page = max(0, (integer_of(given, "page") or 1) - 1)
+        filters = query.Filters(given)
+        total, found = await self._ask(lambda database: query.episodes(database, filters, page))
+        run = given.get("run")
+        options = await self._ask(lambda database: _options(database, run))
+        kept = {name: value for name, value in given.items() if name != "page"}
+        values = {"episodes": found, "total": total, "page": page, "size": query.PAGE, "given": kept}
+        orders = list(query.ORDERS)
+        return self.pages.answer("episodes", {**values, "options": options, "orders": orders})
+
+    async def episode(self, request: web.Request) -> web.Response:
+        """The trajectory viewer."""
+        row = await self._row(request)
+        first = integer_of(request.query, "turn") or 0
+        values = await asyncio.to_thread(episode_values, self._folder(row), row["path"], first)
+        before, after = await self._ask(lambda database: query.neighbours(database, row))
+        members = await self._ask(lambda database: query.members(database, row))
+        gold = await self._gold(row["task"])
+        return self.pages.answer(
+            "episode", {"row": row, "before": before, "after": after, "members": members, "gold": gold, **values}
+        )
+
+    async def rollouts(self, request: web.Request) -> web.Response:
+        """The rollouts of a prompt side by side; `path` is one of them."""
+        row = await self._row(request)
+        members = await self._ask(lambda database: query.members(database, row))
+        found = await asyncio.to_thread(side_by_side, self.index.root, members)
+        return self.pages.answer("rollouts", {"row": row, "rollouts": found})
+
+    async def tokens(self, request: web.Request) -> web.Response:
+        """Tokens with their log-probs and loss mask."""
+        row = await self._row(request)
+        sequence, first = integer_of(request.query, "sequence") or 0, integer_of(request.query, "from") or 0
+        values = await asyncio.to_thread(token_values, self._folder(row), sequence, first, self.decode)
+        if values is None:
+            raise web.HTTPNotFound(text="this episode has no such token sequence\n")
+        return self.pages.answer("tokens", {"row": row, **values})
+
+    async def text(self, request: web.Request) -> web.Response:
+        """One message in full, or the patch where none is named, as plain text."""
+        row = await self._row(request)
+        place = integer_of(request.query, "message")
+        if place is None:
+            return plain(await asyncio.to_thread(patch_of, self._folder(row)))
+        content = (await asyncio.to_thread(load, self._folder(row))).message(place)
+        if content is None:
+            raise web.HTTPNotFound(text="this episode has no such message\n")
+        return plain(content)
+
+    async def compare(self, request: web.Request) -> web.Response:
+        """Two runs task by task."""
+        one, other = request.query.get("a", ""), request.query.get("b", "")
+        found = await self._ask(lambda database: query.by_task(database, [one, other]))
+        tasks = []
+        for task, by_run in found.items():
+            left, right = by_run.get(one, (0, 0)), by_run.get(other, (0, 0))
+            change = right[0] / right[1] - left[0] / left[1] if left[1] and right[1] else None
+            tasks.append((task, left, right, change))
+        tasks.sort(key=lambda each: (-abs(each[3] or 0), each[0]))
+        both = [change for *_, change in tasks if change is not None]
+        values = {"a": one, "b": other, "tasks": tasks[:SHOWN_TASKS], "total": len(tasks), "both": both}
+        return self.pages.answer("compare", values)
+
+    async def _gold(self, task: str) -> dict[str, Any] | None:
+        """The task's ground truth, where it may be shown."""
+        if self.ground_truth is None:
+            return None
+        try:
+            found = await asyncio.to_thread(self.ground_truth.of, task)
+        except (TaskError, OSError) as error:
+            return {"error": str(error)}
+        if found is None:
+            return {"error": f"{self.ground_truth.path} has no task {task}"}
+        return {
+            "error": "",
+            "patch": read_diff(found.patch, Budget(), 25_000),
+            "test_patch": read_diff(found.test_patch, Budget(), 25_000),
+            "fail_to_pass": [name[:300] for name in found.fail_to_pass[:50]],
+            "pass_to_pass": len(found.pass_to_pass),
+        }
+
+    async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        def ask() -> T:
+            with self.index.read() as database:
+                return question(database)
+
+        return await asyncio.to_thread(ask)
+
+    async def _has_run(self, path: str) -> bool:
+        return any(row["path"] == path for row in await self._ask(query.runs))
+
+    async def _row(self, request: web.Request) -> sqlite3.Row:
+        path = request.query.get("path", "")
+        row = await self._ask(lambda database: query.episode(database, path))
+        if row is None:
+            raise web.HTTPNotFound(text="the index has no such episode\n")
+        return row
+
+    def _folder(self, row: sqlite3.Row) -> Path:
+        return self.index.root / str(row["path"])
+
+
+def _options(database: sqlite3.Connection, run: str | None) -> dict[str, list[str]]:
+    """What the filters offer."""
+    found = {name: query.choices(database, run, name) for name in ("verdict", "exit_status", "purpose")}
+    return {**found, "runs": [row["path"] for row in query.runs(database)]}
+
+
+def integer_of(values: Mapping[str, str], name: str) -> int | None:
+    """A whole number of an address, None where it is none."""
+    value = values.get(name, "")
+    return integer(int(value)) if value.isascii() and value.isdigit() and len(value) < 16 else None
+
+
+def _interval(run: sqlite3.Row) -> tuple[float, float, float] | None:
+    """The share of resolved episodes with its 95 % interval."""
+    valid = run["episodes"] - (run["lost"] or 0)
+    if not valid:
+        return None
+    rate = run["resolved"] / valid
+    return rate, *wilson(rate, valid)

@@ -1,0 +1,49 @@
+"""Serving the console while the index follows the folder."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+
+from aiohttp import web
+
+from .index import EpisodeIndex
+
+log = logging.getLogger(__name__)
+
+EVERY = 5.0  # seconds between scans
+
+
+async def serve_console(
+    application: web.Application,
+    index: EpisodeIndex,
+    host: str,
+    port: int,
+    *,
+    stop: asyncio.Event,
+    tell: Callable[[str], None],
+) -> None:
+    """Serve until `stop`; `tell` is called with the address (without token) once it is open. Raises OSError."""
+    runner = web.AppRunner(application, access_log=None, handle_signals=False)
+    await runner.setup()
+    following = asyncio.create_task(_follow(index))
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound = runner.addresses[0]
+        tell(f"http://{f'[{host}]' if ':' in host else host}:{bound[1]}/")
+        await stop.wait()
+    finally:
+        following.cancel()
+        await runner.cleanup()
+
+
+async def _follow(index: EpisodeIndex) -> None:
+    while True:
+        try:
+            await asyncio.to_thread(index.scan)
+        except (OSError, sqlite3.Error) as error:
+            log.error("the index of %s is not up to date: %s", index.root, error)
+        await asyncio.sleep(EVERY)
