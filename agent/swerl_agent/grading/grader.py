@@ -138,12 +138,9 @@ class Grader:
 
     async def _verdict(self, task: Task, patch: str, *, fresh: bool, image: str) -> Verdict:
         """By policy, from the cache, from a Job that runs already, or from one of its own."""
-        blocked = forbidden(patch) or steers_the_tests(patch, task.ground_truth)
-        if self._settings.contrast == "never":
-            blocked = blocked or asks_which_test_runs(patch, task.ground_truth, task.repo)
+        blocked, files = await asyncio.to_thread(self._examined, task, patch)
         if blocked:
             return Verdict("policy_blocked", detail=blocked)
-        files = self._payload(task, patch)
         parts = [
             judge_version(),
             task.image,
@@ -164,6 +161,13 @@ class Grader:
             running = self._running[key] = asyncio.create_task(self._grade(task, patch, files, key, cache))
             running.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(running)
+
+    def _examined(self, task: Task, patch: str) -> tuple[str | None, dict[str, bytes]]:
+        """Why a patch is not graded, or its payload; reading a patch of the greatest size takes seconds."""
+        blocked = forbidden(patch) or steers_the_tests(patch, task.ground_truth)
+        if self._settings.contrast == "never":
+            blocked = blocked or asks_which_test_runs(patch, task.ground_truth, task.repo)
+        return blocked, {} if blocked else self._payload(task, patch)
 
     def _forget(self, key: str, done: asyncio.Task[Verdict]) -> None:
         self._running.pop(key, None)

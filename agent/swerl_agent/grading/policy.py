@@ -24,6 +24,8 @@ from swerl_agent.tasks import GroundTruth
 from swerl_agent.tasks.diffs import added_lines, changed_paths, headers, is_indented, named_paths, plain_names
 
 MAX_PATCH_BYTES = 8 << 20
+MAX_HEADERS = 200_000  # lines that may name a file, read twice
+MAX_HEADER_CHARACTERS = 32_768  # of such a line; a path has at most 4,096 bytes, and a byte at most 4 characters
 MAX_NAMED_CHARACTERS = 2 * MAX_PATCH_BYTES  # of all paths that a patch may mean; they travel with it
 
 CONFIGURATION = (
@@ -93,10 +95,17 @@ _GLOB = re.compile(r"([\\*?\[\]()|])")
 
 def forbidden(patch: str, max_named: int = MAX_NAMED_CHARACTERS) -> str | None:
     """Why `patch` must not be applied at all, or None."""
-    size = len(patch.encode("utf-8", "surrogateescape"))
+    try:
+        size = len(patch.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return "the patch contains a lone surrogate, which no file can contain"
     if size > MAX_PATCH_BYTES:
         return f"the patch has {size} bytes, more than the limit of {MAX_PATCH_BYTES}"
-    for header in chain(_HEADER.findall(patch), headers(patch)):
+    for number, header in enumerate(chain(_HEADER.findall(patch), headers(patch))):
+        if number >= MAX_HEADERS:
+            return f"the patch has more than {MAX_HEADERS} lines that name a file"
+        if len(header) > MAX_HEADER_CHARACTERS:
+            return f"a line of the patch that names a file has more than {MAX_HEADER_CHARACTERS} characters"
         for reading in (header, *plain_names(header)):
             if _OUTSIDE.search(reading) or _ABSOLUTE.search(reading):
                 return f"the patch names a path outside the work tree: {_shown(header)}"

@@ -170,7 +170,10 @@ def _by_the_log_alone(report: Mapping[str, Any]) -> bool:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate, which policy refuses
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _indented(content: Mapping[str, Any]) -> str:

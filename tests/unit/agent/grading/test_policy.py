@@ -6,6 +6,8 @@ import fnmatch
 
 import pytest
 from swerl_agent.grading.policy import (
+    MAX_HEADER_CHARACTERS,
+    MAX_HEADERS,
     asks_which_test_runs,
     exempt_paths,
     forbidden,
@@ -76,6 +78,19 @@ def test_tests_that_an_image_holds_are_protected_even_from_the_reference_fix() -
     assert {"r2e_tests", "r2e_tests/*", r"run \[1\].sh"} <= set(globs)
     fix = added("run [1].sh", "x") + added("r2e_tests/a.py", "x") + added("r2e_tests_too.py", "x")
     assert exempt_paths(task(patch=fix).ground_truth, hidden) == ["r2e_tests_too.py"]
+
+
+@pytest.mark.parametrize(
+    ("patch", "named"),
+    [
+        ("--- a\n" * (MAX_HEADERS + 1), "lines that name a file"),
+        ('--- "' + "\\" * MAX_HEADER_CHARACTERS, "a line of the patch that names a file"),
+        ("+\ud83d\n", "a lone surrogate"),
+    ],
+    ids=["many", "long", "surrogate"],
+)
+def test_patch_that_takes_long_to_read_or_cannot_be_written_is_blocked(patch: str, named: str) -> None:
+    assert named in (forbidden(patch) or "")
 
 
 def test_patch_with_too_many_paths_is_blocked() -> None:
