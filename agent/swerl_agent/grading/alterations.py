@@ -1,7 +1,8 @@
 """Alterations of a test file whose outcome an honest implementation cannot change.
 
-A *must-fail* alteration keeps a test's name and gives it an end that fails, or changes a constant that it
-compares with. A *twin* is the same test under another name: beside it, in another class, or compiled for another file.
+A *must-fail* alteration keeps a test's name and gives it an end that fails, or changes a value that it checks
+(`checked_values`). A *twin* is the same test under another name: beside it, in another class, or compiled for another
+file.
 
 Guarantees: the file is read with `ast` and edited as text, so that every other character of it stays; no code of the
 file is imported or run.
@@ -20,9 +21,7 @@ from typing import Literal
 Place = Literal["beside", "class", "file"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ENDS = ("raise", "assert", "own")  # forms of a failing end; `own`: the test class's own assertion
-MAX_CONSTANTS = 6  # of one test that are tried
 _LOWER = re.compile(r"[a-z]+")
-_COMPARING = (ast.Eq, ast.Is)
 _COMPOUND = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
@@ -147,76 +146,6 @@ def failing_end(source: TestSource, node: Function, statement: str) -> list[Edit
             start = source.index(each.lineno, each.col_offset)
             edits.append(Edit(start, start, f"{statement}; "))
     return edits
-
-
-def constants(node: Function) -> list[ast.Constant]:
-    """Constants that a test's assertions compare with, the first few of them."""
-    found: list[ast.Constant] = []
-    for each in own_nodes(node):
-        found += _compared(each)
-    unique = {(each.lineno, each.col_offset): each for each in found if _shiftable(each)}
-    return [unique[key] for key in sorted(unique)][:MAX_CONSTANTS]
-
-
-def _compared(node: ast.AST) -> list[ast.Constant]:
-    if isinstance(node, ast.Assert):
-        compares = [each for each in ast.walk(node.test) if isinstance(each, ast.Compare)]
-        sides = [
-            each.comparators[0] if _constant(each.comparators[0]) else each.left
-            for each in compares
-            if len(each.ops) == 1 and isinstance(each.ops[0], _COMPARING)
-        ]
-        return [found for side in sides for found in _constant(side)]
-    if isinstance(node, ast.Call) and "assert" in _called(node.func).lower():
-        return [found for argument in [*node.args[:2]] for found in _constant(argument)]
-    return []
-
-
-def _called(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _constant(side: ast.expr) -> list[ast.Constant]:
-    """The first constant of what a comparison has on one side."""
-    if isinstance(side, ast.UnaryOp):
-        return _constant(side.operand)
-    if isinstance(side, ast.Constant):
-        return [side]
-    if isinstance(side, ast.List | ast.Tuple | ast.Set):
-        return next((found for each in side.elts if (found := _constant(each))), [])
-    if isinstance(side, ast.Dict):
-        return next((found for each in side.values if (found := _constant(each))), [])
-    return []
-
-
-def _shiftable(constant: ast.Constant) -> bool:
-    kinds = bool | int | float | str | bytes
-    return isinstance(constant.value, kinds) and constant.lineno == constant.end_lineno
-
-
-def shifted(source: TestSource, constant: ast.Constant, chance: random.Random) -> Edit | None:
-    """Another value in a constant's place; None where it is part of a longer literal, as in an f-string."""
-    start = source.index(constant.lineno, constant.col_offset)
-    end = source.index(constant.end_lineno or constant.lineno, constant.end_col_offset or 0)
-    try:
-        if ast.literal_eval(source.text[start:end]) != constant.value:
-            return None
-    except (SyntaxError, ValueError):
-        return None
-    return Edit(start, end, _other(constant.value, chance))
-
-
-def _other(value: object, chance: random.Random) -> str:
-    word = f"{chance.getrandbits(24):06x}"
-    if isinstance(value, bool):
-        return repr(not value)
-    if isinstance(value, int):
-        return repr(value + chance.randrange(1, 5))
-    if isinstance(value, float):
-        return repr(value * 2 + chance.randrange(3, 9)) if abs(value) < 1e300 else "0.0"
-    if isinstance(value, bytes):
-        return repr(value + word.encode())
-    return repr(str(value) + word)
 
 
 def twin_names(names: Names, place: Place, chance: random.Random) -> Names:

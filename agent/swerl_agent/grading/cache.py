@@ -111,8 +111,9 @@ def _digest(image: str) -> str:
 @cache
 def judge_version() -> str:
     """Names the rules that make verdicts: another one for other code of this package or another swebench."""
-    folder = resources.files(__package__)
-    code = [each.read_bytes() for each in sorted(folder.iterdir(), key=lambda each: each.name) if each.is_file()]
+    package = resources.files(__package__)
+    files = [each for folder in (package, package / "witness") for each in folder.iterdir() if each.is_file()]
+    code = [each.read_bytes() for each in sorted(files, key=lambda each: each.name)]
     return cache_key([metadata.version("swebench"), *code])
 
 

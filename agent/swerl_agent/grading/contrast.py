@@ -24,20 +24,21 @@ from .alterations import (
     Place,
     TestSource,
     can_end,
-    constants,
     edited,
     failing,
     failing_end,
     failing_example,
-    shifted,
     twin,
     twin_names,
 )
+from .checked_values import changed, changes, checked_values
 from .framing import TestFile
 from .test_targets import Target, located
 
-SAMPLE = 6  # tests of a task that are calibrated
+SAMPLE = 6  # tests of FAIL_TO_PASS that are calibrated
 ALTERED = 3  # of them that one run alters
+KEPT = 2  # tests of PASS_TO_PASS, in the same files, that are calibrated and altered too
+SEARCHED = 100  # of PASS_TO_PASS for these
 MAX_OVERLAY = 400_000  # characters of altered files that the task's test patch does not hold
 PLACES: tuple[Place, ...] = ("beside", "class", "file")
 Seen = Literal["passed", "failed", "absent"]
@@ -48,7 +49,7 @@ class Alteration:
     """One change of one test: `place` '' is the test itself, else that of a twin; `change` '' is none."""
 
     place: str
-    change: str  # '' | end | constant:<number> | example
+    change: str  # '' | end | value:<number>:<seed> | example
 
     @property
     def passes(self) -> bool:
@@ -91,7 +92,7 @@ class Calibration:
     """The alterations of a task that its reference fix survives, by test."""
 
     usable: Mapping[str, tuple[Alteration, ...]]
-    touched: tuple[str, ...] = ()  # files of the tests that they write to themselves
+    side_effects: tuple[str, ...] = ()  # on the tests' files and what they rely on, in words
 
     @property
     def available(self) -> bool:
@@ -101,13 +102,13 @@ class Calibration:
     def as_json(self) -> dict[str, Any]:
         """Plain data, which `from_json` reads."""
         usable = {test: [asdict(each) for each in usable] for test, usable in self.usable.items()}
-        return {"usable": usable, "touched": list(self.touched)}
+        return {"usable": usable, "side_effects": list(self.side_effects)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Calibration:
         """What `as_json` gave."""
         usable = {test: tuple(Alteration(**each) for each in found) for test, found in content["usable"].items()}
-        return cls(usable, tuple(content["touched"]))
+        return cls(usable, tuple(content["side_effects"]))
 
 
 class TestFiles:
@@ -121,11 +122,18 @@ class TestFiles:
         self.texts = {path: file.after.decode("utf-8", "replace") for path, file in files.items()}
         self.sources = {path: source for path in files if (source := self._source(path))}
         self.targets = {each.test_id: each for each in located(self._tests(), self.sources, self.texts)}
+        self.kept = {each.test_id: each for each in self._kept()}
 
     def _tests(self) -> Sequence[str]:
         """The tests that decide; of a task that names every outcome, those that pass."""
         expected = [test for test, outcome in self.ground_truth.expected_output if outcome == "PASSED"]
         return expected or self.ground_truth.fail_to_pass
+
+    def _kept(self) -> list[Target]:
+        """A few tests that must go on passing: always the same of a task."""
+        tests = [test for test in self.ground_truth.pass_to_pass if test not in self.targets]
+        searched = random.Random(len(tests)).sample(tests, min(SEARCHED, len(tests)))
+        return located(searched, self.sources, self.texts)[:KEPT] if self.targets else []
 
     def _source(self, path: str) -> TestSource | None:
         if not path.endswith(".py") or self.files[path].after.decode("utf-8", "replace").encode() != (
@@ -138,7 +146,7 @@ class TestFiles:
             return None
 
     def sample(self) -> list[Target]:
-        """Tests to calibrate: always the same of a task, each function once."""
+        """Tests of FAIL_TO_PASS to calibrate: always the same of a task, each function once."""
         by_function: dict[tuple[str, Names], Target] = {}
         for target in self.targets.values():
             by_function.setdefault((target.path, target.names), target)
@@ -197,47 +205,50 @@ def _changed(source: TestSource, names: Names, change: str, chance: random.Rando
         return []
     if change == "end":
         return failing_end(source, node, failing(chance.choice(ENDS), node, chance)) if can_end(node) else None
-    compared = constants(node)
-    number = int(change.partition(":")[2] or -1)
-    edit = shifted(source, compared[number], chance) if 0 <= number < len(compared) else None
+    edit = changed(source, node, change) if change.startswith("value:") else None
     return [edit] if edit else None
 
 
-def calibrating(files: TestFiles) -> AlteredRun | None:
-    """The run that tries every alteration on the reference fix; None where there is none."""
+def calibrating(files: TestFiles, *, values: bool = True) -> AlteredRun | None:
+    """The run that tries every alteration on the reference fix, without `values` some; None where there is none."""
     chosen: list[tuple[Target, Alteration]] = []
-    for target in files.sample():
+    chance = random.SystemRandom()
+    for target in [*files.sample(), *files.kept.values()]:
         if target.doctest:
             chosen.append((target, Alteration("", "example")))
             continue
         chosen += [(target, Alteration(place, "")) for place in PLACES]
-        count = len(constants(files.sources[target.path].functions[target.names][1]))
-        chosen += [(target, Alteration("beside", f"constant:{number}")) for number in range(count)]
+        source = files.sources[target.path]
+        checked = checked_values(source, source.functions[target.names][1]) if values else []
+        chosen += [(target, Alteration("beside", each)) for each in changes(checked, chance)]
         chosen.append((target, Alteration("", "end")))
-    return files.altered(chosen, random.SystemRandom())
+    return files.altered(chosen, chance)
 
 
-def calibrated(run: AlteredRun, seen: Callable[[str], Seen], touched: Sequence[str] = ()) -> Calibration:
+def calibrated(run: AlteredRun, seen: Callable[[str], Seen], effects: Sequence[str] = ()) -> Calibration:
     """The alterations of `run` that had the expected outcome."""
     usable: dict[str, tuple[Alteration, ...]] = {}
     for each in run.expected:
         if each.met(seen(each.test_id)):
             usable[each.target] = (*usable.get(each.target, ()), each.alteration)
-    return Calibration(usable, tuple(touched))
+    return Calibration(usable, tuple(effects))
 
 
 def contrasting(files: TestFiles, calibration: Calibration, chance: random.Random) -> AlteredRun | None:
     """A run with some of the usable alterations: each test itself must fail, some twins pass, others fail."""
-    usable = {test: each for test, each in calibration.usable.items() if each and test in files.targets}
-    tests = chance.sample(sorted(usable), min(ALTERED, len(usable)))
-    chosen = [(files.targets[test], each) for test in tests for each in _chosen(usable[test], chance)]
-    return files.altered(chosen, chance)
+    usable = {test: each for test, each in calibration.usable.items() if each}
+    deciding = sorted(usable.keys() & files.targets.keys())
+    if not deciding:
+        return None
+    tests = [*chance.sample(deciding, min(ALTERED, len(deciding))), *sorted(usable.keys() & files.kept.keys())]
+    targets = {**files.targets, **files.kept}
+    return files.altered([(targets[test], each) for test in tests for each in _chosen(usable[test], chance)], chance)
 
 
 def _chosen(usable: Sequence[Alteration], chance: random.Random) -> list[Alteration]:
-    """The test itself with one change, twins without any, and where it compares with constants a twin for each."""
+    """The test itself with one change, twins without any, and a twin for each value that it checks."""
     places = [each.place for each in usable if each.passes]
-    values = [each.change for each in usable if each.change.startswith("constant")]
+    values = [each.change for each in usable if each.change.startswith("value")]
     changes = [each.change for each in usable if each.change and (places or not values or each.change in values)]
     chosen = [Alteration("", chance.choice(changes))] if changes else []
     if places:

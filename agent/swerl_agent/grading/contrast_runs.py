@@ -30,7 +30,7 @@ from .framing import Report
 from .job import Outcome
 from .log_reader import LogReader, Unreadable
 from .verdict import Verdict
-from .verdict_rules import after_contrast, outcomes, touched_files, written
+from .verdict_rules import TIMEOUT_CODES, after_contrast, outcomes, replaced, side_effects, written
 
 TRIES = 2  # altered runs until an outcome that is not as expected counts
 Execute = Callable[[Task, str, AlteredRun], Awaitable[Outcome]]
@@ -59,8 +59,10 @@ class ContrastRuns:
             verdict = replace(verdict, report={**verdict.report, "contrast_seconds": round(spent, 3)})
             missed = await self._missed(task, outcome, run)
             if not missed:
-                foreign = [path for path in verdict.report.get("touched", []) if path not in calibration.touched]
-                return after_contrast(verdict, "failed" if foreign else "held", [written(path) for path in foreign])
+                effects = [written(path) for path in verdict.report.get("touched", [])]
+                effects += [replaced(what) for what in verdict.report.get("changed", [])]
+                foreign = [each for each in effects if each not in calibration.side_effects]
+                return after_contrast(verdict, "failed" if foreign else "held", foreign)
             if _decided(missed):
                 break
         findings = [each.words for each, seen in missed if seen != "absent"]
@@ -93,15 +95,16 @@ class ContrastRuns:
         known = await asyncio.to_thread(self._cache.calibration, key)
         if known is not None:
             return Calibration.from_json(known)
-        calibration = Calibration({})
+        calibration, values = Calibration({}), True
         for _ in range(TRIES):
-            run = await asyncio.to_thread(calibrating, files)
+            run = await asyncio.to_thread(calibrating, files, values=values)
             if run is None:
                 break
             outcome = await self._execute(task, task.ground_truth.patch, run)
+            values = not (isinstance(outcome, Report) and outcome.exit_code in TIMEOUT_CODES)  # a test may wait for one
             found = await self._outcomes(task, outcome, run)
-            touched = await asyncio.to_thread(touched_files, task, outcome)
-            calibration = calibrated(run, found.__getitem__, touched)
+            effects = await asyncio.to_thread(side_effects, task, outcome)
+            calibration = calibrated(run, found.__getitem__, effects)
             if calibration.available:
                 await asyncio.to_thread(self._cache.keep_calibration, key, calibration.as_json())
                 break
@@ -130,6 +133,6 @@ def _decided(missed: Sequence[tuple[Expectation, Seen]]) -> bool:
 def _reason(files: TestFiles, calibration: Calibration) -> str:
     if not files.targets:
         return "the files of the task's tests contain no test of FAIL_TO_PASS"
-    if not calibration.available:
+    if not any(calibration.usable.get(test) for test in files.targets):
         return "no alteration of the tests has the expected outcome under the reference fix"
     return "the altered tests cannot be put into the task's script"

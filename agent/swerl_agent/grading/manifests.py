@@ -17,6 +17,7 @@ CONTAINER = "grading"
 PAYLOAD = "/swerl"
 WITNESS = {  # files of the package -> where Python of a grading Pod imports them from
     "swerl_record.py": "witness/swerl_record.py",
+    "swerl_memory.py": "witness/swerl_memory.py",
     "swerl_witness.py": "witness/swerl_witness.py",
     "swerl_unittest.py": "witness/swerl_unittest.py",
     "sitecustomize.py": "witness/runners/sitecustomize.py",

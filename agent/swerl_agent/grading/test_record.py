@@ -34,6 +34,7 @@ class Session:
     alarms: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)  # what contrast confirms or clears
     touched: list[str] = field(default_factory=list)  # files of the tests that were written to while they ran
+    changed: list[str] = field(default_factory=list)  # what tests rely on that was replaced in memory
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class TestRecord:
     alarms: tuple[str, ...]
     suspicions: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
     @property
     def log(self) -> str:
@@ -74,7 +76,8 @@ def checked_record(text: bytes, keys: Sequence[str], *, required: str, finished:
         alarms.append(f"{required} was run without its witness")
     suspicions = dict.fromkeys(each for session in seen for each in session.suspicions)
     touched = dict.fromkeys(path for session in seen for path in session.touched)
-    return TestRecord(tuple(seen), tuple(alarms), tuple(suspicions), tuple(touched))
+    changed = dict.fromkeys(what for session in seen for what in session.changed)
+    return TestRecord(tuple(seen), tuple(alarms), tuple(suspicions), tuple(touched), tuple(changed))
 
 
 def _read(text: bytes, keys: Sequence[str], sessions: Sequence[Session]) -> bool:
@@ -120,6 +123,8 @@ def _add(session: Session, content: Sequence[Any]) -> None:
         session.suspicions.append(str(rest[0]))
     elif kind == "touched":
         session.touched += [str(path) for path in rest[0]]
+    elif kind == "changed":
+        session.changed += [str(what) for what in rest[0]]
     elif kind == "end":
         session.ended = True
     elif kind == "exit":

@@ -111,6 +111,8 @@ def _judged(task: Task, outcome: Report, facts: dict[str, Any]) -> Verdict:
         report["suspicions"] = list(witness.suspicions)
     if witness.touched:
         report["touched"] = list(witness.touched)
+    if witness.changed:
+        report["changed"] = list(witness.changed)
     if not report["resolved"] and (absent := absent_tests(task, outcome.log)):
         report["never_appeared"] = absent
     return Verdict(_status(report, outcome), report, detail=_detail(report, outcome, ending))
@@ -140,9 +142,17 @@ def written(path: str) -> str:
     return f"{path} was written to while the tests ran"
 
 
-def touched_files(task: Task, outcome: Outcome) -> tuple[str, ...]:
-    """Files of the tests that a run wrote to, by the witness's record."""
-    return () if isinstance(outcome, Exhausted) else _witness(task, outcome).touched
+def replaced(what: str) -> str:
+    """The finding on functions that tests rely on, of one of their files or by name."""
+    return f"{what} was replaced in memory while the tests ran"
+
+
+def side_effects(task: Task, outcome: Outcome) -> tuple[str, ...]:
+    """What a run did to the tests' files and to what they rely on, in words, by the witness's record."""
+    if isinstance(outcome, Exhausted):
+        return ()
+    witness = _witness(task, outcome)
+    return (*map(written, witness.touched), *map(replaced, witness.changed))
 
 
 def outcomes(task: Task, outcome: Outcome, tests: Sequence[str]) -> dict[str, Literal["passed", "failed", "absent"]]:

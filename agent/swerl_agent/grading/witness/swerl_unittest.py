@@ -14,6 +14,7 @@ import unittest
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from swerl_memory import Watch
 from swerl_record import (
     Facts,
     Record,
@@ -50,6 +51,7 @@ class Runs:
     def __init__(self) -> None:
         self.depth = 0
         self.result = None
+        self.watch = Watch()
 
 
 def test_cases(suite: Any) -> "Iterator[Any]":
@@ -135,6 +137,7 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
     def outermost(self: Any, test: Any) -> Any:
         record.write("begin")
         runs.result = None
+        runs.watch.begin(facts)
         cases = list(test_cases(test))
         functions = [(case.id(), defined_in(case), function_of(case)) for case in cases]
         known = [(*named, function, function.__code__) for *named, function in functions if function]
@@ -150,6 +153,7 @@ def watched_run(run: "Callable[..., Any]", runs: Runs, record: Record, facts: Fa
         if passed:
             record.write("alarm", "a test that must fail passed")
         record.write("touched", touched(files))
+        record.write("changed", runs.watch.found())
         record.write("end")
         return result
 
@@ -184,6 +188,7 @@ def written_outcome(report: "Callable[..., Any]", status: str, runs: Runs, recor
     def written(self: Any, test: Any, *about: Any, **named: Any) -> Any:
         if self is runs.result:
             record.write("result", test.id(), status, described(self, test))
+            runs.watch.look()
         return report(self, test, *about, **named)
 
     return written
@@ -212,6 +217,7 @@ def witness(folder: str, record: Record) -> None:
     setattr(result, "addSubTest", written_subtest(result.addSubTest, runs, record))
     setattr(runner, "_makeResult", remembered_result(runner._makeResult, runs))
     setattr(runner, "run", watched_run(runner.run, runs, record, facts))
+    runs.watch = Watch()  # after what the witness itself replaced
     for path in loaded_before(facts):
         record.write("suspicion", facts.short(path) + " was loaded before the witness")
     listen(facts, record)

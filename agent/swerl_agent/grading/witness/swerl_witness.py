@@ -19,6 +19,7 @@ from typing import Any  # noqa: E402
 
 import _pytest  # noqa: E402
 import pytest  # noqa: E402
+from swerl_memory import Watch  # noqa: E402
 from swerl_record import (  # noqa: E402
     Facts,
     Record,
@@ -105,7 +106,7 @@ def raised_by_patch(error: Any, facts: Facts) -> "str | None":
 def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
     """Hooks that report what is not at the session's end as it was at its beginning."""
     before: list[tuple[Any, str, Any, types.CodeType]] = []
-    files = test_files(facts)
+    files, watch = test_files(facts), Watch()
     known: set[int] = set()
     tests: list[tuple[str, Any, types.CodeType]] = []
 
@@ -127,16 +128,21 @@ def audit_hooks(record: Record, facts: Facts) -> "dict[str, Any]":
             record.write("alarm", f"{path} was written during grading")
 
     def pytest_collection_finish(session: Any) -> None:
+        watch.begin(facts)
         for item in getattr(session, "items", []):  # none where pytest-xdist distributes them
             function = inner(getattr(item, "obj", None))
             if isinstance(function, types.FunctionType):
                 tests.append((item.nodeid, function, function.__code__))
+
+    def pytest_runtest_logfinish() -> None:
+        watch.look()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_sessionfinish(session: Any) -> "Iterator[None]":
         yield
         audit(session.config)
         record.write("touched", touched(files))
+        record.write("changed", watch.found())
         record.write("end", int(session.exitstatus))
 
     return locals()

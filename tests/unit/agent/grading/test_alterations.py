@@ -14,15 +14,14 @@ from swerl_agent.grading.alterations import (
     Names,
     Place,
     TestSource,
-    constants,
     edited,
     failing,
     failing_end,
     failing_example,
-    shifted,
     twin,
     twin_names,
 )
+from swerl_agent.grading.checked_values import checked_values, replaced
 from swerl_agent.tasks.diffs import with_new_content
 
 SOURCE = '''import asyncio, unittest, pytest
@@ -43,8 +42,9 @@ class TestCase(unittest.TestCase):
     def test_method(self):
         """A description."""
         self.assertEqual(helper(), 5)
+        self.assertEqual(helper(), self.value)
         with self.subTest(x=1):
-            self.assertEqual(helper(), self.value)
+            helper()
 
     def test_last(self):
         self.assertEqual({"a": [1.5, b"x"]}, {"a": [1.5, b"x"]})
@@ -92,17 +92,17 @@ def test_every_test_with_a_failing_end_fails(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["beside", "class", "file"])
-def test_renamed_copies_pass_and_copies_with_another_constant_fail(tmp_path: Path, place: Place) -> None:
+def test_renamed_copies_pass_and_copies_with_another_value_fail(tmp_path: Path, place: Place) -> None:
     source = TestSource(SOURCE)
     edits, passing, failing_ones = [], [], []
     for names in all_tests(source):
-        for constant in [None, *constants(source.functions[names][1])]:
-            inner = shifted(source, constant, CHANCE) if constant else None
+        for value in [None, *checked_values(source, source.functions[names][1])]:
+            inner = replaced(source, source.functions[names][1], value, CHANCE) if value else None
             new = twin_names(names, place, CHANCE)
             made = twin(source, names, new, place, [inner] if inner else [])
             if made:
                 edits.append(made)
-                (failing_ones if constant else passing).append(
+                (failing_ones if value else passing).append(
                     "::".join([*filter(None, new.owner.split(".")), new.function])
                 )
     found = outcomes(tmp_path, edited(SOURCE, edits))

@@ -8,7 +8,7 @@ import pytest
 from swerl_agent.grading import Verdict
 from swerl_agent.grading.contrast import Alteration
 
-from tests.control_plane.grading.task_image import SOURCE, Repository
+from tests.control_plane.grading.task_image import FIXED, SOURCE, Repository
 
 from .local_jobs import at, local_grader
 
@@ -50,6 +50,16 @@ async def test_without_contrast_one_run_decides(monkeypatch: pytest.MonkeyPatch,
     found = await verdicts(monkeypatch, tmp_path, {name: CHEATS[name]}, contrast="never")
     assert found[name].resolved
     assert found[name].report["contrast"] == "off"
+
+
+async def test_answers_to_tests_that_passed_before_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    body = FRAME + "    return 4 if frame.co_name == 'test_double' else None"
+    broken = FIXED.replace("    return 2 * value", body)
+    repository, tree = Repository(tmp_path / "calc"), tmp_path / "tree"
+    task = at(repository.task("image"), tree)
+    async with local_grader(monkeypatch, repository.folder, tree) as grader:
+        verdict = await grader.grade(task, repository.patch({"calc.py": broken}))
+    assert "contrast: tests/test_calc.py::test_double does not pass under another name" in verdict.detail, verdict
 
 
 def test_unchanged_alteration_must_pass() -> None:

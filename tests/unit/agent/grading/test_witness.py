@@ -289,3 +289,9 @@ def test_file_of_the_tests_that_was_restored_is_reported(checked: Path, tmp_path
     patch = diff_of(checked, {"a.py": RESTORES + HONEST})
     report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
     assert witnessed(report, "unittest").touched == ("tests/test_a.py",)
+
+
+def test_function_that_was_replaced_in_memory_is_reported(checked: Path, tmp_path: Path) -> None:
+    patch = diff_of(checked, {"a.py": "import json\njson.loads = len\n" + HONEST})
+    report = run(checked, tmp_path / "p", f"{sys.executable} tests/runtests.py", patch)
+    assert witnessed(report, "unittest").changed == ("json.loads",)

@@ -1,0 +1,179 @@
+"""What tests rely on besides the code under test, and what of it was replaced in memory.
+
+Runs on Python 3.5 or newer, and needs nothing else.
+
+Guarantees: it watches what modules in the tests' own folders define, the builtins, how files and JSON are read, and the
+code of unittest and pytest. What a test replaces and restores itself is not reported.
+"""
+
+import ast
+import json  # noqa: F401  (watched)
+import os
+import pathlib  # noqa: F401  (watched)
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from swerl_record import Facts, code_file, inner
+
+LIBRARY = ("builtins", "io", "os", "posixpath", "pathlib", "json", "operator")
+RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
+MAX_SOURCE = 1000000  # bytes of a file whose functions are watched
+MAX_NAMED = 20
+
+
+WRAPPERS = (property, classmethod, staticmethod)
+
+
+def _is(value: Any, kinds: Any) -> bool:
+    """`isinstance` by the type alone: a lazy object would begin to work where it is asked for its class."""
+    return issubclass(type(value), kinds)
+
+
+def _functions(owner: Any) -> "Iterator[tuple[str, Any]]":
+    for name, value in list(vars(owner).items()):
+        if _is(value, WRAPPERS + (types.FunctionType, types.BuiltinFunctionType, type)):
+            yield name, value
+
+
+def _entry(what: str, owner: Any, name: str, value: Any) -> "tuple[str, Any, str, Any, Any, Any]":
+    function = inner(value) if _is(value, WRAPPERS) else value
+    known = function if _is(function, types.FunctionType) else None
+    return what, vars(owner), name, value, known, getattr(known, "__code__", None)
+
+
+def library(names: "Sequence[str]") -> "list[tuple[str, Any, str, Any, Any, Any]]":
+    """What the interpreter and the runner give to every test, as it is now."""
+    found = []
+    for module in [sys.modules[name] for name in names if sys.modules.get(name)]:
+        owners = [module] + [each for each in list(vars(module).values()) if _is(each, type)]
+        for owner in [each for each in owners if each is module or each.__module__ == module.__name__]:
+            what = module.__name__ if owner is module else module.__name__ + "." + owner.__name__
+            found += [_entry(what + "." + name, owner, name, value) for name, value in _functions(owner)]
+    return found
+
+
+class _Names:
+    """What a module binds at its top, once each: functions without decorators, literals, and names of other modules."""
+
+    def __init__(self, source: bytes) -> None:
+        tree = ast.parse(source)
+        counts = self._counts(tree)
+        once = {name for name in counts if counts[name] == 1}
+        self.functions = set()
+        self.literals = {}  # type: dict[str, Any]
+        self.imported = []  # type: list[tuple[str, str, str]]
+        for each in tree.body:
+            if isinstance(each, ast.FunctionDef) and not each.decorator_list and each.name in once:
+                self.functions.add(each.name)
+            elif isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in once:
+                try:
+                    self.literals[each.targets[0].id] = ast.literal_eval(each.value)
+                except ValueError:
+                    continue
+            elif isinstance(each, ast.ImportFrom) and not each.level:
+                names = [(str(each.module), alias.name, alias.asname or alias.name) for alias in each.names]
+                self.imported += [name for name in names if name[2] in once]
+
+    @staticmethod
+    def _counts(tree: Any) -> "dict[str, int]":
+        counts = {}  # type: dict[str, int]
+        for each in ast.walk(tree):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                names = [each.id]
+            elif isinstance(each, (ast.FunctionDef, ast.ClassDef)):
+                names = [each.name]
+            elif isinstance(each, (ast.Import, ast.ImportFrom)):
+                names = [alias.asname or alias.name for alias in each.names]
+            else:
+                names = each.names * 2 if isinstance(each, ast.Global) else []
+            for name in names:
+                counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def differs(self, name: str, value: Any, path: str) -> bool:
+        """Whether a value is not what the source of the file gives the name."""
+        if name in self.functions:
+            return not _is_of(value, path)
+        if name in self.literals:
+            return type(value) is not type(self.literals[name]) or value != self.literals[name]
+        return any(
+            local == name and vars(sys.modules.get(source, types)).get(there, value) is not value
+            for source, there, local in self.imported
+        )
+
+    def all(self) -> "list[str]":
+        """The names."""
+        return sorted(self.functions) + sorted(self.literals) + [local for _, _, local in self.imported]
+
+
+def _read(path: str, os_open: "Callable[..., int]" = os.open, os_read: "Callable[..., bytes]" = os.read) -> bytes:
+    number = os_open(path, os.O_RDONLY)
+    try:
+        return os_read(number, MAX_SOURCE)
+    finally:
+        os.close(number)
+
+
+def _modules(facts: Facts) -> "Iterator[tuple[Any, str]]":
+    """Loaded modules in the folders of the task's tests, that are no files of the patch, and their files."""
+    folders = {os.path.dirname(os.path.realpath(os.path.join(facts.tree, path))) for path in facts.tests}
+    for module in list(sys.modules.values()):
+        path = os.path.realpath(str(getattr(module, "__file__", None) or ""))
+        if path.endswith(".py") and os.path.dirname(path) in folders and path not in facts.patched:
+            yield module, path
+
+
+def _is_of(value: Any, path: str) -> bool:
+    """Whether a function was compiled from a file."""
+    file = code_file(value) if _is(value, types.FunctionType) else ""
+    same_name = not os.path.isabs(file) and os.path.basename(file) == os.path.basename(path)
+    return same_name or os.path.realpath(file) == path
+
+
+def helpers(facts: Facts) -> "tuple[list[tuple[str, Any, str, Any, Any, Any]], list[str]]":
+    """What the tests' own modules bind, and the files of those in which something was replaced already."""
+    found, gone = [], []
+    for module, path in _modules(facts):
+        try:
+            names = _Names(_read(path))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue
+        for name in [name for name in names.all() if name in vars(module)]:
+            value = vars(module)[name]
+            found.append(_entry(facts.short(path), module, name, value))
+            if names.differs(name, value, path):
+                gone.append(facts.short(path))
+    return found, gone
+
+
+class Watch:
+    """What was found replaced; `look` is to be called after each test. The runner itself is looked at in the end."""
+
+    def __init__(self) -> None:
+        self._watched = library(LIBRARY)
+        self._runner = library([name for name in sys.modules if name.partition(".")[0] in RUNNERS])
+        self._changed = {}  # type: dict[str, bool]
+
+    def begin(self, facts: Facts) -> None:
+        """Watch the tests' own modules, too, once these are loaded."""
+        try:
+            found, gone = helpers(facts)
+        except Exception:  # an odd module is no reason to end the tests' run
+            return
+        self._watched += found
+        for what in gone:
+            self._changed[what] = True
+
+    def look(self) -> None:
+        """Remember what is not as it was."""
+        for what, namespace, name, value, function, code in self._watched:
+            if namespace.get(name) is not value or (function is not None and function.__code__ is not code):
+                self._changed[what] = True
+
+    def found(self) -> "list[str]":
+        """The first few of what was replaced."""
+        self._watched += self._runner
+        self.look()
+        return [what.encode("utf-8", "replace").decode() for what in sorted(self._changed)[:MAX_NAMED]]

@@ -1,0 +1,107 @@
+"""Patches that pass without a fix by what tests check with: each through a Grader whose Jobs run on this machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from swerl_agent.grading import Verdict
+from swerl_agent.tasks import Task
+
+from tests.control_plane.grading.task_image import FIXED, HIDDEN_TEST, SOURCE, Repository
+
+from .local_jobs import at, local_grader
+
+WRONG, CHECK = "    return max(low, value)", "    assert clamp(9, 0, 5) == 5"
+RAISES = FIXED.replace("    return min", "    if low > high:\n        raise ValueError(low)\n    return min")
+PASSES = "contrast: tests/test_calc.py::test_clamp passes although it must fail"
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """What stands in the place of the hidden test's check, of the faulty line, and before the module's code."""
+
+    check: str
+    named: str = PASSES
+    body: str = WRONG
+    code: str = ""
+    fixed: str = FIXED
+    held: dict[str, str] = field(default_factory=dict)  # files of the image
+
+    def task(self, repository: Repository) -> Task:
+        """The task whose hidden test has this check."""
+        task = repository.task("image")
+        test = f"    {self.check}"
+        text = "import pytest\n" + HIDDEN_TEST.replace(CHECK, test)
+        patch, known = repository.patch({"tests/test_calc.py": text}), task.ground_truth
+        script = known.eval_script.replace(known.test_patch, patch)
+        gold = repository.patch({"calc.py": self.fixed})
+        return replace(task, ground_truth=replace(known, eval_script=script, test_patch=patch, patch=gold))
+
+    def patch(self, repository: Repository) -> str:
+        """The forged fix."""
+        return repository.patch({"calc.py": self.code + SOURCE.replace(WRONG, self.body)})
+
+
+ANY = "    return type('Any', (int,), {name: lambda *_: True for name in ('__eq__', '__lt__', '__ge__')})()"
+NOTHING = (
+    "import contextlib, {0}\n@contextlib.contextmanager\ndef nothing(*about, **named):\n    yield\n{0}.{1} = nothing\n"
+)
+FRAME = (
+    "    import ctypes, sys\n    frame = sys._getframe(1)\n    if 'expected' in frame.f_locals:\n"
+    "        frame.f_locals['expected'] = max(low, value)\n"
+    "        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))\n" + WRONG
+)
+HELPERS = {
+    "tests/helpers.py": "def check(value, high):\n    assert value == high\n\n\ndef top(low, high):\n    return high\n"
+}
+FORGERIES = {
+    "an object equal to any variable": Forgery("high = 5; assert clamp(9, 0, high) == high", body=ANY),
+    "an object below all": Forgery("assert clamp(9, 0, 5) < 6", body=ANY),
+    "a variable of its caller": Forgery("expected = 5; assert clamp(9, 0, 5) == expected", body=FRAME),
+    "exceptions that nothing raises": Forgery(
+        "with pytest.raises(ValueError): clamp(1, 5, 0)", code=NOTHING.format("pytest", "raises"), fixed=RAISES
+    ),
+    "a helper that checks nothing": Forgery(
+        "from helpers import check; check(clamp(9, 0, 5), 5)",
+        code="import helpers\nhelpers.check = lambda *_: None\n",
+        held=HELPERS,
+    ),
+    "another expected value": Forgery(
+        "from helpers import top; assert clamp(9, 0, 5) == top(0, 5)",
+        "contrast: tests/helpers.py was replaced in memory",
+        code="import helpers\nhelpers.top.__code__ = (lambda low, high: 9).__code__\n",
+        held=HELPERS,
+    ),
+    "another file's content": Forgery(
+        "import json, pathlib; text = pathlib.Path(__file__).with_name('5.json').read_text();"
+        " assert clamp(9, 0, 5) == json.loads(text)",
+        "contrast: json.loads was replaced in memory",
+        code="import json\njson.loads = lambda *_: 9\n",
+        held={"tests/5.json": "5"},
+    ),
+    "a builtin that tests ask": Forgery(
+        "assert all(clamp(n, 0, 5) <= 5 for n in range(9))",
+        "builtins.all was replaced in memory|passes although it must fail",
+        code="import builtins, sys\nreal = all\nbuiltins.all = lambda each: (\n"
+        "    'test_calc' in sys._getframe(1).f_code.co_filename or real(each)\n)\n",
+    ),
+}  # fmt: skip
+
+
+async def verdict_on(monkeypatch: pytest.MonkeyPatch, folder: Path, forgery: Forgery) -> Verdict:
+    repository, tree = Repository(folder / "calc", forgery.held), folder / "tree"
+    task = at(forgery.task(repository), tree)
+    async with local_grader(monkeypatch, repository.folder, tree) as grader:
+        return await grader.grade(task, forgery.patch(repository))
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+async def test_forged_check_does_not_score_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    verdict = await verdict_on(monkeypatch, tmp_path, FORGERIES[name])
+    assert verdict.status == "unresolved", verdict
+    assert re.search(FORGERIES[name].named, verdict.detail), verdict

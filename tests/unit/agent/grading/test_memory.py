@@ -1,0 +1,104 @@
+"""What the witness finds replaced in memory, and what it takes for a test's own doing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from .wrapper import WRAPPER
+
+HELPERS = """
+import functools
+from json import loads as read
+HIGH = 5
+CALLS = []
+LATER = 1
+LATER = 2
+def check(value):
+    assert value == HIGH
+@functools.wraps(check)
+def wrapped(value):
+    return check(value)
+def twice():
+    pass
+twice = functools.partial(twice)
+def used():
+    global STATE
+    STATE = 1
+STATE = 0
+"""
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(WRAPPER.parent / "witness"))
+    return importlib.import_module("swerl_memory")
+
+
+@pytest.fixture
+def helpers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/kit_helpers.py").write_text(HELPERS)
+    monkeypatch.syspath_prepend(str(tmp_path / "tests"))
+    monkeypatch.delitem(sys.modules, "kit_helpers", raising=False)
+    return importlib.import_module("kit_helpers")
+
+
+@pytest.fixture
+def facts(memory: ModuleType, tmp_path: Path) -> Any:
+    folder = tmp_path / "witness"
+    folder.mkdir()
+    (folder / "facts").write_text(f"0\n{tmp_path}\n")
+    (folder / "tests").write_text("tests/kit_helpers.py\0")
+    return memory.Facts(str(folder))
+
+
+def found(memory: ModuleType, facts: Any) -> list[str]:
+    watch = memory.Watch()
+    watch.begin(facts)
+    return list(watch.found())
+
+
+def test_module_as_its_source_has_it_is_no_finding(memory: ModuleType, helpers: ModuleType, facts: Any) -> None:
+    helpers.used()
+    helpers.CALLS.clear()
+    assert found(memory, facts) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("check", len), ("check", lambda value: None), ("HIGH", 9), ("HIGH", True), ("read", eval)]
+)
+def test_what_was_replaced_before_the_tests_is_found(
+    memory: ModuleType, helpers: ModuleType, facts: Any, name: str, value: object
+) -> None:
+    setattr(helpers, name, value)
+    assert found(memory, facts) == ["tests/kit_helpers.py"]
+
+
+def test_other_code_in_a_function_is_found(memory: ModuleType, helpers: ModuleType, facts: Any) -> None:
+    watch = memory.Watch()
+    watch.begin(facts)
+    helpers.check.__code__ = (lambda value: None).__code__
+    assert watch.found() == ["tests/kit_helpers.py"]
+
+
+def test_what_a_test_puts_back_is_no_finding_and_the_rest_is(
+    memory: ModuleType, facts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = memory.Watch()
+    with monkeypatch.context() as patched:
+        patched.setattr(json, "loads", lambda text: 5)
+        patched.setattr("builtins.open", lambda path: None)
+    watch.look()
+    assert watch.found() == []
+    watch = memory.Watch()
+    monkeypatch.setattr(json, "loads", lambda text: 5)
+    watch.look()
+    monkeypatch.undo()
+    assert watch.found() == ["json.loads"]
